@@ -1,0 +1,138 @@
+"""``@benchmark``: declares a generator test as a benchmark.
+
+    @benchmark(name="winogrande", version=1, data="winogrande/dev", asks=Loglikelihood, primary="acc")
+    def test_winogrande(example, shots):
+        '''WinoGrande (Sakaguchi et al. 2020), partial scoring: ...'''
+        answers = yield [Loglikelihood(...), Loglikelihood(...)]
+        return {"acc": ...}
+
+The function is a generator: it yields one request or a list of them, is sent the answer or the list of answers, may yield
+again, and returns its scores: a dict of finite numbers. pytest refuses generator tests, so the decorator hides it
+in a plain function; argument names stay readable through ``__wrapped__``, so fixtures and parametrize work.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from harness.errors import BenchmarkError
+from harness.requests import REQUEST_KINDS, Request
+
+ATTRIBUTE: Final = "__touchstone_benchmark__"
+
+AggregationKind: TypeAlias = Literal["mean", "perplexity"]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """How the values of one score over all items become one metric. ``of`` names the score."""
+
+    by: AggregationKind
+    of: str
+
+
+def mean(of: str) -> Aggregation:
+    """The arithmetic mean of the score ``of`` over the items; what every score gets that is not named otherwise."""
+    return Aggregation("mean", of)
+
+
+def perplexity(of: str) -> Aggregation:
+    """exp(-mean) of the score ``of``, a log-probability in nats an item (the unit is the item, not the token)."""
+    return Aggregation("perplexity", of)
+
+
+@dataclass(frozen=True, slots=True)
+class HubData:
+    """Where ``--eval-data hub`` finds the rows: ``datasets.load_dataset(path, config, split=split)``."""
+
+    path: str
+    split: str
+    config: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """What a benchmark declares about itself.
+
+    ``data`` is ``NAME/FILE`` in a data folder (or ``NAME/FOLDER``, one file a group); ``row`` a TypedDict (of ``typing_extensions``)
+    that every row is checked against; ``asks`` the kinds of request it yields; ``group`` the row's field that splits the results (``file``:
+    the name of the file); ``cluster`` the field of what items share (a text), for honest intervals. Few-shot examples come from ``shots_from``
+    (same group as the example) or, without that file, from the evaluation rows themselves, never the example itself; ``shot`` renders one
+    of them. ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all examples). ``aggregate`` adds
+    metrics, or replaces the mean of the score with the same name. ``rule`` and ``source`` are for people.
+    """
+
+    name: str
+    version: int
+    data: str
+    asks: tuple[type[Request], ...]
+    primary: str
+    row: Any = None
+    num_fewshot: int = 0
+    shots_from: str | None = None
+    shots_pick: Literal["first", "sample"] = "sample"
+    shot: Callable[[Any], str] | None = None
+    group: str | None = None
+    cluster: str | None = None
+    aggregate: Mapping[str, Aggregation] = field(default_factory=dict)
+    hub: HubData | None = None
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    missing: str = ""
+    rule: str = ""
+    source: str = ""
+
+
+def benchmark(
+    *,
+    name: str,
+    version: int,
+    data: str,
+    asks: type[Request] | Iterable[type[Request]],
+    primary: str,
+    **more: Any,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declares the decorated generator function as a benchmark; the arguments are the fields of ``Benchmark``.
+
+    Raises ``BenchmarkError`` when a field is unknown or wrong.
+    """
+    kinds = (asks,) if isinstance(asks, type) else tuple(asks)
+    for kind in kinds:
+        if kind not in REQUEST_KINDS:
+            known = ", ".join(k.__name__ for k in REQUEST_KINDS)
+            raise BenchmarkError(f"benchmark {name!r}: asks={kind!r} is no kind of request; use {known}")
+    if "/" in name or "[" in name or not name:
+        raise BenchmarkError(f"benchmark name {name!r}: use letters, digits, '_' and '-'")
+    if unknown := sorted(set(more) - set(Benchmark.__dataclass_fields__)):
+        raise BenchmarkError(f"benchmark {name!r}: unknown field {unknown[0]!r}")
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        more.setdefault("rule", inspect.getdoc(function) or "")
+        spec = Benchmark(name=name, version=version, data=data, asks=kinds, primary=primary, **more)
+
+        @functools.wraps(function)
+        def run_without_plugin(*_: object, **__: object) -> None:
+            raise BenchmarkError(
+                f"{function.__name__} is a benchmark: only pytest with the harness plugin can run it "
+                "(install pytest-touchstone, and do not disable the plugin with -p no:harness.plugin)"
+            )
+
+        setattr(run_without_plugin, ATTRIBUTE, spec)
+        return run_without_plugin
+
+    return decorate
+
+
+def declared(function: object) -> Benchmark | None:
+    """The declaration of a decorated function, or None for any other object."""
+    found = getattr(function, ATTRIBUTE, None)
+    return found if isinstance(found, Benchmark) else None
+
+
+def generator_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function below the decorator."""
+    inner: Callable[..., Any] = inspect.unwrap(function)
+    return inner

@@ -1,0 +1,43 @@
+"""The errors a person can meet.
+
+    HarnessError                 base: the message says what is wrong, which value, and what to do
+      CheckpointError            a checkpoint is missing, broken, or of an unknown kind
+      DataError                  a data pack or one of its rows is missing or wrong
+      BenchmarkError             a benchmark function breaks its contract
+        RequestError             one request cannot be answered (thrown into the benchmark's generator)
+        WireError                a value cannot travel between processes
+      JournalError               a journal cannot be read or written
+
+Mistakes in options are ``pytest.UsageError``; plugin code turns a ``CheckpointError`` or ``DataError`` into one,
+so that a person sees one line and exit code 4, never a traceback.
+"""
+
+from __future__ import annotations
+
+
+class HarnessError(Exception):
+    """Base of all errors raised on purpose; its text is fit to be shown to a person as it is."""
+
+
+class CheckpointError(HarnessError):
+    """A checkpoint cannot be used: the message names the file and the fault."""
+
+
+class DataError(HarnessError):
+    """A data pack cannot be used: the message names the file, the row number and the fault."""
+
+
+class BenchmarkError(HarnessError):
+    """A benchmark function breaks its contract: the message names the function and what it did."""
+
+
+class RequestError(BenchmarkError):
+    """One request cannot be answered; thrown into the generator that asked, and ends that item only."""
+
+
+class WireError(BenchmarkError):
+    """A value is not plain data and cannot travel between processes or into the journal."""
+
+
+class JournalError(HarnessError):
+    """A journal file cannot be read or written: the message names the file and the line."""

@@ -1,0 +1,59 @@
+"""The record of one item: what the journal keeps and everything later is computed from.
+
+A record is one JSON object a line, ``{"schema": 1, "kind": "item", ...}`` with the fields of ``Record``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from harness.errors import JournalError
+
+SCHEMA: Final = 1
+
+Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost"]
+STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What became of one item.
+
+    ``item`` is its node id; ``example`` its id within the data (``winogrande/17``), the same in every run; ``row`` the hash of its data row.
+    ``scores`` is empty unless ``status`` is "scored". ``seconds`` is the item's own share of its batches. ``truncated`` counts its
+    requests whose context was cut. ``exchanges`` holds each request with its answer, as plain data.
+    """
+
+    item: str
+    benchmark: str
+    example: str
+    checkpoint: str
+    status: Status
+    scores: dict[str, float] = field(default_factory=dict)
+    group: str | None = None
+    cluster: str | None = None
+    row: str = ""
+    message: str | None = None
+    seconds: float = 0.0
+    truncated: int = 0
+    exchanges: list[dict[str, Any]] = field(default_factory=list)
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    """The record as a JSON object with its schema version."""
+    return {"schema": SCHEMA, "kind": "item", **asdict(record)}
+
+
+def from_json(data: dict[str, Any]) -> Record:
+    """The record that ``to_json`` wrote; raises ``JournalError`` naming what is wrong with any other object."""
+    if data.get("schema") != SCHEMA or data.get("kind") != "item":
+        raise JournalError(f"not an item record of schema {SCHEMA}: schema={data.get('schema')!r}, kind={data.get('kind')!r}")
+    known = {name: data[name] for name in Record.__dataclass_fields__ if name in data}
+    try:
+        record = Record(**known)
+    except TypeError as error:
+        raise JournalError(f"incomplete item record: {error}") from None
+    if record.status not in STATUSES:
+        raise JournalError(f"unknown status {record.status!r}; one of {', '.join(STATUSES)}")
+    return record
