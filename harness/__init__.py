@@ -1,5 +1,35 @@
-"""pytest-touchstone: benchmarks as test suites, for people who train language models."""
+"""pytest-touchstone: benchmarks as test suites, for people who train language models.
+
+What a benchmark file needs is here: ``from harness import Loglikelihood, benchmark``.
+"""
 
 from __future__ import annotations
 
+from harness.benchmark import HubData, benchmark, mean, perplexity
+from harness.requests import (
+    MASK,
+    Candidate,
+    FillMask,
+    FillMaskAnswer,
+    Loglikelihood,
+    LoglikelihoodAnswer,
+    RollingAnswer,
+    RollingLoglikelihood,
+)
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "MASK",
+    "Candidate",
+    "FillMask",
+    "FillMaskAnswer",
+    "HubData",
+    "Loglikelihood",
+    "LoglikelihoodAnswer",
+    "RollingAnswer",
+    "RollingLoglikelihood",
+    "benchmark",
+    "mean",
+    "perplexity",
+]

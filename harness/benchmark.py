@@ -19,10 +19,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+import pytest
+
 from harness.errors import BenchmarkError
 from harness.requests import REQUEST_KINDS, Request
 
 ATTRIBUTE: Final = "__touchstone_benchmark__"
+
+ENGINE_FIXTURE: Final = "model_engine"
+"""The session fixture with the engine of an item's checkpoint."""
 
 AggregationKind: TypeAlias = Literal["mean", "perplexity"]
 
@@ -63,7 +68,8 @@ class Benchmark:
     the name of the file); ``cluster`` the field of what items share (a text), for honest intervals. Few-shot examples come from ``shots_from``
     (same group as the example) or, without that file, from the evaluation rows themselves, never the example itself; ``shot`` renders one
     of them. ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all examples). ``aggregate`` adds
-    metrics, or replaces the mean of the score with the same name. ``rule`` and ``source`` are for people.
+    metrics, or replaces the mean of the score with the same name. ``keep`` says which rows of a data set belong to the benchmark,
+    ``prepare`` brings other forms of a row into the one that ``row`` describes. ``rule`` and ``source`` are for people.
     """
 
     name: str
@@ -80,6 +86,8 @@ class Benchmark:
     cluster: str | None = None
     aggregate: Mapping[str, Aggregation] = field(default_factory=dict)
     hub: HubData | None = None
+    hub_shots: HubData | None = None
+    keep: Callable[[dict[str, Any]], bool] | None = None
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     missing: str = ""
     rule: str = ""
@@ -121,7 +129,8 @@ def benchmark(
             )
 
         setattr(run_without_plugin, ATTRIBUTE, spec)
-        return run_without_plugin
+        marked: Callable[..., Any] = pytest.mark.usefixtures(ENGINE_FIXTURE)(run_without_plugin)
+        return marked
 
     return decorate
 

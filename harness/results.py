@@ -1,17 +1,28 @@
-"""Records -> one result per checkpoint and benchmark, with every collected item accounted for.
+"""What a run found: one result per checkpoint and benchmark, with every collected item accounted for.
 
-This is the only source of the numbers that reports show; pass counts of pytest are never used.
+Plain frozen data and its JSON form. ``harness.aggregate`` makes it from records; reports read nothing else;
+pass counts of pytest are never used.
+
+The JSON form is ``{"schema": 1, "kind": "summary", ...}`` with the fields of ``Summary``, nested as here; a
+number that is undefined is ``null``, never NaN.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from harness.errors import HarnessError
+
+SCHEMA: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackInfo:
-    """Where a benchmark's rows came from: ``origin`` is "--eval-data", "hub" or "shipped"; ``sha256`` is over the rows' bytes."""
+    """Where rows came from: ``origin`` is "--eval-data", "hub" or "shipped"; ``sha256`` is over their
+    bytes."""
 
     name: str
     origin: str
@@ -22,9 +33,10 @@ class PackInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A benchmark as plain data, as the process that aggregates knows it (it may never import the benchmark's module).
+    """A benchmark as plain data: the process that aggregates may never import its module.
 
-    ``aggregate`` maps a metric to {"by": ..., "of": ...}. ``few_shot`` says how many shots and from where.
+    ``aggregate`` maps a metric to {"by": ..., "of": ...}. ``few_shot`` says how many shots and from where:
+    {"num_fewshot": 5, "from": "mmlu/dev", "pick": "first"}; reports read ``num_fewshot`` only.
     """
 
     name: str
@@ -39,9 +51,20 @@ class Declaration:
     source: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """One collected item: its node id, and what it is of."""
+
+    item: str
+    benchmark: str
+    checkpoint: str
+    example: str
+    group: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One number: the value, its 95 % interval and standard error, over ``n`` items; None where undefined, with ``why``."""
+    """A value, its 95 % interval and standard error, over ``n`` items; None where undefined, with ``why``."""
 
     name: str
     value: float | None
@@ -57,7 +80,9 @@ class Metric:
 class Result:
     """One checkpoint on one benchmark, or on one group of it (``group`` set).
 
-    ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts add up to ``collected``.
+    ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts of items (``scored`` to ``lost``) add
+    up to ``collected``. ``metrics`` has the primary one first. ``truncated`` counts requests whose context
+    was cut.
     """
 
     name: str
@@ -78,12 +103,26 @@ class Result:
     pack: PackInfo
     few_shot: dict[str, Any]
 
+    @property
+    def faults(self) -> int:
+        """Items that should have been scored and were not: error, timeout or lost."""
+        return self.errors + self.timeouts + self.lost
+
+    @property
+    def shots(self) -> int:
+        """The number of few-shot examples in each prompt."""
+        return int(self.few_shot.get("num_fewshot") or 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A whole run: the manifest (``run.json``), the results in collection order, composites, and why items were left out.
+    """A whole run: its manifest (``run.json``), its results in collection order, and what was left out.
 
-    ``faults`` lists items that ended in error, timeout or lost, as (item, status, message).
+    The groups of a benchmark stand before its whole. ``composites`` are {"name", "checkpoint", "value",
+    "low", "high", "stderr", "method", "why", "parts": [{"weight", "benchmark", "metric", "value", "n"}]}.
+    ``faults`` lists items that ended in error, timeout or lost, as {"item", "status", "message"}.
+    ``uncollected`` counts journal records of items that this run did not collect (a resumed run with a
+    narrower selection); they enter no number.
     """
 
     run_id: str
@@ -91,7 +130,60 @@ class Summary:
     manifest: dict[str, Any]
     checkpoints: list[dict[str, Any]]
     results: list[Result]
+    declarations: list[Declaration] = field(default_factory=list)
     composites: list[dict[str, Any]] = field(default_factory=list)
     deselected: list[str] = field(default_factory=list)
     faults: list[dict[str, str]] = field(default_factory=list)
+    uncollected: int = 0
     seconds: float = 0.0
+
+
+def wholes(summary: Summary) -> list[Result]:
+    """The results of whole benchmarks, without those of their groups."""
+    return [result for result in summary.results if result.group is None]
+
+
+def totals(summary: Summary) -> dict[str, int]:
+    """Counts of all items of the run by what became of them, and of truncated requests."""
+    names = ("collected", "scored", "skipped", "errors", "timeouts", "lost", "truncated")
+    return {name: sum(getattr(result, name) for result in wholes(summary)) for name in names}
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    """The summary as a JSON object; numbers that are not finite become null."""
+    plain: dict[str, Any] = finite(asdict(summary))
+    return {"schema": SCHEMA, "kind": "summary", **plain, "totals": totals(summary)}
+
+
+def summary_from_json(data: Mapping[str, Any]) -> Summary:
+    """The summary that ``summary_json`` wrote; raises ``HarnessError`` saying what is wrong with any
+    other."""
+    if data.get("schema") != SCHEMA or data.get("kind") != "summary":
+        found = f"schema={data.get('schema')!r}, kind={data.get('kind')!r}"
+        raise HarnessError(f"not a summary of schema {SCHEMA}: {found}")
+    known = {name: data[name] for name in Summary.__dataclass_fields__ if name in data}
+    try:
+        known["results"] = [_result(result) for result in data["results"]]
+        known["declarations"] = [
+            Declaration(**{**declaration, "pack": PackInfo(**declaration["pack"])})
+            for declaration in data.get("declarations", ())
+        ]
+        return Summary(**known)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise HarnessError(f"incomplete summary: {error}") from None
+
+
+def finite(value: Any) -> Any:
+    """The same plain data with None for every float that is not finite: JSON has no NaN."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(part) for part in value]
+    return value
+
+
+def _result(data: Mapping[str, Any]) -> Result:
+    metrics = {name: Metric(**metric) for name, metric in data["metrics"].items()}
+    return Result(**{**data, "metrics": metrics, "pack": PackInfo(**data["pack"])})

@@ -1,0 +1,127 @@
+"""ARC, Easy and Challenge: science questions from school examinations."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from harness.benchmark import HubData, benchmark
+from harness.metrics import choice_scores
+from harness.requests import Loglikelihood, LoglikelihoodAnswer
+
+
+class Choice(TypedDict):
+    """An answer and what it is called: A to E, or 1 to 5."""
+
+    text: str
+    label: str
+
+
+class Question(TypedDict):
+    """A question with its three to five answers."""
+
+    stem: str
+    choices: list[Choice]
+
+
+class Row(TypedDict):
+    """A row as the authors published it."""
+
+    id: str
+    question: Question
+    answerKey: str
+
+
+def as_published(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with question and choices nested, as the authors published it; the Hub's form has them side by
+    side."""
+    if not isinstance(row["question"], str):
+        return row
+    texts, labels = row["choices"]["text"], row["choices"]["label"]
+    choices = [{"text": text, "label": label} for text, label in zip(texts, labels, strict=True)]
+    return {**row, "question": {"stem": row["question"], "choices": choices}}
+
+
+def prompt(row: Row) -> str:
+    """The question; the choices are not listed."""
+    return f"Question: {row['question']['stem']}\nAnswer:"
+
+
+def gold(row: Row) -> int:
+    """The place of the right answer, found by its label."""
+    return [choice["label"] for choice in row["question"]["choices"]].index(row["answerKey"])
+
+
+def shot(row: Row) -> str:
+    """The question with its right answer."""
+    return f"{prompt(row)} {row['question']['choices'][gold(row)]['text']}"
+
+
+Scoring = Generator[list[Loglikelihood], list[LoglikelihoodAnswer], dict[str, float]]
+
+
+def score(row: Row, shots: str) -> Scoring:
+    """Asks for every choice after the prompt and says which ways of scoring prefer the right one."""
+    texts = [choice["text"] for choice in row["question"]["choices"]]
+    answers = yield [Loglikelihood(shots + prompt(row), " " + text) for text in texts]
+    return choice_scores([a.logprob for a in answers], texts, [a.tokens for a in answers], gold(row))
+
+
+@benchmark(
+    name="arc_easy",
+    version=1,
+    data="arc_easy/test",
+    row=Row,
+    prepare=as_published,
+    asks=Loglikelihood,
+    primary="acc",
+    shots_from="arc_easy/train",
+    shot=shot,
+    hub=HubData("allenai/ai2_arc", "test", "ARC-Easy"),
+    hub_shots=HubData("allenai/ai2_arc", "train", "ARC-Easy"),
+    source="Clark et al. 2018, arXiv 1803.05457; lm-evaluation-harness 0.4.13, task arc_easy",
+)
+def test_arc_easy(example: Row, shots: str) -> Scoring:
+    """ARC-Easy (Clark et al. 2018), test split, 0-shot.
+
+    Context: "Question: ", the question, a line break, "Answer:". The choices are not shown. Continuation: one
+    space and the text of the choice, for each of the three to five. The right one is found by its label.
+
+    - ``acc`` (primary): highest summed log-probability.
+    - ``acc_norm``, ``acc_bytes``, ``acc_tokens``: highest per character, per UTF-8 byte, per token of the
+      choice.
+
+    Not comparable: harnesses that list the choices and ask for the letter measure something else, and
+    published numbers are ``acc`` or ``acc_norm``, at 0 or 25 shots, often without saying which.
+    """
+    return (yield from score(example, shots))
+
+
+@benchmark(
+    name="arc_challenge",
+    version=1,
+    data="arc_challenge/test",
+    row=Row,
+    prepare=as_published,
+    asks=Loglikelihood,
+    primary="acc_norm",
+    shots_from="arc_challenge/train",
+    shot=shot,
+    hub=HubData("allenai/ai2_arc", "test", "ARC-Challenge"),
+    hub_shots=HubData("allenai/ai2_arc", "train", "ARC-Challenge"),
+    source="Clark et al. 2018, arXiv 1803.05457; lm-evaluation-harness 0.4.13, task arc_challenge",
+)
+def test_arc_challenge(example: Row, shots: str) -> Scoring:
+    """ARC-Challenge (Clark et al. 2018), test split, 0-shot (usually quoted as ``acc_norm`` with 25 shots).
+
+    The prompt, the continuations and the four scores are those of ARC-Easy.
+
+    - ``acc_norm`` (primary): highest log-probability per character of the choice.
+    - ``acc``, ``acc_bytes``, ``acc_tokens``: highest sum, highest per UTF-8 byte, per token.
+
+    Not comparable: harnesses that list the choices and ask for the letter (the chat forms do) measure
+    something else.
+    """
+    return (yield from score(example, shots))

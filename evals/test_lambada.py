@@ -1,0 +1,64 @@
+"""LAMBADA, the version that OpenAI prepared: can a model guess the last word of a passage?"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from typing_extensions import TypedDict
+
+from harness.benchmark import HubData, benchmark, perplexity
+from harness.requests import Loglikelihood, LoglikelihoodAnswer
+
+
+class Passage(TypedDict):
+    """A passage whose last word is to be guessed."""
+
+    text: str
+
+
+def context_and_word(passage: Passage) -> tuple[str, str]:
+    """The text before the last single space, and the word after it (a newline does not part words)."""
+    context, _, word = passage["text"].rpartition(" ")
+    return context, word
+
+
+def shot(passage: Passage) -> str:
+    """The passage with two spaces before its last word: the delimiter, and the one that the target begins
+    with."""
+    context, word = context_and_word(passage)
+    return f"{context}  {word}"
+
+
+@benchmark(
+    name="lambada",
+    version=1,
+    data="lambada_openai/test",
+    row=Passage,
+    asks=Loglikelihood,
+    primary="acc",
+    aggregate={"perplexity": perplexity("logprob")},
+    shot=shot,
+    hub=HubData("EleutherAI/lambada_openai", "test", "default"),
+    source="Paperno et al. 2016, arXiv 1606.06031; data as in Radford et al. 2019 (GPT-2); "
+    "lm-evaluation-harness 0.4.13, task lambada_openai",
+)
+def test_lambada(
+    example: Passage, shots: str
+) -> Generator[Loglikelihood, LoglikelihoodAnswer, dict[str, float]]:
+    """LAMBADA (Paperno et al. 2016), OpenAI's version, 0-shot.
+
+    The text is cut at single spaces. Context: everything but the last word. Continuation: one space and the
+    last word.
+
+    - ``acc`` (primary): 1 when every token of the word is the model's most probable one.
+    - ``perplexity``: exp(-mean over passages of the word's summed log-probability): per word, not per token.
+      ``logprob`` is that mean itself, in nats.
+
+    Not comparable: the other published version (cimec/lambada: lower case, tokenized) is other data;
+    splitting on any white space changes the context of passages with line breaks; letting the model generate
+    the word, or comparing it without punctuation, is another task. With few-shot examples, which the
+    reference takes from the test rows, it writes two spaces before their last word, and so does this.
+    """
+    context, word = context_and_word(example)
+    answer = yield Loglikelihood(shots + context, " " + word)
+    return {"acc": float(answer.is_greedy), "logprob": answer.logprob}

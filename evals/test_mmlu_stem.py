@@ -1,0 +1,97 @@
+"""MMLU-STEM: 14 school and college subjects, questions with four answers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+from harness.benchmark import HubData, benchmark
+from harness.metrics import argmax
+from harness.requests import Loglikelihood, LoglikelihoodAnswer
+
+LETTERS = ("A", "B", "C", "D")
+
+SUBJECTS = (
+    "abstract_algebra",
+    "college_biology",
+    "college_chemistry",
+    "college_computer_science",
+    "college_mathematics",
+    "college_physics",
+    "elementary_mathematics",
+    "high_school_biology",
+    "high_school_chemistry",
+    "high_school_computer_science",
+    "high_school_mathematics",
+    "high_school_physics",
+    "high_school_statistics",
+    "machine_learning",
+)
+
+
+class Question(TypedDict):
+    """A question of one of the subjects, its four answers and the place of the right one, from 0."""
+
+    question: str
+    subject: str
+    choices: tuple[str, str, str, str]
+    answer: Literal[0, 1, 2, 3]
+
+
+def prompt(row: Question) -> str:
+    """The question, its answers with their letters, and "Answer:"."""
+    answers = [f"{letter}. {text}" for letter, text in zip(LETTERS, row["choices"], strict=True)]
+    return "\n".join([row["question"].strip(), *answers, "Answer:"])
+
+
+def shot(row: Question) -> str:
+    """The question with the letter of its right answer."""
+    return f"{prompt(row)} {LETTERS[row['answer']]}"
+
+
+@benchmark(
+    name="mmlu_stem",
+    version=1,
+    data="mmlu/test",
+    row=Question,
+    asks=Loglikelihood,
+    primary="acc",
+    num_fewshot=5,
+    shots_from="mmlu/dev",
+    shots_pick="first",
+    shot=shot,
+    group="subject",
+    hub=HubData("cais/mmlu", "test", "all"),
+    hub_shots=HubData("cais/mmlu", "dev", "all"),
+    keep=lambda row: row.get("subject") in SUBJECTS or "subject" not in row,
+    source="Hendrycks et al. 2020, arXiv 2009.03300; lm-evaluation-harness 0.4.13, tasks mmlu_SUBJECT",
+)
+def test_mmlu_stem(
+    example: Question, shots: str
+) -> Generator[list[Loglikelihood], list[LoglikelihoodAnswer], dict[str, float]]:
+    """MMLU (Hendrycks et al. 2020), 14 of its STEM subjects, test split, 5-shot.
+
+    The subjects: abstract algebra; college biology, chemistry, computer science, mathematics and physics;
+    elementary mathematics; high-school biology, chemistry, computer science, mathematics, physics and
+    statistics; machine learning. This is neither the authors' list of 18 STEM subjects (which adds astronomy,
+    computer security, conceptual physics and electrical engineering) nor the 19 of lm-evaluation-harness
+    (those and anatomy): an average over another list is another number.
+
+    Context: "The following are multiple choice questions (with answers) about SUBJECT." with spaces for
+    underscores, an empty line, the first five rows of the subject's dev file, the question stripped, four
+    lines "A. " to "D. ", "Answer:". Continuation: " A", " B", " C", " D".
+
+    - ``acc`` (primary): the letter with the highest log-probability is the right one; over all questions
+      (micro). ``acc_macro`` is the mean of the subjects' means.
+
+    Drift: the authors' own script writes two spaces after "about", drops examples until the prompt fits, and
+    takes -100 for letters outside the 100 most probable tokens; lm-evaluation-harness is 0-shot unless told
+    otherwise.
+    """
+    subject = example["subject"].replace("_", " ")
+    header = f"The following are multiple choice questions (with answers) about {subject}.\n\n"
+    context = header + shots + prompt(example)
+    answers = yield [Loglikelihood(context, " " + letter) for letter in LETTERS]
+    return {"acc": float(argmax([a.logprob for a in answers]) == example["answer"])}

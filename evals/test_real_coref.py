@@ -1,0 +1,63 @@
+"""Real@k: is the noun found that is mentioned a second time?"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import NotRequired
+
+from typing_extensions import TypedDict
+
+from harness.benchmark import benchmark
+from harness.checkpoints import CheckpointInfo
+from harness.korean import Korean
+from harness.metrics.coreference import TOP_K, clip_around_mask, copy_baseline, hits, noun_candidates, visible
+from harness.requests import FillMask, FillMaskAnswer
+
+# Costs nothing until the first item asks it something: Kiwi is loaded then, once for all items.
+KOREAN = Korean()
+
+
+class Mention(TypedDict):
+    """A text whose second mention of the noun ``target`` is ``[MASK]``; up to three items share a text."""
+
+    text: str
+    target: str
+    text_id: NotRequired[str]
+
+
+@benchmark(
+    name="real_coref",
+    version=1,
+    data="real_coref/wiki",
+    row=Mention,
+    asks=FillMask,
+    primary="real@1",
+    cluster="text_id",
+    source="Korean texts without pronouns; rules in harness/korean_sets.py",
+)
+def test_real_coref(
+    example: Mention, checkpoint: CheckpointInfo
+) -> Generator[FillMask, FillMaskAnswer, dict[str, float]]:
+    """Real@k, coreference without pronouns: the model is to name a noun whose second mention is masked.
+
+    The text is clipped to 200 characters on each side of the mask, times max(1, seq_len / 512). Of the 50
+    most probable tokens, less their continuation marks, those that Kiwi takes alone for exactly one noun
+    (NNG, NNP) are the candidates, most probable first.
+
+    - ``real@1`` (primary), ``real@5``: lenient, as in published tables. One of the first k candidates is
+      the target, contains it, or is contained in it. No candidate is a miss.
+    - ``real@1_strict``, ``real@5_strict``: one of the first k candidates is the target.
+    - ``reachable``: the target is one token of this tokenizer; a strict hit is possible for these only.
+    - ``copy_baseline``, ``copy_baseline_strict``: the same of an answer without a model, the most frequent
+      noun of those that the clipped text shows twice or more (the first of equals; a miss where there is
+      none).
+    """
+    text = clip_around_mask(example["text"], checkpoint.seq_len)
+    answer = yield FillMask(text, top_k=TOP_K, target=example["target"])
+    candidates = noun_candidates((c.text for c in answer.candidates), KOREAN.is_noun)
+    shown = [noun.form for noun in KOREAN.nouns(visible(text))]
+    return {
+        **hits("real", example["target"], candidates, (1, 5)),
+        "reachable": float(bool(answer.reachable)),
+        **copy_baseline(example["target"], shown),
+    }

@@ -1,0 +1,69 @@
+"""WinoGrande: which of two names or things does the blank in a sentence stand for?"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+from harness.benchmark import HubData, benchmark
+from harness.metrics import argmax
+from harness.requests import Loglikelihood, LoglikelihoodAnswer
+
+
+class Sentence(TypedDict):
+    """A sentence with one "_" and what could stand there."""
+
+    sentence: str
+    option1: str
+    option2: str
+    answer: Literal["1", "2"]
+
+
+def around_blank(row: Sentence) -> tuple[str, str]:
+    """The text before the first blank as it stands, and the text after it, stripped."""
+    blank = row["sentence"].index("_")
+    return row["sentence"][:blank], row["sentence"][blank + 1 :].strip()
+
+
+def shot(row: Sentence) -> str:
+    """The sentence with the right option in place of the blank."""
+    before, after = around_blank(row)
+    return before + (row["option1"] if row["answer"] == "1" else row["option2"]) + " " + after
+
+
+@benchmark(
+    name="winogrande",
+    version=1,
+    data="winogrande/dev",
+    row=Sentence,
+    asks=Loglikelihood,
+    primary="acc",
+    shots_from="winogrande/train",
+    shot=shot,
+    hub=HubData("allenai/winogrande", "validation", "winogrande_xl"),
+    hub_shots=HubData("allenai/winogrande", "train", "winogrande_xl"),
+    source="Sakaguchi et al. 2019, arXiv 1907.10641; partial scoring: Trinh and Le 2018, arXiv 1806.02847; "
+    "lm-evaluation-harness 0.4.13, task winogrande",
+)
+def test_winogrande(
+    example: Sentence, shots: str
+) -> Generator[list[Loglikelihood], list[LoglikelihoodAnswer], dict[str, float]]:
+    """WinoGrande (Sakaguchi et al. 2019), partial scoring, validation split, 0-shot (5-shot on leaderboards).
+
+    The sentence is cut at "_". Context i: the text before it and option i. Continuation: one space and the
+    stripped text after it, the same for both.
+
+    - ``acc`` (primary): the context under which that text has the higher log-probability is the right one;
+      option 1 on a tie. Both continuations are the same text, so nothing is divided by its length.
+
+    Not comparable: scoring the option together with the rest after the text before it (lighteval) is another
+    quantity and gives 2 to 5 points less. Few-shot examples are the filled sentences, with one space where
+    the blank ended even before a comma or an apostrophe, as the reference writes them; they come from the
+    training split, or without that file from the evaluation rows.
+    """
+    before, after = around_blank(example)
+    options = (example["option1"], example["option2"])
+    answers = yield [Loglikelihood(shots + before + option, " " + after) for option in options]
+    return {"acc": float(argmax([a.logprob for a in answers]) == int(example["answer"]) - 1)}

@@ -1,0 +1,55 @@
+"""Names of checkpoints that are unique within one run and fit into node ids."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from harness.checkpoints.info import CheckpointInfo
+
+
+def clean_name(text: str) -> str:
+    """The text with everything replaced by ``-`` that would confuse a node id: slashes, brackets, colons, spaces."""
+    return re.sub(r"[\s/\\\[\]:;|,]+", "-", text).strip("-") or "checkpoint"
+
+
+def unique_names(infos: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
+    """The checkpoints in the same order, each with a name no other has; a checkpoint given twice is kept once.
+
+    Names that clash get the folders above them put in front (``nouns-checkpoint-300``), one after the other, until they differ.
+    """
+    distinct: dict[tuple[str, int], CheckpointInfo] = {}
+    for info in infos:
+        distinct.setdefault((str(info.path), info.seq_len), info)
+    kept = list(distinct.values())
+    names = [clean_name(info.name) for info in kept]
+    for depth in range(1, max((len(info.path.parts) for info in kept), default=0)):
+        clashing = {name for name, count in Counter(names).items() if count > 1}
+        if not clashing:
+            break
+        names = [
+            _longer(info, depth) if name in clashing else name for name, info in zip(names, kept, strict=True)
+        ]
+    return [replace(info, name=name) for info, name in zip(kept, _numbered(names), strict=True)]
+
+
+def _longer(info: CheckpointInfo, depth: int) -> str:
+    """The name with ``depth`` folders in front of it."""
+    above = info.path.parts[:-1][-depth:]
+    return "-".join(clean_name(part) for part in (*above, info.name))
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """The names, those that still clash made unique by a number (the same path with two lengths)."""
+    unique: list[str] = []
+    seen: set[str] = set()
+    for name in names:
+        number, candidate = 1, name
+        while candidate in seen:
+            number += 1
+            candidate = f"{name}-{number}"
+        seen.add(candidate)
+        unique.append(candidate)
+    return unique

@@ -1,0 +1,208 @@
+"""Collected functions -> items: one per example and checkpoint, or a line that says why there is none."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import pytest
+
+from harness.benchmark import Benchmark, declared, generator_function
+from harness.checkpoints import CheckpointInfo
+from harness.data import Example, Pack, limited, load_pack, load_shots
+from harness.errors import CheckpointError, DataError
+from harness.fewshot import Shots, draw_shots
+from harness.options import Settings
+from harness.results import Collected, Declaration
+
+OWN_ARGUMENTS: Final = ("example", "shots")
+"""Arguments that the plugin gives a benchmark by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A benchmark with its rows and few-shot examples."""
+
+    spec: Benchmark
+    pack: Pack
+    shots: Shots
+
+
+@dataclass(slots=True)
+class Collection:
+    """What the collection of benchmarks has found so far in this process."""
+
+    settings: Settings
+    checkpoints: list[CheckpointInfo] | None = None
+    loaded: dict[str, Loaded] = field(default_factory=dict)
+    deselected: list[str] = field(default_factory=list)
+    fault: str | None = None
+
+    def known_checkpoints(self) -> list[CheckpointInfo]:
+        """The checkpoints of the run, recognised once."""
+        if self.checkpoints is None:
+            self.checkpoints = find_checkpoints(self.settings)
+        return self.checkpoints
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The parameter ``example`` of an item: what the driver needs to start it."""
+
+    example: Example
+    loaded: Loaded
+
+    def arguments(self) -> dict[str, Any]:
+        """The plugin's own arguments for the benchmark function."""
+        return {"example": self.example.row, "shots": self.loaded.shots.prefix(self.loaded.spec, self.example)}
+
+
+def find_checkpoints(settings: Settings) -> list[CheckpointInfo]:
+    """The checkpoints that the options name, or the builtin ones that are there; raises ``CheckpointError``."""
+    from harness.checkpoints import default_checkpoints, recognise, unique_names
+
+    if not settings.checkpoints:
+        return default_checkpoints(seq_len=settings.seq_len)
+    found = [info for source in settings.checkpoints for info in recognise(source, seq_len=settings.seq_len)]
+    return unique_names(found)
+
+
+def generate(metafunc: pytest.Metafunc, collection: Collection) -> None:
+    """Parametrizes a benchmark function; a person's mistake is kept in ``collection.fault``, to be said once, later."""
+    spec = declared(metafunc.function)
+    if spec is None:
+        return
+    own = inspect.signature(generator_function(metafunc.function)).parameters
+    if "example" not in own:
+        pytest.fail(f"benchmark {spec.name}: {metafunc.function.__name__}() takes no argument named 'example'", pytrace=False)
+    examples: list[Given] = []
+    suited: list[CheckpointInfo] = []
+    try:
+        suited = _suited(spec, collection)
+        if suited:
+            examples = _examples(spec, collection)
+    except (CheckpointError, DataError) as error:
+        collection.fault = collection.fault or str(error)
+    _parametrize(metafunc, collection, suited, examples, "shots" in own)
+
+
+def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
+    """The checkpoints that can answer what the benchmark asks; one line for each that cannot."""
+    infos = collection.known_checkpoints()
+    if not infos:
+        collection.deselected.append(f"{spec.name}: no checkpoint; give --checkpoint PATH, or `touchstone fetch smollm2-135m`")
+        return []
+    suited = [info for info in infos if all(kind in info.serves for kind in spec.asks)]
+    for info in infos:
+        if info not in suited:
+            asked = ", ".join(kind.__name__ for kind in spec.asks)
+            collection.deselected.append(f"{spec.name}: asks {asked}, which {info.name} ({info.kind} LM) cannot answer")
+    return suited
+
+
+def _examples(spec: Benchmark, collection: Collection) -> list[Given]:
+    loaded = collection.loaded.get(spec.name)
+    if loaded is None:
+        pack = load_pack(spec, collection.settings.data)
+        if pack is None:
+            collection.deselected.append(f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}")
+            return []
+        asked = collection.settings.shots
+        count = spec.num_fewshot if asked is None else asked if spec.shot is not None else 0
+        source = load_shots(spec, collection.settings.data) if count else None
+        loaded = Loaded(spec, pack, draw_shots(spec, count, collection.settings.seed, pack, source))
+        collection.loaded[spec.name] = loaded
+    elif loaded.spec is not spec:
+        raise DataError(f"two benchmarks are named {spec.name!r}; give one of them another name")
+    return [Given(example, loaded) for example in limited(loaded.pack.examples, collection.settings.limit)]
+
+
+def _parametrize(
+    metafunc: pytest.Metafunc, collection: Collection, suited: list[CheckpointInfo], examples: list[Given], wants_shots: bool
+) -> None:
+    """Checkpoint first, so that a node id reads ``test_x[CHECKPOINT-BENCHMARK/ROW]``; a single one is not shown."""
+    several = len(collection.checkpoints or []) > 1
+    ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
+    if suited and examples:
+        metafunc.parametrize("checkpoint", suited, ids=ids, indirect=True, scope="session")
+    # An empty parameter set would become one skipped item; modify() takes that item out again.
+    names = ("example", "shots") if wants_shots else ("example",)
+    values = [(given, None) if wants_shots else (given,) for given in examples]
+    metafunc.parametrize(names, values, ids=[given.example.id for given in examples])
+
+
+def given_of(item: pytest.Item) -> Given | None:
+    """What the plugin gave a benchmark item, None for any other item."""
+    callspec = getattr(item, "callspec", None)
+    given = callspec.params.get("example") if callspec is not None else None
+    return given if isinstance(given, Given) else None
+
+
+def checkpoint_of(item: pytest.Item) -> CheckpointInfo:
+    """The checkpoint of a benchmark item."""
+    info = item.callspec.params["checkpoint"]  # type: ignore[attr-defined]
+    assert isinstance(info, CheckpointInfo)
+    return info
+
+
+def drop_empty(items: list[pytest.Item]) -> None:
+    """Takes out the stand-ins that pytest makes of benchmarks without any example."""
+    items[:] = [item for item in items if declared(getattr(item, "function", None)) is None or given_of(item) is not None]
+
+
+def wrong_fixture(items: list[pytest.Item]) -> str | None:
+    """A sentence about the first benchmark that asks for a function-scoped fixture, None when all is well.
+
+    A unit's generators run together under its first item, so what they share must live longer than one item.
+    """
+    seen: set[Any] = set()
+    for item in items:
+        given = given_of(item)
+        function = getattr(item, "function", None)
+        if given is None or function in seen:
+            continue
+        seen.add(function)
+        wanted = item._fixtureinfo.argnames  # type: ignore[attr-defined]
+        for name in wanted:
+            if name in item.callspec.params:  # type: ignore[attr-defined]
+                continue
+            definitions = item._fixtureinfo.name2fixturedefs.get(name)  # type: ignore[attr-defined]
+            if definitions and definitions[-1].scope == "function":
+                return (
+                    f"benchmark {given.loaded.spec.name}: fixture {name!r} is function-scoped, but its items run together; "
+                    "give the fixture scope='module' or wider"
+                )
+    return None
+
+
+def collected_of(items: list[pytest.Item]) -> list[Collected]:
+    """The benchmark items, as plain data."""
+    return [
+        Collected(item.nodeid, given.loaded.spec.name, checkpoint_of(item).name, given.example.id, given.example.group)
+        for item in items
+        if (given := given_of(item)) is not None
+    ]
+
+
+def declaration_of(loaded: Loaded) -> Declaration:
+    """The benchmark as plain data."""
+    spec = loaded.spec
+    return Declaration(
+        name=spec.name,
+        version=spec.version,
+        primary=spec.primary,
+        aggregate={name: asdict(one) for name, one in spec.aggregate.items()},
+        grouped=spec.group is not None,
+        clustered=spec.cluster is not None,
+        pack=loaded.pack.info,
+        few_shot=loaded.shots.description(),
+        rule=spec.rule,
+        source=spec.source,
+    )
+
+
+def declarations_of(items: list[pytest.Item]) -> dict[str, Declaration]:
+    """The items' benchmarks as plain data, by name."""
+    used = {given.loaded.spec.name: given.loaded for item in items if (given := given_of(item)) is not None}
+    return {name: declaration_of(loaded) for name, loaded in used.items()}

@@ -1,0 +1,237 @@
+"""What only the controlling process does: the manifest, the live progress, crashed workers, and the end of a run.
+
+At the end every collected item is held against the journal, never against pytest's own counts: a worker that dies while it sends a
+report can leave pytest with exit code 0.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import asdict
+from typing import Any, Final
+
+import pytest
+
+from harness.collection import Collection, find_checkpoints
+from harness.errors import HarnessError
+from harness.journal import Journal, latest, read_journal
+from harness.options import Settings
+from harness.records import Record
+from harness.results import Collected, Summary
+from harness.rundir import RunDirectory, environment
+from harness.wire import FATAL
+
+NOT_VALID: Final = 9
+"""Exit code of a run with items that ended in error or were lost."""
+
+MOST_CRASHES: Final = 2
+"""An item that has taken this many workers with it is given up."""
+
+
+class Controller:
+    """Hooks of the process that a person started; registered there alone."""
+
+    def __init__(self, config: pytest.Config, settings: Settings, directory: RunDirectory, collection: Collection) -> None:
+        self.config = config
+        self.settings = settings
+        self.directory = directory
+        self.collection = collection
+        self.summary: Summary | None = None
+        self._began = time.time()
+        self._begun = False
+        self._progress: Any = None
+        self._crashes: Counter[str] = Counter()
+
+    # The beginning
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if not session.config.option.collectonly and self.directory.collected.is_file():
+            self._begin()
+
+    def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
+        """Says at ``--co`` what was left out; a run says it below its table."""
+        return [f"deselected {line}" for line in self.collection.deselected] if config.option.collectonly else []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["touchstone_run"] = str(self.directory.path)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self) -> None:
+        fault = self.directory.read_fault()
+        if fault is not None:
+            raise pytest.UsageError(fault)
+        if self.directory.collected.is_file():
+            self._begin()
+
+    def _begin(self) -> None:
+        """Writes the manifest and starts the progress line; once."""
+        if self._begun:
+            return
+        self._begun = True
+        items, _, _ = self.directory.read_collected()
+        used = {item.checkpoint for item in items}
+        infos = self.collection.checkpoints if self.collection.checkpoints is not None else find_checkpoints(self.settings)
+        self.directory.write_manifest(
+            {
+                "run_id": self.directory.run_id,
+                "began": self._began,
+                **environment(self.config.invocation_params.args, self.config.invocation_params.dir),
+                "checkpoints": [_checkpoint_row(info) for info in infos if info.name in used],
+                "settings": {**self.settings.changing_answers(), **_plain_settings(self.settings)},
+            }
+        )
+        self._start_progress(len(items))
+
+    def _start_progress(self, total: int) -> None:
+        from harness.reports.progress import Progress
+
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is None or self.config.option.verbose < 0 or not total:
+            return
+        self._progress = Progress(self.directory.path, total, reporter._tw._file, is_tty=reporter.isatty)
+        self._progress.start()
+
+    # While it runs
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
+        return (yield from self._quietly())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
+        return (yield from self._quietly())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
+        fatal = getattr(report, FATAL, None)
+        if fatal is not None:
+            raise pytest.UsageError(fatal)
+        return (yield from self._quietly())
+
+    def _quietly(self) -> Generator[None, object, object]:
+        """Keeps the progress line away while pytest writes."""
+        if self._progress is None:
+            return (yield)
+        with self._progress.paused():
+            return (yield)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
+        """A first crash may not be the item's fault: it runs once more, alone."""
+        self._crashes[crashitem] += 1
+        if self._crashes[crashitem] < MOST_CRASHES:
+            report.outcome = "rerun"  # type: ignore[assignment]
+            sched.mark_test_pending(crashitem)
+
+    # The end
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Before every other plugin's: pytest-json-report takes the exit code and writes its file in its own."""
+        if self._progress is not None:
+            self._progress.stop()
+        if self._begun:
+            session.exitstatus = self._end(session)
+        return (yield)
+
+    def _end(self, session: pytest.Session) -> int | pytest.ExitCode:
+        from harness.reports.files import write_results
+        from harness.aggregate import summarise
+
+        items, declarations, deselected = self.directory.read_collected()
+        self._record_lost(items, early=bool(session.shouldstop or session.shouldfail) or session.exitstatus == 2)
+        manifest = self.directory.read_manifest()
+        self.summary = summarise(
+            list(latest(read_journal(self.directory.path)).values()),
+            declarations,
+            items,
+            run_id=self.directory.run_id,
+            directory=str(self.directory.path),
+            manifest=manifest,
+            checkpoints=manifest.get("checkpoints", []),
+            deselected=deselected,
+            seconds=time.time() - self._began,
+        )
+        write_results(self.summary)
+        if self.summary.faults and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            return NOT_VALID
+        return session.exitstatus
+
+    def _record_lost(self, items: list[Collected], *, early: bool) -> None:
+        """One record for every item that no process has recorded."""
+        known = latest(read_journal(self.directory.path))
+        missing = [item for item in items if item.item not in known]
+        if not missing:
+            return
+        with Journal(self.directory.path, "lost") as journal:
+            for item in missing:
+                crashes = self._crashes[item.item]
+                message = (
+                    f"its worker died {crashes} times while running it"
+                    if crashes
+                    else "not run: the session was stopped early"
+                    if early
+                    else "no process has recorded it"
+                )
+                journal.append(
+                    Record(
+                        item=item.item,
+                        benchmark=item.benchmark,
+                        example=item.example,
+                        checkpoint=item.checkpoint,
+                        status="lost",
+                        group=item.group,
+                        message=message,
+                    )
+                )
+            journal.sync()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:
+        from harness.reports.json_report import eval_section
+
+        if self.summary is not None:
+            json_report["eval"] = eval_section(self.summary)
+            json_report["exitcode"] = int(json_report.get("exitcode", 0))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.summary is None:
+            return
+        from harness.reports.terminal import render
+
+        terminalreporter.section("benchmarks")
+        width = terminalreporter._tw.fullwidth
+        for line in render(self.summary, width, terminalreporter.hasmarkup).splitlines():
+            terminalreporter.write_line(line)
+
+    def pytest_unconfigure(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def _checkpoint_row(info: Any) -> dict[str, Any]:
+    """A checkpoint as the manifest knows it, with its fingerprint."""
+    from harness.checkpoints import fingerprint
+
+    row = asdict(info)
+    row["path"] = str(info.path)
+    try:
+        row["fingerprint"] = fingerprint(info)
+    except HarnessError as error:
+        raise pytest.UsageError(str(error)) from None
+    return row
+
+
+def _plain_settings(settings: Settings) -> dict[str, Any]:
+    """The settings that change speed but no score."""
+    return {
+        "data": settings.data,
+        "unit": settings.unit,
+        "workers": settings.workers,
+        "device": settings.model.device,
+        "batch": settings.model.batch,
+    }

@@ -1,0 +1,207 @@
+"""Data packs: where a benchmark's rows come from, and the check of every row.
+
+Order of search for ``NAME/FILE``: the folder of ``--eval-data`` (or ``TOUCHSTONE_DATA``), the Hub when ``--eval-data hub`` says so, the
+small packs that ship with the project. ``NAME/FILE`` is ``NAME/FILE.jsonl``, or a folder ``NAME/FILE/`` of JSONL files whose names are the groups.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.benchmark import Benchmark, HubData
+from harness.errors import DataError
+from harness.results import PackInfo
+from harness.shipped import shipped
+
+HUB: Final = "hub"
+"""The value of ``--eval-data`` that stands for the Hugging Face Hub."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One row: its id within the benchmark (``winogrande/17``), its group, the row as checked, and the hash of the row as read."""
+
+    id: str
+    group: str | None
+    row: dict[str, Any]
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """All rows of one benchmark, in file order."""
+
+    info: PackInfo
+    examples: tuple[Example, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One raw row with its place, for messages: file, number from 1, file stem."""
+
+    path: str
+    number: int
+    stem: str
+    data: dict[str, Any]
+
+
+def load_pack(spec: Benchmark, data: str | None) -> Pack | None:
+    """The rows of a benchmark, every one checked against its row type; None when they are nowhere to be found.
+
+    Raises ``DataError`` naming file and row number when a row is not as it should be.
+    """
+    return _load(spec, spec.data, data)
+
+
+def load_shots(spec: Benchmark, data: str | None) -> Pack | None:
+    """The rows that few-shot examples are drawn from, or None when the benchmark has no such file."""
+    return _load(spec, spec.shots_from, data) if spec.shots_from else None
+
+
+def limited(examples: Iterable[Example], limit: float | int | None) -> list[Example]:
+    """The first examples of each group: ``limit`` of them, or that fraction (rounded up) when it is a float."""
+    groups: dict[str | None, list[Example]] = {}
+    for example in examples:
+        groups.setdefault(example.group, []).append(example)
+    kept: list[Example] = []
+    for members in groups.values():
+        count = len(members) if limit is None else limit if isinstance(limit, int) else math.ceil(limit * len(members))
+        kept.extend(members[:count])
+    return kept
+
+
+def _load(spec: Benchmark, name: str, data: str | None) -> Pack | None:
+    found = _find(name, data)
+    if found is not None:
+        origin, files = found
+        lines = [line for file in files for line in _read_lines(file)]
+        where = str(files[0] if len(files) == 1 and files[0].stem == name.rpartition("/")[2] else files[0].parent)
+        return _pack(spec, name, origin, where, lines)
+    hub = spec.hub if name == spec.data else spec.hub_shots
+    if data == HUB and hub is not None:
+        return _pack(spec, name, "hub", hub.path, _hub_lines(hub))
+    return None
+
+
+def _find(name: str, data: str | None) -> tuple[str, list[Path]] | None:
+    """The files of a pack and which folder they come from; the user's folder goes before the shipped one."""
+    places: list[tuple[str, Path]] = [] if data in (None, HUB) else [("--eval-data", Path(str(data)))]
+    if data != HUB:
+        places.append(("shipped", shipped("data")))
+    for origin, folder in places:
+        single = folder / f"{name}.jsonl"
+        if single.is_file():
+            return origin, [single]
+        several = sorted((folder / name).glob("*.jsonl"))
+        if several:
+            return origin, several
+    return None
+
+
+def _read_lines(path: Path) -> Iterator[Line]:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    for number, raw in enumerate(text.split("\n"), start=1):
+        if not raw.strip():
+            continue
+        try:
+            row = json.loads(raw)
+        except ValueError as error:
+            raise DataError(f"{path}, row {number}: not valid JSON ({error}); one JSON object a line") from error
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, row {number}: a {type(row).__name__}, not a JSON object")
+        yield Line(str(path), number, path.stem, row)
+
+
+def _hub_lines(hub: HubData) -> list[Line]:
+    """The rows of a Hub data set, or of a local folder that ``datasets`` reads the same way."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataError("--eval-data hub needs the package datasets: pip install 'pytest-touchstone[hub]'") from error
+    try:
+        rows = datasets.load_dataset(hub.path, hub.config, split=hub.split)
+    except Exception as error:  # datasets raises dozens of kinds; all mean that the set cannot be had
+        first = str(error).strip().partition("\n")[0]
+        raise DataError(f"data set {hub.path} ({hub.split}): {first or type(error).__name__}") from error
+    return [Line(hub.path, number, hub.split, dict(row)) for number, row in enumerate(rows, start=1)]
+
+
+def _pack(spec: Benchmark, name: str, origin: str, path: str, lines: list[Line]) -> Pack:
+    check = row_checker(spec)
+    examples: list[Example] = []
+    counts: dict[str | None, int] = {}
+    whole = hashlib.sha256()
+    for line in lines:
+        if spec.keep is not None and not spec.keep(line.data):
+            continue
+        canonical = json.dumps(line.data, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
+        whole.update(canonical + b"\n")
+        row = check(line)
+        group = _group(spec, line, row)
+        number = counts.get(group, 0)
+        counts[group] = number + 1
+        place = spec.name if group is None else f"{spec.name}/{group}"
+        examples.append(Example(f"{place}/{number}", group, row, hashlib.sha256(canonical).hexdigest()[:16]))
+    if not examples:
+        raise DataError(f"{path}: no rows; a pack has one JSON object a line")
+    info = PackInfo(name=name, origin=origin, path=path, rows=len(examples), sha256=whole.hexdigest())
+    return Pack(info, tuple(examples))
+
+
+def _group(spec: Benchmark, line: Line, row: Mapping[str, Any]) -> str | None:
+    if spec.group is None:
+        return None
+    group = line.stem if spec.group == "file" else row.get(spec.group)
+    if not isinstance(group, str) or not group:
+        raise DataError(f"{line.path}, row {line.number}: field {spec.group!r} is {group!r}; it names the row's group, as text")
+    return group.replace("/", "_").replace("[", "(").replace("]", ")").replace(" ", "_")
+
+
+def row_checker(spec: Benchmark) -> Any:
+    """A function ``Line -> row`` that prepares and checks a row, raising ``DataError`` with file, row and field."""
+    adapter = _adapter(spec.row) if spec.row is not None else None
+
+    def check(line: Line) -> dict[str, Any]:
+        row = line.data
+        if spec.prepare is not None:
+            try:
+                row = spec.prepare(dict(row))
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+                missing = f"field {error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+                raise DataError(f"{line.path}, row {line.number}: {missing} ({spec.name} cannot use it)") from error
+        if adapter is None:
+            return row
+        from pydantic import ValidationError
+
+        try:
+            return dict(adapter.validate_python(row))
+        except ValidationError as error:
+            raise DataError(f"{line.path}, row {line.number}: {_fault(error.errors()[0])} ({spec.name} needs it)") from None
+
+    return check
+
+
+def _fault(detail: Mapping[str, Any]) -> str:
+    field = ".".join(str(part) for part in detail["loc"]) or "row"
+    if detail["type"] == "missing":
+        return f"field {field!r} is missing"
+    return f"field {field!r} is {str(detail.get('input'))[:60]!r}: {detail['msg'].lower()}"
+
+
+@functools.cache
+def _adapter(row: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(row)

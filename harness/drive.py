@@ -1,0 +1,279 @@
+"""Advances the generators of a unit together: collect what they ask, answer it in one call, send the answers back, repeat.
+
+Each item is journalled when its generator ends, not when pytest reports it: that is what makes ``-x``, Ctrl-C and crashes cheap. What one
+item does wrong ends that item alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+
+from harness.benchmark import Benchmark
+from harness.data import Example
+from harness.engines import Engine
+from harness.errors import BenchmarkError, RequestError, WireError
+from harness.journal import Journal
+from harness.records import Record, Status
+from harness.requests import REQUEST_KINDS, Answer, Refusal, Request
+from harness.wire import plain_scores, plain_text, to_plain
+
+MOST_ROUNDS: Final = 1000
+"""A generator that yields this often is taken to be endless."""
+
+LONGEST_KEPT: Final = 1000
+"""Characters of a request's text that the journal keeps; of longer ones the end, and the hash of the whole."""
+
+STOPPING = (KeyboardInterrupt, SystemExit, pytest.exit.Exception)
+CAUGHT = (Exception, pytest.skip.Exception, pytest.fail.Exception)
+"""pytest's outcomes are BaseExceptions; both are an item's own affair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One item to be run: its node id, its benchmark and example, the checkpoint's name, and how to start its generator."""
+
+    item: str
+    spec: Benchmark
+    example: Example
+    checkpoint: str
+    start: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an item ended: its record, and what it raised, if it did."""
+
+    record: Record
+    raised: BaseException | None = None
+
+
+@dataclass(slots=True)
+class _Running:
+    """A job on its way."""
+
+    job: Job
+    generator: Generator[Any, Any, Any] | None = None
+    requests: list[Request] = field(default_factory=list)
+    single: bool = False
+    exchanges: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    truncated: int = 0
+    outcome: Outcome | None = None
+
+
+def run_unit(jobs: Sequence[Job], engine: Engine, journal: Journal) -> dict[str, Outcome]:
+    """The outcome of every job by item; each is in the journal when this returns, and on disk.
+
+    Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
+    """
+    running = [_Running(job) for job in jobs]
+    try:
+        for state in running:
+            _start(state, engine, journal)
+        for _ in range(MOST_ROUNDS):
+            waiting = [state for state in running if state.outcome is None]
+            if not waiting:
+                break
+            _round(waiting, engine, journal)
+        for state in running:
+            if state.outcome is None:
+                _fail(state, BenchmarkError(f"{_who(state.job)} yielded {MOST_ROUNDS} times without returning scores"), journal)
+    finally:
+        for state in running:
+            _close(state)
+        journal.sync()
+    return {state.job.item: state.outcome for state in running if state.outcome is not None}
+
+
+def _start(state: _Running, engine: Engine, journal: Journal) -> None:
+    began = time.perf_counter()
+    try:
+        generator = state.job.start()
+        if not inspect.isgenerator(generator):
+            raise BenchmarkError(f"{_who(state.job)} never yields; a benchmark yields requests and returns scores")
+        state.generator = generator
+        _take(state, next(generator), engine)
+    except StopIteration:
+        _fail(state, BenchmarkError(f"{_who(state.job)} returned before it yielded a request; a score must come from the checkpoint"), journal)
+    except STOPPING:
+        raise
+    except CAUGHT as error:
+        _fail(state, error, journal)
+    finally:
+        state.seconds += time.perf_counter() - began
+
+
+def _round(waiting: Sequence[_Running], engine: Engine, journal: Journal) -> None:
+    """Answers what the waiting generators have asked and advances each to its next question or its end."""
+    requests = [request for state in waiting for request in state.requests]
+    began = time.perf_counter()
+    answers = _ask(engine, requests)
+    share = (time.perf_counter() - began) / len(requests)
+    position = 0
+    for state in waiting:
+        mine = answers[position : position + len(state.requests)]
+        position += len(state.requests)
+        state.seconds += share * len(mine)
+        _advance(state, mine, engine, journal)
+
+
+def _advance(state: _Running, answers: Sequence[Answer | Refusal | BaseException], engine: Engine, journal: Journal) -> None:
+    began = time.perf_counter()
+    assert state.generator is not None
+    _remember(state, answers)
+    try:
+        trouble = next((answer for answer in answers if isinstance(answer, (Refusal, BaseException))), None)
+        if trouble is not None:
+            reason = trouble.reason if isinstance(trouble, Refusal) else _sentence(trouble)
+            yielded = state.generator.throw(RequestError(f"{_who(state.job)}: {reason}"))
+        else:
+            yielded = state.generator.send(answers[0] if state.single else list(answers))
+        _take(state, yielded, engine)
+    except StopIteration as end:
+        state.seconds += time.perf_counter() - began
+        _finish(state, end.value, journal)
+    except STOPPING:
+        raise
+    except CAUGHT as error:
+        state.seconds += time.perf_counter() - began
+        _fail(state, error, journal)
+    else:
+        state.seconds += time.perf_counter() - began
+
+
+def _ask(engine: Engine, requests: Sequence[Request]) -> list[Answer | Refusal | BaseException]:
+    """One answer a request. Where the engine breaks, requests are asked one by one, and only the guilty ones fail."""
+    try:
+        answers = engine.answer(requests)
+        if len(answers) != len(requests):
+            raise RuntimeError(f"the engine gave {len(answers)} answers to {len(requests)} requests")
+    except STOPPING:
+        raise
+    except Exception as error:
+        if len(requests) == 1:
+            return [error]
+        half = len(requests) // 2
+        return _ask(engine, requests[:half]) + _ask(engine, requests[half:])
+    return list(answers)
+
+
+def _take(state: _Running, yielded: object, engine: Engine) -> None:
+    """Notes what a generator asks; raises ``BenchmarkError`` when it is no request that it may ask."""
+    state.single = isinstance(yielded, REQUEST_KINDS)
+    asked = [yielded] if state.single else yielded
+    who = _who(state.job)
+    if not isinstance(asked, (list, tuple)) or not asked:
+        raise BenchmarkError(f"{who} yielded {_shown(yielded)}; yield a request or a list of requests, at least one")
+    for request in asked:
+        if not isinstance(request, REQUEST_KINDS):
+            raise BenchmarkError(f"{who} yielded a list with {_shown(request)} in it; only requests can be answered")
+        if type(request) not in state.job.spec.asks:
+            named = ", ".join(kind.__name__ for kind in state.job.spec.asks)
+            raise BenchmarkError(f"{who} yielded a {type(request).__name__} but declares asks={named}; add it there")
+        if type(request) not in engine.info.serves:
+            raise BenchmarkError(f"{who} yielded a {type(request).__name__}, which a {engine.info.kind} checkpoint cannot answer")
+    state.requests = list(asked)
+
+
+def _remember(state: _Running, answers: Sequence[Answer | Refusal | BaseException]) -> None:
+    for request, answer in zip(state.requests, answers, strict=True):
+        state.truncated += bool(getattr(answer, "truncated", 0))
+        said = {"error": _sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
+        state.exchanges.append({"kind": type(request).__name__, "request": _kept(to_plain(request)), "answer": said})
+
+
+def _finish(state: _Running, returned: object, journal: Journal) -> None:
+    try:
+        scores = plain_scores(returned, _who(state.job))
+        if state.job.spec.primary not in scores:
+            named = ", ".join(scores)
+            raise WireError(f"{_who(state.job)} returned {named} but not its primary score {state.job.spec.primary!r}")
+    except WireError as error:
+        _fail(state, error, journal)
+    else:
+        _settle(state, journal, "scored", scores=scores)
+
+
+def _fail(state: _Running, error: BaseException, journal: Journal) -> None:
+    status: Status = "skipped" if isinstance(error, pytest.skip.Exception) else "error"
+    _settle(state, journal, status, raised=error, message=_sentence(error))
+
+
+def _settle(
+    state: _Running,
+    journal: Journal,
+    status: Status,
+    *,
+    scores: Mapping[str, float] | None = None,
+    raised: BaseException | None = None,
+    message: str | None = None,
+) -> None:
+    record = Record(
+        **identity(state.job.item, state.job.spec, state.job.example, state.job.checkpoint),
+        status=status,
+        scores=dict(scores or {}),
+        message=message,
+        seconds=round(state.seconds, 6),
+        truncated=state.truncated,
+        exchanges=state.exchanges,
+    )
+    journal.append(record)
+    state.outcome = Outcome(record, raised)
+    state.exchanges = []
+
+
+def identity(item: str, spec: Benchmark, example: Example, checkpoint: str) -> dict[str, Any]:
+    """The fields of a record that say which item it is about."""
+    cluster = example.row.get(spec.cluster) if spec.cluster else None
+    return {
+        "item": item,
+        "benchmark": spec.name,
+        "example": example.id,
+        "checkpoint": checkpoint,
+        "group": example.group,
+        "cluster": None if cluster is None else plain_text(str(cluster)),
+        "row": example.sha256,
+    }
+
+
+def _close(state: _Running) -> None:
+    """Lets an unfinished generator clean up after itself; what it raises while it does is of no interest any more."""
+    if state.generator is None:
+        return
+    try:
+        state.generator.close()
+    except CAUGHT:
+        return
+
+
+def _kept(request: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, value in request.items():
+        if isinstance(value, str) and len(value) > LONGEST_KEPT:
+            kept[name] = "…" + value[-LONGEST_KEPT:]
+            kept[f"{name}_sha256"] = hashlib.sha256(value.encode()).hexdigest()
+        else:
+            kept[name] = value
+    return kept
+
+
+def _who(job: Job) -> str:
+    return f"benchmark {job.spec.name} ({job.example.id})"
+
+
+def _sentence(error: BaseException) -> str:
+    text = plain_text(str(error)).strip()
+    if isinstance(error, (BenchmarkError, pytest.skip.Exception, pytest.fail.Exception)) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _shown(value: object) -> str:
+    return f"a {type(value).__name__}" if not isinstance(value, (str, int, float, type(None), list, tuple)) else repr(value)[:60]

@@ -1,0 +1,81 @@
+"""An engine without a model: answers come from hashes of the requests, the same in every process and on every machine.
+
+For trying out a new benchmark (``--checkpoint fake:causal``) and for tests; results say ``model_type`` "fake".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+from harness.checkpoints import CheckpointInfo
+from harness.requests import (
+    MASK,
+    Answer,
+    Candidate,
+    FillMask,
+    FillMaskAnswer,
+    Loglikelihood,
+    LoglikelihoodAnswer,
+    Refusal,
+    Request,
+    RollingAnswer,
+    RollingLoglikelihood,
+)
+
+_WORDS: Final = "서울 학교 사람 역사 나라 도시 영화 음악 시간 세계 river house music history people city water time".split()
+
+
+class FakeEngine:
+    """Answers as a model would, with plausible sizes and no meaning; one word counts as one token."""
+
+    def __init__(self, info: CheckpointInfo) -> None:
+        self._info = info
+
+    @property
+    def info(self) -> CheckpointInfo:
+        """What the checkpoint is."""
+        return self._info
+
+    def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
+        """One answer a request, in the order asked; kinds that the checkpoint would not serve are refused."""
+        return [self._answer(request) for request in requests]
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _answer(self, request: Request) -> Answer | Refusal:
+        if not isinstance(request, self._info.serves):
+            return Refusal(f"{self._info.name} is a {self._info.kind} model; it does not answer {type(request).__name__}")
+        match request:
+            case Loglikelihood(context, continuation):
+                if not continuation:
+                    return Refusal("the continuation is empty; there is nothing to score")
+                tokens = max(1, len(continuation.split()))
+                chance = _chance(context, continuation)
+                return LoglikelihoodAnswer(-tokens * (0.2 + 6 * chance), chance < 0.3, tokens)
+            case RollingLoglikelihood(text):
+                if not text:
+                    return Refusal("the text is empty; there is nothing to score")
+                tokens = max(1, len(text.split()))
+                return RollingAnswer(-tokens * (1.0 + 6 * _chance(text)), tokens)
+            case FillMask():
+                return _fill(request)
+
+
+def _fill(request: FillMask) -> FillMaskAnswer | Refusal:
+    if request.text.count(MASK) != 1:
+        return Refusal(f"the text has {request.text.count(MASK)} masks; exactly one {MASK} can be filled")
+    order = sorted(_WORDS, key=lambda word: _chance(request.text, word))
+    logprobs = {word: -0.5 - 0.5 * rank for rank, word in enumerate(order)}
+    candidates = tuple(Candidate(word, word, logprobs[word]) for word in order[: request.top_k])
+    if request.target is None:
+        return FillMaskAnswer(candidates)
+    return FillMaskAnswer(candidates, request.target in logprobs, logprobs.get(request.target))
+
+
+def _chance(*parts: str) -> float:
+    """A number from 0 up to 1 that depends on the parts only."""
+    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:7], "big") / 2**56

@@ -1,0 +1,74 @@
+"""Few-shot examples: the same ones whatever is selected, in whatever order, on however many workers.
+
+Drawn from (seed, benchmark, group) alone, so that all examples of a group share one prefix. Where a benchmark has no file of
+its own for them, they come from the evaluation rows: one more is drawn than needed, and an example that was drawn itself is left out
+of its own prefix (the rule that lm-evaluation-harness uses for such tasks).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from harness.benchmark import Benchmark
+from harness.data import Example, Pack
+from harness.errors import DataError
+
+SEPARATOR = "\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Shots:
+    """The few-shot examples of one benchmark by group; ``own`` when they come from the evaluation rows themselves."""
+
+    count: int
+    drawn: dict[str | None, tuple[Example, ...]]
+    own: bool
+    origin: str
+    pick: Literal["first", "sample"]
+
+    def description(self) -> dict[str, Any]:
+        """What results say about the few-shot examples."""
+        return {"num_fewshot": self.count, "from": self.origin if self.count else None, "pick": self.pick if self.count else None}
+
+    def prefix(self, spec: Benchmark, example: Example) -> str:
+        """The rendered few-shot examples for one example, each followed by a blank line; empty for none."""
+        if not self.count or spec.shot is None:
+            return ""
+        drawn = self.drawn[example.group]
+        if self.own:
+            drawn = tuple(shot for shot in drawn if shot.id != example.id)
+        return "".join(spec.shot(shot.row) + SEPARATOR for shot in drawn[: self.count])
+
+
+def draw_shots(spec: Benchmark, count: int, seed: int, pack: Pack, source: Pack | None) -> Shots:
+    """``count`` few-shot examples for each group of ``pack``, from ``source`` or from the pack itself.
+
+    Raises ``DataError`` when the benchmark cannot render any, or when there are too few.
+    """
+    if count and spec.shot is None:
+        raise DataError(f"{spec.name} has no few-shot form; run it with --eval-shots 0, or leave it out with -k 'not {spec.name}'")
+    own = source is None
+    chosen = pack if source is None else source
+    groups = {example.group for example in pack.examples}
+    drawn = {group: _draw(spec, count, seed, chosen, group, own) for group in sorted(groups, key=str)} if count else {}
+    return Shots(count, drawn, own, f"{chosen.info.name}, {chosen.info.origin}", spec.shots_pick)
+
+
+def _draw(spec: Benchmark, count: int, seed: int, source: Pack, group: str | None, own: bool) -> tuple[Example, ...]:
+    rows = [example for example in source.examples if example.group == group]
+    needed = count + own
+    if len(rows) < needed:
+        which = source.info.name + (f" ({group})" if group else "")
+        raise DataError(f"{spec.name}: {count} few-shot examples asked for, but {which} has {len(rows)} rows; lower --eval-shots")
+    if spec.shots_pick == "first":
+        return tuple(rows[:needed])
+    return tuple(_generator(seed, spec.name, group).sample(rows, needed))
+
+
+def _generator(seed: int, benchmark: str, group: str | None) -> random.Random:
+    digest = hashlib.sha256(f"{seed}\0{benchmark}\0{group}".encode()).digest()
+    return random.Random(int.from_bytes(digest[:8], "big"))

@@ -1,0 +1,49 @@
+"""Files written whole or not at all, and names that are safe in any file system."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, Final
+
+LONGEST_NAME: Final = 120
+"""Characters of a name kept; file systems take 255 bytes, and a Korean syllable is three."""
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Writes under a temporary name, then renames: a reader sees the old file or the new, never a part.
+
+    Missing folders are made. Raises ``OSError`` as the system does, and then leaves no temporary file behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes plain data as indented JSON, atomically; raises ``ValueError`` for NaN, which is not JSON."""
+    write_atomic(path, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2) + "\n")
+
+
+def file_name(name: str) -> str:
+    """The name with every character that is unsafe in a file name replaced.
+
+    Names that had to be changed get six hexadecimal digits of their hash, so that two different names never
+    share a file.
+    """
+    safe = re.sub(r"[^\w.+=@,-]", "_", name)[:LONGEST_NAME]
+    if safe == name and not safe.startswith("."):
+        return name
+    return f"{safe.lstrip('.')}-{hashlib.sha256(name.encode('utf-8', 'backslashreplace')).hexdigest()[:6]}"

@@ -1,0 +1,104 @@
+"""The journal: records on disk, append only, so that no finished item is ever lost.
+
+Every process writes its own shard ``items-WHO.jsonl``, one JSON object a line, each line by a single ``write`` to a file opened for
+appending, so that ``kill -9`` leaves at worst one torn last line. Shards are synced to disk once a unit. A reader takes any prefix of
+a shard: a torn last line is left out, a broken line anywhere else is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from harness.errors import JournalError
+from harness.records import Record, from_json, to_json
+
+
+class Journal:
+    """Appends records to one shard; a context manager."""
+
+    def __init__(self, directory: Path, who: str) -> None:
+        self.path = directory / f"items-{who}.jsonl"
+        self._descriptor: int | None = None
+
+    def append(self, record: Record) -> None:
+        """Writes the record at once; raises ``JournalError`` when the disk refuses."""
+        line = json.dumps(to_json(record), ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+        try:
+            data = memoryview(line.encode("utf-8", "backslashreplace"))
+            while data:
+                data = data[os.write(self._open(), data) :]
+        except OSError as error:
+            raise JournalError(f"cannot write {self.path}: {error.strerror}; free some space or choose another --eval-output") from error
+
+    def sync(self) -> None:
+        """Returns when everything appended so far is on disk."""
+        if self._descriptor is not None:
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Closes the shard; appending again would open it again."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        return self._descriptor
+
+
+def read_shard(path: Path) -> list[Record]:
+    """The records of one shard, in order written; a torn last line is left out.
+
+    Raises ``JournalError`` naming file and line for any other line that is no record.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise JournalError(f"cannot read {path}: {error.strerror}") from error
+    return list(_records(data, path))
+
+
+def read_journal(directory: Path) -> list[Record]:
+    """The records of every shard of a run, shard by shard; within a shard in order written."""
+    return [record for path in sorted(directory.glob("items-*.jsonl")) for record in read_shard(path)]
+
+
+def latest(records: Iterable[Record]) -> dict[str, Record]:
+    """One record an item: the last, except that what was scored stays scored when a later record says it was lost."""
+    kept: dict[str, Record] = {}
+    for record in records:
+        before = kept.get(record.item)
+        if before is not None and before.status == "scored" and record.status == "lost":
+            continue
+        kept[record.item] = record
+    return kept
+
+
+def _records(data: bytes, path: Path) -> Iterator[Record]:
+    lines = data.split(b"\n")
+    complete, torn = lines[:-1], lines[-1]
+    for number, line in enumerate(complete, start=1):
+        try:
+            yield from_json(_object(line))
+        except (JournalError, ValueError) as error:
+            raise JournalError(f"{path}, line {number}: {error}") from error
+    del torn  # a line without its end was never finished: the item counts as not recorded
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    found = json.loads(line.decode("utf-8"))
+    if not isinstance(found, dict):
+        raise JournalError("not a JSON object")
+    return found

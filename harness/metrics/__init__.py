@@ -1,0 +1,7 @@
+"""What benchmarks compute from answers: pure functions, one rule each."""
+
+from __future__ import annotations
+
+from harness.metrics.choices import argmax, choice_scores
+
+__all__ = ["argmax", "choice_scores"]

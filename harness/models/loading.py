@@ -1,0 +1,176 @@
+"""Loads model and tokenizer with transformers, quietly and strictly.
+
+Strictly: every tensor of the model comes from the file, and every tensor of the file goes into the model. Two rules
+make exceptions, so that honest checkpoints load: tied tensors count as present (transformers ties them), and tensors
+in ``_LEFT_OVER`` may be in the file without being used: heads of other training objectives and constant buffers.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from harness.checkpoints import CheckpointInfo
+from harness.errors import CheckpointError
+from harness.models.gguf_once import gguf_parsed_once
+from harness.models.placement import choose_device, choose_dtype
+from harness.models.settings import ModelSettings
+
+_LEFT_OVER: Final = re.compile(
+    r"""
+      (^|\.)pooler\.                     # sentence pooler: language-model heads do not read it
+    | (^|\.)seq_relationship\.           # next-sentence head of BertForPreTraining
+    | (^|\.)sop_classifier\.             # sentence-order head of AlbertForPreTraining
+    | (^|\.)mask_predictions\.           # DeBERTa's second pre-training head
+    | (^|\.)(position_ids|token_type_ids)$            # counting buffers that older versions saved
+    | (^|\.)rotary_emb\.(inv_freq|cos_cached|sin_cached)$   # computed from the config
+    | (^|\.)attn\.(masked_)?bias$ | (^|\.)attention\.(masked_)?bias$   # causal masks saved as buffers
+    """,
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model in evaluation mode on its device, and its tokenizer; both are transformers' objects."""
+
+    model: Any
+    tokenizer: Any
+
+    @property
+    def device(self) -> Any:
+        """The device that inputs must be on."""
+        return self.model.device
+
+
+def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+    """The loaded checkpoint. Raises ``CheckpointError`` with one line when it cannot be loaded exactly as it is."""
+    import torch
+
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    device = choose_device(settings.device)
+    dtype = choose_dtype(info, settings, device)
+    with quiet(), _parsed_once(info):
+        try:
+            model, report = _model(info, dtype)
+            tokenizer = _tokenizer(info)
+        except CheckpointError:
+            raise
+        except Exception as error:  # transformers raises whatever its parts raise; a person needs one line
+            raise CheckpointError(f"{info.path}: cannot be loaded ({_one_line(error)}); save the checkpoint again") from error
+        check_report(info, report)
+        check_vocabulary(info, model, tokenizer)
+        # The engines cut texts themselves; the tokenizer's own length would only make it warn.
+        tokenizer.model_max_length = int(1e30)
+        return Loaded(model.to(device).eval(), tokenizer)
+
+
+def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
+    """Raises ``CheckpointError`` listing the tensors that do not fit, are missing, or are left over."""
+    if mismatched := sorted(report["mismatched_keys"]):
+        named = [f"{name} {list(file)} in the file, {list(model)} by the config" for name, file, model in mismatched]
+        raise CheckpointError(f"{info.path}: shape mismatch: {_some(named)}; save the checkpoint again with its own config")
+    if missing := sorted(report["missing_keys"]):
+        raise CheckpointError(
+            f"{info.path}: {len(missing)} tensors of {info.architecture} are missing from the weights: {_some(missing)}; "
+            "save the whole model, with its language-model head"
+        )
+    if unexpected := sorted(key for key in report["unexpected_keys"] if not _LEFT_OVER.search(key)):
+        raise CheckpointError(
+            f"{info.path}: {len(unexpected)} tensors in the weights have no place in {info.architecture}: "
+            f"{_some(unexpected)}; config.json belongs to another model"
+        )
+
+
+def check_vocabulary(info: CheckpointInfo, model: Any, tokenizer: Any) -> None:
+    """Raises ``CheckpointError`` when the tokenizer knows tokens that the model has no embedding for."""
+    rows = model.get_input_embeddings().weight.shape[0]
+    highest = max(tokenizer.get_vocab().values(), default=-1)
+    if highest >= rows:
+        raise CheckpointError(
+            f"{info.path}: the tokenizer has token id {highest}, the model only {rows} embeddings; "
+            "copy the tokenizer that the model was trained with"
+        )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars, no log lines below errors and no warnings from transformers within the block."""
+    from transformers import modeling_gguf_pytorch_utils as gguf_loading
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    gguf_bar = gguf_loading.tqdm
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    gguf_loading.tqdm = partial(gguf_bar, disable=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        gguf_loading.tqdm = gguf_bar
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _model(info: CheckpointInfo, dtype: Any) -> tuple[Any, dict[str, Any]]:
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+
+    auto = AutoModelForMaskedLM if info.kind == "masked" else AutoModelForCausalLM
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    if info.format == "gguf":
+        options["gguf_file"] = info.path.name
+        folder = info.path.parent
+    else:
+        # Sizes that the weights file contradicts are already right in the model, so nothing needs to be ignored.
+        options["config"] = AutoConfig.from_pretrained(info.path, **options, **info.overrides)
+        options["use_safetensors"] = not (info.path / "pytorch_model.bin").is_file() or None
+        folder = info.path
+    # Mismatched shapes are let through here only so that check_report can name the tensors.
+    model, report = auto.from_pretrained(
+        folder, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, weights_only=True, **options
+    )
+    return model, report
+
+
+def _tokenizer(info: CheckpointInfo) -> Any:
+    from transformers import AutoTokenizer
+
+    if info.format == "gguf":
+        return AutoTokenizer.from_pretrained(info.path.parent, gguf_file=info.path.name, local_files_only=True)
+    return AutoTokenizer.from_pretrained(info.path, local_files_only=True, trust_remote_code=False)
+
+
+def _parsed_once(info: CheckpointInfo) -> AbstractContextManager[None]:
+    if info.format != "gguf":
+        return nullcontext()
+    _check_gguf_reader(info)
+    return gguf_parsed_once()
+
+
+def _check_gguf_reader(info: CheckpointInfo) -> None:
+    from importlib.util import find_spec
+
+    if absent := [name for name in ("gguf", "accelerate") if find_spec(name) is None]:
+        raise CheckpointError(
+            f"{info.path}: reading GGUF needs the package {absent[0]}; run: pip install 'pytest-touchstone[gguf]'"
+        )
+
+
+def _some(names: Iterable[str], most: int = 5) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
+
+
+def _one_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}"[:300] if lines else type(error).__name__

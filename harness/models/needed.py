@@ -1,0 +1,97 @@
+"""Computes logits only where they are needed.
+
+The vocabulary head is the widest layer of a small model, and most positions' logits are thrown away. A hook in front
+of the model's own output layer picks the hidden states of the needed positions, so everything from there on (bias,
+ties, softcaps, scales) is the model's own code, on fewer rows. Whether that holds for a model is found out, not
+assumed: ``verify`` compares both ways on a probe when the model is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import torch
+
+_TOLERANCE: Final = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 2e-1}
+
+
+class NeededLogits:
+    """Runs a model and gives the float32 log-probabilities at chosen positions."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._where: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._called = 0
+        layer = model.get_output_embeddings()
+        self._hook = layer.register_forward_pre_hook(self._gather) if layer is not None else None
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the output layer sees the needed positions only; False: all logits are computed, then picked."""
+        return self._hook is not None
+
+    def logprobs(
+        self, inputs: dict[str, torch.Tensor], rows: Sequence[int], positions: Sequence[int]
+    ) -> torch.Tensor:
+        """Log-probabilities [N, vocabulary] at the N places (rows[i], positions[i]) of a batch."""
+        import torch
+
+        device = inputs["input_ids"].device
+        where = (torch.tensor(rows, device=device), torch.tensor(positions, device=device))
+        with torch.inference_mode():
+            logits = self._gathered(inputs, where) if self.gathers else self._full(inputs, where)
+            return torch.log_softmax(logits.float(), dim=-1)
+
+    def verify(self, inputs: dict[str, torch.Tensor]) -> bool:
+        """Compares both ways on a probe batch of at least two rows and stops gathering where they differ; True: they agree."""
+        import torch
+
+        if self._hook is None:
+            return False
+        rows, columns = inputs["input_ids"].shape
+        # Places in an order that is not the natural one, one of them twice, so that a chance agreement is unlikely.
+        row_list = [rows - 1, 0, 0]
+        column_list = [columns // 2, columns - 1, columns // 2]
+        device = inputs["input_ids"].device
+        where = (torch.tensor(row_list, device=device), torch.tensor(column_list, device=device))
+        with torch.inference_mode():
+            full = self._full(inputs, where).float()
+            try:
+                some = self._gathered(inputs, where).float()
+            except (RuntimeError, ValueError, IndexError, TypeError):
+                some = None  # the code behind the output layer needs the whole batch
+        tolerance = _TOLERANCE.get(str(self._model.dtype).removeprefix("torch."), 1e-3)
+        agree = some is not None and some.shape == full.shape and bool((some - full).abs().max() <= tolerance)
+        if not agree:
+            self.close()
+        return agree
+
+    def close(self) -> None:
+        """Takes the hook off the model again."""
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def _full(self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        logits: torch.Tensor = self._model(**inputs).logits
+        return logits[where[0], where[1]]
+
+    def _gathered(self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        self._where, self._called = where, 0
+        try:
+            logits: torch.Tensor = self._model(**inputs).logits
+        finally:
+            self._where = None
+        if self._called != 1:
+            raise RuntimeError(f"the output layer ran {self._called} times in one forward pass")
+        return logits[0]
+
+    def _gather(self, _module: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The hook: [batch, length, width] -> [1, N, width]; does nothing outside of ``_gathered``."""
+        if self._where is None:
+            return None
+        self._called += 1
+        hidden = args[0]
+        return (hidden[self._where[0], self._where[1]].unsqueeze(0), *args[1:])

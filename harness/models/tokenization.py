@@ -1,0 +1,127 @@
+"""Where a continuation begins among the tokens of context and continuation joined.
+
+The rule: context and continuation are tokenized together, as the model would meet them in text. White space at the
+end of the context belongs to the continuation, since that is where tokenizers put it. The continuation's tokens are
+those that end after the join; a token that reaches over the join belongs to the continuation and is reported.
+Wherever no token reaches over the join, and the context's tokens are those it has alone, this is the cut that
+lm-evaluation-harness makes (it cuts at the length of the context tokenized alone).
+
+Special tokens that the tokenizer puts in front by itself stay in front of the context; those it would put at the end are
+left out, since a text that is scored does not end there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from typing import Any
+
+from harness.models.vocabulary import Vocabulary
+from harness.requests import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Token ids of a context (at least one) and of its continuation (at least one)."""
+
+    context: tuple[int, ...]
+    continuation: tuple[int, ...]
+    spans_join: bool
+
+
+class TextTokenizer:
+    """Cuts texts into token ids for scoring with a causal language model."""
+
+    def __init__(self, tokenizer: Any, vocabulary: Vocabulary | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._vocabulary = vocabulary or Vocabulary(tokenizer)
+        self._front = _front(tokenizer)
+
+    @property
+    def start(self) -> int | None:
+        """The token that stands in for an empty context: BOS, else EOS, else None."""
+        bos, eos = self._tokenizer.bos_token_id, self._tokenizer.eos_token_id
+        found = bos if bos is not None else eos
+        return None if found is None else int(found)
+
+    def pair(self, context: str, continuation: str) -> Pair | Refusal:
+        """The tokens of both; a ``Refusal`` when there is nothing to score or nothing to start from."""
+        if not continuation:
+            return Refusal("the continuation is empty; there is nothing to score")
+        bare = context.rstrip()
+        text = context + continuation
+        ids = self._encode(text)
+        cut, spans = self._cut(ids, text, len(bare))
+        before = (*self._front_of(text), *ids[:cut])
+        after = tuple(ids[cut:])
+        if not before:
+            if self.start is None:
+                return Refusal("the context is empty, and the tokenizer has neither a BOS nor an EOS token to start from")
+            if after and after[0] == self.start:
+                before, after = after[:1], after[1:]
+            else:
+                before = (self.start,)
+        if not after:
+            return Refusal(f"the continuation {continuation!r} has no tokens in this vocabulary; there is nothing to score")
+        return Pair(before, after, spans)
+
+    def text(self, text: str) -> tuple[int, ...] | Refusal:
+        """The tokens of a text that is scored from its first token on, without special tokens around it."""
+        if self.start is None:
+            return Refusal("the tokenizer has neither a BOS nor an EOS token to start from")
+        ids = tuple(self._encode(text))
+        return ids or Refusal("the text has no tokens; there is nothing to score")
+
+    def _encode(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    def _front_of(self, text: str) -> tuple[int, ...]:
+        """The tokens put in front by the tokenizer, but none where the text itself begins with BOS."""
+        bos = self._tokenizer.bos_token
+        return () if bos and text.startswith(bos) else self._front
+
+    def _cut(self, ids: Sequence[int], text: str, join: int) -> tuple[int, bool]:
+        """Index of the first token that ends after character ``join``, and whether it begins before it."""
+        if join == 0:
+            return 0, False
+        spans = self._byte_spans(ids, text)
+        if spans is not None:
+            return _first_after(spans, len(text[:join].encode("utf-8", "surrogatepass")))
+        if getattr(self._tokenizer, "is_fast", False):
+            return _first_after(self._character_spans(text), join)
+        # Without offsets: as far as the tokens are those of the context alone.
+        alone = self._encode(text[:join])
+        same = len(list(takewhile(lambda two: two[0] == two[1], zip(alone, ids, strict=False))))
+        return same, same < len(alone)
+
+    def _byte_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]] | None:
+        """Exact spans in bytes, where the tokens spell out the text; offsets are not asked, as tokenizers trim them."""
+        pieces = self._vocabulary.joined(ids, text)
+        if pieces is None:
+            return None
+        shift = sum(map(len, pieces)) - len(text.encode("utf-8", "surrogatepass"))
+        ends = [end - shift for end in accumulate(map(len, pieces))]
+        return list(zip([0, *ends], ends, strict=False))
+
+    def _character_spans(self, text: str) -> list[tuple[int, int]]:
+        encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        return [(int(start), int(end)) for start, end in encoded["offset_mapping"]]
+
+
+def _first_after(spans: Sequence[tuple[int, int]], join: int) -> tuple[int, bool]:
+    for index, (start, end) in enumerate(spans):
+        if end > join:
+            return index, start < join
+    return len(spans), False
+
+
+def _front(tokenizer: Any) -> tuple[int, ...]:
+    """The special tokens that the tokenizer puts in front of every text by itself."""
+    bare = tokenizer.encode("a", add_special_tokens=False)
+    framed = tokenizer.encode("a")
+    for start in range(len(framed) - len(bare) + 1):
+        if framed[start : start + len(bare)] == bare:
+            return tuple(framed[:start])
+    return ()

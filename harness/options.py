@@ -1,0 +1,194 @@
+"""The command-line options, their parsing, and the settings that follow from them.
+
+Every value is checked by its ``parse`` function before anything runs. That is done in ``settings_of`` and not by argparse, which
+would print three lines more than the one that matters.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from harness.models.settings import ModelSettings
+from harness.units import DEFAULT_SIZE
+
+MODEL_SETTINGS: Final = pytest.StashKey[ModelSettings]()
+
+DTYPES: Final = ("auto", "float32", "bfloat16", "float16")
+
+
+def parse_limit(text: str) -> int | float:
+    """``50``: a count of items; ``0.2``: a fraction of each benchmark, above 0 and below 1."""
+    if re.fullmatch(r"\d+", text) and int(text) >= 1:
+        return int(text)
+    if re.fullmatch(r"0?\.\d+", text) and 0.0 < float(text) < 1.0:
+        return float(text)
+    raise ValueError(f"{text!r} is no limit; give a count of items from 1 up (50) or a fraction below 1 (0.2)")
+
+
+def parse_count(least: int) -> Callable[[str], int]:
+    """A parser of whole numbers from ``least`` up."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"\d+", text) or int(text) < least:
+            raise ValueError(f"{text!r} is no whole number from {least} up")
+        return int(text)
+
+    return parse
+
+
+def parse_batch(text: str) -> int | None:
+    """``auto`` (None) or the number of requests computed at once."""
+    return None if text == "auto" else parse_count(1)(text)
+
+
+def parse_choice(choices: tuple[str, ...]) -> Callable[[str], str]:
+    """A parser of one of a few words."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
+def parse_device(text: str) -> str:
+    """``auto``, ``cpu``, ``mps``, ``cuda`` or ``cuda:INDEX``."""
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", text):
+        raise ValueError(f"{text!r} is no device; use auto, cpu, cuda, cuda:0 or mps")
+    return text
+
+
+def parse_data(text: str) -> str:
+    """A folder of data packs, or ``hub``."""
+    if text != "hub" and not Path(text).is_dir():
+        raise ValueError(f"{text!r} is no folder; give the folder that holds NAME/FILE.jsonl, or 'hub'")
+    return text
+
+
+def parse_run_id(text: str) -> str:
+    """A name for the run's folder: letters, digits, ``.``, ``_`` and ``-``, not starting with a dot."""
+    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}", text):
+        raise ValueError(f"{text!r} is no run id; use letters, digits, '.', '_' and '-'")
+    return text
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Adds the options to pytest's, in a group of their own."""
+    group = parser.getgroup("touchstone", "benchmarks of language models")
+    group.addoption(
+        "--checkpoint",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="checkpoint to score: a folder, a GGUF file, a glob ('runs/*/checkpoint-*'), a Hub id, builtin:NAME, "
+        "or fake:causal and fake:masked (answers from hashes, to try a benchmark); may be given several times. "
+        "Default: the builtin checkpoints that are there",
+    )
+    for option in _OPTIONS:
+        group.addoption(f"--eval-{option.name}", default=None, metavar=option.metavar, help=option.text)
+
+
+class Option(NamedTuple):
+    """One ``--eval-NAME``: how its value is read, what it is without, and what ``--help`` says."""
+
+    name: str
+    parse: Callable[[str], Any]
+    default: Any
+    metavar: str
+    text: str
+
+
+_OPTIONS: Final = (
+    Option("limit", parse_limit, None, "N", "score only the first N items of each benchmark and group, or that fraction (0.2)"),
+    Option("shots", parse_count(0), None, "N", "number of few-shot examples (default: the benchmark's own)"),
+    Option("seed", parse_count(0), 1234, "N", "seed of everything that is drawn (default: 1234)"),
+    Option("batch", parse_batch, None, "N", "requests computed at once (default: auto)"),
+    Option("dtype", parse_choice(DTYPES), "auto", "DTYPE", f"{', '.join(DTYPES)} (auto: float32 on a CPU, else the checkpoint's own)"),
+    Option("device", parse_device, "auto", "DEVICE", "auto, cpu, cuda, cuda:INDEX or mps"),
+    Option("seq-len", parse_count(1), None, "N", "tokens a checkpoint is given at most (default: what it takes)"),
+    Option("data", parse_data, None, "DIR", "folder of data packs NAME/FILE.jsonl, or 'hub' (default: TOUCHSTONE_DATA, else the shipped packs)"),
+    Option("output", str, "results", "DIR", "where runs are kept (default: results)"),
+    Option("run-id", parse_run_id, None, "ID", "name of this run's folder (default: YYYYMMDD_HHMMSS_PID)"),
+    Option("unit", parse_count(1), DEFAULT_SIZE, "N", f"items whose requests are answered together, at most (default: {DEFAULT_SIZE})"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options that shape a run, as plain values."""
+
+    checkpoints: tuple[str, ...]
+    limit: int | float | None
+    shots: int | None
+    seed: int
+    seq_len: int | None
+    data: str | None
+    output: Path
+    run_id: str | None
+    unit: int
+    workers: int
+    model: ModelSettings
+
+    def changing_answers(self) -> dict[str, Any]:
+        """The settings that a score may depend on; runs that differ in one of them are not alike."""
+        return {"limit": self.limit, "shots": self.shots, "seed": self.seed, "seq_len": self.seq_len, "dtype": self.model.dtype}
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    """The settings of this process; raises ``pytest.UsageError`` for a value that is none. xdist's workers share out the CPU's threads."""
+    workers = worker_count(config)
+    values = {option.name: _parsed(config, option) for option in _OPTIONS}
+    data = values["data"] or os.environ.get("TOUCHSTONE_DATA") or None
+    if data is not None and data != "hub" and not Path(data).is_dir():
+        raise pytest.UsageError(f"TOUCHSTONE_DATA={data!r} is no folder; set it to a folder of data packs, or unset it")
+    return Settings(
+        checkpoints=tuple(config.getoption("--checkpoint")),
+        limit=values["limit"],
+        shots=values["shots"],
+        seed=values["seed"],
+        seq_len=values["seq-len"],
+        data=data,
+        output=Path(values["output"]),
+        run_id=values["run-id"],
+        unit=values["unit"],
+        workers=workers,
+        model=ModelSettings(
+            dtype=values["dtype"],
+            device=values["device"],
+            batch=values["batch"],
+            threads=max(1, len(os.sched_getaffinity(0)) // workers) if hasattr(os, "sched_getaffinity") else None,
+        ),
+    )
+
+
+def _parsed(config: pytest.Config, option: Option) -> Any:
+    given = config.getoption(f"--eval-{option.name}")
+    if given is None:
+        return option.default
+    try:
+        return option.parse(given)
+    except ValueError as error:
+        raise pytest.UsageError(f"--eval-{option.name}: {error}") from None
+
+
+def worker_count(config: pytest.Config) -> int:
+    """How many processes share the work: xdist's workers, or 1."""
+    given = getattr(config, "workerinput", None)
+    if given is not None:
+        return int(given["workercount"])
+    if config.getoption("dist", "no") == "no":
+        return 1
+    return max(1, len(config.getoption("tx", None) or []))
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is a worker of xdist."""
+    return hasattr(config, "workerinput")

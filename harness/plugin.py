@@ -1,0 +1,179 @@
+"""The pytest plugin: thin hooks, each of which calls one function of another module.
+
+PYTEST_DONT_REWRITE: there is no assert in here to rewrite, and start-up counts.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from harness import collection as collecting
+from harness.benchmark import declared
+from harness.errors import CheckpointError, HarnessError, WireError
+from harness.options import MODEL_SETTINGS, Settings, add_options, is_worker, settings_of
+from harness.rundir import RunDirectory, new_run_id
+from harness.shipped import load_shipped_module
+from harness.wire import FATAL, scrub
+
+if TYPE_CHECKING:
+    from harness.execution import Execution
+
+RUN: Final = pytest.StashKey["Run"]()
+
+
+class Run:
+    """This process's part of a run: what was collected and what is being executed."""
+
+    def __init__(self, settings: Settings, directory: RunDirectory) -> None:
+        self.settings = settings
+        self.directory = directory
+        self.collection = collecting.Collection(settings)
+        self.execution: Execution | None = None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings = settings_of(config)
+    config.stash[MODEL_SETTINGS] = settings.model
+    directory = RunDirectory(_run_path(config, settings))
+    if settings.run_id and not is_worker(config) and directory.used():
+        raise pytest.UsageError(f"--eval-run-id {settings.run_id}: {directory.path} holds an earlier run; choose another id or remove it")
+    run = Run(settings, directory)
+    config.stash[RUN] = run
+    if settings.checkpoints and not is_worker(config):
+        try:
+            run.collection.known_checkpoints()
+        except CheckpointError as error:
+            raise pytest.UsageError(str(error)) from None
+    config.pluginmanager.register(load_shipped_module("checkpoints"), "touchstone-checkpoints")
+    if not is_worker(config):
+        from harness.controller import Controller
+
+        config.pluginmanager.register(Controller(config, settings, directory, run.collection), "touchstone-controller")
+
+
+def _run_path(config: pytest.Config, settings: Settings) -> Path:
+    if is_worker(config):
+        return Path(config.workerinput["touchstone_run"])  # type: ignore[attr-defined]
+    output = settings.output if settings.output.is_absolute() else config.invocation_params.dir / settings.output
+    return output / (settings.run_id or new_run_id(time.time(), os.getpid()))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if declared(metafunc.function) is not None:
+        collecting.generate(metafunc, metafunc.config.stash[RUN].collection)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    run = config.stash[RUN]
+    collecting.drop_empty(items)
+    fault = run.collection.fault or collecting.wrong_fixture(items)
+    if fault is None:
+        return
+    if not is_worker(config):
+        raise pytest.UsageError(fault)
+    items.clear()  # the controller reads the fault and ends the run; see pytest_xdist_node_collection_finished
+    run.directory.make()
+    run.directory.write_fault(fault)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    run = session.config.stash[RUN]
+    items = [item for item in session.items if collecting.given_of(item) is not None]
+    if session.config.option.collectonly or not (items or run.collection.deselected):
+        return
+    from harness.execution import Execution
+    from harness.journal import Journal
+    from harness.scheduling import Quarantine
+    from harness.units import unit_size
+
+    run.directory.make()
+    run.directory.write_collected(
+        collecting.collected_of(items), collecting.declarations_of(items), run.collection.deselected
+    )
+    who = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    size = unit_size(len(session.items), run.settings.workers, run.settings.unit)
+    run.execution = Execution(items, size, Journal(run.directory.path, who), Quarantine(run.directory.quarantine))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
+    if config.getoption("dist") in ("no", "each"):
+        return None
+    from xdist.workermanage import parse_tx_spec_config
+
+    from harness.scheduling import Quarantine, UnitScheduling
+
+    run = config.stash[RUN]
+    return UnitScheduling(config, len(parse_tx_spec_config(config)), run.settings.unit, Quarantine(run.directory.quarantine))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if collecting.given_of(pyfuncitem) is None:
+        return None
+    run = pyfuncitem.config.stash[RUN]
+    if run.execution is None:
+        raise HarnessError(f"{pyfuncitem.nodeid} was not collected as a benchmark item; run it through pytest's own session")
+    outcome = run.execution.call(pyfuncitem)
+    primary = outcome.record.scores.get(run.collection.loaded[outcome.record.benchmark].spec.primary)
+    pyfuncitem.user_properties.extend(sorted(outcome.record.scores.items()))
+    if primary is not None:
+        pyfuncitem.user_properties.append(("touchstone_primary", primary))
+    if outcome.raised is not None:
+        raise outcome.raised
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    error = call.excinfo.value if call.excinfo is not None else None
+    if isinstance(error, HarnessError):
+        report.longrepr = f"{type(error).__name__}: {error}"  # written for people: a traceback would hide it
+    if isinstance(error, CheckpointError):
+        setattr(report, FATAL, str(error))
+    run = item.config.stash[RUN]
+    if run.execution is not None and call.when == "setup" and not report.passed:
+        run.execution.settle(item, "skipped" if report.skipped else "error", str(error))
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable(
+    config: pytest.Config, report: pytest.TestReport | pytest.CollectReport
+) -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:
+    data = yield
+    if data is None or not is_worker(config):
+        return data
+    try:
+        scrubbed: dict[str, Any] = scrub(data)
+    except WireError as error:
+        # execnet would die of it, and with it this worker, and the item would be lost without a word
+        scrubbed = scrub(data, replace=True)
+        scrubbed["outcome"] = "failed"
+        scrubbed["longrepr"] = f"{type(error).__name__}: {error}"
+    return scrubbed
+
+
+def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
+    if getattr(report, "when", None) != "call" or not report.passed or hasattr(report, "wasxfail"):
+        return None
+    primary = dict(getattr(report, "user_properties", ())).get("touchstone_primary")
+    if primary is None:
+        return None
+    from harness.reports.status import item_status
+
+    letter, word = item_status(float(primary))
+    return "passed", letter, word

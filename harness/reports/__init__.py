@@ -1,0 +1,1 @@
+"""Reports of a finished run. Each reads the ``Summary`` and nothing else; none computes a score."""

@@ -1,0 +1,93 @@
+"""The files of a finished run, in its folder; each is written whole or not at all.
+
+    summary.json                       everything the reports show, and the best checkpoints
+    BENCHMARK_results.json             one benchmark, all checkpoints, its groups
+    CHECKPOINT_results.json            one checkpoint, all tasks (``harness.reports.system_d``)
+    CHECKPOINT_eval_results.json       one checkpoint's Korean scores (``harness.reports.system_a``)
+    checkpoints.csv                    those scores of all checkpoints
+    report.html                        the page for people
+    errors.log                         each item that should have been scored and was not
+
+A checkpoint with a benchmark's name keeps its file apart by the prefix ``checkpoint-``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import HarnessError
+from harness.files import file_name, write_atomic, write_json
+from harness.reports import html, system_a, system_d
+from harness.results import Declaration, Summary, finite, summary_from_json, summary_json
+
+SCHEMA: Final = 1
+SUMMARY: Final = "summary.json"
+
+
+def write_results(summary: Summary, directory: Path | None = None) -> list[Path]:
+    """Writes every file into ``directory`` (the run's own without it) and returns their paths.
+
+    Raises ``HarnessError`` when the disk refuses.
+    """
+    folder = Path(summary.directory) if directory is None else directory
+    rows = system_a.rows(summary)
+    plain: dict[str, Any] = {SUMMARY: {**summary_json(summary), "best": system_a.best(rows)}}
+    benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
+    plain |= {name: _benchmark(summary, declaration) for name, declaration in benchmarks.items()}
+    for checkpoint in dict.fromkeys(result.checkpoint for result in summary.results):
+        name = f"{file_name(checkpoint)}_results.json"
+        taken = f"checkpoint-{name}" if name in benchmarks else name
+        plain[taken] = finite(system_d.by_task(summary, checkpoint))
+    plain |= {f"{file_name(row['checkpoint'])}_eval_results.json": finite(row) for row in rows}
+    text = {"report.html": html.page(summary), "errors.log": _error_log(summary)}
+    if rows:
+        text["checkpoints.csv"] = system_a.table(rows)
+    try:
+        for name, value in plain.items():
+            write_json(folder / name, value)
+        for name, content in text.items():
+            write_atomic(folder / name, content)
+    except OSError as error:
+        raise HarnessError(f"cannot write results into {folder}: {error.strerror}") from error
+    return [folder / name for name in (*plain, *text)]
+
+
+def load_summary(directory: Path) -> Summary:
+    """The summary of a run's folder; raises ``HarnessError`` naming the file when there is none that can be
+    read."""
+    path = directory / SUMMARY
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
+            raise HarnessError("not a JSON object")
+        return summary_from_json(data)
+    except OSError as error:
+        raise HarnessError(
+            f"cannot read {path}: {error.strerror}; name the folder of a finished run"
+        ) from error
+    except (ValueError, HarnessError) as error:
+        raise HarnessError(f"{path}: {error}") from error
+
+
+def _benchmark(summary: Summary, declaration: Declaration) -> dict[str, Any]:
+    results = [asdict(result) for result in summary.results if result.benchmark == declaration.name]
+    plain: dict[str, Any] = finite(asdict(declaration))
+    return {
+        "schema": SCHEMA,
+        "kind": "benchmark",
+        "run_id": summary.run_id,
+        **plain,
+        "results": finite(results),
+    }
+
+
+def _error_log(summary: Summary) -> str:
+    """One paragraph a fault: status and item, then the message indented."""
+    paragraphs = []
+    for fault in summary.faults:
+        message = "\n".join(f"    {line}" for line in fault["message"].splitlines())
+        paragraphs.append(f"{fault['status']}  {fault['item']}\n{message}\n")
+    return "".join(paragraphs)

@@ -1,0 +1,42 @@
+"""Results by task, as comparison scripts of fine-tuning studies read them, one file a checkpoint.
+
+    {"model": NAME, "results": {TASK: {METRIC: value, METRIC_stderr: value, "samples": n}}}
+
+A task is a benchmark; the subjects of MMLU are tasks named ``mmlu_SUBJECT``, the groups of any other
+benchmark ``BENCHMARK_GROUP``. A value that is undefined is null.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from harness.results import Result, Summary
+
+SCHEMA: Final = 1
+
+
+def by_task(summary: Summary, checkpoint: str) -> dict[str, Any]:
+    """The results of one checkpoint in this form."""
+    own = [result for result in summary.results if result.checkpoint == checkpoint]
+    return {
+        "schema": SCHEMA,
+        "model": checkpoint,
+        "run_id": summary.run_id,
+        "results": {task_name(result): _numbers(result) for result in own},
+    }
+
+
+def task_name(result: Result) -> str:
+    """``mmlu_SUBJECT`` for a subject of MMLU, else the benchmark with its group."""
+    if result.group is None:
+        return result.benchmark
+    stem = "mmlu" if result.benchmark.startswith("mmlu") else result.benchmark
+    return f"{stem}_{result.group}"
+
+
+def _numbers(result: Result) -> dict[str, float | int | None]:
+    numbers: dict[str, float | int | None] = {}
+    for name, metric in result.metrics.items():
+        numbers[name] = metric.value
+        numbers[f"{name}_stderr"] = metric.stderr
+    return {**numbers, "samples": result.scored}

@@ -1,0 +1,236 @@
+"""The table that pytest shows at the end of a run, and ``touchstone report`` later.
+
+One checkpoint: one table, a benchmark after the other, the groups of a benchmark above its whole. Several
+checkpoints: a table a benchmark, each metric with the checkpoints below each other. ``*`` marks the primary
+metric. Below: what was left out and why, and where the results lie. ASCII only, apart from names.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from harness.reports import system_a, wording
+from harness.results import Metric, Result, Summary, wholes
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WIDE: Final = 132
+"""Columns from which the data pack has a column of its own; below, packs are listed under the table."""
+
+FAULTS_SHOWN: Final = 5
+GROUPS_SHOWN: Final = 3
+"""Groups are shown for at most so many checkpoints; the page and the files always have them."""
+
+
+class Row(NamedTuple):
+    """One line of a table: the cells, and whether it is the primary metric and has faults."""
+
+    cells: tuple[str, ...]
+    primary: bool = False
+    faulty: bool = False
+
+
+def render(summary: Summary, width: int, color: bool) -> str:
+    """The whole report as text of at most ``width`` columns, with ANSI colours if wanted."""
+    from rich.console import Console
+
+    console = Console(
+        file=io.StringIO(),
+        width=max(width, 40),
+        color_system="standard" if color else None,
+        force_terminal=color,
+        no_color=not color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    names = wording.checkpoints(summary)
+    if len(names) == 1:
+        _one_checkpoint(summary, console.print, width)
+    else:
+        _several(summary, console.print)
+    _notes(summary, console.print, width)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+# One checkpoint
+
+
+def _one_checkpoint(summary: Summary, write: Callable[..., None], width: int) -> None:
+    [(name, what)] = wording.checkpoints(summary).items()
+    _heading(write, name, what)
+    wide = width >= WIDE
+    rows = [row for result in summary.results for row in _result_rows(result, wide)]
+    rows += [_composite_row(composite, composite["name"], wide) for composite in summary.composites]
+    write(_table("benchmark", rows, wide, metric_first=False))
+    write()
+
+
+def _result_rows(result: Result, wide: bool) -> list[Row]:
+    label = result.benchmark if result.group is None else _group(result.group)
+    if result.group is None and wording.few_shot(result):
+        label = f"{label} {wording.few_shot(result)}"
+    rows = []
+    for index, metric in enumerate(wording.shown_metrics(result)):
+        data = wording.pack(result.pack) if index == 0 and result.group is None else ""
+        rows.append(_row(result, metric, label if index == 0 else "", index == 0, [data] if wide else []))
+    return rows
+
+
+# Several checkpoints
+
+
+def _several(summary: Summary, write: Callable[..., None]) -> None:
+    for declared in dict.fromkeys(result.benchmark for result in wholes(summary)):
+        results = [result for result in summary.results if result.benchmark == declared]
+        whole = next(result for result in results if result.group is None)
+        shots = wording.few_shot(whole)
+        _heading(write, f"{declared} {shots}".rstrip(), wording.pack(whole.pack))
+        write(_table("checkpoint", _benchmark_rows(results), False, metric_first=True))
+        write()
+    for name in dict.fromkeys(composite["name"] for composite in summary.composites):
+        same = [composite for composite in summary.composites if composite["name"] == name]
+        _heading(write, name, same[0].get("formula", ""))
+        rows = [_composite_row(composite, composite["checkpoint"], False) for composite in same]
+        write(_table("checkpoint", rows, False, metric_first=False))
+        write()
+
+
+def _benchmark_rows(results: Sequence[Result]) -> list[Row]:
+    """Metric by metric, the checkpoints below each other, groups first."""
+    groups = dict.fromkeys(result.group for result in results if result.group is not None)
+    checkpoints = dict.fromkeys(result.checkpoint for result in results)
+    kept = [*groups, None] if len(checkpoints) <= GROUPS_SHOWN else [None]
+    rows = []
+    for group in kept:
+        same = [result for result in results if result.group == group]
+        for name in dict.fromkeys(metric.name for result in same for metric in wording.shown_metrics(result)):
+            for index, result in enumerate(one for one in same if name in one.metrics):
+                primary = name == result.primary
+                row = _row(result, result.metrics[name], result.checkpoint, primary, [])
+                label = row.cells[1] if group is None else _group(group)
+                shown = label if index == 0 else ""
+                rows.append(row._replace(cells=(shown, row.cells[0], *row.cells[2:])))
+    return rows
+
+
+# Rows and tables
+
+
+def _row(result: Result, metric: Metric, label: str, counts: bool, more: Sequence[str]) -> Row:
+    primary = metric.name == result.primary
+    return Row(
+        (
+            label,
+            f"{'*' if primary else ' '} {metric.name}",
+            wording.number(metric.value),
+            wording.interval(metric.low, metric.high),
+            str(metric.n),
+            str(result.faults) if counts else "",
+            str(result.skipped) if counts else "",
+            *more,
+        ),
+        primary=primary and result.group is None,
+        faulty=counts and result.faults > 0,
+    )
+
+
+def _composite_row(composite: dict[str, Any], label: str, wide: bool) -> Row:
+    limits = wording.interval(composite["low"], composite["high"])
+    cells = (label, "* composite", wording.number(composite["value"]), limits, "", "", "")
+    return Row((*cells, "") if wide else cells, primary=True)
+
+
+def _group(name: str) -> str:
+    """A group's name, indented, with spaces where a narrow column may break it."""
+    return f"  {name.replace('_', ' ')}"
+
+
+def _table(first: str, rows: Sequence[Row], wide: bool, *, metric_first: bool) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2 if wide else 1, 0, 0), header_style="dim")
+    labels = ("  metric", first) if metric_first else (first, "  metric")
+    for label in labels:
+        table.add_column(label, overflow="fold", no_wrap=label == "  metric" and not metric_first)
+    for label in ("value", "95 % interval", "n", "err", "skip"):
+        table.add_column(label, justify="right", no_wrap=True)
+    if wide:
+        table.add_column("data")
+    for row in rows:
+        cells = [
+            Text(cell, style="bold" if row.primary and index < 4 else "")
+            for index, cell in enumerate(row.cells)
+        ]
+        if row.faulty:
+            cells[5].stylize("bold red")
+        table.add_row(*cells)
+    return table
+
+
+def _heading(write: Callable[..., None], name: str, what: str) -> None:
+    from rich.text import Text
+
+    write(Text.assemble((name, "bold cyan"), f"  {what}" if what else ""))
+
+
+# Below the tables
+
+
+def _notes(summary: Summary, write: Callable[..., None], width: int) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    notes = Table.grid(padding=(0, 2, 0, 0))
+    notes.add_column(no_wrap=True, style="dim")
+    notes.add_column(overflow="fold")
+    for label, text, style in _note_lines(summary, width):
+        notes.add_row(label, Text(text, style=style))
+    write(notes)
+
+
+def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
+    """Label, text and style of each line."""
+    single = len(wording.checkpoints(summary)) == 1
+    lines = []
+    if single and width < WIDE:
+        lines += [("data", wording.pack(info), "") for info in wording.packs(summary)]
+    if single:
+        lines += [(c["name"], f"= {c['formula']}", "") for c in summary.composites if c.get("formula")]
+    if (
+        not single
+        and len(wording.checkpoints(summary)) > GROUPS_SHOWN
+        and len(wholes(summary)) < len(summary.results)
+    ):
+        lines.append(("groups", "in report.html and the files", ""))
+    lines += [("best", text, "") for text in _best(summary)]
+    lines.append(("items", f"{wording.items(summary)}", "bold red" if summary.faults else ""))
+    for fault in summary.faults[:FAULTS_SHOWN]:
+        first = (fault["message"].strip().splitlines() or [""])[0]
+        lines.append((fault["status"], f"{fault['item']}: {first}", "red"))
+    if (rest := len(summary.faults) - FAULTS_SHOWN) > 0:
+        lines.append(("", f"and {rest} more, in errors.log", "red"))
+    lines += [("note", text, "yellow") for text in wording.warnings(summary)]
+    lines += [("undefined", text, "") for text in wording.reasons(summary)]
+    lines += [("left out", text, "") for text in summary.deselected]
+    place = wording.place(summary)
+    lines.append(("results", f"{place} (summary.json, report.html)", ""))
+    lines.append(("again", f"touchstone report {place}", ""))
+    return lines
+
+
+def _best(summary: Summary) -> list[str]:
+    """The best checkpoint by each of the Korean scores, when there are several to choose from."""
+    found = system_a.best(system_a.rows(summary))
+    return [
+        f"{key}: {top['checkpoint']} of {top['of']}, {wording.number(top['value'])}, "
+        f"standard error {wording.number(top['stderr'])}"
+        for key, top in found.items()
+        if top["of"] > 1
+    ]

@@ -1,0 +1,127 @@
+"""How reports put numbers, checkpoints, data packs and reasons into words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.results import Metric, PackInfo, Result, Summary, totals, wholes
+
+NOTHING: Final = "-"
+HASH_SHOWN: Final = 8
+
+
+def number(value: float | None) -> str:
+    """Four decimals for scores, fewer for larger numbers, ``-`` for what is undefined."""
+    if value is None:
+        return NOTHING
+    if abs(value) < 10:
+        return f"{value:.4f}"
+    return f"{value:.2f}" if abs(value) < 10_000 else f"{value:.4g}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """``[low, high]``, or ``-`` when a limit is undefined."""
+    return NOTHING if low is None or high is None else f"[{number(low)}, {number(high)}]"
+
+
+def count(items: int, noun: str, plural: str | None = None) -> str:
+    """``1 error``, ``2 errors``."""
+    return f"{items} {noun if items == 1 else plural or noun + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Whole seconds as ``0:07``, ``12:30`` or ``2:05:00``."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def few_shot(result: Result) -> str:
+    """``5-shot``, empty for none."""
+    return f"{result.shots}-shot" if result.shots else ""
+
+
+def pack(info: PackInfo) -> str:
+    """A data pack in one line: name, rows, the start of its hash, where it came from."""
+    return f"{info.name}, {count(info.rows, 'row')}, {info.sha256[:HASH_SHOWN]}, {info.origin}"
+
+
+def packs(summary: Summary) -> list[PackInfo]:
+    """Every data pack of the run, once."""
+    return list({(one.pack.name, one.pack.sha256): one.pack for one in wholes(summary)}.values())
+
+
+def checkpoint(info: Mapping[str, Any]) -> str:
+    """What a checkpoint is, in one line without its name."""
+    parts = [f"{info['kind']} LM" if info.get("kind") else "", info.get("model_type") or ""]
+    parts.append(f"step {info['global_step']}" if info.get("global_step") is not None else "")
+    parts.append(f"epoch {info['epoch']:g}" if info.get("epoch") is not None else "")
+    parts.append(count(info["seq_len"], "token") if info.get("seq_len") else "")
+    return ", ".join(part for part in parts if part)
+
+
+def checkpoints(summary: Summary) -> dict[str, str]:
+    """The run's checkpoints by name, with what each is."""
+    known = {str(info.get("name")): checkpoint(info) for info in summary.checkpoints}
+    names = dict.fromkeys(result.checkpoint for result in summary.results)
+    return {name: known.get(name, "") for name in names}
+
+
+def reasons(summary: Summary) -> list[str]:
+    """Why a metric has no value or no interval, one line a reason."""
+    found: dict[str, list[str]] = {}
+    for result in summary.results:
+        for metric in shown_metrics(result):
+            if metric.why:
+                found.setdefault(metric.why, []).append(f"{result.name} {metric.name}")
+    return [f"{why}: {_some(list(dict.fromkeys(names)))}" for why, names in found.items()]
+
+
+def shown_metrics(result: Result) -> list[Metric]:
+    """What tables show of a result: every metric of a whole benchmark, the primary one of a group."""
+    metrics = list(result.metrics.values())
+    return metrics if result.group is None else [m for m in metrics if m.name == result.primary]
+
+
+def items(summary: Summary) -> str:
+    """What became of the run's items, in one line."""
+    found = totals(summary)
+    parts = [
+        f"{found['collected']} collected",
+        f"{found['scored']} scored",
+        f"{found['skipped']} skipped",
+        count(found["errors"], "error"),
+    ]
+    parts += [count(found["timeouts"], "timeout")] if found["timeouts"] else []
+    parts += [f"{found['lost']} lost"] if found["lost"] else []
+    took = f" in {duration(summary.seconds)}" if summary.seconds else ""
+    return ", ".join(parts) + took
+
+
+def warnings(summary: Summary) -> list[str]:
+    """What a reader must know before believing the numbers."""
+    found = []
+    if cut := totals(summary)["truncated"]:
+        were = "request was" if cut == 1 else "requests were"
+        found.append(f"{cut} {were} longer than the checkpoint takes: context was cut")
+    if summary.uncollected:
+        noun = count(summary.uncollected, "record")
+        found.append(f"{noun} in the journal of items that this run did not select: left out")
+    return found
+
+
+def place(summary: Summary) -> str:
+    """The run's folder, relative to the current one where it lies below it."""
+    folder = Path(summary.directory)
+    try:
+        return str(folder.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(folder)
+
+
+def _some(names: Iterable[str], most: int = 4) -> str:
+    listed = list(names)
+    rest = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,61 @@
+"""Items -> units of work: the items whose requests are answered together.
+
+Pure. Under xdist the controller knows node ids and nothing else, so units are a function of the node ids alone, computed alike on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+DEFAULT_SIZE: Final = 256
+"""Items a unit holds at most: enough to sort requests by length, few enough to journal often."""
+
+UNITS_PER_WORKER: Final = 4
+"""Units each worker should get at least, so that the last ones even out."""
+
+
+def unit_key(nodeid: str) -> str:
+    """What a unit's items share: file, function, checkpoint, benchmark and group.
+
+    Example ids end in ``/ROW`` (``winogrande/17``, ``mmlu_stem/machine_learning/3``), so this is the node id without its last part. The
+    node id is cut at ``::`` first: a file's name may hold brackets.
+    """
+    path, separator, name = nodeid.partition("::")
+    bracket = name.find("[")
+    if bracket < 0 or "/" not in name[bracket:]:
+        return nodeid
+    return path + separator + name.rpartition("/")[0]
+
+
+def unit_size(count: int, workers: int, limit: int = DEFAULT_SIZE) -> int:
+    """The largest unit that still gives each of the workers its share of units; at least 1, at most ``limit``.
+
+    A single worker gets the largest units: there is nobody to even out with.
+    """
+    if workers <= 1:
+        return max(1, limit)
+    share = -(-count // (workers * UNITS_PER_WORKER))
+    return max(1, min(limit, share))
+
+
+def plan_units(nodeids: Sequence[str], size: int, alone: Iterable[str] = ()) -> list[list[int]]:
+    """Indices into ``nodeids``, grouped into units; each index is in exactly one unit.
+
+    Items with the same ``unit_key`` come together in order of appearance, at most ``size`` a unit; those named in ``alone`` get a unit
+    each. Units are ordered by their first item.
+    """
+    solitary = set(alone)
+    units: list[list[int]] = []
+    filling: dict[str, list[int]] = {}
+    for index, nodeid in enumerate(nodeids):
+        key = unit_key(nodeid)
+        if nodeid in solitary or key == nodeid:
+            units.append([index])
+            continue
+        unit = filling.get(key)
+        if unit is None or len(unit) >= size:
+            unit = filling[key] = []
+            units.append(unit)
+        unit.append(index)
+    return units

@@ -1,0 +1,138 @@
+"""What one item does wrong is its own error: all others are scored, and the exit code is not 0."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from harness.journal import read_journal
+
+Project = Any
+
+WRONG = {
+    "a value that cannot travel": ("if example['n'] == 3: return {'acc': object()}", "cannot travel between processes"),
+    "an array": ("if example['n'] == 3: import numpy; return {'acc': numpy.zeros(3)}", "cannot travel between processes"),
+    "an error": ("if example['n'] == 3: raise ValueError('bad \\ud800 row')", "ValueError: bad \\ud800 row"),
+    "no number": ("if example['n'] == 3: return {'acc': float('nan')}", "finite"),
+    "something that is no request": ("if example['n'] == 3: yield 'hello'", "yielded 'hello'"),
+}
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("wrong", sorted(WRONG))
+def test_one_wrong_item_is_an_error_and_all_others_are_scored(project: Project, wrong: str, workers: str) -> None:
+    statement, message = WRONG[wrong]
+    project.write(statement)
+    result = project.run("-n", workers, apart=True)
+    assert result.ret == 9
+    assert [example for example, record in project.records.items() if record.status != "scored"] == ["sums/3"]
+    assert message in str(project.records["sums/3"].message)
+    result.assert_outcomes(passed=19, failed=1)
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_numpy_scores_travel(project: Project) -> None:
+    project.write("import numpy; return {'acc': numpy.float32(0.5), 'margin': numpy.int64(2)}")
+    assert project.run("-n", "2", apart=True).ret == 0
+    assert project.records["sums/0"].scores == {"acc": 0.5, "margin": 2.0}
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_benchmark_that_never_yields_is_an_error_of_its_items(project: Project, workers: str) -> None:
+    project.write()
+    (project.path / "test_never.py").write_text(
+        "from harness import Loglikelihood, benchmark\n"
+        "@benchmark(name='never', version=1, data='sums/test', asks=Loglikelihood, primary='acc')\n"
+        "def test_never(example):\n    return {'acc': 1.0}\n"
+    )
+    result = project.run("-n", workers, "--eval-limit", "3", apart=True)
+    assert result.ret == 9
+    result.assert_outcomes(passed=3, failed=3)
+    assert "never yields" in str(project.records["never/0"].message)
+
+
+def test_a_property_that_cannot_travel_fails_its_own_test_only(project: Project) -> None:
+    (project.path / "test_plain.py").write_text(
+        "def test_one(record_property):\n    record_property('o', object())\ndef test_two():\n    pass\n"
+    )
+    result = project.run("-n", "2", apart=True)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*cannot travel between processes*"])
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+    assert len(project.records) == 20
+
+
+KILL = "import os, signal\n    {when} os.kill(os.getpid(), signal.SIGKILL)"
+
+
+def test_a_worker_that_dies_again_and_again_costs_the_guilty_item_alone(project: Project) -> None:
+    project.rows(40)
+    project.write(KILL.format(when="if example['n'] == 11:"))
+    result = project.run("-n", "2", apart=True)
+    assert result.ret == 9
+    lost = {example for example, record in project.records.items() if record.status != "scored"}
+    assert lost == {"sums/11"}
+    assert "worker died 2 times" in str(project.records["sums/11"].message)
+    assert len(project.records) == 40
+    result.stdout.fnmatch_lines(["*sums/11*"])
+
+
+def test_a_worker_that_dies_once_costs_nothing(project: Project) -> None:
+    project.rows(40)
+    project.write(KILL.format(when="import pathlib; flag = pathlib.Path('flag')\n    if example['n'] == 11 and not flag.exists(): flag.touch();"))
+    result = project.run("-n", "2", apart=True)
+    assert result.ret == 0
+    assert {record.status for record in project.records.values()} == {"scored"}
+    assert len(project.records) == 40
+
+
+def test_after_kill_9_the_journal_holds_every_finished_item(project: Project) -> None:
+    project.rows(40)
+    project.write("__import__('time').sleep(0.05)")
+    command = [sys.executable, "-m", "pytest", "--checkpoint", "fake:causal", "--eval-data", "data", "--eval-unit", "4", "-s"]
+    process = subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if project.runs and sum(path.read_bytes().count(b"\n") for path in project.runs[0].glob("items-*")) >= 10:
+            break
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    records = read_journal(project.runs[0])
+    assert 10 <= len(records) < 40
+    assert all(record.status == "scored" and record.scores for record in records)
+    assert json.loads((project.runs[0] / "run.json").read_text())["run_id"] == project.runs[0].name
+
+
+def test_an_interrupt_keeps_what_was_finished(project: Project) -> None:
+    project.write("if example['n'] == 11: raise KeyboardInterrupt")
+    result = project.run("--eval-unit", "4", apart=True)
+    assert result.ret == 2
+    assert sum(record.status == "scored" for record in project.records.values()) >= 8
+    assert len(project.records) == 20
+
+
+def test_an_engine_that_cannot_be_loaded_ends_the_run_with_one_line(project: Project, tmp_path: Any) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    from tests.tiny import tiny_causal
+
+    folder = tmp_path / "broken"
+    tiny_causal(folder)
+    weights = load_file(folder / "model.safetensors")
+    name = next(name for name in weights if name.endswith("mlp.down_proj.weight"))
+    weights[name] = weights[name][:-1]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    for workers in ("0", "2"):
+        result = project.run("-n", workers, checkpoint=str(folder), apart=True)
+        assert result.ret == 4
+        said = [line for line in (*result.outlines, *result.errlines) if name in line]
+        assert len(said) == 1
+        assert "Traceback" not in str(result.stdout) + str(result.stderr)

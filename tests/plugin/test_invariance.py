@@ -1,0 +1,75 @@
+"""A score depends on checkpoint, data and settings: never on workers, batches, units, order or selection."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Project = Any
+
+SHUFFLE = """
+import random
+def pytest_collection_modifyitems(items):
+    random.Random(7).shuffle(items)
+"""
+
+
+def close(one: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) -> bool:
+    """Whether right and wrong are the same to the last item, and margins within 1e-4."""
+    return one.keys() == other.keys() and all(
+        one[key]["acc"] == other[key]["acc"] and abs(one[key]["margin"] - other[key]["margin"]) < 1e-4 for key in one
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--eval-unit", "1"], ["--eval-unit", "7"], ["-n", "2"], ["-n", "2", "--eval-unit", "3"], ["-n", "1"], ["-n", "0"], ["-p", "no:xdist"]],
+    ids=" ".join,
+)
+def test_scores_do_not_depend_on_workers_or_units(project: Project, arguments: list[str]) -> None:
+    assert project.run().ret == 0
+    plain = project.scores()
+    result = project.run(*arguments)
+    assert result.ret == 0
+    assert project.scores() == plain
+    assert len(plain) == 20
+
+
+def test_scores_do_not_depend_on_order(project: Project) -> None:
+    project.run("--eval-shots", "3")
+    plain = project.scores()
+    (project.path / "conftest.py").write_text(SHUFFLE)
+    for arguments in ([], ["-n", "2", "--eval-unit", "4"]):
+        project.run("--eval-shots", "3", *arguments, apart=True)
+        assert project.scores() == plain
+
+
+def test_two_halves_give_what_the_whole_gives(project: Project) -> None:
+    project.run("--eval-shots", "2")
+    plain = project.scores()
+    odd = " or ".join(f"sums/{n}]" for n in range(1, 20, 2))
+    project.run("--eval-shots", "2", "-k", odd)
+    first = project.scores()
+    project.run("--eval-shots", "2", "-k", f"not ({odd})")
+    second = project.scores()
+    assert len(first) == len(second) == 10
+    assert {**first, **second} == plain
+
+
+@pytest.mark.parametrize("kind", ["causal"])
+def test_a_real_model_gives_the_same_scores_however_it_is_run(project: Project, tmp_path: Path, kind: str) -> None:
+    from tests.tiny import tiny_causal
+
+    folder = tmp_path / kind
+    tiny_causal(folder)
+    project.run("--eval-batch", "1", checkpoint=str(folder), apart=True)
+    plain = project.scores()
+    (project.path / "conftest.py").write_text(SHUFFLE)
+    for arguments in (["--eval-batch", "32"], ["-n", "2"], ["--eval-unit", "5"], []):
+        result = project.run(*arguments, checkpoint=str(folder), apart=True)
+        assert result.ret == 0
+        assert close(project.scores(), plain), arguments
+    shutil.rmtree(folder)

@@ -1,0 +1,192 @@
+"""Every example is an ordinary pytest item: selection, order and stopping work as they do for tests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+Project = Any
+
+
+def test_a_benchmark_file_of_ones_own_is_scored_item_by_item(project: Project) -> None:
+    result = project.run("-v")
+    assert result.ret == 0
+    result.assert_outcomes(passed=20)
+    result.stdout.fnmatch_lines(["*test_sums.py::test_sums[[]sums/0[]] [01].00 *", "*benchmarks*", "*sums*acc*"])
+    assert set(project.records) == {f"sums/{n}" for n in range(20)}
+    assert project.summary["results"][0]["scored"] == 20
+
+
+def test_letters_carry_the_score_and_the_bar_stays_green(project: Project) -> None:
+    result = project.run("--color=yes")
+    dots = next(line for line in result.outlines if line.startswith("test_sums.py "))
+    assert {"+", "-"} & set(dots)
+    assert "\x1b[33m" not in dots
+    assert "20 passed" in result.outlines[-1]
+    assert "\x1b[32m" in result.outlines[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "examples"),
+    [
+        (["-k", "sums/7"], {7}),
+        (["-k", "sums/1 and not sums/11"], {1, 10, *range(12, 20)}),
+        (["test_sums.py::test_sums[sums/3]"], {3}),
+        (["--eval-limit", "5"], set(range(5))),
+        (["--eval-limit", "0.2"], set(range(4))),
+        (["--eval-limit", "0.01"], {0}),
+        (["--deselect", "test_sums.py::test_sums[sums/0]", "--eval-limit", "3"], {1, 2}),
+    ],
+)
+def test_selected_items_are_run_and_no_others(project: Project, arguments: list[str], examples: set[int]) -> None:
+    assert project.run(*arguments).ret == 0
+    assert set(project.records) == {f"sums/{n}" for n in examples}
+
+
+def test_marks_select_benchmarks(project: Project) -> None:
+    text = (project.path / "test_sums.py").read_text()
+    (project.path / "test_sums.py").write_text("import pytest\n" + text.replace("@benchmark", "@pytest.mark.quick\n@benchmark"))
+    (project.path / "pytest.ini").write_text("[pytest]\nmarkers = quick: quick ones\n")
+    assert project.run("-m", "not quick").ret == 5
+    assert project.run("-m", "quick").ret == 0
+
+
+def test_collecting_only_lists_the_items_and_writes_nothing(project: Project) -> None:
+    result = project.run("--co", "-q")
+    result.stdout.fnmatch_lines(["test_sums.py::test_sums[[]sums/0[]]", "test_sums.py::test_sums[[]sums/19[]]"])
+    assert project.runs == []
+
+
+def test_last_failed_runs_the_failed_items_alone(project: Project) -> None:
+    project.write("assert example['n'] not in (3, 7)")
+    first = project.pytester.runpytest("--checkpoint", "fake:causal", "--eval-data", "data")
+    assert first.ret == 9
+    project.scores()
+    again = project.pytester.runpytest("--checkpoint", "fake:causal", "--eval-data", "data", "--lf")
+    again.assert_outcomes(failed=2)
+    assert set(project.records) == {"sums/3", "sums/7"}
+
+
+def test_stepwise_goes_on_where_it_stopped(project: Project) -> None:
+    project.write("assert example['n'] != 5")
+    for passed, deselected in ((5, 0), (0, 5)):
+        result = project.pytester.runpytest("--checkpoint", "fake:causal", "--eval-data", "data", "--sw")
+        result.assert_outcomes(passed=passed, failed=1, deselected=deselected)
+        result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_exitfirst_stops_and_every_item_has_a_record(project: Project) -> None:
+    project.write("assert example['n'] != 5")
+    result = project.run("-x", "--eval-unit", "8")
+    result.assert_outcomes(passed=5, failed=1)
+    statuses = {example: record.status for example, record in project.records.items()}
+    assert len(statuses) == 20
+    assert statuses["sums/5"] == "error"
+    assert statuses["sums/7"] == "scored"  # its unit was computed before pytest stopped
+    assert statuses["sums/8"] == "lost"
+    assert "stopped early" in str(project.records["sums/8"].message)
+    assert result.ret == 9
+
+
+def test_without_xdist_and_json_report_all_works(project: Project) -> None:
+    assert project.run("-p", "no:xdist", "-p", "no:pytest_jsonreport").ret == 0
+    assert len(project.records) == 20
+
+
+def test_a_skip_mark_and_a_skip_inside_are_skips_with_a_record(project: Project) -> None:
+    project.write("__import__('pytest').skip('odd') if example['n'] % 2 else None")
+    result = project.run("--eval-limit", "4")
+    result.assert_outcomes(passed=2, skipped=2)
+    assert result.ret == 0
+    assert project.records["sums/1"].status == "skipped"
+    assert project.summary["results"][0]["skipped"] == 2
+    project.scores()
+    text = (project.path / "test_sums.py").read_text()
+    (project.path / "test_sums.py").write_text("import pytest\n" + text.replace("@benchmark", "@pytest.mark.skip(reason='later')\n@benchmark"))
+    result = project.run("--eval-limit", "4")
+    result.assert_outcomes(skipped=4)
+    assert {record.status for record in project.records.values()} == {"skipped"}
+    assert all(not record.exchanges for record in project.records.values())
+
+
+def test_an_expected_failure_is_run_alone_and_reported_as_pytest_does(project: Project) -> None:
+    text = (project.path / "test_sums.py").read_text()
+    text = text.replace("    pass", "    assert example['n'] != 2")
+    (project.path / "test_sums.py").write_text("import pytest\n" + text.replace("@benchmark", "@pytest.mark.xfail\n@benchmark"))
+    result = project.run("--eval-limit", "4")
+    result.assert_outcomes(xfailed=1, xpassed=3)
+
+
+def test_fixtures_of_module_scope_are_shared_and_others_refused_at_collection(project: Project) -> None:
+    text = (project.path / "test_sums.py").read_text().replace("(example, shots)", "(example, shots, bonus)")
+    fixture = "import pytest\n@pytest.fixture(scope='module')\ndef bonus():\n    return 1\n"
+    (project.path / "test_sums.py").write_text(fixture + text.replace("    pass", "    assert bonus == 1"))
+    assert project.run().ret == 0
+    (project.path / "test_sums.py").write_text(fixture.replace("scope='module'", "scope='function'") + text)
+    result = project.run()
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: benchmark sums: fixture 'bonus' is function-scoped*"])
+
+
+def test_parametrized_module_fixtures_run_apart(project: Project) -> None:
+    text = (project.path / "test_sums.py").read_text().replace("(example, shots)", "(example, shots, style)")
+    fixture = "import pytest\n@pytest.fixture(scope='module', params=['a', 'b'])\ndef style(request):\n    return request.param\n"
+    (project.path / "test_sums.py").write_text(fixture + text.replace('" " + option', "style + option"))
+    result = project.run("--eval-limit", "3", "-v")
+    result.assert_outcomes(passed=6)
+    (run,) = project.runs
+    lines = [json.loads(line) for line in (run / "items-main.jsonl").read_text().splitlines()]
+    for line in lines:
+        style = "a" if "[a-" in line["item"] or "-a]" in line["item"] else "b"
+        assert line["exchanges"][0]["request"]["continuation"].startswith(style)
+
+
+def test_ordinary_tests_beside_benchmarks_run_as_ever(project: Project) -> None:
+    (project.path / "test_plain.py").write_text("def test_one():\n    assert True\ndef test_two(tmp_path):\n    assert False\n")
+    result = project.run()
+    result.assert_outcomes(passed=21, failed=1)
+    assert result.ret == 1
+
+
+def test_a_run_without_benchmarks_leaves_no_folder(project: Project) -> None:
+    (project.path / "test_sums.py").write_text("def test_one():\n    assert True\n")
+    assert project.run().ret == 0
+    assert project.runs == []
+
+
+def test_several_checkpoints_become_a_parameter_and_each_is_loaded_once(project: Project) -> None:
+    result = project.run("--checkpoint", "fake:causal", "-v", "--eval-limit", "2")
+    assert result.ret in (0, 4)  # the same source twice is either two names or a clear refusal
+
+
+def test_two_kinds_of_checkpoint_each_get_what_they_can_answer(project: Project) -> None:
+    result = project.run("--checkpoint", "fake:masked", "--eval-limit", "2")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*sums: asks Loglikelihood, which *masked* cannot answer*"])
+
+
+def test_a_benchmark_the_checkpoint_cannot_answer_is_left_out_with_the_reason(project: Project) -> None:
+    result = project.run(checkpoint="fake:masked")
+    assert result.ret == 5
+    result.stdout.fnmatch_lines(["*sums: asks Loglikelihood, which *masked* cannot answer*"])
+    listed = project.run("--co", checkpoint="fake:masked")
+    listed.stdout.fnmatch_lines(["*deselected sums: asks Loglikelihood, which *"])
+
+
+def test_few_shot_examples_are_the_same_whatever_is_selected(project: Project) -> None:
+    project.run("--eval-shots", "2", "-k", "sums/3")
+    alone = project.records["sums/3"].exchanges[0]["request"]
+    project.scores()
+    project.run("--eval-shots", "2")
+    assert project.records["sums/3"].exchanges[0]["request"] == alone
+    assert alone["context"].count("\n\n") == 2
+
+
+def test_the_json_report_carries_the_results(project: Project) -> None:
+    result = project.run("--json-report", "--json-report-file", "out.json")
+    assert result.ret == 0
+    report = json.loads((project.path / "out.json").read_text())
+    assert report["eval"]["results"] == project.summary["results"]
+    assert dict(next(iter(p.items())) for p in report["tests"][0]["user_properties"])["acc"] in (0.0, 1.0)

@@ -1,0 +1,77 @@
+"""A person's mistake is one clear line and exit code 4, never a traceback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+Project = Any
+
+
+def refused(result: pytest.RunResult, *words: str) -> None:
+    """The run ended with exit code 4 and exactly one error line, which holds the words."""
+    assert result.ret == 4
+    lines = [*result.outlines, *result.errlines]
+    assert not [line for line in lines if "Traceback" in line or "INTERNALERROR" in line]
+    errors = [line for line in lines if "error:" in line.lower() and "usage:" not in line]
+    assert len(errors) == 1, errors
+    for word in words:
+        assert word in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--eval-limit", "0"], ["'0' is no limit"]),
+        (["--eval-limit", "1.5"], ["'1.5' is no limit"]),
+        (["--eval-limit=-3"], ["'-3' is no limit"]),
+        (["--eval-shots", "many"], ["'many' is no whole number from 0 up"]),
+        (["--eval-batch", "0"], ["'0' is no whole number from 1 up"]),
+        (["--eval-dtype", "float8"], ["'float8' is not one of auto, float32"]),
+        (["--eval-device", "gpu"], ["'gpu' is no device"]),
+        (["--eval-data", "nowhere"], ["'nowhere' is no folder"]),
+        (["--eval-run-id", "../x"], ["'../x' is no run id"]),
+        (["--eval-seq-len", "0"], ["'0' is no whole number"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
+)
+def test_an_unknown_value_of_an_option_is_refused(project: Project, arguments: list[str], words: list[str]) -> None:
+    refused(project.run(*arguments, apart=True), *words)
+
+
+def test_an_unknown_option_is_refused(project: Project) -> None:
+    refused(project.run("--eval-limits", "3", apart=True), "--eval-limits")
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_checkpoint_that_is_not_there_is_refused(project: Project, workers: str) -> None:
+    refused(project.run("-n", workers, checkpoint="runs/nowhere", apart=True), "runs/nowhere")
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [('{"q": "1"}', ["row 2", "options"]), ("{", ["row 2", "not valid JSON"])],
+    ids=["a field is missing", "no JSON"],
+)
+def test_a_wrong_row_of_data_is_named_by_file_and_number(project: Project, line: str, words: list[str], workers: str) -> None:
+    text = (project.path / "test_sums.py").read_text()
+    row = "from typing_extensions import TypedDict\nclass Row(TypedDict):\n    q: str\n    options: list[str]\n"
+    (project.path / "test_sums.py").write_text(row + text.replace('primary="acc"', 'primary="acc", row=Row'))
+    (project.path / "data/sums/test.jsonl").write_text('{"q": "1", "options": ["1", "2"]}\n' + line + "\n")
+    refused(project.run("-n", workers, apart=True), "test.jsonl", *words)
+
+
+def test_a_run_id_is_not_used_twice(project: Project) -> None:
+    assert project.run("--eval-run-id", "mine").ret == 0
+    refused(project.run("--eval-run-id", "mine", apart=True), "mine", "earlier run")
+
+
+def test_two_benchmarks_of_one_name_are_refused(project: Project) -> None:
+    project.write(name="test_again.py")
+    refused(project.run(apart=True), "two benchmarks are named 'sums'")
+
+
+def test_too_many_shots_are_refused(project: Project) -> None:
+    refused(project.run("--eval-shots", "30", apart=True), "30 few-shot examples", "20 rows")

@@ -1,0 +1,158 @@
+"""Tiny checkpoint folders for tests: real architectures, random weights, tokenizers trained in memory.
+
+``tiny_causal`` and ``tiny_masked`` write what ``save_pretrained`` writes, in well under a second once torch is imported, and the same
+bytes for the same seed. torch and transformers are imported inside the functions.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+CORPUS = (
+    "The quick brown fox jumps over the lazy dog. A question: what is the answer? Answer: the answer is 42.",
+    "Language models are trained on text, and a checkpoint is what training leaves behind.",
+    "She said that the river was wide, and the boat was small; they went back before the evening.",
+    "def add(a, b):\n    return a + b\n\nprint(add(1, 2))  # three\n",
+    "서울은 대한민국의 수도이며 한강이 도시를 가로질러 흐른다. 서울의 인구는 약 천만 명이다.",
+    "학교에서 학생들이 책을 읽고 선생님은 역사와 과학을 가르친다. 학교는 언덕 위에 있다.",
+    "고양이와 개는 사람과 함께 사는 동물이다. 고양이는 밤에 활동한다.",
+)
+
+_SIZE: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+
+
+def bytelevel_tokenizer(vocab_size: int = 400) -> Any:
+    """A byte-level BPE tokenizer as GPT-2 and most causal models have it; ``<|endoftext|>`` is its BOS and EOS."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    end = "<|endoftext|>"
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=end, eos_token=end, pad_token=end)
+
+
+def metaspace_tokenizer(vocab_size: int = 400) -> Any:
+    """A sentencepiece-like unigram tokenizer with byte fallback that puts ``<s>`` in front, as Llama 2 does."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<unk>", "<s>", "</s>", "<pad>", "<mask>"]
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocab_size, special_tokens=special, unk_token="<unk>", show_progress=False
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    model = json.loads(tokenizer.to_str())["model"]
+    vocab = [(piece, score) for piece, score in model["vocab"]]
+    vocab += [(f"<0x{byte:02X}>", -20.0) for byte in range(256)]
+    tokenizer.model = models.Unigram(vocab, unk_id=0, byte_fallback=True)
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        pad_token="<pad>",
+        mask_token="<mask>",
+    )
+
+
+def wordpiece_tokenizer(vocab_size: int = 500) -> Any:
+    """A WordPiece tokenizer as BERT has it: ``##`` marks a continuation, ``[CLS]`` and ``[SEP]`` stand around the text."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=vocab_size, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    )
+
+
+def tiny_causal(folder: Path, *, seed: int = 0, model_type: str = "llama", seq_len: int = 128, **config: Any) -> Path:
+    """Writes a causal language model of any ``model_type`` with a byte-level tokenizer; returns the folder."""
+    from transformers import AutoModelForCausalLM
+
+    settings = {**_SIZE, "num_key_value_heads": 2, "max_position_embeddings": seq_len, **config}
+    if model_type == "gpt2":
+        settings = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": seq_len, **config}
+    return _save(folder, AutoModelForCausalLM, model_type, bytelevel_tokenizer(), seed, settings)
+
+
+def tiny_masked(folder: Path, *, seed: int = 0, model_type: str = "bert", seq_len: int = 128, **config: Any) -> Path:
+    """Writes a masked language model of any ``model_type`` with a WordPiece tokenizer; returns the folder."""
+    from transformers import AutoModelForMaskedLM
+
+    settings = {**_SIZE, "max_position_embeddings": seq_len, **config}
+    if model_type == "distilbert":
+        settings = {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 4}
+        settings |= {"max_position_embeddings": seq_len, **config}
+    return _save(folder, AutoModelForMaskedLM, model_type, wordpiece_tokenizer(), seed, settings)
+
+
+def trainer_state(folder: Path, *, global_step: int, epoch: float) -> Path:
+    """Makes a checkpoint folder one that transformers' Trainer left behind."""
+    state = {"global_step": global_step, "epoch": epoch, "log_history": []}
+    (folder / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
+    return folder
+
+
+def _save(folder: Path, auto: Any, model_type: str, tokenizer: Any, seed: int, settings: dict[str, Any]) -> Path:
+    import torch
+    from transformers import AutoConfig
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    ids = {
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    config = AutoConfig.for_model(model_type, **{"vocab_size": len(tokenizer), **ids, **settings})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = auto.from_config(config)
+        # Random weights of the usual size give nearly flat answers; larger ones tell a right answer from a wrong one.
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.dim() > 1 or name.endswith("bias"):
+                    parameter.normal_(0.0, 0.2)
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -1,0 +1,180 @@
+"""Data packs and few-shot examples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import TypedDict
+
+from harness.benchmark import Benchmark, HubData
+from harness.data import Example, Pack, limited, load_pack, load_shots
+from harness.errors import DataError
+from harness.fewshot import draw_shots
+from harness.requests import Loglikelihood
+from harness.results import PackInfo
+
+
+class Row(TypedDict):
+    question: str
+    answer: int
+
+
+def spec(**more: Any) -> Benchmark:
+    fields: dict[str, Any] = {
+        "name": "x",
+        "version": 1,
+        "data": "sums/test",
+        "asks": (Loglikelihood,),
+        "primary": "acc",
+        "row": Row,
+        "shot": lambda row: f"{row['question']}={row['answer']}",
+    }
+    return Benchmark(**{**fields, **more})
+
+
+def write(folder: Path, name: str, *lines: str) -> str:
+    path = folder / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return str(folder)
+
+
+def row(n: int) -> str:
+    return json.dumps({"question": f"{n}+1", "answer": n + 1})
+
+
+def test_rows_get_ids_by_their_place_and_the_pack_its_hash(tmp_path: Path) -> None:
+    pack = load_pack(spec(), write(tmp_path, "sums/test", row(0), "", row(1)))
+    assert pack is not None
+    assert [example.id for example in pack.examples] == ["x/0", "x/1"]
+    assert (pack.info.origin, pack.info.rows, len(pack.info.sha256)) == ("--eval-data", 2, 64)
+    assert pack.info.path.endswith("sums/test.jsonl")
+
+
+def test_the_hash_is_of_the_content_not_of_the_layout(tmp_path: Path) -> None:
+    one = load_pack(spec(), write(tmp_path / "a", "sums/test", '{"question": "1", "answer": 2}'))
+    other = load_pack(spec(), write(tmp_path / "b", "sums/test", '{"answer":2,"question":"1"}'))
+    third = load_pack(spec(), write(tmp_path / "c", "sums/test", '{"answer":3,"question":"1"}'))
+    assert one is not None
+    assert other is not None
+    assert third is not None
+    assert one.info.sha256 == other.info.sha256 != third.info.sha256
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ('{"question": "1"}', "row 2: field 'answer' is missing"),
+        ('{"question": "1", "answer": "many"}', "row 2: field 'answer' is 'many'"),
+        ("{", "row 2: not valid JSON"),
+        ("[1]", "row 2: a list, not a JSON object"),
+    ],
+)
+def test_a_wrong_row_is_named_by_file_and_number(tmp_path: Path, line: str, fault: str) -> None:
+    data = write(tmp_path, "sums/test", row(0), line)
+    with pytest.raises(DataError, match=r"sums/test.jsonl, ") as caught:
+        load_pack(spec(), data)
+    assert fault in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_row_that_cannot_be_prepared_is_named_too(tmp_path: Path) -> None:
+    data = write(tmp_path, "sums/test", row(0))
+    with pytest.raises(DataError, match=r"row 1: field 'text' is missing \(x cannot use it\)"):
+        load_pack(spec(prepare=lambda given: {"question": given["text"]}), data)
+
+
+def test_a_file_that_is_not_utf8_or_empty_is_an_error(tmp_path: Path) -> None:
+    data = write(tmp_path, "sums/test")
+    with pytest.raises(DataError, match="no rows"):
+        load_pack(spec(), data)
+    (tmp_path / "sums/test.jsonl").write_bytes(b'{"question": "\xff"}')
+    with pytest.raises(DataError, match="not UTF-8"):
+        load_pack(spec(), data)
+
+
+def test_a_pack_that_is_nowhere_is_none(tmp_path: Path) -> None:
+    assert load_pack(spec(), str(tmp_path)) is None
+
+
+def test_a_folder_of_files_makes_groups_by_field_or_by_file(tmp_path: Path) -> None:
+    write(tmp_path, "sums/test/easy", row(0), row(1))
+    data = write(tmp_path, "sums/test/hard", row(2))
+    pack = load_pack(spec(group="file"), data)
+    assert pack is not None
+    assert [example.id for example in pack.examples] == ["x/easy/0", "x/easy/1", "x/hard/0"]
+    with pytest.raises(DataError, match="field 'subject' is None"):
+        load_pack(spec(group="subject"), data)
+
+
+def test_the_hub_is_asked_only_when_named_and_a_local_folder_reads_alike(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    write(tmp_path, "data/test", row(0), row(1))
+    benchmark = spec(hub=HubData(str(tmp_path), "test"))
+    assert load_pack(benchmark, None) is None
+    pack = load_pack(benchmark, "hub")
+    assert pack is not None
+    assert [example.row for example in pack.examples] == [json.loads(row(0)), json.loads(row(1))]
+    assert pack.info.origin == "hub"
+
+
+EXAMPLES = [Example(f"x/{g}/{n}", g, {"question": str(n), "answer": n}, "") for g in ("a", "b") for n in range(10)]
+
+
+@given(st.none() | st.integers(1, 30) | st.floats(0.001, 0.999))
+def test_a_limit_takes_the_first_of_each_group(limit: float | int | None) -> None:
+    kept = limited(EXAMPLES, limit)
+    for group in ("a", "b"):
+        members = [example for example in EXAMPLES if example.group == group]
+        mine = [example for example in kept if example.group == group]
+        assert mine == members[: len(mine)]
+        assert len(mine) == (10 if limit is None else min(limit, 10) if isinstance(limit, int) else -int(-limit * 10 // 1))
+
+
+def pack_of(name: str, count: int) -> Pack:
+    examples = tuple(Example(f"{name}/{n}", None, {"question": f"{name}{n}", "answer": n}, "") for n in range(count))
+    return Pack(PackInfo(name=name, origin="shipped", path=name, rows=count, sha256=""), examples)
+
+
+@given(st.integers(0, 10), st.integers(0, 2**40))
+def test_all_examples_share_one_draw_that_depends_on_the_seed_alone(count: int, seed: int) -> None:
+    pack, source = pack_of("x", 3), pack_of("train", 10)
+    shots = draw_shots(spec(), count, seed, pack, source)
+    prefixes = {shots.prefix(spec(), example) for example in pack.examples}
+    assert len(prefixes) == 1
+    assert draw_shots(spec(), count, seed, pack_of("x", 2), source).prefix(spec(), pack.examples[0]) in prefixes
+    assert prefixes.pop().count("\n\n") == count
+
+
+@given(st.integers(1, 9), st.integers(0, 2**40))
+def test_an_example_is_never_among_its_own_shots(count: int, seed: int) -> None:
+    pack = pack_of("x", 10)
+    shots = draw_shots(spec(), count, seed, pack, None)
+    for example in pack.examples:
+        prefix = shots.prefix(spec(), example)
+        assert f"{example.row['question']}=" not in prefix
+        assert prefix.count("\n\n") == count
+
+
+def test_first_means_file_order() -> None:
+    shots = draw_shots(spec(shots_pick="first"), 2, 7, pack_of("x", 1), pack_of("train", 5))
+    assert shots.prefix(spec(), pack_of("x", 1).examples[0]) == "train0=0\n\ntrain1=1\n\n"
+    assert shots.description() == {"num_fewshot": 2, "from": "train, shipped", "pick": "first"}
+
+
+def test_too_few_rows_for_the_shots_is_a_clear_error() -> None:
+    with pytest.raises(DataError, match=r"5 few-shot examples asked for, but train has 4 rows; lower --eval-shots"):
+        draw_shots(spec(), 5, 0, pack_of("x", 1), pack_of("train", 4))
+
+
+def test_shots_come_from_their_own_file(tmp_path: Path) -> None:
+    data = write(tmp_path, "sums/train", row(5))
+    source = load_shots(spec(shots_from="sums/train"), data)
+    assert source is not None
+    assert [example.row["answer"] for example in source.examples] == [6]
+    assert load_shots(spec(), data) is None
