@@ -6,9 +6,10 @@
         answers = yield [Loglikelihood(...), Loglikelihood(...)]
         return {"acc": ...}
 
-The function is a generator: it yields one request or a list of them, is sent the answer or the list of answers, may yield
-again, and returns its scores: a dict of finite numbers. pytest refuses generator tests, so the decorator hides it
-in a plain function; argument names stay readable through ``__wrapped__``, so fixtures and parametrize work.
+The function is a generator: it yields one request or a list of them, is sent the answer or the list of
+answers, may yield again, and returns its scores: a dict of finite numbers. pytest refuses generator tests, so
+the decorator hides it in a plain function; argument names stay readable through ``__wrapped__``, so fixtures
+and parametrize work.
 """
 
 from __future__ import annotations
@@ -41,12 +42,16 @@ class Aggregation:
 
 
 def mean(of: str) -> Aggregation:
-    """The arithmetic mean of the score ``of`` over the items; what every score gets that is not named otherwise."""
+    """The arithmetic mean of the score ``of`` over the items; what every score gets that is not named
+    otherwise.
+    """
     return Aggregation("mean", of)
 
 
 def perplexity(of: str) -> Aggregation:
-    """exp(-mean) of the score ``of``, a log-probability in nats an item (the unit is the item, not the token)."""
+    """exp(-mean) of the score ``of``, a log-probability in nats an item (the unit is the item, not the
+    token).
+    """
     return Aggregation("perplexity", of)
 
 
@@ -63,13 +68,15 @@ class HubData:
 class Benchmark:
     """What a benchmark declares about itself.
 
-    ``data`` is ``NAME/FILE`` in a data folder (or ``NAME/FOLDER``, one file a group); ``row`` a TypedDict (of ``typing_extensions``)
-    that every row is checked against; ``asks`` the kinds of request it yields; ``group`` the row's field that splits the results (``file``:
-    the name of the file); ``cluster`` the field of what items share (a text), for honest intervals. Few-shot examples come from ``shots_from``
-    (same group as the example) or, without that file, from the evaluation rows themselves, never the example itself; ``shot`` renders one
-    of them. ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all examples). ``aggregate`` adds
-    metrics, or replaces the mean of the score with the same name. ``keep`` says which rows of a data set belong to the benchmark,
-    ``prepare`` brings other forms of a row into the one that ``row`` describes. ``rule`` and ``source`` are for people.
+    ``data`` is ``NAME/FILE`` in a data folder (or ``NAME/FOLDER``, one file a group); ``row`` a TypedDict (of
+    ``typing_extensions``) that every row is checked against; ``asks`` the kinds of request it yields;
+    ``group`` the row's field that splits the results (``file``: the name of the file); ``cluster`` the field
+    of what items share (a text), for honest intervals. Few-shot examples come from ``shots_from`` (same group
+    as the example) or, without that file, from the evaluation rows themselves, never the example itself;
+    ``shot`` renders one of them. ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all
+    examples). ``aggregate`` adds metrics, or replaces the mean of the score with the same name. ``keep`` says
+    which rows of a data set belong to the benchmark, ``prepare`` brings other forms of a row into the one
+    that ``row`` describes. ``rule`` and ``source`` are for people.
     """
 
     name: str
@@ -103,7 +110,8 @@ def benchmark(
     primary: str,
     **more: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declares the decorated generator function as a benchmark; the arguments are the fields of ``Benchmark``.
+    """Declares the decorated generator function as a benchmark; the arguments are the fields of
+    ``Benchmark``.
 
     Raises ``BenchmarkError`` when a field is unknown or wrong.
     """

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -48,16 +49,22 @@ def _parser() -> argparse.ArgumentParser:
     fetch = _command(commands, "fetch", _fetch, "get a builtin checkpoint into your cache")
     fetch.add_argument("name", metavar="NAME", help="smollm2-135m")
     runs = _command(commands, "list", _list, "the runs of a results folder")
-    runs.add_argument("--output", default="results", metavar="DIR", help="the results folder (default: results)")
+    runs.add_argument(
+        "--output", default="results", metavar="DIR", help="the results folder (default: results)"
+    )
     report = _command(commands, "report", _report, "the table of a run, again")
     report.add_argument("target", metavar="RUN", help="a run id or a run's folder")
-    report.add_argument("--output", default="results", metavar="DIR", help="the results folder (default: results)")
+    report.add_argument(
+        "--output", default="results", metavar="DIR", help="the results folder (default: results)"
+    )
     show = _command(commands, "show", _show, "what a checkpoint is")
     show.add_argument("source", metavar="PATH", help="anything that --checkpoint takes")
     return parser
 
 
-def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], Any], text: str) -> argparse.ArgumentParser:
+def _command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], Any], text: str
+) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.set_defaults(run=run)
@@ -80,11 +87,20 @@ def _list(options: argparse.Namespace) -> list[dict[str, Any]]:
         names = sorted({result.benchmark for result in summary.results})
         checkpoints = [str(one["name"]) for one in summary.checkpoints]
         items = sum(result.collected for result in summary.results if result.group is None)
-        rows.append({"run": summary.run_id, "checkpoints": checkpoints, "benchmarks": names, "items": items, "faults": len(summary.faults)})
+        rows.append(
+            {
+                "run": summary.run_id,
+                "checkpoints": checkpoints,
+                "benchmarks": names,
+                "items": items,
+                "faults": len(summary.faults),
+            }
+        )
     if not options.json:
         for row in rows:
             faults = f", {row['faults']} faults" if row["faults"] else ""
-            print(f"{row['run']}  {', '.join(row['checkpoints'])}: {', '.join(row['benchmarks'])} ({row['items']} items{faults})")
+            what = f"{', '.join(row['checkpoints'])}: {', '.join(row['benchmarks'])}"
+            print(f"{row['run']}  {what} ({row['items']} items{faults})")
         if not rows:
             print(f"no runs in {options.output}/")
     return rows
@@ -99,12 +115,15 @@ def _report(options: argparse.Namespace) -> dict[str, Any]:
     if not (folder / "summary.json").is_file():
         folder = Path(options.output) / options.target
     if not (folder / "summary.json").is_file():
-        raise HarnessError(f"{options.target}: no run of that name in {options.output}/; `touchstone list` shows them")
+        raise HarnessError(
+            f"{options.target}: no such run in {options.output}/; `touchstone list` shows them"
+        )
     summary = load_summary(folder)
     if not options.json:
         import shutil
 
-        print(render(summary, shutil.get_terminal_size((100, 24)).columns, sys.stdout.isatty()))
+        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        print(render(summary, shutil.get_terminal_size((100, 24)).columns, color))
     return eval_section(summary)
 
 

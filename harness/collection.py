@@ -55,7 +55,10 @@ class Given:
 
     def arguments(self) -> dict[str, Any]:
         """The plugin's own arguments for the benchmark function."""
-        return {"example": self.example.row, "shots": self.loaded.shots.prefix(self.loaded.spec, self.example)}
+        return {
+            "example": self.example.row,
+            "shots": self.loaded.shots.prefix(self.loaded.spec, self.example),
+        }
 
 
 def find_checkpoints(settings: Settings) -> list[CheckpointInfo]:
@@ -69,13 +72,18 @@ def find_checkpoints(settings: Settings) -> list[CheckpointInfo]:
 
 
 def generate(metafunc: pytest.Metafunc, collection: Collection) -> None:
-    """Parametrizes a benchmark function; a person's mistake is kept in ``collection.fault``, to be said once, later."""
+    """Parametrizes a benchmark function; a person's mistake is kept in ``collection.fault``, to be said once,
+    later.
+    """
     spec = declared(metafunc.function)
     if spec is None:
         return
     own = inspect.signature(generator_function(metafunc.function)).parameters
     if "example" not in own:
-        pytest.fail(f"benchmark {spec.name}: {metafunc.function.__name__}() takes no argument named 'example'", pytrace=False)
+        pytest.fail(
+            f"benchmark {spec.name}: {metafunc.function.__name__}() takes no argument named 'example'",
+            pytrace=False,
+        )
     examples: list[Given] = []
     suited: list[CheckpointInfo] = []
     try:
@@ -91,13 +99,17 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
     """The checkpoints that can answer what the benchmark asks; one line for each that cannot."""
     infos = collection.known_checkpoints()
     if not infos:
-        collection.deselected.append(f"{spec.name}: no checkpoint; give --checkpoint PATH, or `touchstone fetch smollm2-135m`")
+        collection.deselected.append(
+            f"{spec.name}: no checkpoint; give --checkpoint PATH, or `touchstone fetch smollm2-135m`"
+        )
         return []
     suited = [info for info in infos if all(kind in info.serves for kind in spec.asks)]
     for info in infos:
         if info not in suited:
             asked = ", ".join(kind.__name__ for kind in spec.asks)
-            collection.deselected.append(f"{spec.name}: asks {asked}, which {info.name} ({info.kind} LM) cannot answer")
+            collection.deselected.append(
+                f"{spec.name}: asks {asked}, which {info.name} ({info.kind} LM) cannot answer"
+            )
     return suited
 
 
@@ -106,7 +118,9 @@ def _examples(spec: Benchmark, collection: Collection) -> list[Given]:
     if loaded is None:
         pack = load_pack(spec, collection.settings.data)
         if pack is None:
-            collection.deselected.append(f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}")
+            collection.deselected.append(
+                f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}"
+            )
             return []
         asked = collection.settings.shots
         count = spec.num_fewshot if asked is None else asked if spec.shot is not None else 0
@@ -119,9 +133,15 @@ def _examples(spec: Benchmark, collection: Collection) -> list[Given]:
 
 
 def _parametrize(
-    metafunc: pytest.Metafunc, collection: Collection, suited: list[CheckpointInfo], examples: list[Given], wants_shots: bool
+    metafunc: pytest.Metafunc,
+    collection: Collection,
+    suited: list[CheckpointInfo],
+    examples: list[Given],
+    wants_shots: bool,
 ) -> None:
-    """Checkpoint first, so that a node id reads ``test_x[CHECKPOINT-BENCHMARK/ROW]``; a single one is not shown."""
+    """Checkpoint first, so that a node id reads ``test_x[CHECKPOINT-BENCHMARK/ROW]``; a single one is not
+    shown.
+    """
     several = len(collection.checkpoints or []) > 1
     ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
     if suited and examples:
@@ -148,7 +168,11 @@ def checkpoint_of(item: pytest.Item) -> CheckpointInfo:
 
 def drop_empty(items: list[pytest.Item]) -> None:
     """Takes out the stand-ins that pytest makes of benchmarks without any example."""
-    items[:] = [item for item in items if declared(getattr(item, "function", None)) is None or given_of(item) is not None]
+    items[:] = [
+        item
+        for item in items
+        if declared(getattr(item, "function", None)) is None or given_of(item) is not None
+    ]
 
 
 def wrong_fixture(items: list[pytest.Item]) -> str | None:
@@ -170,7 +194,7 @@ def wrong_fixture(items: list[pytest.Item]) -> str | None:
             definitions = item._fixtureinfo.name2fixturedefs.get(name)  # type: ignore[attr-defined]
             if definitions and definitions[-1].scope == "function":
                 return (
-                    f"benchmark {given.loaded.spec.name}: fixture {name!r} is function-scoped, but its items run together; "
+                    f"benchmark {given.loaded.spec.name}: fixture {name!r} is function-scoped, but items run together; "
                     "give the fixture scope='module' or wider"
                 )
     return None
@@ -179,7 +203,13 @@ def wrong_fixture(items: list[pytest.Item]) -> str | None:
 def collected_of(items: list[pytest.Item]) -> list[Collected]:
     """The benchmark items, as plain data."""
     return [
-        Collected(item.nodeid, given.loaded.spec.name, checkpoint_of(item).name, given.example.id, given.example.group)
+        Collected(
+            item.nodeid,
+            given.loaded.spec.name,
+            checkpoint_of(item).name,
+            given.example.id,
+            given.example.group,
+        )
         for item in items
         if (given := given_of(item)) is not None
     ]

@@ -1,7 +1,8 @@
-"""What only the controlling process does: the manifest, the live progress, crashed workers, and the end of a run.
+"""What only the controlling process does: the manifest, the live progress, crashed workers, and the end of a
+run.
 
-At the end every collected item is held against the journal, never against pytest's own counts: a worker that dies while it sends a
-report can leave pytest with exit code 0.
+At the end every collected item is held against the journal, never against pytest's own counts: a worker that
+dies while it sends a report can leave pytest with exit code 0.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ MOST_CRASHES: Final = 2
 class Controller:
     """Hooks of the process that a person started; registered there alone."""
 
-    def __init__(self, config: pytest.Config, settings: Settings, directory: RunDirectory, collection: Collection) -> None:
+    def __init__(
+        self, config: pytest.Config, settings: Settings, directory: RunDirectory, collection: Collection
+    ) -> None:
         self.config = config
         self.settings = settings
         self.directory = directory
@@ -53,7 +56,9 @@ class Controller:
 
     def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
         """Says at ``--co`` what was left out; a run says it below its table."""
-        return [f"deselected {line}" for line in self.collection.deselected] if config.option.collectonly else []
+        return (
+            [f"deselected {line}" for line in self.collection.deselected] if config.option.collectonly else []
+        )
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -74,7 +79,11 @@ class Controller:
         self._begun = True
         items, _, _ = self.directory.read_collected()
         used = {item.checkpoint for item in items}
-        infos = self.collection.checkpoints if self.collection.checkpoints is not None else find_checkpoints(self.settings)
+        infos = (
+            self.collection.checkpoints
+            if self.collection.checkpoints is not None
+            else find_checkpoints(self.settings)
+        )
         self.directory.write_manifest(
             {
                 "run_id": self.directory.run_id,
@@ -92,7 +101,15 @@ class Controller:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None or self.config.option.verbose < 0 or not total:
             return
-        self._progress = Progress(self.directory.path, total, reporter._tw._file, is_tty=reporter.isatty)
+        # With -s or live logs others write on the terminal too, out of turn: then plain lines, as for a file.
+        alone = self.config.option.capture != "no" and not self.config.getoption("log_cli_level", None)
+        self._progress = Progress(
+            self.directory.path,
+            total,
+            reporter._tw._file,
+            is_tty=reporter.isatty and alone,
+            column=lambda: reporter._tw.width_of_current_line,
+        )
         self._progress.start()
 
     # While it runs
@@ -110,6 +127,10 @@ class Controller:
         fatal = getattr(report, FATAL, None)
         if fatal is not None:
             raise pytest.UsageError(fatal)
+        return (yield from self._quietly())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True, optionalhook=True)
+    def pytest_testnodedown(self) -> Generator[None, object, object]:
         return (yield from self._quietly())
 
     def _quietly(self) -> Generator[None, object, object]:
@@ -134,16 +155,19 @@ class Controller:
         """Before every other plugin's: pytest-json-report takes the exit code and writes its file in its own."""
         if self._progress is not None:
             self._progress.stop()
-        if self._begun:
+        # After a usage error there is nothing to sum up: the one line that says what is wrong stands alone.
+        if self._begun and session.exitstatus != pytest.ExitCode.USAGE_ERROR:
             session.exitstatus = self._end(session)
         return (yield)
 
     def _end(self, session: pytest.Session) -> int | pytest.ExitCode:
-        from harness.reports.files import write_results
         from harness.aggregate import summarise
+        from harness.reports.files import write_results
 
         items, declarations, deselected = self.directory.read_collected()
-        self._record_lost(items, early=bool(session.shouldstop or session.shouldfail) or session.exitstatus == 2)
+        self._record_lost(
+            items, early=bool(session.shouldstop or session.shouldfail) or session.exitstatus == 2
+        )
         manifest = self.directory.read_manifest()
         self.summary = summarise(
             list(latest(read_journal(self.directory.path)).values()),

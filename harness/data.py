@@ -1,7 +1,8 @@
 """Data packs: where a benchmark's rows come from, and the check of every row.
 
-Order of search for ``NAME/FILE``: the folder of ``--eval-data`` (or ``TOUCHSTONE_DATA``), the Hub when ``--eval-data hub`` says so, the
-small packs that ship with the project. ``NAME/FILE`` is ``NAME/FILE.jsonl``, or a folder ``NAME/FILE/`` of JSONL files whose names are the groups.
+Order of search for ``NAME/FILE``: the folder of ``--eval-data`` (or ``TOUCHSTONE_DATA``), the Hub when
+``--eval-data hub`` says so, the small packs that ship with the project. ``NAME/FILE`` is ``NAME/FILE.jsonl``,
+or a folder ``NAME/FILE/`` of JSONL files whose names are the groups.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ HUB: Final = "hub"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One row: its id within the benchmark (``winogrande/17``), its group, the row as checked, and the hash of the row as read."""
+    """One row: its id within the benchmark (``winogrande/17``), its group, the row as checked, and the hash
+    of the row as read.
+    """
 
     id: str
     group: str | None
@@ -53,7 +56,8 @@ class Line:
 
 
 def load_pack(spec: Benchmark, data: str | None) -> Pack | None:
-    """The rows of a benchmark, every one checked against its row type; None when they are nowhere to be found.
+    """The rows of a benchmark, every one checked against its row type; None when they are nowhere to be
+    found.
 
     Raises ``DataError`` naming file and row number when a row is not as it should be.
     """
@@ -72,7 +76,13 @@ def limited(examples: Iterable[Example], limit: float | int | None) -> list[Exam
         groups.setdefault(example.group, []).append(example)
     kept: list[Example] = []
     for members in groups.values():
-        count = len(members) if limit is None else limit if isinstance(limit, int) else math.ceil(limit * len(members))
+        count = (
+            len(members)
+            if limit is None
+            else limit
+            if isinstance(limit, int)
+            else math.ceil(limit * len(members))
+        )
         kept.extend(members[:count])
     return kept
 
@@ -82,7 +92,9 @@ def _load(spec: Benchmark, name: str, data: str | None) -> Pack | None:
     if found is not None:
         origin, files = found
         lines = [line for file in files for line in _read_lines(file)]
-        where = str(files[0] if len(files) == 1 and files[0].stem == name.rpartition("/")[2] else files[0].parent)
+        where = str(
+            files[0] if len(files) == 1 and files[0].stem == name.rpartition("/")[2] else files[0].parent
+        )
         return _pack(spec, name, origin, where, lines)
     hub = spec.hub if name == spec.data else spec.hub_shots
     if data == HUB and hub is not None:
@@ -118,7 +130,9 @@ def _read_lines(path: Path) -> Iterator[Line]:
         try:
             row = json.loads(raw)
         except ValueError as error:
-            raise DataError(f"{path}, row {number}: not valid JSON ({error}); one JSON object a line") from error
+            raise DataError(
+                f"{path}, row {number}: not valid JSON ({error}); one JSON object a line"
+            ) from error
         if not isinstance(row, dict):
             raise DataError(f"{path}, row {number}: a {type(row).__name__}, not a JSON object")
         yield Line(str(path), number, path.stem, row)
@@ -129,7 +143,9 @@ def _hub_lines(hub: HubData) -> list[Line]:
     try:
         import datasets
     except ImportError as error:
-        raise DataError("--eval-data hub needs the package datasets: pip install 'pytest-touchstone[hub]'") from error
+        raise DataError(
+            "--eval-data hub needs the package datasets: pip install 'pytest-touchstone[hub]'"
+        ) from error
     try:
         rows = datasets.load_dataset(hub.path, hub.config, split=hub.split)
     except Exception as error:  # datasets raises dozens of kinds; all mean that the set cannot be had
@@ -146,7 +162,9 @@ def _pack(spec: Benchmark, name: str, origin: str, path: str, lines: list[Line])
     for line in lines:
         if spec.keep is not None and not spec.keep(line.data):
             continue
-        canonical = json.dumps(line.data, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
+        canonical = json.dumps(line.data, ensure_ascii=False, sort_keys=True).encode(
+            "utf-8", "backslashreplace"
+        )
         whole.update(canonical + b"\n")
         row = check(line)
         group = _group(spec, line, row)
@@ -165,12 +183,16 @@ def _group(spec: Benchmark, line: Line, row: Mapping[str, Any]) -> str | None:
         return None
     group = line.stem if spec.group == "file" else row.get(spec.group)
     if not isinstance(group, str) or not group:
-        raise DataError(f"{line.path}, row {line.number}: field {spec.group!r} is {group!r}; it names the row's group, as text")
+        raise DataError(
+            f"{line.path}, row {line.number}: field {spec.group!r} is {group!r}; it names the row's group, as text"
+        )
     return group.replace("/", "_").replace("[", "(").replace("]", ")").replace(" ", "_")
 
 
 def row_checker(spec: Benchmark) -> Any:
-    """A function ``Line -> row`` that prepares and checks a row, raising ``DataError`` with file, row and field."""
+    """A function ``Line -> row`` that prepares and checks a row, raising ``DataError`` with file, row and
+    field.
+    """
     adapter = _adapter(spec.row) if spec.row is not None else None
 
     def check(line: Line) -> dict[str, Any]:
@@ -179,8 +201,14 @@ def row_checker(spec: Benchmark) -> Any:
             try:
                 row = spec.prepare(dict(row))
             except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-                missing = f"field {error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
-                raise DataError(f"{line.path}, row {line.number}: {missing} ({spec.name} cannot use it)") from error
+                missing = (
+                    f"field {error} is missing"
+                    if isinstance(error, KeyError)
+                    else f"{type(error).__name__}: {error}"
+                )
+                raise DataError(
+                    f"{line.path}, row {line.number}: {missing} ({spec.name} cannot use it)"
+                ) from error
         if adapter is None:
             return row
         from pydantic import ValidationError
@@ -188,7 +216,9 @@ def row_checker(spec: Benchmark) -> Any:
         try:
             return dict(adapter.validate_python(row))
         except ValidationError as error:
-            raise DataError(f"{line.path}, row {line.number}: {_fault(error.errors()[0])} ({spec.name} needs it)") from None
+            raise DataError(
+                f"{line.path}, row {line.number}: {_fault(error.errors()[0])} ({spec.name} needs it)"
+            ) from None
 
     return check
 

@@ -1,13 +1,15 @@
-"""Advances the generators of a unit together: collect what they ask, answer it in one call, send the answers back, repeat.
+"""Advances the generators of a unit together: collect what they ask, answer it in one call, send the answers
+back, repeat.
 
-Each item is journalled when its generator ends, not when pytest reports it: that is what makes ``-x``, Ctrl-C and crashes cheap. What one
-item does wrong ends that item alone.
+Each item is journalled when its generator ends, not when pytest reports it: that is what makes ``-x``, Ctrl-C
+and crashes cheap. What one item does wrong ends that item alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +30,8 @@ MOST_ROUNDS: Final = 1000
 """A generator that yields this often is taken to be endless."""
 
 LONGEST_KEPT: Final = 1000
-"""Characters of a request's text that the journal keeps; of longer ones the end, and the hash of the whole."""
+"""Characters of a request's text that the journal keeps; of longer ones the end, and the hash of the whole.
+"""
 
 STOPPING = (KeyboardInterrupt, SystemExit, pytest.exit.Exception)
 CAUGHT = (Exception, pytest.skip.Exception, pytest.fail.Exception)
@@ -37,7 +40,9 @@ CAUGHT = (Exception, pytest.skip.Exception, pytest.fail.Exception)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One item to be run: its node id, its benchmark and example, the checkpoint's name, and how to start its generator."""
+    """One item to be run: its node id, its benchmark and example, the checkpoint's name, and how to start its
+    generator.
+    """
 
     item: str
     spec: Benchmark
@@ -84,7 +89,11 @@ def run_unit(jobs: Sequence[Job], engine: Engine, journal: Journal) -> dict[str,
             _round(waiting, engine, journal)
         for state in running:
             if state.outcome is None:
-                _fail(state, BenchmarkError(f"{_who(state.job)} yielded {MOST_ROUNDS} times without returning scores"), journal)
+                _fail(
+                    state,
+                    BenchmarkError(f"{_who(state.job)} yielded {MOST_ROUNDS} times without returning scores"),
+                    journal,
+                )
     finally:
         for state in running:
             _close(state)
@@ -97,11 +106,19 @@ def _start(state: _Running, engine: Engine, journal: Journal) -> None:
     try:
         generator = state.job.start()
         if not inspect.isgenerator(generator):
-            raise BenchmarkError(f"{_who(state.job)} never yields; a benchmark yields requests and returns scores")
+            raise BenchmarkError(
+                f"{_who(state.job)} never yields; a benchmark yields requests and returns scores"
+            )
         state.generator = generator
         _take(state, next(generator), engine)
     except StopIteration:
-        _fail(state, BenchmarkError(f"{_who(state.job)} returned before it yielded a request; a score must come from the checkpoint"), journal)
+        _fail(
+            state,
+            BenchmarkError(
+                f"{_who(state.job)} returned before it yielded a request; a score must come from the checkpoint"
+            ),
+            journal,
+        )
     except STOPPING:
         raise
     except CAUGHT as error:
@@ -124,7 +141,9 @@ def _round(waiting: Sequence[_Running], engine: Engine, journal: Journal) -> Non
         _advance(state, mine, engine, journal)
 
 
-def _advance(state: _Running, answers: Sequence[Answer | Refusal | BaseException], engine: Engine, journal: Journal) -> None:
+def _advance(
+    state: _Running, answers: Sequence[Answer | Refusal | BaseException], engine: Engine, journal: Journal
+) -> None:
     began = time.perf_counter()
     assert state.generator is not None
     _remember(state, answers)
@@ -149,7 +168,9 @@ def _advance(state: _Running, answers: Sequence[Answer | Refusal | BaseException
 
 
 def _ask(engine: Engine, requests: Sequence[Request]) -> list[Answer | Refusal | BaseException]:
-    """One answer a request. Where the engine breaks, requests are asked one by one, and only the guilty ones fail."""
+    """One answer a request. Where the engine breaks, requests are asked one by one, and only the guilty ones
+    fail.
+    """
     try:
         answers = engine.answer(requests)
         if len(answers) != len(requests):
@@ -161,7 +182,17 @@ def _ask(engine: Engine, requests: Sequence[Request]) -> list[Answer | Refusal |
             return [error]
         half = len(requests) // 2
         return _ask(engine, requests[:half]) + _ask(engine, requests[half:])
-    return list(answers)
+    return [_sound(answer) for answer in answers]
+
+
+def _sound(answer: Answer | Refusal) -> Answer | Refusal:
+    """The answer, or a refusal in place of one that holds a NaN: no score may come of it."""
+    numbers = [getattr(answer, "logprob", None), *(one.logprob for one in getattr(answer, "candidates", ()))]
+    if any(number is not None and math.isnan(number) for number in numbers):
+        return Refusal(
+            "the checkpoint answered with NaN; its weights are broken, or overflow: try --eval-dtype float32"
+        )
+    return answer
 
 
 def _take(state: _Running, yielded: object, engine: Engine) -> None:
@@ -170,15 +201,23 @@ def _take(state: _Running, yielded: object, engine: Engine) -> None:
     asked = [yielded] if state.single else yielded
     who = _who(state.job)
     if not isinstance(asked, (list, tuple)) or not asked:
-        raise BenchmarkError(f"{who} yielded {_shown(yielded)}; yield a request or a list of requests, at least one")
+        raise BenchmarkError(
+            f"{who} yielded {_shown(yielded)}; yield a request or a list of requests, at least one"
+        )
     for request in asked:
         if not isinstance(request, REQUEST_KINDS):
-            raise BenchmarkError(f"{who} yielded a list with {_shown(request)} in it; only requests can be answered")
+            raise BenchmarkError(
+                f"{who} yielded a list with {_shown(request)} in it; only requests can be answered"
+            )
         if type(request) not in state.job.spec.asks:
             named = ", ".join(kind.__name__ for kind in state.job.spec.asks)
-            raise BenchmarkError(f"{who} yielded a {type(request).__name__} but declares asks={named}; add it there")
+            raise BenchmarkError(
+                f"{who} yielded a {type(request).__name__} but declares asks={named}; add it there"
+            )
         if type(request) not in engine.info.serves:
-            raise BenchmarkError(f"{who} yielded a {type(request).__name__}, which a {engine.info.kind} checkpoint cannot answer")
+            raise BenchmarkError(
+                f"{who} yielded a {type(request).__name__}, which a {engine.info.kind} checkpoint cannot answer"
+            )
     state.requests = list(asked)
 
 
@@ -186,7 +225,9 @@ def _remember(state: _Running, answers: Sequence[Answer | Refusal | BaseExceptio
     for request, answer in zip(state.requests, answers, strict=True):
         state.truncated += bool(getattr(answer, "truncated", 0))
         said = {"error": _sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
-        state.exchanges.append({"kind": type(request).__name__, "request": _kept(to_plain(request)), "answer": said})
+        state.exchanges.append(
+            {"kind": type(request).__name__, "request": _kept(to_plain(request)), "answer": said}
+        )
 
 
 def _finish(state: _Running, returned: object, journal: Journal) -> None:
@@ -194,7 +235,9 @@ def _finish(state: _Running, returned: object, journal: Journal) -> None:
         scores = plain_scores(returned, _who(state.job))
         if state.job.spec.primary not in scores:
             named = ", ".join(scores)
-            raise WireError(f"{_who(state.job)} returned {named} but not its primary score {state.job.spec.primary!r}")
+            raise WireError(
+                f"{_who(state.job)} returned {named} but not its primary score {state.job.spec.primary!r}"
+            )
     except WireError as error:
         _fail(state, error, journal)
     else:
@@ -244,7 +287,9 @@ def identity(item: str, spec: Benchmark, example: Example, checkpoint: str) -> d
 
 
 def _close(state: _Running) -> None:
-    """Lets an unfinished generator clean up after itself; what it raises while it does is of no interest any more."""
+    """Lets an unfinished generator clean up after itself; what it raises while it does is of no interest any
+    more.
+    """
     if state.generator is None:
         return
     try:
@@ -276,4 +321,8 @@ def _sentence(error: BaseException) -> str:
 
 
 def _shown(value: object) -> str:
-    return f"a {type(value).__name__}" if not isinstance(value, (str, int, float, type(None), list, tuple)) else repr(value)[:60]
+    return (
+        f"a {type(value).__name__}"
+        if not isinstance(value, (str, int, float, type(None), list, tuple))
+        else repr(value)[:60]
+    )

@@ -8,8 +8,8 @@
         WireError                a value cannot travel between processes
       JournalError               a journal cannot be read or written
 
-Mistakes in options are ``pytest.UsageError``; plugin code turns a ``CheckpointError`` or ``DataError`` into one,
-so that a person sees one line and exit code 4, never a traceback.
+Mistakes in options are ``pytest.UsageError``; plugin code turns a ``CheckpointError`` or ``DataError`` into
+one, so that a person sees one line and exit code 4, never a traceback.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Runs benchmark items: the first item of a unit that pytest calls advances the whole unit, the others find their outcome waiting."""
+"""Runs benchmark items: the first item of a unit that pytest calls advances the whole unit, the others find
+their outcome waiting.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
@@ -16,6 +18,9 @@ from harness.records import Record, Status
 from harness.scheduling import Quarantine
 from harness.units import plan_units
 
+if TYPE_CHECKING:
+    from harness.engines import Engine
+
 ALONE_MARKS: Final = ("skip", "skipif", "xfail")
 """pytest decides about items with these marks one by one, so they are never run for another item's sake."""
 
@@ -23,7 +28,9 @@ ALONE_MARKS: Final = ("skip", "skipif", "xfail")
 class Execution:
     """The units of this process and the outcomes that wait to be reported."""
 
-    def __init__(self, items: Sequence[pytest.Item], unit_size: int, journal: Journal, quarantine: Quarantine) -> None:
+    def __init__(
+        self, items: Sequence[pytest.Item], unit_size: int, journal: Journal, quarantine: Quarantine
+    ) -> None:
         self._items = list(items)
         self._journal = journal
         self._quarantine = quarantine
@@ -40,7 +47,8 @@ class Execution:
         if item.nodeid not in self._outcomes:
             members = self._members(item)
             jobs = [self._job(member, item) for member in members]
-            outcomes = run_unit(jobs, item.funcargs[ENGINE_FIXTURE], self._journal)
+            engine = cast("Engine", item.funcargs[ENGINE_FIXTURE])
+            outcomes = run_unit(jobs, engine, self._journal)
             self._outcomes.update(outcomes)
             self._settled.update(outcomes)
         return self._outcomes.pop(item.nodeid)
@@ -74,7 +82,11 @@ class Execution:
         own: Mapping[str, Any] = given.arguments()
         params = item.callspec.params
         wanted = {
-            name: own[name] if name in OWN_ARGUMENTS else leader.funcargs[name] if name in leader.funcargs else params[name]
+            name: own[name]
+            if name in OWN_ARGUMENTS
+            else leader.funcargs[name]
+            if name in leader.funcargs
+            else params[name]
             for name in item._fixtureinfo.argnames  # what pytest itself would pass to the function
         }
         start = functools.partial(function, **wanted)

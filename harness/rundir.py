@@ -1,10 +1,10 @@
 """The folder of a run: ``OUTPUT/RUN_ID/``, what is in it, and the manifest.
 
-    run.json          the manifest: command, versions, machine, commit, checkpoints, settings
-    items-WHO.jsonl   the journal, one shard a process
-    collected.json    every collected item, the benchmarks' declarations, what was left out and why
-    quarantine.txt    items that ran alone, because a worker died with them
-    fault.txt         a person's mistake that a worker found, for the controller to say
+run.json          the manifest: command, versions, machine, commit, checkpoints, settings
+items-WHO.jsonl   the journal, one shard a process
+collected.json    every collected item, the benchmarks' declarations, what was left out and why
+quarantine.txt    items that ran alone, because a worker died with them
+fault.txt         a person's mistake that a worker found, for the controller to say
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ from harness.files import write_atomic
 from harness.results import Collected, Declaration, PackInfo
 
 SCHEMA: Final = 1
-PACKAGES: Final = ("pytest-touchstone", "pytest", "pytest-xdist", "torch", "transformers", "tokenizers", "kiwipiepy", "numpy")
+PACKAGES: Final = (
+    "pytest-touchstone",
+    "pytest",
+    "pytest-xdist",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "kiwipiepy",
+    "numpy",
+)
 
 
 def new_run_id(now: float, pid: int) -> str:
@@ -58,7 +67,9 @@ class RunDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise JournalError(f"cannot make the folder {self.path}: {error.strerror}; choose another --eval-output") from error
+            raise JournalError(
+                f"cannot make the folder {self.path}: {error.strerror}; choose another --eval-output"
+            ) from error
 
     def write_collected(
         self, items: Sequence[Collected], declarations: Mapping[str, Declaration], deselected: Sequence[str]
@@ -83,7 +94,8 @@ class RunDirectory:
             return [], {}, []
         data = json.loads(self.collected.read_text(encoding="utf-8"))
         declarations = {
-            name: Declaration(**{**one, "pack": PackInfo(**one["pack"])}) for name, one in data["declarations"].items()
+            name: Declaration(**{**one, "pack": PackInfo(**one["pack"])})
+            for name, one in data["declarations"].items()
         }
         return [Collected(*row) for row in data["items"]], declarations, list(data["deselected"])
 
@@ -98,7 +110,9 @@ class RunDirectory:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Writes ``run.json``."""
-        write_atomic(self.manifest, json.dumps({"schema": SCHEMA, **manifest}, ensure_ascii=False, indent=2) + "\n")
+        write_atomic(
+            self.manifest, json.dumps({"schema": SCHEMA, **manifest}, ensure_ascii=False, indent=2) + "\n"
+        )
 
     def read_manifest(self) -> dict[str, Any]:
         """``run.json`` as written, empty when there is none."""
@@ -134,11 +148,17 @@ def _commit(folder: Path) -> dict[str, Any] | None:
     """The git commit of the folder pytest runs in, and whether files differ from it; None outside git."""
     try:
         head = _git(folder, "rev-parse", "HEAD")
-        return None if head is None else {"id": head, "dirty": bool(_git(folder, "status", "--porcelain", "-uno"))}
+        return (
+            None
+            if head is None
+            else {"id": head, "dirty": bool(_git(folder, "status", "--porcelain", "-uno"))}
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=False)
+    done = subprocess.run(
+        ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=False
+    )
     return done.stdout.strip() if done.returncode == 0 else None

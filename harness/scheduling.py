@@ -1,13 +1,14 @@
 """``UnitScheduling``: hands whole units to xdist's workers, and outlives their crashes.
 
-Written against ``xdist.scheduler.protocol.Scheduling``, since xdist 3.8's own group schedulers hang after a worker crash and re-run the
-guilty item until the restart budget is gone (pytest-xdist #1323, #1327, #1371, #1378), and ``--dist=loadgroup`` does not group at all
-with pytest 9.2 (#1386).
+Written against ``xdist.scheduler.protocol.Scheduling``, since xdist 3.8's own group schedulers hang after a
+worker crash and re-run the guilty item until the restart budget is gone (pytest-xdist #1323, #1327, #1371,
+#1378), and ``--dist=loadgroup`` does not group at all with pytest 9.2 (#1386).
 
-The rules. A worker starts an item only once it knows the next one, so it is fed one unit ahead: the next unit comes when one item or
-none is pending. With nothing left to hand out a worker is told to shut down, so that its last item runs. When a worker dies, what is
-left of its current unit goes to the quarantine file, which workers read, and comes back one item at a time, so that the guilty item
-dies alone; what it had not begun comes back as it was.
+The rules. A worker starts an item only once it knows the next one, so it is fed one unit ahead: the next unit
+comes when one item or none is pending. With nothing left to hand out a worker is told to shut down, so that
+its last item runs. When a worker dies, what is left of its current unit goes to the quarantine file, which
+workers read, and comes back one item at a time, so that the guilty item dies alone; what it had not begun
+comes back as it was.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -29,7 +30,9 @@ FEED_AT = 1
 
 
 class Quarantine:
-    """Items that run alone, because a worker died with them: a file of node ids, a line each, that every process reads."""
+    """Items that run alone, because a worker died with them: a file of node ids, a line each, that every
+    process reads.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -57,8 +60,8 @@ class Quarantine:
 class UnitScheduling:
     """Index lists for every node; ``units`` waits, ``pending`` has been sent and not finished.
 
-    Example: nodes gw0 and gw1, units [0 1 2] [3 4 5] [6 7]. gw0 gets 0 1 2, gw1 gets 3 4 5; when gw0 has only 2 left it gets 6 7; when
-    gw1 has only 5 left, nothing waits and it is told to shut down.
+    Example: nodes gw0 and gw1, units [0 1 2] [3 4 5] [6 7]. gw0 gets 0 1 2, gw1 gets 3 4 5; when gw0 has only
+    2 left it gets 6 7; when gw1 has only 5 left, nothing waits and it is told to shut down.
     """
 
     def __init__(self, config: pytest.Config, numnodes: int, limit: int, quarantine: Quarantine) -> None:
@@ -82,7 +85,9 @@ class UnitScheduling:
     @property
     def collection_is_completed(self) -> bool:
         """Whether every node has collected, so that ``schedule`` may be called."""
-        return len(self._collections) >= self.numnodes or (self.collection is not None and bool(self._collections))
+        return len(self._collections) >= self.numnodes or (
+            self.collection is not None and bool(self._collections)
+        )
 
     @property
     def tests_finished(self) -> bool:
@@ -103,7 +108,9 @@ class UnitScheduling:
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
         """Called when a worker has collected; every worker must have found the same."""
         found = list(collection)
-        reference = self.collection if self.collection is not None else next(iter(self._collections.values()), found)
+        reference = (
+            self.collection if self.collection is not None else next(iter(self._collections.values()), found)
+        )
         if found != reference:
             self._report_difference(node, reference, found)
         self._collections[node] = found
@@ -187,10 +194,9 @@ class UnitScheduling:
         report = pytest.CollectReport(
             nodeid=node.gateway.id,
             outcome="failed",
-            longrepr=f"workers collected different items: {node.gateway.id} alone has {only_here}, it lacks {only_there}; "
+            longrepr=f"workers collected different items: {node.gateway.id} alone has {only_here}, "
+            f"it lacks {only_there}; "
             "a benchmark's ids may not depend on time, chance or set order",
             result=[],
         )
         self.config.hook.pytest_collectreport(report=report)
-
-

@@ -12,7 +12,8 @@ _HERE = Path(__file__).resolve().parent
 def shipped(*parts: str) -> Path:
     """The path of a shipped file or folder, whether or not it is there.
 
-    An installed wheel carries the files in the package (``harness/_shipped``), a checkout in ``fixtures`` beside it.
+    An installed wheel carries the files in the package (``harness/_shipped``), a checkout in ``fixtures``
+    beside it.
     """
     inside = _HERE / "_shipped"
     root = inside if inside.is_dir() else _HERE.parent / "fixtures"
@@ -22,7 +23,8 @@ def shipped(*parts: str) -> Path:
 def load_shipped_module(name: str) -> ModuleType:
     """The shipped Python file ``NAME.py`` as a module.
 
-    Loaded by its place and not by import: a project of the user's may well have a package ``fixtures`` of its own.
+    Loaded by its place and not by import: a project of the user's may well have a package ``fixtures`` of its
+    own.
     """
     place = shipped(f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"harness_shipped_{name}", place)

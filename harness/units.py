@@ -1,6 +1,7 @@
 """Items -> units of work: the items whose requests are answered together.
 
-Pure. Under xdist the controller knows node ids and nothing else, so units are a function of the node ids alone, computed alike on both sides.
+Pure. Under xdist the controller knows node ids and nothing else, so units are a function of the node ids
+alone, computed alike on both sides.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ UNITS_PER_WORKER: Final = 4
 def unit_key(nodeid: str) -> str:
     """What a unit's items share: file, function, checkpoint, benchmark and group.
 
-    Example ids end in ``/ROW`` (``winogrande/17``, ``mmlu_stem/machine_learning/3``), so this is the node id without its last part. The
-    node id is cut at ``::`` first: a file's name may hold brackets.
+    Example ids end in ``/ROW`` (``winogrande/17``, ``mmlu_stem/machine_learning/3``), so this is the node id
+    without its last part. The node id is cut at ``::`` first: a file's name may hold brackets.
     """
     path, separator, name = nodeid.partition("::")
     bracket = name.find("[")
@@ -29,7 +30,8 @@ def unit_key(nodeid: str) -> str:
 
 
 def unit_size(count: int, workers: int, limit: int = DEFAULT_SIZE) -> int:
-    """The largest unit that still gives each of the workers its share of units; at least 1, at most ``limit``.
+    """The largest unit that still gives each of the workers its share of units; at least 1, at most
+    ``limit``.
 
     A single worker gets the largest units: there is nobody to even out with.
     """
@@ -42,8 +44,8 @@ def unit_size(count: int, workers: int, limit: int = DEFAULT_SIZE) -> int:
 def plan_units(nodeids: Sequence[str], size: int, alone: Iterable[str] = ()) -> list[list[int]]:
     """Indices into ``nodeids``, grouped into units; each index is in exactly one unit.
 
-    Items with the same ``unit_key`` come together in order of appearance, at most ``size`` a unit; those named in ``alone`` get a unit
-    each. Units are ordered by their first item.
+    Items with the same ``unit_key`` come together in order of appearance, at most ``size`` a unit; those
+    named in ``alone`` get a unit each. Units are ordered by their first item.
     """
     solitary = set(alone)
     units: list[list[int]] = []

@@ -1,8 +1,8 @@
 """What may travel between processes and into the journal: plain builtins, nothing else.
 
-execnet, which carries xdist's reports, takes exact builtin types only and dies on everything else, taking the worker and,
-silently, the item with it. So every value that a benchmark hands out passes through ``to_plain`` first, and every report of a
-worker through ``scrub`` as the last step before it is sent.
+execnet, which carries xdist's reports, takes exact builtin types only and dies on everything else, taking the
+worker and, silently, the item with it. So every value that a benchmark hands out passes through ``to_plain``
+first, and every report of a worker through ``scrub`` as the last step before it is sent.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ LEAST_INTEGER: Final = -(2**31)
 DEEPEST: Final = 50
 
 
-def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:
+def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noqa: PLR0911 -- one a type
     """The same value in exact builtin types: None, bool, int, float, str, list, dict with string keys.
 
-    Numbers of NumPy and torch become Python numbers, tuples become lists, subclasses of str and int the
-    plain type, and lone surrogates in text the escape ``\\udXXX``. Raises ``WireError`` naming the place and the type of anything else.
+    Nan and the infinities become text. Numbers of NumPy and torch become Python numbers, tuples become lists,
+    subclasses of str and int the plain type, and lone surrogates in text the escape ``\\udXXX``. Raises
+    ``WireError`` naming the place and the type of anything else.
     """
     if depth > DEEPEST:
         raise WireError(f"{where}: nested deeper than {DEEPEST} levels; return flat, plain data")
@@ -39,9 +40,11 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:
     if isinstance(value, int):
         return _plain_integer(int(value), where)
     if isinstance(value, float):
-        return float(value)
+        return float(value) if math.isfinite(value) else str(float(value))  # JSON has no nan and no infinity
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_plain(getattr(value, f.name), f"{where}.{f.name}", depth + 1) for f in fields(value)}
+        return {
+            f.name: to_plain(getattr(value, f.name), f"{where}.{f.name}", depth + 1) for f in fields(value)
+        }
     if isinstance(value, Mapping):
         return _plain_mapping(value, where, depth)
     if isinstance(value, (list, tuple)):
@@ -77,7 +80,10 @@ def plain_scores(value: object, who: str) -> dict[str, float]:
     Raises ``WireError`` when it is no dict, a name is no text, or a value is not a finite number.
     """
     if not isinstance(value, Mapping):
-        raise WireError(f"{who} returned {_shown(value)} of type {_type_name(value)}; return a dict of scores, such as {{'acc': 1.0}}")
+        raise WireError(
+            f"{who} returned {_shown(value)} of type {_type_name(value)}; return a dict of scores, "
+            "such as {'acc': 1.0}"
+        )
     if not value:
         raise WireError(f"{who} returned no score; return a dict such as {{'acc': 1.0}}")
     scores: dict[str, float] = {}
@@ -99,8 +105,8 @@ def plain_scores(value: object, who: str) -> dict[str, float]:
 def scrub(data: object, where: str = "report", *, replace: bool = False) -> Any:
     """Report data that execnet can carry: text is made encodable, paths become text.
 
-    Unlike ``to_plain`` it keeps tuples, sets and bytes, which execnet knows. What cannot be sent raises ``WireError``, or, with
-    ``replace``, becomes a short description of itself.
+    Unlike ``to_plain`` it keeps tuples, sets and bytes, which execnet knows. What cannot be sent raises
+    ``WireError``, or, with ``replace``, becomes a short description of itself.
     """
     kind = type(data)
     if data is None or kind in (bool, float, bytes, complex):
@@ -109,14 +115,19 @@ def scrub(data: object, where: str = "report", *, replace: bool = False) -> Any:
         return plain_text(str(data))
     if kind is dict:
         pairs = data.items()  # type: ignore[attr-defined]
-        return {scrub(key, where, replace=replace): scrub(part, f"{where}[{key!r}]", replace=replace) for key, part in pairs}
+        return {
+            scrub(key, where, replace=replace): scrub(part, f"{where}[{key!r}]", replace=replace)
+            for key, part in pairs
+        }
     if kind in (list, tuple, set, frozenset):
-        return kind(scrub(part, f"{where}[]", replace=replace) for part in data)  # type: ignore[call-arg, attr-defined]
+        return kind(scrub(part, f"{where}[]", replace=replace) for part in data)  # type: ignore[attr-defined]
     if kind is int and data >= LEAST_INTEGER:  # type: ignore[operator]
         return data
     if replace:
         return _shown(data)
-    raise WireError(f"{where} is {_shown(data)} of type {_type_name(data)}, which cannot travel between processes")
+    raise WireError(
+        f"{where} is {_shown(data)} of type {_type_name(data)}, which cannot travel between processes"
+    )
 
 
 def _plain_mapping(value: Mapping[Any, Any], where: str, depth: int) -> dict[str, Any]:
@@ -130,7 +141,9 @@ def _plain_mapping(value: Mapping[Any, Any], where: str, depth: int) -> dict[str
 
 def _plain_integer(number: int, where: str) -> int:
     if number < LEAST_INTEGER:
-        raise WireError(f"{where} is {_shown(number)}, below {LEAST_INTEGER}, which cannot travel between processes")
+        raise WireError(
+            f"{where} is {_shown(number)}, below {LEAST_INTEGER}, which cannot travel between processes"
+        )
     return number
 
 

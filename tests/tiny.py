@@ -1,7 +1,7 @@
 """Tiny checkpoint folders for tests: real architectures, random weights, tokenizers trained in memory.
 
-``tiny_causal`` and ``tiny_masked`` write what ``save_pretrained`` writes, in well under a second once torch is imported, and the same
-bytes for the same seed. torch and transformers are imported inside the functions.
+``tiny_causal`` and ``tiny_masked`` write what ``save_pretrained`` writes, in well under a second once torch
+is imported, and the same bytes for the same seed. torch and transformers are imported inside the functions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _SIZE: dict[str, Any] = {
 
 
 def bytelevel_tokenizer(vocab_size: int = 400) -> Any:
-    """A byte-level BPE tokenizer as GPT-2 and most causal models have it; ``<|endoftext|>`` is its BOS and EOS."""
+    """A byte-level BPE tokenizer as GPT-2 and most causal models have it; ``<|endoftext|>`` is its BOS and
+    EOS."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -49,7 +50,8 @@ def bytelevel_tokenizer(vocab_size: int = 400) -> Any:
 
 
 def metaspace_tokenizer(vocab_size: int = 400) -> Any:
-    """A sentencepiece-like unigram tokenizer with byte fallback that puts ``<s>`` in front, as Llama 2 does."""
+    """A sentencepiece-like unigram tokenizer with byte fallback that puts ``<s>`` in front, as Llama 2
+    does."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -79,7 +81,8 @@ def metaspace_tokenizer(vocab_size: int = 400) -> Any:
 
 
 def wordpiece_tokenizer(vocab_size: int = 500) -> Any:
-    """A WordPiece tokenizer as BERT has it: ``##`` marks a continuation, ``[CLS]`` and ``[SEP]`` stand around the text."""
+    """A WordPiece tokenizer as BERT has it: ``##`` marks a continuation, ``[CLS]`` and ``[SEP]`` stand around
+    the text."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -91,7 +94,9 @@ def wordpiece_tokenizer(vocab_size: int = 500) -> Any:
     tokenizer.train_from_iterator(CORPUS, trainer)
     tokenizer.decoder = decoders.WordPiece()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -103,17 +108,24 @@ def wordpiece_tokenizer(vocab_size: int = 500) -> Any:
     )
 
 
-def tiny_causal(folder: Path, *, seed: int = 0, model_type: str = "llama", seq_len: int = 128, **config: Any) -> Path:
-    """Writes a causal language model of any ``model_type`` with a byte-level tokenizer; returns the folder."""
+def tiny_causal(
+    folder: Path, *, seed: int = 0, model_type: str = "llama", seq_len: int = 128, **config: Any
+) -> Path:
+    """Writes a causal language model of any ``model_type`` with a byte-level tokenizer; returns the
+    folder."""
     from transformers import AutoModelForCausalLM
 
     settings = {**_SIZE, "num_key_value_heads": 2, "max_position_embeddings": seq_len, **config}
     if model_type == "gpt2":
         settings = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": seq_len, **config}
-    return _save(folder, AutoModelForCausalLM, model_type, bytelevel_tokenizer(), seed, settings)
+    return _save(
+        folder, AutoModelForCausalLM, model_type, bytelevel_tokenizer(), seed=seed, settings=settings
+    )
 
 
-def tiny_masked(folder: Path, *, seed: int = 0, model_type: str = "bert", seq_len: int = 128, **config: Any) -> Path:
+def tiny_masked(
+    folder: Path, *, seed: int = 0, model_type: str = "bert", seq_len: int = 128, **config: Any
+) -> Path:
     """Writes a masked language model of any ``model_type`` with a WordPiece tokenizer; returns the folder."""
     from transformers import AutoModelForMaskedLM
 
@@ -121,7 +133,9 @@ def tiny_masked(folder: Path, *, seed: int = 0, model_type: str = "bert", seq_le
     if model_type == "distilbert":
         settings = {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 4}
         settings |= {"max_position_embeddings": seq_len, **config}
-    return _save(folder, AutoModelForMaskedLM, model_type, wordpiece_tokenizer(), seed, settings)
+    return _save(
+        folder, AutoModelForMaskedLM, model_type, wordpiece_tokenizer(), seed=seed, settings=settings
+    )
 
 
 def trainer_state(folder: Path, *, global_step: int, epoch: float) -> Path:
@@ -131,7 +145,9 @@ def trainer_state(folder: Path, *, global_step: int, epoch: float) -> Path:
     return folder
 
 
-def _save(folder: Path, auto: Any, model_type: str, tokenizer: Any, seed: int, settings: dict[str, Any]) -> Path:
+def _save(
+    folder: Path, auto: Any, model_type: str, tokenizer: Any, *, seed: int, settings: dict[str, Any]
+) -> Path:
     import torch
     from transformers import AutoConfig
     from transformers.utils import logging
@@ -147,7 +163,8 @@ def _save(folder: Path, auto: Any, model_type: str, tokenizer: Any, seed: int, s
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = auto.from_config(config)
-        # Random weights of the usual size give nearly flat answers; larger ones tell a right answer from a wrong one.
+        # Random weights of the usual size give nearly flat answers; larger ones tell a right answer from a
+        # wrong one.
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if parameter.dim() > 1 or name.endswith("bias"):

@@ -1,7 +1,8 @@
 """What a checkpoint is, found out without loading it and without torch.
 
-``recognise`` turns what the user typed into ``CheckpointInfo``s, ``unique_names`` names them for one run, and ``fingerprint`` says
-which weights they are whatever they are called. Every mistake of the user is a one-line ``CheckpointError``.
+``recognise`` turns what the user typed into ``CheckpointInfo``s, ``unique_names`` names them for one run, and
+``fingerprint`` says which weights they are whatever they are called. Every mistake of the user is a one-line
+``CheckpointError``.
 """
 
 from __future__ import annotations

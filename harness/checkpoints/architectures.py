@@ -9,20 +9,24 @@ from harness.checkpoints.info import Kind
 from harness.checkpoints.json_files import ModelConfig
 from harness.errors import CheckpointError
 
-MASKED_TYPES: Final = frozenset(
-    "albert bert big_bird camembert convbert data2vec-text deberta deberta-v2 distilbert electra ernie eurobert fnet "
-    "funnel ibert layoutlm longformer luke megatron-bert mobilebert modernbert mpnet mra nomic_bert nystromformer rembert "
-    "roberta roberta-prelayernorm roc_bert roformer squeezebert xlm-roberta xlm-roberta-xl xmod yoso".split()
+_MASKED: Final = (
+    "albert bert big_bird camembert convbert data2vec-text deberta deberta-v2 distilbert electra "
+    "ernie eurobert fnet funnel ibert layoutlm longformer luke megatron-bert mobilebert modernbert "
+    "mpnet mra nomic_bert nystromformer rembert roberta roberta-prelayernorm roc_bert roformer "
+    "squeezebert xlm-roberta xlm-roberta-xl xmod yoso"
 )
+MASKED_TYPES: Final = frozenset(_MASKED.split())
 """Model types that are masked language models when ``architectures`` does not say otherwise."""
 
-CAUSAL_TYPES: Final = frozenset(
-    "apertus arcee bamba biogpt bitnet bloom codegen cohere cohere2 ctrl deepseek_v2 deepseek_v3 ernie4_5 exaone4 falcon "
-    "falcon_h1 falcon_mamba gemma gemma2 gemma3_text glm glm4 gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss gptj granite "
-    "granitemoe helium internlm3 jamba lfm2 llama mamba mamba2 ministral mistral mixtral modernbert-decoder mpt nemotron "
-    "olmo olmo2 olmo3 olmoe opt persimmon phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_moe qwen3_next recurrent_gemma rwkv "
-    "seed_oss smollm3 stablelm starcoder2 xglm zamba zamba2".split()
+_CAUSAL: Final = (
+    "apertus arcee bamba biogpt bitnet bloom codegen cohere cohere2 ctrl deepseek_v2 deepseek_v3 "
+    "ernie4_5 exaone4 falcon falcon_h1 falcon_mamba gemma gemma2 gemma3_text glm glm4 gpt2 "
+    "gpt_bigcode gpt_neo gpt_neox gpt_oss gptj granite granitemoe helium internlm3 jamba lfm2 llama "
+    "mamba mamba2 ministral mistral mixtral modernbert-decoder mpt nemotron olmo olmo2 olmo3 olmoe "
+    "opt persimmon phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_moe qwen3_next recurrent_gemma rwkv "
+    "seed_oss smollm3 stablelm starcoder2 xglm zamba zamba2"
 )
+CAUSAL_TYPES: Final = frozenset(_CAUSAL.split())
 """Model types that are causal language models when ``architectures`` does not say otherwise."""
 
 _MASKED_ENDINGS: Final = ("ForMaskedLM", "BertForPreTraining")
@@ -30,7 +34,8 @@ _CAUSAL_ENDINGS: Final = ("ForCausalLM", "LMHeadModel")
 
 
 def kind_of(path: Path, config: ModelConfig) -> tuple[Kind, str]:
-    """The kind and the architecture's name, from ``architectures``, or from the model type where that is missing.
+    """The kind and the architecture's name, from ``architectures``, or from the model type where that is
+    missing.
 
     Raises ``CheckpointError`` for encoder-decoders, models without a language-model head, and unknown types.
     """

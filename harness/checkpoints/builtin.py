@@ -17,7 +17,8 @@ SMOLLM2: Final = "smollm2-135m"
 
 
 def cache_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where a fetched checkpoint is kept: ``TOUCHSTONE_CACHE``, else ``XDG_CACHE_HOME/touchstone``, else ``~/.cache/touchstone``."""
+    """Where a fetched checkpoint is kept: ``TOUCHSTONE_CACHE``, else ``XDG_CACHE_HOME/touchstone``, else
+    ``~/.cache/touchstone``."""
     if own := environ.get("TOUCHSTONE_CACHE"):
         return Path(own) / name
     base = environ.get("XDG_CACHE_HOME")
@@ -31,7 +32,7 @@ def step_of(folder: Path) -> int:
 
 
 def builtin_path(name: str) -> Path:
-    """The folder or file of ``builtin:NAME``. Raises ``CheckpointError`` when there is none, saying how to get it."""
+    """The folder or file of ``builtin:NAME``; a ``CheckpointError`` says how to get one that is not there."""
     if name == SMOLLM2:
         return _fetched(name)
     if name == KO_MLM:
@@ -56,7 +57,9 @@ def _last(series: Path, name: str) -> Path:
     """The checkpoint of the series with the highest step."""
     steps = [path for path in series.glob("checkpoint-*") if (path / "config.json").is_file()]
     if not steps:
-        raise CheckpointError(f"builtin:{name}: no checkpoint in {series}; check that the installation is complete")
+        raise CheckpointError(
+            f"builtin:{name}: no checkpoint in {series}; check that the installation is complete"
+        )
     return max(steps, key=step_of)
 
 

@@ -30,8 +30,8 @@ _PATTERNS: Final = (
 def fingerprint(info: CheckpointInfo) -> str:
     """SHA-256 (hex) over weights, tokenizer and config, file by file in the order of their names.
 
-    Two copies of a checkpoint have the same fingerprint; one changed byte gives another. Reads every file once, in
-    pieces. Raises ``CheckpointError`` when a file cannot be read.
+    Two copies of a checkpoint have the same fingerprint; one changed byte gives another. Reads every file
+    once, in pieces. Raises ``CheckpointError`` when a file cannot be read.
     """
     digest = hashlib.sha256(b"touchstone-fingerprint-1\n")
     if info.format == "fake":
@@ -55,4 +55,6 @@ def _file_hash(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); check the file's rights") from error
+        raise CheckpointError(
+            f"{path}: cannot be read ({error.strerror}); check the file's rights"
+        ) from error

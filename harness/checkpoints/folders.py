@@ -29,7 +29,7 @@ TOKENIZER_FILES: Final = (
 
 
 def recognise_folder(folder: Path, source: str, seq_len: int | None) -> CheckpointInfo:
-    """What the checkpoint in the folder is; a ``CheckpointError`` names the file that is missing or broken."""
+    """What the checkpoint in the folder is. Raises ``CheckpointError`` naming the missing or broken file."""
     config = _config(folder)
     kind, architecture = kind_of(folder / "config.json", config)
     shapes = _shapes(folder)
@@ -53,9 +53,12 @@ def recognise_folder(folder: Path, source: str, seq_len: int | None) -> Checkpoi
 
 
 def limited(path: Path, takes: int, wanted: int | None) -> int:
-    """The length wanted by ``--eval-seq-len`` or what the checkpoint takes; more than that is a ``CheckpointError``."""
+    """The length wanted by ``--eval-seq-len`` or what the checkpoint takes; more than that is a
+    ``CheckpointError``."""
     if wanted is not None and wanted > takes:
-        raise CheckpointError(f"{path}: takes {takes} tokens at most; --eval-seq-len {wanted} is more, give {takes} or less")
+        raise CheckpointError(
+            f"{path}: takes {takes} tokens at most; --eval-seq-len {wanted} is more, give {takes} or less"
+        )
     return takes if wanted is None else wanted
 
 
@@ -64,13 +67,23 @@ def _config(folder: Path) -> ModelConfig:
     if path.is_file():
         return read_json(path, ModelConfig)
     if not any(folder.iterdir()):
-        raise CheckpointError(f"{folder}: an empty folder; give a folder that save_pretrained or a Trainer wrote")
+        raise CheckpointError(
+            f"{folder}: an empty folder; give a folder that save_pretrained or a Trainer wrote"
+        )
     if (folder / "adapter_config.json").is_file():
-        raise CheckpointError(f"{folder}: an adapter without its model; merge it into the model and save that")
+        raise CheckpointError(
+            f"{folder}: an adapter without its model; merge it into the model and save that"
+        )
     if any((folder / name).is_file() for name in (WEIGHTS, INDEX, PICKLED)):
-        raise CheckpointError(f"{path}: missing, though weights are there; copy it from the model that was trained")
+        raise CheckpointError(
+            f"{path}: missing, though weights are there; copy it from the model that was trained"
+        )
     inner = sorted(child.name for child in folder.iterdir() if (child / "config.json").is_file())
-    hint = f"give one of the folders in it ({inner[0]}), or '{folder}/*'" if inner else "give a folder with config.json"
+    hint = (
+        f"give one of the folders in it ({inner[0]}), or '{folder}/*'"
+        if inner
+        else "give a folder with config.json"
+    )
     raise CheckpointError(f"{folder}: no checkpoint folder (no config.json); {hint}")
 
 
@@ -86,9 +99,12 @@ def _shapes(folder: Path) -> Shapes:
             raise CheckpointError(f"{pickled}: an empty file; copy the checkpoint again")
         return {}
     if (folder / f"{PICKLED}.index.json").is_file():
-        raise CheckpointError(f"{folder}: sharded pickled weights are not read; save the model as safetensors")
+        raise CheckpointError(
+            f"{folder}: sharded pickled weights are not read; save the model as safetensors"
+        )
     raise CheckpointError(
-        f"{folder}: config.json is there but no weights ({WEIGHTS}, {INDEX} or {PICKLED}); copy the checkpoint again"
+        f"{folder}: config.json is there but no weights ({WEIGHTS}, {INDEX} or {PICKLED}); "
+        "copy the checkpoint again"
     )
 
 

@@ -1,8 +1,8 @@
 """Architecture and context length of a GGUF file, read from its header.
 
-The format: ``GGUF``, version (u32), number of tensors and of key-value pairs (u64 each), then the pairs: key (u64 length and UTF-8), type of
-the value (u32), value; all little-endian from version 2 on. Reading stops as soon as both values are known, mostly before
-the vocabulary.
+The format: ``GGUF``, version (u32), number of tensors and of key-value pairs (u64 each), then the pairs: key
+(u64 length and UTF-8), type of the value (u32), value; all little-endian from version 2 on. Reading stops as
+soon as both values are known, mostly before the vocabulary.
 """
 
 from __future__ import annotations
@@ -26,19 +26,31 @@ class GgufHeader(NamedTuple):
 
 
 def read_gguf(path: Path) -> GgufHeader:
-    """What the header says. Raises ``CheckpointError`` when the file is no GGUF file or is cut off in the header."""
+    """What the header says. Raises ``CheckpointError`` when it is no GGUF file or its header is cut off."""
     try:
         with path.open("rb") as file:
             if file.read(4) != b"GGUF":
-                raise CheckpointError(f"{path}: no GGUF file (it does not begin with 'GGUF'); fetch or convert it again")
-            version, _, pairs = struct.unpack("<IQQ", file.read(20))
+                raise CheckpointError(
+                    f"{path}: no GGUF file (it does not begin with 'GGUF'); fetch or convert it again"
+                )
+            version, tensors, pairs = struct.unpack("<IQQ", file.read(20))
             if version not in (2, 3):
-                raise CheckpointError(f"{path}: GGUF version {version} is not supported; convert it to version 3")
+                raise CheckpointError(
+                    f"{path}: GGUF version {version} is not supported; convert it to version 3"
+                )
+            if tensors == 0:
+                raise CheckpointError(
+                    f"{path}: holds no tensors (a vocabulary alone); give the model's own file"
+                )
             return _find(path, file, pairs)
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); check the file's rights") from error
+        raise CheckpointError(
+            f"{path}: cannot be read ({error.strerror}); check the file's rights"
+        ) from error
     except (struct.error, UnicodeDecodeError, KeyError) as error:
-        raise CheckpointError(f"{path}: cut off or broken within its header; fetch or convert it again") from error
+        raise CheckpointError(
+            f"{path}: cut off or broken within its header; fetch or convert it again"
+        ) from error
 
 
 def _find(path: Path, file: BinaryIO, pairs: int) -> GgufHeader:

@@ -28,20 +28,22 @@ _ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def hub_id(source: str) -> str | None:
-    """``org/name`` of ``hub:org/name`` or of a bare ``org/name`` that cannot be a local path; None for anything else.
+    """``org/name`` of ``hub:org/name`` or of a bare ``org/name`` that cannot be a local path; None for
+    anything else.
 
-    A bare id whose first part is a local folder is taken for a mistyped path, so that no typing error reaches the network.
+    A bare id whose first part is a local folder is taken for a mistyped path, so that no typing error reaches
+    the network.
     """
     if source.startswith("hub:"):
         name = source.removeprefix("hub:")
         if not _ID.fullmatch(name):
             raise CheckpointError(f"{source}: no Hub id; write hub:ORGANISATION/NAME")
         return name
-    return source if _ID.fullmatch(source) and not Path(source.split("/")[0]).exists() else None
+    return source if _ID.fullmatch(source) and not Path(source.split("/", maxsplit=1)[0]).exists() else None
 
 
 def download(name: str) -> Path:
-    """The local folder with the snapshot of ``org/name``; files that are there already are not fetched again."""
+    """The local folder with the snapshot of ``org/name``; only files not yet there are fetched."""
     from huggingface_hub import snapshot_download
 
     return Path(snapshot_download(name, allow_patterns=list(_FILES)))
@@ -54,5 +56,6 @@ def fetch_from_hub(name: str) -> Path:
     except (OSError, ValueError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise CheckpointError(
-            f"{name}: no such local path, and the Hub does not give it ({reason}); check the name, the network and HF_TOKEN"
+            f"{name}: no such local path, and the Hub does not give it ({reason}); "
+            "check the name, the network and HF_TOKEN"
         ) from error

@@ -16,9 +16,10 @@ Format: TypeAlias = Literal["folder", "gguf", "fake"]
 class CheckpointInfo:
     """A recognised checkpoint: everything people and benchmarks may know of it before it is loaded.
 
-    ``name`` is what tables and node ids call it (unique within a run); ``source`` is what the user typed; ``seq_len`` is the number of
-    tokens it takes at most (after ``--eval-seq-len``). ``overrides`` are values of ``config.json`` that the shapes in the
-    weights file contradict (longer position tables); the model is built to the shapes.
+    ``name`` is what tables and node ids call it (unique within a run); ``source`` is what the user typed;
+    ``seq_len`` is the number of tokens it takes at most (after ``--eval-seq-len``). ``overrides`` are values
+    of ``config.json`` that the shapes in the weights file contradict (longer position tables); the model is
+    built to the shapes.
     """
 
     name: str

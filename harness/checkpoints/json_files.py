@@ -60,7 +60,9 @@ def read_json(path: Path, model: type[Model]) -> Model:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); check the file's rights") from error
+        raise CheckpointError(
+            f"{path}: cannot be read ({error.strerror}); check the file's rights"
+        ) from error
     try:
         return model.model_validate_json(text)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""How many tokens a checkpoint takes: by its config, and by the position tables that are really in the weights file."""
+"""How many tokens a checkpoint takes: by its config, and by the position tables in the weights file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ _POSITION_TABLE: Final = re.compile(r"(^|\.)(position_embeddings|wpe|embed_posit
 _RELATIVE_TABLE: Final = re.compile(r"(^|\.)encoder\.rel_embeddings\.weight$")
 _WORD_TABLE: Final = re.compile(r"(^|\.)(word_embeddings|embed_tokens|wte|embed_in|tok_embeddings)\.weight$")
 
-_PADDING_ROWS: Final = frozenset(
-    "camembert data2vec-text ibert longformer luke mpnet roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl xmod".split()
+_PADDING_TYPES: Final = (
+    "camembert data2vec-text ibert longformer luke mpnet roberta roberta-prelayernorm xlm-roberta "
+    "xlm-roberta-xl xmod"
 )
-"""Types that number positions from the padding index on, so that ``pad_token_id + 1`` rows of the table are never used."""
+_PADDING_ROWS: Final = frozenset(_PADDING_TYPES.split())
+"""Types that number positions from the padding index on: ``pad_token_id + 1`` rows are never used."""
 
 _HIDDEN_ROWS: Final = {"opt": 2, "biogpt": 2}
 """Types whose table has more rows than the config's length says, and how many."""
@@ -39,7 +41,8 @@ def length_of(
 ) -> Length:
     """The length by table, else by config, else by tokenizer, else 512 (masked) or 2048 (causal).
 
-    A table longer than the config says is used whole. Raises ``CheckpointError`` when a table is shorter than the config says.
+    A table longer than the config says is used whole. Raises ``CheckpointError`` when a table is shorter than
+    the config says.
     """
     field, configured = _configured(config)
     rows = _rows(shapes, _POSITION_TABLE)
@@ -49,7 +52,8 @@ def length_of(
         usable = count - _HIDDEN_ROWS.get(config.model_type, 0)
         if usable < configured:
             raise CheckpointError(
-                f"{folder}: shape mismatch, {name} has {count} rows but config.json says {field}={configured}; "
+                f"{folder}: shape mismatch, {name} has {count} rows but config.json says "
+                f"{field}={configured}; "
                 "save the checkpoint again with its own config"
             )
         if usable > configured:
@@ -63,11 +67,12 @@ def length_of(
 
 
 def check_vocabulary(folder: Path, config: ModelConfig, shapes: Shapes) -> None:
-    """Raises ``CheckpointError`` when the word table has another number of rows than the config's vocabulary."""
+    """Raises ``CheckpointError`` when the word table does not have ``vocab_size`` rows."""
     rows = _rows(shapes, _WORD_TABLE)
     if rows is not None and config.vocab_size is not None and rows[1] != config.vocab_size:
         raise CheckpointError(
-            f"{folder}: shape mismatch, {rows[0]} has {rows[1]} rows but config.json says vocab_size={config.vocab_size}; "
+            f"{folder}: shape mismatch, {rows[0]} has {rows[1]} rows but config.json says "
+            f"vocab_size={config.vocab_size}; "
             "save the checkpoint again with its own config"
         )
 

@@ -11,14 +11,16 @@ from harness.checkpoints.info import CheckpointInfo
 
 
 def clean_name(text: str) -> str:
-    """The text with everything replaced by ``-`` that would confuse a node id: slashes, brackets, colons, spaces."""
+    """The text with ``-`` for what would confuse a node id: slashes, brackets, colons, spaces."""
     return re.sub(r"[\s/\\\[\]:;|,]+", "-", text).strip("-") or "checkpoint"
 
 
 def unique_names(infos: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
-    """The checkpoints in the same order, each with a name no other has; a checkpoint given twice is kept once.
+    """The checkpoints in the same order, each with a name no other has; a checkpoint given twice is kept
+    once.
 
-    Names that clash get the folders above them put in front (``nouns-checkpoint-300``), one after the other, until they differ.
+    Names that clash get the folders above them put in front (``nouns-checkpoint-300``), one after the other,
+    until they differ.
     """
     distinct: dict[tuple[str, int], CheckpointInfo] = {}
     for info in infos:

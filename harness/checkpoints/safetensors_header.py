@@ -1,7 +1,8 @@
 """Shapes of the tensors in a safetensors file, and whether the file is whole, from its header alone.
 
-The format: eight bytes (little-endian) give the header's length; the header is JSON, ``{NAME: {"dtype", "shape", "data_offsets":
-[begin, end]}}``, offsets counted from the header's end; nothing follows the last tensor.
+The format: eight bytes (little-endian) give the header's length; the header is JSON, ``{NAME: {"dtype",
+"shape", "data_offsets": [begin, end]}}``, offsets counted from the header's end; nothing follows the last
+tensor.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def read_shapes(path: Path) -> Shapes:
                 )
             header = file.read(length)
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); check the file's rights") from error
+        raise CheckpointError(
+            f"{path}: cannot be read ({error.strerror}); check the file's rights"
+        ) from error
     if len(header) < length:
         raise _cut_off(path, size, 8 + length)
     entries = _parse(path, header)
@@ -63,7 +66,9 @@ def read_sharded(index: Path) -> Shapes:
             raise CheckpointError(f"{path}: missing, though {index.name} names it; copy the checkpoint again")
         shapes.update(read_shapes(path))
     if absent := sorted(set(weight_map) - set(shapes)):
-        raise CheckpointError(f"{index}: names the tensor {absent[0]!r}, which its shard does not hold; save it again")
+        raise CheckpointError(
+            f"{index}: names the tensor {absent[0]!r}, which its shard does not hold; save it again"
+        )
     return shapes
 
 
@@ -74,11 +79,13 @@ def _parse(path: Path, header: bytes) -> dict[str, _Entry]:
         return _HEADER.validate_python(content)
     except (ValueError, AttributeError, ValidationError) as error:
         raise CheckpointError(
-            f"{path}: no safetensors file (its header is not a table of tensors); save or copy the checkpoint again"
+            f"{path}: no safetensors file (its header is not a table of tensors); "
+            "save or copy the checkpoint again"
         ) from error
 
 
 def _cut_off(path: Path, size: int, needed: int) -> CheckpointError:
     return CheckpointError(
-        f"{path}: cut off, {size} bytes of {needed} are there; copy the checkpoint again, or use an earlier one"
+        f"{path}: cut off, {size} bytes of {needed} are there; "
+        "copy the checkpoint again, or use an earlier one"
     )

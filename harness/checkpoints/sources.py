@@ -1,12 +1,12 @@
 """From what the user typed to checkpoints.
 
-    runs/a/checkpoint-655             a folder that save_pretrained or a Trainer wrote
-    model.gguf                        a GGUF file
-    'runs/*/checkpoint-*'             a glob, in the order of folders, then of steps
-    builtin:ko-mlm-tiny               the last step; builtin:ko-mlm-tiny/nouns/checkpoint-300 any saved one
-    builtin:smollm2-135m              once ``touchstone fetch smollm2-135m`` has brought it
-    hub:ORG/NAME, ORG/NAME            on the Hugging Face Hub
-    fake:causal, fake:masked          no model: answers come from hashes, for trying out a benchmark
+runs/a/checkpoint-655             a folder that save_pretrained or a Trainer wrote
+model.gguf                        a GGUF file
+'runs/*/checkpoint-*'             a glob, in the order of folders, then of steps
+builtin:ko-mlm-tiny               the last step; builtin:ko-mlm-tiny/nouns/checkpoint-300 any saved one
+builtin:smollm2-135m              once ``touchstone fetch smollm2-135m`` has brought it
+hub:ORG/NAME, ORG/NAME            on the Hugging Face Hub
+fake:causal, fake:masked          no model: answers come from hashes, for trying out a benchmark
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _GGUF_LENGTH: Final = 2048
 def recognise(source: str, *, seq_len: int | None) -> list[CheckpointInfo]:
     """The checkpoints that ``source`` names, at least one; nothing is loaded, and torch is not imported.
 
-    ``seq_len`` is the value of ``--eval-seq-len``. Raises ``CheckpointError`` (one line) when a checkpoint is missing or broken.
+    ``seq_len`` is the value of ``--eval-seq-len``. Raises ``CheckpointError`` (one line) when a checkpoint is
+    missing or broken.
     """
     if source.startswith("fake:"):
         return [_fake(source, seq_len)]
@@ -65,7 +66,9 @@ def _local(path: Path, source: str, seq_len: int | None) -> CheckpointInfo:
         return recognise_folder(path, source, seq_len)
     if path.suffix == ".gguf":
         return _gguf(path, source, seq_len)
-    raise CheckpointError(f"{path}: neither a checkpoint folder nor a .gguf file; give the folder that holds config.json")
+    raise CheckpointError(
+        f"{path}: neither a checkpoint folder nor a .gguf file; give the folder that holds config.json"
+    )
 
 
 def _gguf(path: Path, source: str, seq_len: int | None) -> CheckpointInfo:
@@ -106,10 +109,13 @@ def _fake(source: str, seq_len: int | None) -> CheckpointInfo:
 
 def _expand(pattern: str) -> list[Path]:
     """The folders and GGUF files that match, by their folder, then by the number at the end of their name."""
-    matches = [Path(match) for match in glob.glob(str(Path(pattern).expanduser()), recursive=True)]
-    found = [path for path in matches if path.is_dir() or path.suffix == ".gguf"]
+    # pathlib refuses absolute patterns, hence the module glob.
+    matches = glob.glob(str(Path(pattern).expanduser()), recursive=True)  # noqa: PTH207
+    found = [path for path in map(Path, matches) if path.is_dir() or path.suffix == ".gguf"]
     if not found:
-        raise CheckpointError(f"{pattern}: matches no folder and no .gguf file; check the pattern (and quote it)")
+        raise CheckpointError(
+            f"{pattern}: matches no folder and no .gguf file; check the pattern (and quote it)"
+        )
     return sorted(found, key=lambda path: (_natural(path.parent), step_of(path), path.name))
 
 

@@ -1,6 +1,8 @@
-"""An engine without a model: answers come from hashes of the requests, the same in every process and on every machine.
+"""An engine without a model: answers come from hashes of the requests, the same in every process and on every
+machine.
 
-For trying out a new benchmark (``--checkpoint fake:causal``) and for tests; results say ``model_type`` "fake".
+For trying out a new benchmark (``--checkpoint fake:causal``) and for tests; results say ``model_type``
+"fake".
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ from harness.requests import (
     RollingLoglikelihood,
 )
 
-_WORDS: Final = "서울 학교 사람 역사 나라 도시 영화 음악 시간 세계 river house music history people city water time".split()
+_VOCABULARY: Final = (
+    "서울 학교 사람 역사 나라 도시 영화 음악 세계 river house music history people city water time"
+)
+_WORDS: Final = tuple(_VOCABULARY.split())
 
 
 class FakeEngine:
@@ -47,7 +52,9 @@ class FakeEngine:
 
     def _answer(self, request: Request) -> Answer | Refusal:
         if not isinstance(request, self._info.serves):
-            return Refusal(f"{self._info.name} is a {self._info.kind} model; it does not answer {type(request).__name__}")
+            return Refusal(
+                f"{self._info.name} is a {self._info.kind} model; it does not answer {type(request).__name__}"
+            )
         match request:
             case Loglikelihood(context, continuation):
                 if not continuation:

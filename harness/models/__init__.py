@@ -10,7 +10,7 @@ __all__ = ["ModelSettings", "load"]
 
 
 def load(info: CheckpointInfo, settings: ModelSettings) -> Engine:
-    """The checkpoint, loaded and ready to answer. Raises ``CheckpointError`` when its files do not make the model they name."""
+    """The checkpoint, ready to answer. Raises ``CheckpointError`` when its files do not make that model."""
     if info.format == "fake":
         from harness.engines.fake import FakeEngine
 

@@ -1,12 +1,13 @@
 """The engine of causal language models: log-likelihoods of continuations and of whole texts.
 
-Rows of a batch are padded on the right. Under a causal mask no token sees what stands to its right, so padding changes
-nothing, and positions count from 0 as in a single row.
+Rows of a batch are padded on the right. Under a causal mask no token sees what stands to its right, so
+padding changes nothing, and positions count from 0 as in a single row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
@@ -49,12 +50,14 @@ class CausalEngine:
 
     def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
         """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``."""
-        plans = [plan(request, self._tokenizer, self._info.seq_len) for request in requests]
+        seq_len, rows = self._info.seq_len, self._vocabulary
+        plans = [plan(request, self._tokenizer, seq_len=seq_len, rows=rows) for request in requests]
         works = [work for made in plans if isinstance(made, Plan) for work in made.work]
         with quiet():
             scores = iter(self._score_all(works))
         return [
-            made.answer([next(scores) for _ in made.work]) if isinstance(made, Plan) else made for made in plans
+            made.answer([next(scores) for _ in made.work]) if isinstance(made, Plan) else made
+            for made in plans
         ]
 
     def close(self) -> None:
@@ -90,16 +93,16 @@ class CausalEngine:
         targets = [target for work in works for target in work.targets]
         logprobs = self._needed.logprobs(self._inputs(works), rows, positions)
         wanted = torch.tensor(targets, device=logprobs.device)
-        chosen = logprobs.gather(1, wanted[:, None])[:, 0].double().cpu()
+        chosen = logprobs.gather(1, wanted[:, None])[:, 0].cpu().double()
         greedy = (logprobs.argmax(dim=1) == wanted).cpu()
-        sizes = [len(work.targets) for work in works]
+        ends = list(accumulate(len(work.targets) for work in works))
         return [
-            Score(float(part.sum()), bool(hit.all()))
-            for part, hit in zip(chosen.split(sizes), greedy.split(sizes), strict=True)
+            Score(float(chosen[begin:end].sum()), bool(greedy[begin:end].all()))
+            for begin, end in zip([0, *ends], ends, strict=False)
         ]
 
     def _inputs(self, works: Sequence[TokenWork]) -> dict[str, Any]:
-        """Input ids and attention mask [rows, longest], padded on the right; what fills the padding does not matter."""
+        """Input ids and attention mask [rows, longest], padded on the right with any token."""
         import torch
 
         longest = max(len(work.inputs) for work in works)

@@ -1,8 +1,9 @@
 """Loads model and tokenizer with transformers, quietly and strictly.
 
-Strictly: every tensor of the model comes from the file, and every tensor of the file goes into the model. Two rules
-make exceptions, so that honest checkpoints load: tied tensors count as present (transformers ties them), and tensors
-in ``_LEFT_OVER`` may be in the file without being used: heads of other training objectives and constant buffers.
+Strictly: every tensor of the model comes from the file, and every tensor of the file goes into the model. Two
+rules make exceptions, so that honest checkpoints load: tied tensors count as present (transformers ties
+them), and tensors in ``_LEFT_OVER`` may be in the file without being used: heads of other training objectives
+and constant buffers.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Loaded:
 
 
 def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
-    """The loaded checkpoint. Raises ``CheckpointError`` with one line when it cannot be loaded exactly as it is."""
+    """The loaded checkpoint. Raises ``CheckpointError`` when it cannot be loaded exactly as it is."""
     import torch
 
     if settings.threads is not None:
@@ -63,7 +64,8 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
         except CheckpointError:
             raise
         except Exception as error:  # transformers raises whatever its parts raise; a person needs one line
-            raise CheckpointError(f"{info.path}: cannot be loaded ({_one_line(error)}); save the checkpoint again") from error
+            again = "fetch or convert it again" if info.format == "gguf" else "save the checkpoint again"
+            raise CheckpointError(f"{info.path}: cannot be loaded ({_one_line(error)}); {again}") from error
         check_report(info, report)
         check_vocabulary(info, model, tokenizer)
         # The engines cut texts themselves; the tokenizer's own length would only make it warn.
@@ -74,11 +76,17 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
     """Raises ``CheckpointError`` listing the tensors that do not fit, are missing, or are left over."""
     if mismatched := sorted(report["mismatched_keys"]):
-        named = [f"{name} {list(file)} in the file, {list(model)} by the config" for name, file, model in mismatched]
-        raise CheckpointError(f"{info.path}: shape mismatch: {_some(named)}; save the checkpoint again with its own config")
+        named = [
+            f"{name} {list(file)} in the file, {list(model)} by the config"
+            for name, file, model in mismatched
+        ]
+        raise CheckpointError(
+            f"{info.path}: shape mismatch: {_some(named)}; save the checkpoint again with its own config"
+        )
     if missing := sorted(report["missing_keys"]):
         raise CheckpointError(
-            f"{info.path}: {len(missing)} tensors of {info.architecture} are missing from the weights: {_some(missing)}; "
+            f"{info.path}: {len(missing)} tensors of {info.architecture} are missing from the weights: "
+            f"{_some(missing)}; "
             "save the whole model, with its language-model head"
         )
     if unexpected := sorted(key for key in report["unexpected_keys"] if not _LEFT_OVER.search(key)):
@@ -89,9 +97,14 @@ def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
 
 
 def check_vocabulary(info: CheckpointInfo, model: Any, tokenizer: Any) -> None:
-    """Raises ``CheckpointError`` when the tokenizer knows tokens that the model has no embedding for."""
+    """Raises ``CheckpointError`` when the tokenizer's own tokens go beyond the model's embeddings.
+
+    Tokens added later (a padding token, mostly) may go beyond: as long as no text holds them they do no harm,
+    and a text that does is refused by the engine.
+    """
     rows = model.get_input_embeddings().weight.shape[0]
-    highest = max(tokenizer.get_vocab().values(), default=-1)
+    added = set(tokenizer.added_tokens_decoder)
+    highest = max((token for token in tokenizer.get_vocab().values() if token not in added), default=-1)
     if highest >= rows:
         raise CheckpointError(
             f"{info.path}: the tokenizer has token id {highest}, the model only {rows} embeddings; "
@@ -130,13 +143,19 @@ def _model(info: CheckpointInfo, dtype: Any) -> tuple[Any, dict[str, Any]]:
         options["gguf_file"] = info.path.name
         folder = info.path.parent
     else:
-        # Sizes that the weights file contradicts are already right in the model, so nothing needs to be ignored.
+        # Sizes that the weights file contradicts are already right in the model, so nothing needs to be
+        # ignored.
         options["config"] = AutoConfig.from_pretrained(info.path, **options, **info.overrides)
         options["use_safetensors"] = not (info.path / "pytorch_model.bin").is_file() or None
         folder = info.path
     # Mismatched shapes are let through here only so that check_report can name the tensors.
     model, report = auto.from_pretrained(
-        folder, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, weights_only=True, **options
+        folder,
+        dtype=dtype,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,
+        weights_only=True,
+        **options,
     )
     return model, report
 
@@ -145,7 +164,9 @@ def _tokenizer(info: CheckpointInfo) -> Any:
     from transformers import AutoTokenizer
 
     if info.format == "gguf":
-        return AutoTokenizer.from_pretrained(info.path.parent, gguf_file=info.path.name, local_files_only=True)
+        return AutoTokenizer.from_pretrained(
+            info.path.parent, gguf_file=info.path.name, local_files_only=True
+        )
     return AutoTokenizer.from_pretrained(info.path, local_files_only=True, trust_remote_code=False)
 
 
@@ -161,7 +182,8 @@ def _check_gguf_reader(info: CheckpointInfo) -> None:
 
     if absent := [name for name in ("gguf", "accelerate") if find_spec(name) is None]:
         raise CheckpointError(
-            f"{info.path}: reading GGUF needs the package {absent[0]}; run: pip install 'pytest-touchstone[gguf]'"
+            f"{info.path}: reading GGUF needs the package {absent[0]}; "
+            "run: pip install 'pytest-touchstone[gguf]'"
         )
 
 

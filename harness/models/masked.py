@@ -79,9 +79,11 @@ class MaskedEngine:
         return [answers[number] for number in range(len(requests))]
 
     def tokenize(self, request: Request) -> MaskedText | Refusal:
-        """The text with the checkpoint's own mask token, cut around the mask to the length the checkpoint takes."""
+        """The text with the checkpoint's own mask token, cut around it to the length that fits."""
         if not isinstance(request, FillMask):
-            return Refusal(f"a masked language model does not answer {type(request).__name__}; give a causal one")
+            return Refusal(
+                f"a masked language model does not answer {type(request).__name__}; give a causal one"
+            )
         tokenizer = self._open.tokenizer
         mask = tokenizer.mask_token_id
         if mask is None:
@@ -89,10 +91,16 @@ class MaskedEngine:
         ids = tokenizer.encode(request.text.replace(MASK, tokenizer.mask_token), add_special_tokens=False)
         if (masks := ids.count(mask)) != 1:
             return Refusal(f"the text has {masks} masks; exactly one {MASK} can be filled")
+        if max(ids) >= self._rows:
+            return Refusal(
+                f"the text has a token that the model, with {self._rows} embeddings, does not know"
+            )
         front, back = self._frame
         room = self._info.seq_len - len(front) - len(back)
         if room < 1:
-            return Refusal(f"{self._info.seq_len} tokens leave no room for the mask; give a larger --eval-seq-len")
+            return Refusal(
+                f"{self._info.seq_len} tokens leave no room for the mask; give a larger --eval-seq-len"
+            )
         start, end = around(ids.index(mask), len(ids), room)
         position = len(front) + ids.index(mask) - start
         return MaskedText((*front, *ids[start:end], *back), position, len(ids) - (end - start))
@@ -145,7 +153,8 @@ class MaskedEngine:
         return self._by_text.get(text, [])
 
     def _inputs(self, texts: Sequence[tuple[int, ...]]) -> dict[str, Any]:
-        """Input ids and attention mask [rows, longest], padded on the right with the model's own padding token.
+        """Input ids and attention mask [rows, longest], padded on the right with the model's own padding
+        token.
 
         RoBERTa and its kin number positions by where the padding token is, so no other token will do.
         """
@@ -164,7 +173,8 @@ class MaskedEngine:
 
 
 def around(position: int, length: int, room: int) -> tuple[int, int]:
-    """Begin and end of the ``room`` tokens (or all) that are nearest to ``position``, which is always among them.
+    """Begin and end of the ``room`` tokens (or all) that are nearest to ``position``, which is always among
+    them.
 
     What is cut off is farthest from the position first, on a tie from the right.
     """

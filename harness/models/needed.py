@@ -1,9 +1,9 @@
 """Computes logits only where they are needed.
 
-The vocabulary head is the widest layer of a small model, and most positions' logits are thrown away. A hook in front
-of the model's own output layer picks the hidden states of the needed positions, so everything from there on (bias,
-ties, softcaps, scales) is the model's own code, on fewer rows. Whether that holds for a model is found out, not
-assumed: ``verify`` compares both ways on a probe when the model is loaded.
+The vocabulary head is the widest layer of a small model, and most positions' logits are thrown away. A hook
+in front of the model's own output layer picks the hidden states of the needed positions, so everything from
+there on (bias, ties, softcaps, scales) is the model's own code, on fewer rows. Whether that holds for a model
+is found out, not assumed: ``verify`` compares both ways on a probe when the model is loaded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class NeededLogits:
 
     @property
     def gathers(self) -> bool:
-        """Whether the output layer sees the needed positions only; False: all logits are computed, then picked."""
+        """Whether only the needed logits are computed; False: all are, and the needed ones picked."""
         return self._hook is not None
 
     def logprobs(
@@ -45,13 +45,15 @@ class NeededLogits:
             return torch.log_softmax(logits.float(), dim=-1)
 
     def verify(self, inputs: dict[str, torch.Tensor]) -> bool:
-        """Compares both ways on a probe batch of at least two rows and stops gathering where they differ; True: they agree."""
+        """Compares both ways on a probe batch of at least two rows and stops gathering where they differ;
+        True: they agree."""
         import torch
 
         if self._hook is None:
             return False
         rows, columns = inputs["input_ids"].shape
-        # Places in an order that is not the natural one, one of them twice, so that a chance agreement is unlikely.
+        # Places in an order that is not the natural one, one of them twice, so that a chance agreement is
+        # unlikely.
         row_list = [rows - 1, 0, 0]
         column_list = [columns // 2, columns - 1, columns // 2]
         device = inputs["input_ids"].device
@@ -74,11 +76,15 @@ class NeededLogits:
             self._hook.remove()
             self._hook = None
 
-    def _full(self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    def _full(
+        self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]
+    ) -> torch.Tensor:
         logits: torch.Tensor = self._model(**inputs).logits
         return logits[where[0], where[1]]
 
-    def _gathered(self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    def _gathered(
+        self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]
+    ) -> torch.Tensor:
         self._where, self._called = where, 0
         try:
             logits: torch.Tensor = self._model(**inputs).logits

@@ -35,7 +35,9 @@ def choose_device(wanted: str, environ: Mapping[str, str] = os.environ) -> torch
     if wanted.startswith("cuda"):
         index = int(wanted[5:]) if wanted[5:] else worker_number(environ) % max(1, gpus)
         if index >= gpus:
-            raise CheckpointError(f"--eval-device {wanted}: torch sees {gpus} GPUs here; use cpu or a lower index")
+            raise CheckpointError(
+                f"--eval-device {wanted}: torch sees {gpus} GPUs here; use cpu or a lower index"
+            )
         return torch.device("cuda", index)
     if wanted == "mps" and not mps:
         raise CheckpointError("--eval-device mps: torch does not see it on this machine; use cpu or auto")

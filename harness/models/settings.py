@@ -12,9 +12,9 @@ Dtype: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 class ModelSettings:
     """Settings of a model engine.
 
-    ``dtype`` auto: float32 on a CPU, the checkpoint's own on an accelerator. ``device``: auto, cpu, cuda, cuda:INDEX or mps.
-    ``batch``: sequences computed at once, None for as many as a budget of tokens allows. ``threads``: CPU threads, None
-    for torch's default.
+    ``dtype`` auto: float32 on a CPU, the checkpoint's own on an accelerator. ``device``: auto, cpu, cuda,
+    cuda:INDEX or mps. ``batch``: sequences computed at once, None for as many as a budget of tokens allows.
+    ``threads``: CPU threads, None for torch's default.
     """
 
     dtype: Dtype = "auto"

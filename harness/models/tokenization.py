@@ -1,13 +1,14 @@
 """Where a continuation begins among the tokens of context and continuation joined.
 
-The rule: context and continuation are tokenized together, as the model would meet them in text. White space at the
-end of the context belongs to the continuation, since that is where tokenizers put it. The continuation's tokens are
-those that end after the join; a token that reaches over the join belongs to the continuation and is reported.
-Wherever no token reaches over the join, and the context's tokens are those it has alone, this is the cut that
-lm-evaluation-harness makes (it cuts at the length of the context tokenized alone).
+The rule: context and continuation are tokenized together, as the model would meet them in text. White space
+at the end of the context belongs to the continuation, since that is where tokenizers put it. The
+continuation's tokens are those that end after the join; a token that reaches over the join belongs to the
+continuation and is reported. Wherever no token reaches over the join, and the context's tokens are those it
+has alone, this is the cut that lm-evaluation-harness makes (it cuts at the length of the context tokenized
+alone).
 
-Special tokens that the tokenizer puts in front by itself stay in front of the context; those it would put at the end are
-left out, since a text that is scored does not end there.
+Special tokens that the tokenizer puts in front by itself stay in front of the context; those it would put at
+the end are left out, since a text that is scored does not end there.
 """
 
 from __future__ import annotations
@@ -57,13 +58,18 @@ class TextTokenizer:
         after = tuple(ids[cut:])
         if not before:
             if self.start is None:
-                return Refusal("the context is empty, and the tokenizer has neither a BOS nor an EOS token to start from")
+                return Refusal(
+                    "the context is empty, and the tokenizer has neither a BOS nor an EOS token to start from"
+                )
             if after and after[0] == self.start:
                 before, after = after[:1], after[1:]
             else:
                 before = (self.start,)
         if not after:
-            return Refusal(f"the continuation {continuation!r} has no tokens in this vocabulary; there is nothing to score")
+            return Refusal(
+                f"the continuation {continuation!r} has no tokens in this vocabulary; "
+                "there is nothing to score"
+            )
         return Pair(before, after, spans)
 
     def text(self, text: str) -> tuple[int, ...] | Refusal:
@@ -97,7 +103,7 @@ class TextTokenizer:
         return same, same < len(alone)
 
     def _byte_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]] | None:
-        """Exact spans in bytes, where the tokens spell out the text; offsets are not asked, as tokenizers trim them."""
+        """Exact spans in bytes, where the tokens spell out the text (offsets may be trimmed)."""
         pieces = self._vocabulary.joined(ids, text)
         if pieces is None:
             return None

@@ -1,8 +1,8 @@
 """What the tokens of a vocabulary stand for: bytes of the text, or plain words without marks.
 
-Three ways of writing tokens are told apart by trying: byte-level (GPT-2: every byte is one visible character),
-sentencepiece (``▁`` is a space, ``<0xEA>`` a byte), and all others (WordPiece and the like), which say too little
-about spaces to be turned back into text.
+Three ways of writing tokens are told apart by trying: byte-level (GPT-2: every byte is one visible
+character), sentencepiece (``▁`` is a space, ``<0xEA>`` a byte), and all others (WordPiece and the like),
+which say too little about spaces to be turned back into text.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ class Vocabulary:
     def joined(self, ids: Sequence[int], text: str) -> list[bytes] | None:
         """The bytes of every token, if they make up the text exactly (or with one space in front); else None.
 
-        None where the tokenizer changed the text (case, accents, unknown characters) or does not spell out spaces.
+        None where the tokenizer changed the text (case, accents, unknown characters) or does not spell out
+        spaces.
         """
-        pieces = [self._token_bytes(token) for token in ids]
+        pieces = [self.token_bytes(token) for token in ids]
         known = [piece for piece in pieces if piece is not None]
         if len(known) < len(pieces):
             return None
@@ -40,16 +41,22 @@ class Vocabulary:
         return known if whole in (encoded, b" " + encoded) else None
 
     def plain(self, token_id: int) -> str:
-        """The token as a person would write it: no continuation mark, no mark or space for the start of a word."""
+        """The token as a person would write it, without marks for a word's start or continuation."""
         raw = self.token(token_id)
         if token_id in self._special:
             return raw
         if self.spelling == "bytes":
-            spelt = self._token_bytes(token_id)
+            spelt = self.token_bytes(token_id)
             return raw if spelt is None else spelt.decode("utf-8", "replace").strip()
         if self.spelling == "words" and raw.startswith("##") and len(raw) > 2:
             return raw[2:]
         return raw.removeprefix(_SPACE) or raw
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes of text that the token stands for, spaces included; None where it does not say."""
+        if token_id not in self._bytes:
+            self._bytes[token_id] = self._spell(token_id)
+        return self._bytes[token_id]
 
     def token(self, token_id: int) -> str:
         """The token as it stands in the vocabulary."""
@@ -72,11 +79,6 @@ class Vocabulary:
         self._bytes = {}
         return "words"
 
-    def _token_bytes(self, token_id: int) -> bytes | None:
-        if token_id not in self._bytes:
-            self._bytes[token_id] = self._spell(token_id)
-        return self._bytes[token_id]
-
     def _spell(self, token_id: int) -> bytes | None:
         token = self.token(token_id)
         if token_id in self._added:
@@ -94,7 +96,8 @@ class Vocabulary:
 def _byte_characters() -> dict[str, int]:
     """The visible character that byte-level tokenizers write for each byte.
 
-    Printable Latin-1 characters stand for themselves; the other bytes get the characters from U+0100 on, in order.
+    Printable Latin-1 characters stand for themselves; the other bytes get the characters from U+0100 on, in
+    order.
     """
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     table = {chr(byte): byte for byte in visible}

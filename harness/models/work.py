@@ -1,7 +1,8 @@
 """Plans the work of a causal model: from requests to token sequences, and from sequences to batches.
 
-Nothing here runs a model. A request becomes one ``TokenWork`` (a continuation) or several (the windows of a long text); sequences
-of any requests are computed together, in any order, and their sums are put together again by request number.
+Nothing here runs a model. A request becomes one ``TokenWork`` (a continuation) or several (the windows of a
+long text); sequences of any requests are computed together, in any order, and their sums are put together
+again by request number.
 """
 
 from __future__ import annotations
@@ -57,27 +58,25 @@ class Plan:
         return LoglikelihoodAnswer(logprob, greedy, tokens, self.truncated, self.spans_join)
 
 
-def plan(request: Request, tokenizer: TextTokenizer, seq_len: int) -> Plan | Refusal:
-    """The work that answers a request with a model that takes ``seq_len`` tokens."""
+def plan(request: Request, tokenizer: TextTokenizer, *, seq_len: int, rows: int) -> Plan | Refusal:
+    """The work that answers a request; the model takes ``seq_len`` tokens and has ``rows`` embeddings."""
     match request:
         case Loglikelihood(context, continuation):
-            return _plan_pair(tokenizer, context, continuation, seq_len)
+            made = _plan_pair(tokenizer, context, continuation, seq_len)
         case RollingLoglikelihood(text):
-            tokens = tokenizer.text(text)
-            if isinstance(tokens, Refusal):
-                return tokens
-            start = tokenizer.start
-            assert start is not None, "TextTokenizer.text refuses without a start token"
-            return Plan(tuple(windows(tokens, start, seq_len)), rolling=True)
+            made = _plan_text(tokenizer, text, seq_len)
         case FillMask():
             return Refusal("a causal language model fills no masks; give a masked language model")
+    if isinstance(made, Plan) and any(max(work.inputs + work.targets) >= rows for work in made.work):
+        return Refusal(f"the text has a token that the model, with {rows} embeddings, does not know")
+    return made
 
 
 def windows(tokens: Sequence[int], start: int, seq_len: int) -> Iterator[TokenWork]:
     """Windows of at most ``seq_len`` inputs that predict every token once.
 
-    The first window begins with ``start``. Every later one is filled up on the left with tokens already scored (at least
-    one), so a token is always predicted from as much text as fits.
+    The first window begins with ``start``. Every later one is filled up on the left with tokens already
+    scored (at least one), so a token is always predicted from as much text as fits.
     """
     first = min(seq_len, len(tokens))
     yield TokenWork((start, *tokens[: first - 1]), tuple(tokens[:first]))
@@ -91,8 +90,9 @@ def batches(
 ) -> Iterator[list[int]]:
     """Indices of ``works``, each once, in batches of similar length, the longest first.
 
-    With ``size``, that many a batch. Without, as many as keep rows x longest row within ``most_tokens`` and needed logits
-    within ``most_logits`` numbers (at least one). Longest first, so that a lack of memory shows at once.
+    With ``size``, that many a batch. Without, as many as keep rows x longest row within ``most_tokens`` and
+    needed logits within ``most_logits`` numbers (at least one). Longest first, so that a lack of memory shows
+    at once.
     """
     order = sorted(range(len(works)), key=lambda index: (-len(works[index].inputs), index))
     batch: list[int] = []
@@ -113,6 +113,15 @@ def batches(
         yield batch
 
 
+def _plan_text(tokenizer: TextTokenizer, text: str, seq_len: int) -> Plan | Refusal:
+    tokens = tokenizer.text(text)
+    if isinstance(tokens, Refusal):
+        return tokens
+    start = tokenizer.start
+    assert start is not None, "TextTokenizer.text refuses without a start token"
+    return Plan(tuple(windows(tokens, start, seq_len)), rolling=True)
+
+
 def _plan_pair(tokenizer: TextTokenizer, context: str, continuation: str, seq_len: int) -> Plan | Refusal:
     """Cut from the left so that context and continuation together are one token longer than the model takes.
 
@@ -123,7 +132,8 @@ def _plan_pair(tokenizer: TextTokenizer, context: str, continuation: str, seq_le
         return pair
     if len(pair.continuation) > seq_len:
         return Refusal(
-            f"the continuation has {len(pair.continuation)} tokens, the checkpoint takes {seq_len}; nothing can be cut off"
+            f"the continuation has {len(pair.continuation)} tokens, the checkpoint takes {seq_len}; "
+            "nothing can be cut off"
         )
     whole = (*pair.context, *pair.continuation)
     truncated = max(0, len(whole) - seq_len - 1)

@@ -14,7 +14,7 @@ A checkpoint with a benchmark's name keeps its file apart by the prefix ``checkp
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,14 +56,16 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
 
 
 def load_summary(directory: Path) -> Summary:
-    """The summary of a run's folder; raises ``HarnessError`` naming the file when there is none that can be
-    read."""
+    """The summary of a run's folder, wherever that is now.
+
+    Raises ``HarnessError`` naming the file when there is none that can be read.
+    """
     path = directory / SUMMARY
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(data, dict):
             raise HarnessError("not a JSON object")
-        return summary_from_json(data)
+        return replace(summary_from_json(data), directory=str(directory))
     except OSError as error:
         raise HarnessError(
             f"cannot read {path}: {error.strerror}; name the folder of a finished run"

@@ -31,7 +31,7 @@ def page(summary: Summary) -> str:
         _composites(summary),
         _packs(summary),
         _checkpoints(summary),
-        _list("Left out", summary.deselected),
+        _list("Left out", wording.left_out(summary)),
         _list("Undefined numbers", wording.reasons(summary)),
         _faults(summary),
         _manifest(summary.manifest),

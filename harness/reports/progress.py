@@ -72,7 +72,7 @@ class Progress:
         """Begins to count and, on a terminal, to draw once ``paused()`` was used; called once, while nothing
         is captured."""
         self._tally.update()
-        self._began = self._last = self._clock()
+        self._began = self._last = self._counted = self._clock()
         self._speed = Speed(self._began, self._tally.done)
         self._text = self._line(self._began)
         try:
@@ -112,15 +112,18 @@ class Progress:
             finally:
                 self._armed = True
                 self._flush()
-                self._draw()
+                if self._clock() - self._counted > 2 * self._interval:
+                    # C code that keeps the interpreter lock (a tokenizer, a tagger) starves the thread
+                    self.tick()
+                else:
+                    self._draw()
 
     def tick(self) -> None:
         """Counts and shows; what the thread does at every interval."""
-        self._tally.update()
-        now = self._clock()
-        text = self._line(now)
         with self._lock:
-            self._text = text
+            self._tally.update()
+            now = self._counted = self._clock()
+            self._text = text = self._line(now)
             if self._live:
                 self._draw()
             elif now - self._last >= max(self._interval, (now - self._began) / PLAIN_LINES):

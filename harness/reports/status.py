@@ -29,7 +29,7 @@ def item_status(primary: float | None) -> ItemStatus:
     """Letter and word of an item with this primary score; None when the item has no such score."""
     if primary is None or not math.isfinite(primary):
         return ItemStatus(UNGRADED, "SCORED")
-    return ItemStatus(_letter(primary), f"{primary:.2f}")
+    return ItemStatus(_letter(primary), f"{primary:.2f}" if abs(primary) < 1e6 else f"{primary:.2e}")
 
 
 def _letter(score: float) -> str:

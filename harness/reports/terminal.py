@@ -211,14 +211,13 @@ def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
         lines.append(("groups", "in report.html and the files", ""))
     lines += [("best", text, "") for text in _best(summary)]
     lines.append(("items", f"{wording.items(summary)}", "bold red" if summary.faults else ""))
-    for fault in summary.faults[:FAULTS_SHOWN]:
-        first = (fault["message"].strip().splitlines() or [""])[0]
-        lines.append((fault["status"], f"{fault['item']}: {first}", "red"))
-    if (rest := len(summary.faults) - FAULTS_SHOWN) > 0:
-        lines.append(("", f"and {rest} more, in errors.log", "red"))
+    faults = wording.faults(summary)
+    lines += [(status, text, "red") for status, text in faults[:FAULTS_SHOWN]]
+    if (rest := len(faults) - FAULTS_SHOWN) > 0:
+        lines.append(("", f"and {rest} other messages, in errors.log", "red"))
     lines += [("note", text, "yellow") for text in wording.warnings(summary)]
     lines += [("undefined", text, "") for text in wording.reasons(summary)]
-    lines += [("left out", text, "") for text in summary.deselected]
+    lines += [("left out", text, "") for text in wording.left_out(summary)]
     place = wording.place(summary)
     lines.append(("results", f"{place} (summary.json, report.html)", ""))
     lines.append(("again", f"touchstone report {place}", ""))

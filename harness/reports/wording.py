@@ -100,6 +100,27 @@ def items(summary: Summary) -> str:
     return ", ".join(parts) + took
 
 
+def left_out(summary: Summary) -> list[str]:
+    """Why benchmarks were left out, one line a reason: ``NAME, NAME: reason``."""
+    found: dict[str, list[str]] = {}
+    for line in summary.deselected:
+        name, _, reason = line.partition(": ")
+        found.setdefault(reason, []).append(name)
+    return [f"{', '.join(names)}: {why}" if why else ", ".join(names) for why, names in found.items()]
+
+
+def faults(summary: Summary) -> list[tuple[str, str]]:
+    """Status and text of what went wrong, one line a message: the item, or how many and the first of them."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for fault in summary.faults:
+        first = (fault["message"].strip().splitlines() or [""])[0]
+        found.setdefault((fault["status"], first), []).append(fault["item"])
+    return [
+        (status, f"{names[0] if len(names) == 1 else f'{len(names)} items, first {names[0]}'}: {message}")
+        for (status, message), names in found.items()
+    ]
+
+
 def warnings(summary: Summary) -> list[str]:
     """What a reader must know before believing the numbers."""
     found = []

@@ -18,8 +18,8 @@ BENCHMARK = """
 from harness import Loglikelihood, benchmark
 
 
-@benchmark(name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shot=lambda row: row["q"])
-def test_sums(example, shots):
+@benchmark(name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shot=lambda row:
+row["q"]) def test_sums(example, shots):
     '''Which of two sums is likelier.'''
     right, wrong = yield [Loglikelihood(shots + example["q"], " " + option) for option in example["options"]]
     {extra}
@@ -49,7 +49,9 @@ class Project:
 
     def run(self, *arguments: str, checkpoint: str = "fake:causal", apart: bool = False) -> pytest.RunResult:
         """One run of pytest; ``apart`` in a process of its own."""
-        start: Callable[..., pytest.RunResult] = self.pytester.runpytest_subprocess if apart else self.pytester.runpytest
+        start: Callable[..., pytest.RunResult] = (
+            self.pytester.runpytest_subprocess if apart else self.pytester.runpytest
+        )
         fixed = ["--checkpoint", checkpoint] if checkpoint else []
         return start(*fixed, "--eval-data", "data", "-p", "no:cacheprovider", *arguments)
 
@@ -75,7 +77,9 @@ class Project:
         """The scores of the only run by example; the run is removed, so that there can be another."""
         import shutil
 
-        scores = {example: record.scores for example, record in self.records.items() if record.status == "scored"}
+        scores = {
+            example: record.scores for example, record in self.records.items() if record.status == "scored"
+        }
         shutil.rmtree(self.path / "results")
         return scores
 

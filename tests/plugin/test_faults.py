@@ -17,8 +17,14 @@ from harness.journal import read_journal
 Project = Any
 
 WRONG = {
-    "a value that cannot travel": ("if example['n'] == 3: return {'acc': object()}", "cannot travel between processes"),
-    "an array": ("if example['n'] == 3: import numpy; return {'acc': numpy.zeros(3)}", "cannot travel between processes"),
+    "a value that cannot travel": (
+        "if example['n'] == 3: return {'acc': object()}",
+        "cannot travel between processes",
+    ),
+    "an array": (
+        "if example['n'] == 3: import numpy; return {'acc': numpy.zeros(3)}",
+        "cannot travel between processes",
+    ),
     "an error": ("if example['n'] == 3: raise ValueError('bad \\ud800 row')", "ValueError: bad \\ud800 row"),
     "no number": ("if example['n'] == 3: return {'acc': float('nan')}", "finite"),
     "something that is no request": ("if example['n'] == 3: yield 'hello'", "yielded 'hello'"),
@@ -27,7 +33,9 @@ WRONG = {
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize("wrong", sorted(WRONG))
-def test_one_wrong_item_is_an_error_and_all_others_are_scored(project: Project, wrong: str, workers: str) -> None:
+def test_one_wrong_item_is_an_error_and_all_others_are_scored(
+    project: Project, wrong: str, workers: str
+) -> None:
     statement, message = WRONG[wrong]
     project.write(statement)
     result = project.run("-n", workers, apart=True)
@@ -86,7 +94,12 @@ def test_a_worker_that_dies_again_and_again_costs_the_guilty_item_alone(project:
 
 def test_a_worker_that_dies_once_costs_nothing(project: Project) -> None:
     project.rows(40)
-    project.write(KILL.format(when="import pathlib; flag = pathlib.Path('flag')\n    if example['n'] == 11 and not flag.exists(): flag.touch();"))
+    project.write(
+        KILL.format(
+            when="import pathlib; flag = pathlib.Path('flag')\n"
+            "    if example['n'] == 11 and not flag.exists(): flag.touch();"
+        )
+    )
     result = project.run("-n", "2", apart=True)
     assert result.ret == 0
     assert {record.status for record in project.records.values()} == {"scored"}
@@ -96,11 +109,27 @@ def test_a_worker_that_dies_once_costs_nothing(project: Project) -> None:
 def test_after_kill_9_the_journal_holds_every_finished_item(project: Project) -> None:
     project.rows(40)
     project.write("__import__('time').sleep(0.05)")
-    command = [sys.executable, "-m", "pytest", "--checkpoint", "fake:causal", "--eval-data", "data", "--eval-unit", "4", "-s"]
-    process = subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--checkpoint",
+        "fake:causal",
+        "--eval-data",
+        "data",
+        "--eval-unit",
+        "4",
+        "-s",
+    ]
+    process = subprocess.Popen(
+        command, cwd=project.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        if project.runs and sum(path.read_bytes().count(b"\n") for path in project.runs[0].glob("items-*")) >= 10:
+        if (
+            project.runs
+            and sum(path.read_bytes().count(b"\n") for path in project.runs[0].glob("items-*")) >= 10
+        ):
             break
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)

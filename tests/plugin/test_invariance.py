@@ -20,13 +20,22 @@ def pytest_collection_modifyitems(items):
 def close(one: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) -> bool:
     """Whether right and wrong are the same to the last item, and margins within 1e-4."""
     return one.keys() == other.keys() and all(
-        one[key]["acc"] == other[key]["acc"] and abs(one[key]["margin"] - other[key]["margin"]) < 1e-4 for key in one
+        one[key]["acc"] == other[key]["acc"] and abs(one[key]["margin"] - other[key]["margin"]) < 1e-4
+        for key in one
     )
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--eval-unit", "1"], ["--eval-unit", "7"], ["-n", "2"], ["-n", "2", "--eval-unit", "3"], ["-n", "1"], ["-n", "0"], ["-p", "no:xdist"]],
+    [
+        ["--eval-unit", "1"],
+        ["--eval-unit", "7"],
+        ["-n", "2"],
+        ["-n", "2", "--eval-unit", "3"],
+        ["-n", "1"],
+        ["-n", "0"],
+        ["-p", "no:xdist"],
+    ],
     ids=" ".join,
 )
 def test_scores_do_not_depend_on_workers_or_units(project: Project, arguments: list[str]) -> None:
@@ -60,7 +69,9 @@ def test_two_halves_give_what_the_whole_gives(project: Project) -> None:
 
 
 @pytest.mark.parametrize("kind", ["causal"])
-def test_a_real_model_gives_the_same_scores_however_it_is_run(project: Project, tmp_path: Path, kind: str) -> None:
+def test_a_real_model_gives_the_same_scores_however_it_is_run(
+    project: Project, tmp_path: Path, kind: str
+) -> None:
     from tests.tiny import tiny_causal
 
     folder = tmp_path / kind

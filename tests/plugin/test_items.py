@@ -14,7 +14,9 @@ def test_a_benchmark_file_of_ones_own_is_scored_item_by_item(project: Project) -
     result = project.run("-v")
     assert result.ret == 0
     result.assert_outcomes(passed=20)
-    result.stdout.fnmatch_lines(["*test_sums.py::test_sums[[]sums/0[]] [01].00 *", "*benchmarks*", "*sums*acc*"])
+    result.stdout.fnmatch_lines(
+        ["*test_sums.py::test_sums[[]sums/0[]] [01].00 *", "*benchmarks*", "*sums*acc*"]
+    )
     assert set(project.records) == {f"sums/{n}" for n in range(20)}
     assert project.summary["results"][0]["scored"] == 20
 
@@ -40,14 +42,18 @@ def test_letters_carry_the_score_and_the_bar_stays_green(project: Project) -> No
         (["--deselect", "test_sums.py::test_sums[sums/0]", "--eval-limit", "3"], {1, 2}),
     ],
 )
-def test_selected_items_are_run_and_no_others(project: Project, arguments: list[str], examples: set[int]) -> None:
+def test_selected_items_are_run_and_no_others(
+    project: Project, arguments: list[str], examples: set[int]
+) -> None:
     assert project.run(*arguments).ret == 0
     assert set(project.records) == {f"sums/{n}" for n in examples}
 
 
 def test_marks_select_benchmarks(project: Project) -> None:
     text = (project.path / "test_sums.py").read_text()
-    (project.path / "test_sums.py").write_text("import pytest\n" + text.replace("@benchmark", "@pytest.mark.quick\n@benchmark"))
+    (project.path / "test_sums.py").write_text(
+        "import pytest\n" + text.replace("@benchmark", "@pytest.mark.quick\n@benchmark")
+    )
     (project.path / "pytest.ini").write_text("[pytest]\nmarkers = quick: quick ones\n")
     assert project.run("-m", "not quick").ret == 5
     assert project.run("-m", "quick").ret == 0
@@ -55,7 +61,9 @@ def test_marks_select_benchmarks(project: Project) -> None:
 
 def test_collecting_only_lists_the_items_and_writes_nothing(project: Project) -> None:
     result = project.run("--co", "-q")
-    result.stdout.fnmatch_lines(["test_sums.py::test_sums[[]sums/0[]]", "test_sums.py::test_sums[[]sums/19[]]"])
+    result.stdout.fnmatch_lines(
+        ["test_sums.py::test_sums[[]sums/0[]]", "test_sums.py::test_sums[[]sums/19[]]"]
+    )
     assert project.runs == []
 
 
@@ -104,7 +112,9 @@ def test_a_skip_mark_and_a_skip_inside_are_skips_with_a_record(project: Project)
     assert project.summary["results"][0]["skipped"] == 2
     project.scores()
     text = (project.path / "test_sums.py").read_text()
-    (project.path / "test_sums.py").write_text("import pytest\n" + text.replace("@benchmark", "@pytest.mark.skip(reason='later')\n@benchmark"))
+    (project.path / "test_sums.py").write_text(
+        "import pytest\n" + text.replace("@benchmark", "@pytest.mark.skip(reason='later')\n@benchmark")
+    )
     result = project.run("--eval-limit", "4")
     result.assert_outcomes(skipped=4)
     assert {record.status for record in project.records.values()} == {"skipped"}
@@ -114,7 +124,9 @@ def test_a_skip_mark_and_a_skip_inside_are_skips_with_a_record(project: Project)
 def test_an_expected_failure_is_run_alone_and_reported_as_pytest_does(project: Project) -> None:
     text = (project.path / "test_sums.py").read_text()
     text = text.replace("    pass", "    assert example['n'] != 2")
-    (project.path / "test_sums.py").write_text("import pytest\n" + text.replace("@benchmark", "@pytest.mark.xfail\n@benchmark"))
+    (project.path / "test_sums.py").write_text(
+        "import pytest\n" + text.replace("@benchmark", "@pytest.mark.xfail\n@benchmark")
+    )
     result = project.run("--eval-limit", "4")
     result.assert_outcomes(xfailed=1, xpassed=3)
 
@@ -132,7 +144,8 @@ def test_fixtures_of_module_scope_are_shared_and_others_refused_at_collection(pr
 
 def test_parametrized_module_fixtures_run_apart(project: Project) -> None:
     text = (project.path / "test_sums.py").read_text().replace("(example, shots)", "(example, shots, style)")
-    fixture = "import pytest\n@pytest.fixture(scope='module', params=['a', 'b'])\ndef style(request):\n    return request.param\n"
+    fixture = "import pytest\n@pytest.fixture(scope='module', params=['a', 'b'])\n"
+    fixture += "def style(request):\n    return request.param\n"
     (project.path / "test_sums.py").write_text(fixture + text.replace('" " + option', "style + option"))
     result = project.run("--eval-limit", "3", "-v")
     result.assert_outcomes(passed=6)
@@ -144,7 +157,9 @@ def test_parametrized_module_fixtures_run_apart(project: Project) -> None:
 
 
 def test_ordinary_tests_beside_benchmarks_run_as_ever(project: Project) -> None:
-    (project.path / "test_plain.py").write_text("def test_one():\n    assert True\ndef test_two(tmp_path):\n    assert False\n")
+    (project.path / "test_plain.py").write_text(
+        "def test_one():\n    assert True\ndef test_two(tmp_path):\n    assert False\n"
+    )
     result = project.run()
     result.assert_outcomes(passed=21, failed=1)
     assert result.ret == 1

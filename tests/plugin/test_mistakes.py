@@ -36,7 +36,9 @@ def refused(result: pytest.RunResult, *words: str) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
 )
-def test_an_unknown_value_of_an_option_is_refused(project: Project, arguments: list[str], words: list[str]) -> None:
+def test_an_unknown_value_of_an_option_is_refused(
+    project: Project, arguments: list[str], words: list[str]
+) -> None:
     refused(project.run(*arguments, apart=True), *words)
 
 
@@ -55,9 +57,13 @@ def test_a_checkpoint_that_is_not_there_is_refused(project: Project, workers: st
     [('{"q": "1"}', ["row 2", "options"]), ("{", ["row 2", "not valid JSON"])],
     ids=["a field is missing", "no JSON"],
 )
-def test_a_wrong_row_of_data_is_named_by_file_and_number(project: Project, line: str, words: list[str], workers: str) -> None:
+def test_a_wrong_row_of_data_is_named_by_file_and_number(
+    project: Project, line: str, words: list[str], workers: str
+) -> None:
     text = (project.path / "test_sums.py").read_text()
-    row = "from typing_extensions import TypedDict\nclass Row(TypedDict):\n    q: str\n    options: list[str]\n"
+    row = (
+        "from typing_extensions import TypedDict\nclass Row(TypedDict):\n    q: str\n    options: list[str]\n"
+    )
     (project.path / "test_sums.py").write_text(row + text.replace('primary="acc"', 'primary="acc", row=Row'))
     (project.path / "data/sums/test.jsonl").write_text('{"q": "1", "options": ["1", "2"]}\n' + line + "\n")
     refused(project.run("-n", workers, apart=True), "test.jsonl", *words)

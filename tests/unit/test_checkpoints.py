@@ -1,4 +1,5 @@
-"""Recognising checkpoints: good ones are described, broken ones give one line that names the file and the fault."""
+"""Recognising checkpoints: good ones are described, broken ones give one line that names the file and the
+fault."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from harness.checkpoints import CheckpointInfo, default_checkpoints, fingerprint, hub, recognise, unique_names
 from harness.errors import CheckpointError
 from harness.models import ModelSettings, load
-from harness.requests import FillMask, Loglikelihood, RollingLoglikelihood
+from harness.requests import FillMask, Loglikelihood, LoglikelihoodAnswer, Refusal, RollingLoglikelihood
 from tests.tiny import tiny_causal, tiny_masked, trainer_state
 
 
@@ -56,7 +58,9 @@ def one_line(error: CheckpointError) -> str:
 def change_config(folder: Path, **values: object) -> None:
     path = folder / "config.json"
     config = {**json.loads(path.read_text(encoding="utf-8")), **values}
-    path.write_text(json.dumps({key: value for key, value in config.items() if value is not None}), encoding="utf-8")
+    path.write_text(
+        json.dumps({key: value for key, value in config.items() if value is not None}), encoding="utf-8"
+    )
 
 
 def change_tensors(folder: Path, change: Callable[[dict[str, object]], None]) -> None:
@@ -67,11 +71,11 @@ def change_tensors(folder: Path, change: Callable[[dict[str, object]], None]) ->
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
-def write_gguf(path: Path, pairs: dict[str, str | int | list[str]]) -> Path:
+def write_gguf(path: Path, pairs: dict[str, str | int | list[str]], *, tensors: int = 1) -> Path:
     def text(value: str) -> bytes:
         return struct.pack("<Q", len(value.encode())) + value.encode()
 
-    out = b"GGUF" + struct.pack("<IQQ", 3, 0, len(pairs))
+    out = b"GGUF" + struct.pack("<IQQ", 3, tensors, len(pairs))
     for key, value in pairs.items():
         out += text(key)
         if isinstance(value, str):
@@ -86,7 +90,12 @@ def write_gguf(path: Path, pairs: dict[str, str | int | list[str]]) -> Path:
 
 def test_a_causal_folder_is_described(causal_folder: Path) -> None:
     info = only(causal_folder)
-    assert (info.name, info.kind, info.format, info.model_type) == ("checkpoint-7", "causal", "folder", "llama")
+    assert (info.name, info.kind, info.format, info.model_type) == (
+        "checkpoint-7",
+        "causal",
+        "folder",
+        "llama",
+    )
     assert (info.architecture, info.seq_len, info.global_step) == ("LlamaForCausalLM", 128, 7)
     assert info.serves == (Loglikelihood, RollingLoglikelihood)
 
@@ -129,7 +138,7 @@ def test_sharded_weights_are_read_and_a_missing_shard_is_named(folder: Path) -> 
     index = {"metadata": {}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
     assert only(folder).kind == "causal"
-    load(only(folder), ModelSettings(device="cpu")).close()
+    load(only(folder), ModelSettings(device="cpu", threads=1)).close()
     (folder / "model-00002-of-00002.safetensors").unlink()
     assert "model-00002-of-00002.safetensors: missing" in fault(folder)
 
@@ -140,7 +149,7 @@ def test_pickled_weights_are_read(folder: Path) -> None:
 
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
-    engine = load(only(folder), ModelSettings(device="cpu"))
+    engine = load(only(folder), ModelSettings(device="cpu", threads=1))
     assert len(engine.answer([Loglikelihood("the", " answer")])) == 1
     engine.close()
     (folder / "pytorch_model.bin").write_bytes(b"")
@@ -183,12 +192,16 @@ def test_fake_checkpoints_need_no_files() -> None:
 
 
 def test_a_gguf_header_is_read(tmp_path: Path) -> None:
-    pairs = {"tokenizer.ggml.tokens": ["a", "b"], "general.architecture": "llama", "llama.context_length": 512}
+    pairs = {
+        "tokenizer.ggml.tokens": ["a", "b"],
+        "general.architecture": "llama",
+        "llama.context_length": 512,
+    }
     info = only(write_gguf(tmp_path / "small.Q8_0.gguf", pairs))
     assert (info.name, info.kind, info.format, info.seq_len) == ("small.Q8_0", "causal", "gguf", 512)
 
 
-@pytest.mark.parametrize("content", [b"", b"GGML....", b"GGUF\x03", b"GGUF" + struct.pack("<IQQ", 3, 0, 9)])
+@pytest.mark.parametrize("content", [b"", b"GGML....", b"GGUF\x03", b"GGUF" + struct.pack("<IQQ", 3, 1, 9)])
 def test_a_broken_gguf_file_is_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.gguf").write_bytes(content)
     assert "x.gguf: " in fault(tmp_path / "x.gguf")
@@ -269,7 +282,7 @@ def test_extended_position_tables_are_used_whole(tmp_path: Path, model_type: str
     info = only(folder)
     assert info.overrides["max_position_embeddings"] == 256
     assert info.seq_len == (256 - 1 if model_type == "roberta" else 256)
-    engine = load(info, ModelSettings(device="cpu"))
+    engine = load(info, ModelSettings(device="cpu", threads=1))
     (answer,) = engine.answer([FillMask("a " * 200 + "[MASK]", 1)])
     assert getattr(answer, "truncated", None) == 0
     engine.close()
@@ -283,7 +296,7 @@ def test_a_position_table_shorter_than_the_config_is_a_mistake(tmp_path: Path) -
 
 def load_fault(folder: Path) -> str:
     with pytest.raises(CheckpointError) as caught:
-        load(only(folder), ModelSettings(device="cpu"))
+        load(only(folder), ModelSettings(device="cpu", threads=1))
     return one_line(caught.value)
 
 
@@ -333,21 +346,29 @@ def test_pooler_and_old_buffers_do_not_stop_a_checkpoint(masked_folder: Path, tm
         tensors["bert.embeddings.position_ids"] = torch.arange(128)[None]
 
     change_tensors(folder, add)
-    load(only(folder), ModelSettings(device="cpu")).close()
+    load(only(folder), ModelSettings(device="cpu", threads=1)).close()
 
 
 def test_tied_weights_may_be_left_out_of_the_file(tmp_path: Path) -> None:
     folder = tiny_causal(tmp_path / "c", tie_word_embeddings=True)
-    load(only(folder), ModelSettings(device="cpu")).close()
+    load(only(folder), ModelSettings(device="cpu", threads=1)).close()
 
 
-def test_a_tokenizer_with_more_tokens_than_the_model_is_a_mistake(folder: Path) -> None:
+def test_a_tokenizer_with_more_tokens_than_the_model_is_a_mistake(tmp_path: Path) -> None:
+    other = tiny_causal(tmp_path / "other", vocab_size=300)
+    assert "the model only 300 embeddings" in load_fault(other)
+
+
+def test_a_token_added_without_an_embedding_harms_only_texts_that_hold_it(folder: Path) -> None:
     path = folder / "tokenizer.json"
     content = json.loads(path.read_text(encoding="utf-8"))
-    added = {**content["added_tokens"][0], "id": 5000, "content": "<|late|>"}
-    content["added_tokens"].append(added)
+    size = len(content["model"]["vocab"])
+    content["added_tokens"].append({**content["added_tokens"][0], "id": size, "content": "<|late|>"})
     path.write_text(json.dumps(content), encoding="utf-8")
-    assert "embeddings" in load_fault(folder)
+    engine = load(only(folder), ModelSettings(device="cpu", threads=1))
+    good, bad = engine.answer([Loglikelihood("the", " answer"), Loglikelihood("the", "<|late|>")])
+    assert isinstance(good, LoglikelihoodAnswer)
+    assert isinstance(bad, Refusal)
 
 
 def test_a_fingerprint_follows_the_content_not_the_name(folder: Path, causal_folder: Path) -> None:
@@ -387,7 +408,7 @@ def test_builtin_series_give_the_last_step_and_any_saved_one(
 ) -> None:
     from harness.checkpoints import builtin
 
-    monkeypatch.setattr(builtin, "shipped", lambda *parts: tmp_path.joinpath(*parts))
+    monkeypatch.setattr(builtin, "shipped", tmp_path.joinpath)
     monkeypatch.setenv("TOUCHSTONE_CACHE", str(tmp_path / "cache"))
     assert default_checkpoints() == []
     assert "no checkpoint in" in fault("builtin:ko-mlm-tiny")
@@ -397,6 +418,18 @@ def test_builtin_series_give_the_last_step_and_any_saved_one(
     assert (last.name, last.path.name, last.global_step) == ("ko-mlm-tiny", "checkpoint-1000", 1000)
     assert (early.name, early.global_step) == ("checkpoint-300", 300)
     assert [info.name for info in default_checkpoints()] == ["ko-mlm-tiny"]
-    assert "there are builtin:ko-mlm-tiny/nouns/checkpoint-300, " in fault("builtin:ko-mlm-tiny/nouns/checkpoint-4")
+    assert "there are builtin:ko-mlm-tiny/nouns/checkpoint-300, " in fault(
+        "builtin:ko-mlm-tiny/nouns/checkpoint-4"
+    )
     assert "run: touchstone fetch smollm2-135m" in fault("builtin:smollm2-135m")
     assert "unknown" in fault("builtin:gpt-9")
+
+
+def test_a_gguf_file_without_tensors_is_found_before_a_model_of_default_size_is_built(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "x.gguf", {"general.architecture": "llama"}, tensors=0)
+    assert "holds no tensors" in fault(path)
+
+
+def test_a_gpu_that_is_not_there_is_one_line(causal_folder: Path) -> None:
+    with pytest.raises(CheckpointError, match="torch sees"):
+        load(only(causal_folder), ModelSettings(device="cuda:99"))

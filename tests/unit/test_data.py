@@ -123,7 +123,9 @@ def test_the_hub_is_asked_only_when_named_and_a_local_folder_reads_alike(tmp_pat
     assert pack.info.origin == "hub"
 
 
-EXAMPLES = [Example(f"x/{g}/{n}", g, {"question": str(n), "answer": n}, "") for g in ("a", "b") for n in range(10)]
+EXAMPLES = [
+    Example(f"x/{g}/{n}", g, {"question": str(n), "answer": n}, "") for g in ("a", "b") for n in range(10)
+]
 
 
 @given(st.none() | st.integers(1, 30) | st.floats(0.001, 0.999))
@@ -133,11 +135,15 @@ def test_a_limit_takes_the_first_of_each_group(limit: float | int | None) -> Non
         members = [example for example in EXAMPLES if example.group == group]
         mine = [example for example in kept if example.group == group]
         assert mine == members[: len(mine)]
-        assert len(mine) == (10 if limit is None else min(limit, 10) if isinstance(limit, int) else -int(-limit * 10 // 1))
+        assert len(mine) == (
+            10 if limit is None else min(limit, 10) if isinstance(limit, int) else -int(-limit * 10 // 1)
+        )
 
 
 def pack_of(name: str, count: int) -> Pack:
-    examples = tuple(Example(f"{name}/{n}", None, {"question": f"{name}{n}", "answer": n}, "") for n in range(count))
+    examples = tuple(
+        Example(f"{name}/{n}", None, {"question": f"{name}{n}", "answer": n}, "") for n in range(count)
+    )
     return Pack(PackInfo(name=name, origin="shipped", path=name, rows=count, sha256=""), examples)
 
 
@@ -147,7 +153,9 @@ def test_all_examples_share_one_draw_that_depends_on_the_seed_alone(count: int, 
     shots = draw_shots(spec(), count, seed, pack, source)
     prefixes = {shots.prefix(spec(), example) for example in pack.examples}
     assert len(prefixes) == 1
-    assert draw_shots(spec(), count, seed, pack_of("x", 2), source).prefix(spec(), pack.examples[0]) in prefixes
+    assert (
+        draw_shots(spec(), count, seed, pack_of("x", 2), source).prefix(spec(), pack.examples[0]) in prefixes
+    )
     assert prefixes.pop().count("\n\n") == count
 
 
@@ -168,7 +176,9 @@ def test_first_means_file_order() -> None:
 
 
 def test_too_few_rows_for_the_shots_is_a_clear_error() -> None:
-    with pytest.raises(DataError, match=r"5 few-shot examples asked for, but train has 4 rows; lower --eval-shots"):
+    with pytest.raises(
+        DataError, match=r"5 few-shot examples asked for, but train has 4 rows; lower --eval-shots"
+    ):
         draw_shots(spec(), 5, 0, pack_of("x", 1), pack_of("train", 4))
 
 

@@ -20,7 +20,9 @@ SPEC = Benchmark(name="x", version=1, data="x/x", asks=(Loglikelihood,), primary
 
 
 class CountingEngine:
-    """Answers with the length of the continuation; notes each batch; breaks on the words 'break' and 'refuse'."""
+    """Answers with the length of the continuation; notes each batch; breaks on the words 'break' and
+    'refuse'.
+    """
 
     info = CheckpointInfo("c", "c", Path(), "causal", "folder", "fake", "Fake", 100)
 
@@ -36,6 +38,8 @@ class CountingEngine:
                 raise RuntimeError("no such kernel")
             if request.continuation == "refuse":
                 answers.append(Refusal("the continuation is too long"))
+            elif request.continuation == "nan":
+                answers.append(LoglikelihoodAnswer(float("nan"), True, 1))
             else:
                 answers.append(LoglikelihoodAnswer(-float(len(request.continuation)), True, 1))
         return answers
@@ -47,7 +51,13 @@ class CountingEngine:
 def run(tmp_path: Path, *functions: Callable[[Any], Any]) -> tuple[dict[str, Any], CountingEngine]:
     engine = CountingEngine()
     jobs = [
-        Job(f"t::{n}", SPEC, Example(f"x/{n}", None, {"text": "t1"}, "hash"), "c", functools.partial(function, n))
+        Job(
+            f"t::{n}",
+            SPEC,
+            Example(f"x/{n}", None, {"text": "t1"}, "hash"),
+            "c",
+            functools.partial(function, n),
+        )
         for n, function in enumerate(functions)
     ]
     with Journal(tmp_path, "main") as journal:
@@ -136,6 +146,10 @@ def is_refused(n: int) -> Any:
     yield Loglikelihood("a", "refuse")
 
 
+def is_answered_nan(n: int) -> Any:
+    yield Loglikelihood("a", "nan")
+
+
 def never_ends(n: int) -> Any:
     while True:
         yield Loglikelihood("a", "b")
@@ -162,11 +176,14 @@ def fails_by_pytest(n: int) -> Any:
         (returns_without_primary, "not its primary score 'acc'"),
         (breaks_engine, "RuntimeError: no such kernel"),
         (is_refused, "the continuation is too long"),
+        (is_answered_nan, "answered with NaN"),
         (never_ends, "yielded 1000 times"),
         (fails_by_pytest, "not like this"),
     ],
 )
-def test_what_one_item_does_wrong_is_its_error_and_no_other_items(tmp_path: Path, wrong: Any, message: str) -> None:
+def test_what_one_item_does_wrong_is_its_error_and_no_other_items(
+    tmp_path: Path, wrong: Any, message: str
+) -> None:
     records, _ = run(tmp_path, good, wrong, good)
     assert records["t::1"].status == "error"
     assert message in str(records["t::1"].message)
@@ -198,7 +215,9 @@ def test_a_refused_request_may_be_caught_and_something_else_asked(tmp_path: Path
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, pytest.exit.Exception])
-def test_an_interrupt_goes_through_and_closes_the_other_generators(tmp_path: Path, stop: type[BaseException]) -> None:
+def test_an_interrupt_goes_through_and_closes_the_other_generators(
+    tmp_path: Path, stop: type[BaseException]
+) -> None:
     closed: list[int] = []
 
     def patient(n: int) -> Any:

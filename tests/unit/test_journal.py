@@ -27,7 +27,9 @@ RECORDS: Any = st.lists(
         example=st.just("x/1"),
         checkpoint=st.just("c"),
         status=st.sampled_from(STATUSES),
-        scores=st.dictionaries(st.sampled_from(["acc", "f1"]), st.floats(allow_nan=False, allow_infinity=False)),
+        scores=st.dictionaries(
+            st.sampled_from(["acc", "f1"]), st.floats(allow_nan=False, allow_infinity=False)
+        ),
         message=st.none() | TEXT,
         exchanges=st.lists(st.fixed_dictionaries({"kind": TEXT}), max_size=2),
     ),
@@ -36,7 +38,9 @@ RECORDS: Any = st.lists(
 
 
 @given(RECORDS, st.data())
-def test_any_prefix_of_a_shard_reads_as_a_prefix_of_its_records(records: list[Record], data: st.DataObject) -> None:
+def test_any_prefix_of_a_shard_reads_as_a_prefix_of_its_records(
+    records: list[Record], data: st.DataObject
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with Journal(Path(folder), "main") as journal:
             for record in records:
@@ -60,7 +64,9 @@ def test_a_broken_line_that_is_not_the_last_is_an_error_with_its_place(tmp_path:
         read_shard(shard)
 
 
-@pytest.mark.parametrize("line", ["[]", '{"schema":99,"kind":"item"}', '{"schema":1,"kind":"item","item":"a"}'])
+@pytest.mark.parametrize(
+    "line", ["[]", '{"schema":99,"kind":"item"}', '{"schema":1,"kind":"item","item":"a"}']
+)
 def test_a_line_that_is_no_record_is_an_error(tmp_path: Path, line: str) -> None:
     shard = tmp_path / "items-main.jsonl"
     shard.write_text(line + "\n")
@@ -69,7 +75,9 @@ def test_a_line_that_is_no_record_is_an_error(tmp_path: Path, line: str) -> None
 
 
 def test_what_was_scored_is_not_lost_again() -> None:
-    scored = Record(item="a", benchmark="x", example="x/0", checkpoint="c", status="scored", scores={"acc": 1.0})
+    scored = Record(
+        item="a", benchmark="x", example="x/0", checkpoint="c", status="scored", scores={"acc": 1.0}
+    )
     lost = Record(item="a", benchmark="x", example="x/0", checkpoint="c", status="lost")
     error = Record(item="a", benchmark="x", example="x/0", checkpoint="c", status="error")
     assert latest([scored, lost]) == {"a": scored}
@@ -79,10 +87,12 @@ def test_what_was_scored_is_not_lost_again() -> None:
 
 def test_a_writer_killed_in_mid_write_leaves_a_journal_that_reads_back(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from harness.journal import Journal; from harness.records import Record\n"
+        "import sys; from pathlib import Path; from harness.journal import Journal\n"
+        "from harness.records import Record\n"
         "journal = Journal(Path(sys.argv[1]), 'w'); n = 0\n"
         "while True:\n"
-        "    journal.append(Record(item=str(n), benchmark='x', example='x/0', checkpoint='c', status='scored', message='m' * 5000))\n"
+        "    journal.append(Record(item=str(n), benchmark='x', example='x/0', checkpoint='c', status='scored',\n"
+        "                          message='m' * 5000))\n"
         "    n += 1\n"
         "    if n == 200: print('ready', flush=True)\n"
     )

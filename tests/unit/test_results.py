@@ -195,7 +195,7 @@ def test_parts_of_a_composite_over_the_same_items_are_not_taken_as_independent()
     draw = random.Random(1)
     hits = {item.item: float(draw.random() < 0.5) for item in items}
     records = [
-        record(i, {name: hits[i.item] for name in ("real@1", "real@5", "lambada@1")}, cluster=i.example)
+        record(i, dict.fromkeys(("real@1", "real@5", "lambada@1"), hits[i.item]), cluster=i.example)
         for i in items
     ]
     [composite] = summarised(records, items).composites
@@ -227,7 +227,7 @@ def test_metrics_do_not_depend_on_the_order_of_records_or_items(values, seed):
 def test_means_and_composites_lie_between_the_lowest_and_highest_score(values):
     items = collect(["real_coref", "ko_lambada_wiki"], ["c"], len(values))
     records = [
-        record(item, {name: value for name in ("real@1", "real@5", "lambada@1")}, cluster="a")
+        record(item, dict.fromkeys(("real@1", "real@5", "lambada@1"), value), cluster="a")
         for item, value in zip(items, values * 2, strict=True)
     ]
     summary = summarised(records, items)
@@ -291,7 +291,9 @@ def test_anything_else_is_refused_with_a_reason(data, said):
 
 
 def test_importing_results_and_reports_loads_neither_torch_nor_scipy_nor_rich():
-    modules = "aggregate, reports.files, reports.terminal, reports.progress, reports.status, reports.json_report"
+    modules = (
+        "aggregate, reports.files, reports.terminal, reports.progress, reports.status, reports.json_report"
+    )
     code = (
         f"import sys; {'; '.join(f'import harness.{m}' for m in modules.split(', '))}; "
         "print([m for m in ('torch', 'scipy', 'rich', 'transformers') if m in sys.modules])"

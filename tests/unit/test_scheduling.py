@@ -39,10 +39,15 @@ class Config:
 
     def __init__(self) -> None:
         self.reports: list[pytest.CollectReport] = []
-        self.hook = SimpleNamespace(pytest_collectreport=lambda report: self.reports.append(report))
+        self.hook = SimpleNamespace(pytest_collectreport=self.note)
+
+    def note(self, report: pytest.CollectReport) -> None:
+        self.reports.append(report)
 
 
-def started(tmp_path: Path, nodeids: list[str], workers: int, limit: int = 4) -> tuple[Any, list[RecordedNode], Config]:
+def started(
+    tmp_path: Path, nodeids: list[str], workers: int, limit: int = 4
+) -> tuple[Any, list[RecordedNode], Config]:
     config = Config()
     scheduler: Any = UnitScheduling(config, workers, limit, Quarantine(tmp_path / "q.txt"))  # type: ignore[arg-type]
     nodes = [RecordedNode(f"gw{n}") for n in range(workers)]
@@ -72,7 +77,9 @@ def run_to_end(
         index = node.queue[0]
         unit_mates = [i for i in node.queue if scheduler._unit_of[i] == scheduler._unit_of[index]]
         alone = nodeids[index] in scheduler.quarantine.items()
-        fatal = {index} if alone else {i for i in unit_mates if nodeids[i] not in scheduler.quarantine.items()}
+        fatal = (
+            {index} if alone else {i for i in unit_mates if nodeids[i] not in scheduler.quarantine.items()}
+        )
         if fatal & deadly:
             nodes.remove(node)
             crashed = scheduler.remove_node(node)
@@ -95,7 +102,9 @@ def run_to_end(
 
 
 @given(st.integers(0, 60), st.integers(1, 4), st.integers(1, 9), st.integers(0, 2), st.integers())
-def test_every_item_runs_but_the_guilty_ones(count: int, workers: int, limit: int, guilty: int, seed: int) -> None:
+def test_every_item_runs_but_the_guilty_ones(
+    count: int, workers: int, limit: int, guilty: int, seed: int
+) -> None:
     import tempfile
 
     chance = random.Random(seed)

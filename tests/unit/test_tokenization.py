@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from harness.models.tokenization import Pair, TextTokenizer
 from harness.models.vocabulary import Vocabulary
 from harness.requests import Refusal
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.tiny import bytelevel_tokenizer, metaspace_tokenizer, wordpiece_tokenizer
 
 KINDS: dict[str, Callable[[], Any]] = {
@@ -57,8 +58,11 @@ words = st.text(alphabet="the answer서울학교 \n\t.,é😀👩‍👩‍👧"
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)
 @given(context=words, continuation=words)
-def test_context_and_continuation_tokens_are_the_joint_tokens(kind: str, context: str, continuation: str) -> None:
+def test_context_and_continuation_tokens_are_the_joint_tokens(
+    kind: str, context: str, continuation: str
+) -> None:
     inner = tokenizer(kind)
     found = TextTokenizer(inner).pair(context, continuation)
     joint = inner.encode(context + continuation, add_special_tokens=False)
@@ -74,13 +78,14 @@ def test_context_and_continuation_tokens_are_the_joint_tokens(kind: str, context
 
 
 @pytest.mark.parametrize("kind", ["bytes", "pieces"])
+@settings(deadline=None)
 @given(context=words, continuation=words)
 def test_exact_spans_say_which_tokens_end_after_the_join(kind: str, context: str, continuation: str) -> None:
     found = TextTokenizer(tokenizer(kind)).pair(context, continuation)
     if isinstance(found, Refusal):
         return
     vocabulary = Vocabulary(tokenizer(kind))
-    size = sum(len(vocabulary._token_bytes(token) or b"") for token in found.continuation)
+    size = sum(len(vocabulary.token_bytes(token) or b"") for token in found.continuation)
     after = (context.rstrip() and context[len(context.rstrip()) :]) or ("" if context.strip() else context)
     wanted = len((after + continuation).encode())
     assert size > wanted if found.spans_join else size in (wanted, wanted + 1)
@@ -89,7 +94,11 @@ def test_exact_spans_say_which_tokens_end_after_the_join(kind: str, context: str
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("context", "continuation"),
-    [("Question: what is the answer?\nAnswer:", " 42"), ("서울은 대한민국의", " 수도이며"), ("the river", " was wide")],
+    [
+        ("Question: what is the answer?\nAnswer:", " 42"),
+        ("서울은 대한민국의", " 수도이며"),
+        ("the river", " was wide"),
+    ],
 )
 def test_the_cut_is_where_the_context_alone_ends(kind: str, context: str, continuation: str) -> None:
     alone = tokenizer(kind).encode(context, add_special_tokens=False)
@@ -131,7 +140,7 @@ def test_a_token_over_the_join_belongs_to_the_continuation(kind: str) -> None:
 
 
 def test_a_first_token_over_the_join_leaves_the_start_token_as_context() -> None:
-    found = pair("bytes", "th", "e")
+    found = pair("bytes", "h", "e")
     assert (found.spans_join, len(found.continuation)) == (True, 1)
     assert found.context == (tokenizer("bytes").bos_token_id,)
 

@@ -52,7 +52,10 @@ def test_every_worker_can_get_its_share_of_units(count: int, workers: int, limit
 def test_a_key_keeps_brackets_in_file_names_apart_from_parameters() -> None:
     assert unit_key("evals/[old]/test_a.py::test_a[gsm8k/17]") == "evals/[old]/test_a.py::test_a[gsm8k"
     assert unit_key("evals/[a/b]/test_a.py::test_a") == "evals/[a/b]/test_a.py::test_a"
-    assert unit_key("evals/test_a.py::test_a[mmlu_stem/algebra/3]") == "evals/test_a.py::test_a[mmlu_stem/algebra"
+    assert (
+        unit_key("evals/test_a.py::test_a[mmlu_stem/algebra/3]")
+        == "evals/test_a.py::test_a[mmlu_stem/algebra"
+    )
 
 
 def test_an_ordinary_test_is_a_unit_of_its_own() -> None:

@@ -33,7 +33,10 @@ ANYTHING: Any = st.recursive(
     | st.floats()
     | st.text(st.characters(exclude_categories=()))
     | st.sampled_from([np.float32(0.5), np.int64(3), np.bool_(True), Colour.RED, Text("x")]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=())), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=())), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -41,7 +44,7 @@ ANYTHING: Any = st.recursive(
 @given(ANYTHING)
 def test_a_plain_value_is_one_that_execnet_carries(value: Any) -> None:
     plain = to_plain(value)
-    assert execnet.loads(execnet.dumps(plain)) == plain or plain != plain or "nan" in repr(plain)
+    assert execnet.loads(execnet.dumps(plain)) == plain or "nan" in repr(plain)
 
 
 @given(ANYTHING)
@@ -49,9 +52,11 @@ def test_making_plain_twice_changes_nothing(value: Any) -> None:
     assert repr(to_plain(to_plain(value))) == repr(to_plain(value))
 
 
-@pytest.mark.parametrize("value", [object(), {1: 2}, {"a": {3}}, b"x", Path("x"), -(2**31) - 1, [[lambda: 1]], np.zeros(3)])
+@pytest.mark.parametrize(
+    "value", [object(), {1: 2}, {"a": {3}}, b"x", Path("x"), -(2**31) - 1, [[lambda: 1]], np.zeros(3)]
+)
 def test_what_is_not_plain_is_refused_with_its_place_and_type(value: Any) -> None:
-    with pytest.raises(WireError, match="cannot travel|keys are text"):
+    with pytest.raises(WireError, match=r"cannot travel|keys are text"):
         to_plain({"here": value}, "answer")
 
 
@@ -86,14 +91,21 @@ def test_what_are_no_scores_is_refused(returned: Any, fault: str) -> None:
 
 
 def test_scores_of_any_numeric_type_become_floats() -> None:
-    scores = plain_scores({"a": True, "b": np.float32(0.5), "c": np.bool_(False), "d": 2, Text("e"): Colour.RED}, "x")
+    scores = plain_scores(
+        {"a": True, "b": np.float32(0.5), "c": np.bool_(False), "d": 2, Text("e"): Colour.RED}, "x"
+    )
     assert scores == {"a": 1.0, "b": 0.5, "c": 0.0, "d": 2.0, "e": 1.0}
     assert {type(value) for value in scores.values()} == {float}
 
 
 def test_scrub_keeps_what_execnet_knows_and_refuses_the_rest() -> None:
     report = {"a": (1, {2}, b"x"), "path": Path("x"), "text": "\ud800", "name": Text("t")}
-    assert execnet.loads(execnet.dumps(scrub(report))) == {"a": (1, {2}, b"x"), "path": "x", "text": "\\ud800", "name": "t"}
+    assert execnet.loads(execnet.dumps(scrub(report))) == {
+        "a": (1, {2}, b"x"),
+        "path": "x",
+        "text": "\\ud800",
+        "name": "t",
+    }
     for value in (object(), np.float32(1.0), OrderedDict(), Colour.RED, -(2**31) - 1):
         with pytest.raises(WireError, match="user_properties"):
             scrub({"user_properties": [("x", value)]})
