@@ -18,8 +18,10 @@ BENCHMARK = """
 from harness import Loglikelihood, benchmark
 
 
-@benchmark(name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shot=lambda row:
-row["q"]) def test_sums(example, shots):
+@benchmark(
+    name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shot=lambda row: row["q"]
+)
+def test_sums(example, shots):
     '''Which of two sums is likelier.'''
     right, wrong = yield [Loglikelihood(shots + example["q"], " " + option) for option in example["options"]]
     {extra}
