@@ -37,6 +37,15 @@ class Morpheme:
     end: int
 
 
+@functools.cache
+def _shared_kiwi() -> Any:
+    """The one Kiwi of this process: it takes two seconds to load and keeps no state between questions."""
+    from kiwipiepy import Kiwi
+
+    # One worker: the harness is parallel by processes already, and Kiwi would start a thread a core.
+    return Kiwi(num_workers=1)
+
+
 class Korean:
     """Answers questions about Korean text; costs nothing until the first one is asked (then two seconds)."""
 
@@ -45,12 +54,9 @@ class Korean:
         self.is_noun = functools.lru_cache(maxsize=65536)(self._is_noun)
         self.nouns = functools.lru_cache(maxsize=1024)(self._nouns)
 
-    @functools.cached_property
+    @property
     def _kiwi(self) -> Any:
-        from kiwipiepy import Kiwi
-
-        # One worker: the harness is parallel by processes already, and Kiwi would start a thread a core.
-        return Kiwi(num_workers=1)
+        return _shared_kiwi()
 
     def morphemes(self, text: str) -> tuple[Morpheme, ...]:
         """The morphemes of ``text`` in order."""

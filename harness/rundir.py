@@ -34,6 +34,7 @@ PACKAGES: Final = (
     "transformers",
     "tokenizers",
     "kiwipiepy",
+    "kiwipiepy_model",
     "numpy",
 )
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import scipy.stats  # noqa: F401 -- pytester drops modules imported by an inner run; these cannot be loaded twice
-import torch  # noqa: F401
+import scipy.stats  # noqa: F401 -- pytester drops what an inner run imports, and these cannot be loaded twice
+import torch._dynamo  # noqa: F401
 
 from harness.journal import latest, read_journal
 from harness.records import Record

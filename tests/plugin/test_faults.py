@@ -11,8 +11,10 @@ import time
 from typing import Any
 
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from harness.journal import read_journal
+from tests.tiny import tiny_causal
 
 Project = Any
 
@@ -149,10 +151,6 @@ def test_an_interrupt_keeps_what_was_finished(project: Project) -> None:
 
 
 def test_an_engine_that_cannot_be_loaded_ends_the_run_with_one_line(project: Project, tmp_path: Any) -> None:
-    from safetensors.numpy import load_file, save_file
-
-    from tests.tiny import tiny_causal
-
     folder = tmp_path / "broken"
     tiny_causal(folder)
     weights = load_file(folder / "model.safetensors")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.tiny import tiny_causal, tiny_masked
 
 Project = Any
 
@@ -68,19 +69,30 @@ def test_two_halves_give_what_the_whole_gives(project: Project) -> None:
     assert {**first, **second} == plain
 
 
-@pytest.mark.parametrize("kind", ["causal"])
+FILL = """
+from harness import FillMask, benchmark
+
+
+@benchmark(name="sums", version=1, data="sums/test", asks=FillMask, primary="acc")
+def test_sums(example):
+    answer = yield FillMask(example["q"] + " [MASK] " + "and more " * example["n"], top_k=5)
+    best, second = answer.candidates[:2]
+    return {"acc": len(best.text) > 1, "margin": best.logprob - second.logprob}
+"""
+
+
+@pytest.mark.parametrize("kind", ["causal", "masked"])
 def test_a_real_model_gives_the_same_scores_however_it_is_run(
     project: Project, tmp_path: Path, kind: str
 ) -> None:
-    from tests.tiny import tiny_causal
-
     folder = tmp_path / kind
-    tiny_causal(folder)
-    project.run("--eval-batch", "1", checkpoint=str(folder), apart=True)
+    {"causal": tiny_causal, "masked": tiny_masked}[kind](folder)
+    if kind == "masked":
+        (project.path / "test_sums.py").write_text(FILL)
+    assert project.run("--eval-batch", "1", checkpoint=str(folder), apart=True).ret == 0
     plain = project.scores()
     (project.path / "conftest.py").write_text(SHUFFLE)
-    for arguments in (["--eval-batch", "32"], ["-n", "2"], ["--eval-unit", "5"], []):
+    for arguments in (["--eval-batch", "32"], ["-n", "2"], ["--eval-unit", "5"]):
         result = project.run(*arguments, checkpoint=str(folder), apart=True)
         assert result.ret == 0
         assert close(project.scores(), plain), arguments
-    shutil.rmtree(folder)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.tiny import tiny_causal
 
 Project = Any
 
@@ -81,3 +85,47 @@ def test_two_benchmarks_of_one_name_are_refused(project: Project) -> None:
 
 def test_too_many_shots_are_refused(project: Project) -> None:
     refused(project.run("--eval-shots", "30", apart=True), "30 few-shot examples", "20 rows")
+
+
+def empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def without(pattern: str) -> Callable[[Path], None]:
+    def remove(folder: Path) -> None:
+        for path in folder.glob(pattern):
+            path.unlink()
+
+    return remove
+
+
+def truncated(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def broken_config(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": ')
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (empty, ["empty"]),
+        (without("*.safetensors"), ["weights"]),
+        (without("config.json"), ["config.json"]),
+        (without("token*"), ["tokenizer"]),
+        (truncated, ["model.safetensors"]),
+        (broken_config, ["config.json"]),
+    ],
+    ids=["empty folder", "no weights", "no config", "no tokenizer", "truncated weights", "invalid JSON"],
+)
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_broken_checkpoint_is_refused_with_its_fault(
+    project: Project, tmp_path: Path, damage: Callable[[Path], None], words: list[str], workers: str
+) -> None:
+    folder = tmp_path / "checkpoint-7"
+    tiny_causal(folder)
+    damage(folder)
+    refused(project.run("-n", workers, checkpoint=str(folder), apart=True), str(folder), *words)

@@ -109,7 +109,9 @@ def test_everything_exported_is_there() -> None:
     assert all(hasattr(harness, name) for name in harness.__all__)
 
 
-@pytest.mark.parametrize("arguments", [["evals/", "--co", "-q", "--checkpoint", "builtin:ko-mlm-tiny"], ["--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["evals/", "--co", "-q", "--checkpoint", "builtin:ko-mlm-tiny"], ["--help"]]
+)
 def test_listing_and_help_load_no_heavy_package(arguments: list[str]) -> None:
     program = (
         "import sys, pytest; code = pytest.main(sys.argv[1:]); "
@@ -130,7 +132,18 @@ def test_listing_and_help_load_no_heavy_package(arguments: list[str]) -> None:
 
 def test_the_checkouts_conftest_and_the_installed_plugin_get_along() -> None:
     found = subprocess.run(
-        [sys.executable, "-m", "pytest", "evals/", "--co", "-q", "--checkpoint", "fake:masked", "-k", "real_coref"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "evals/",
+            "--co",
+            "-q",
+            "--checkpoint",
+            "fake:masked",
+            "-k",
+            "real_coref",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
