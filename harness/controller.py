@@ -77,7 +77,7 @@ class Controller:
         if self._begun:
             return
         self._begun = True
-        items, _, _ = self.directory.read_collected()
+        items, _, deselected = self.directory.read_collected()
         used = {item.checkpoint for item in items}
         infos = (
             self.collection.checkpoints
@@ -93,7 +93,15 @@ class Controller:
                 "settings": {**self.settings.changing_answers(), **_plain_settings(self.settings)},
             }
         )
+        self._log(
+            f"begin: {len(items)} items, {', '.join(sorted(used))}, {self.settings.workers} process(es)"
+        )
+        for line in deselected:
+            self._log(f"left out: {line}")
         self._start_progress(len(items))
+
+    def _log(self, message: str) -> None:
+        self.directory.log(message, time.time())
 
     def _start_progress(self, total: int) -> None:
         from harness.reports.progress import Progress
@@ -144,7 +152,11 @@ class Controller:
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
         """A first crash may not be the item's fault: it runs once more, alone."""
         self._crashes[crashitem] += 1
-        if self._crashes[crashitem] < MOST_CRASHES:
+        again = self._crashes[crashitem] < MOST_CRASHES
+        self._log(
+            f"a worker died while running {crashitem}; {'it runs again, alone' if again else 'given up'}"
+        )
+        if again:
             report.outcome = "rerun"  # type: ignore[assignment]
             sched.mark_test_pending(crashitem)
 
@@ -181,6 +193,8 @@ class Controller:
             seconds=time.time() - self._began,
         )
         write_results(self.summary)
+        counts = Counter(fault["status"] for fault in self.summary.faults)
+        self._log(f"end: {len(items)} items, {dict(counts) or 'no faults'}")
         if self.summary.faults and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             return NOT_VALID
         return session.exitstatus

@@ -4,6 +4,7 @@ run.json          the manifest: command, versions, machine, commit, checkpoints,
 items-WHO.jsonl   the journal, one shard a process
 collected.json    every collected item, the benchmarks' declarations, what was left out and why
 quarantine.txt    items that ran alone, because a worker died with them
+run.log           what happened when: begin, what was left out, dead workers, end
 fault.txt         a person's mistake that a worker found, for the controller to say
 """
 
@@ -108,6 +109,12 @@ class RunDirectory:
     def read_fault(self) -> str | None:
         """The mistake that a worker left, if any."""
         return self.fault.read_text(encoding="utf-8") if self.fault.is_file() else None
+
+    def log(self, message: str, now: float) -> None:
+        """Adds a line with its local time to ``run.log``."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
+        with (self.path / "run.log").open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{stamp} {message}\n")
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Writes ``run.json``."""

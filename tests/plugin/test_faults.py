@@ -90,6 +90,7 @@ def test_a_worker_that_dies_again_and_again_costs_the_guilty_item_alone(project:
     lost = {example for example, record in project.records.items() if record.status != "scored"}
     assert lost == {"sums/11"}
     assert "worker died 2 times" in str(project.records["sums/11"].message)
+    assert "sums/11]; given up" in (project.runs[0] / "run.log").read_text()
     assert len(project.records) == 40
     result.stdout.fnmatch_lines(["*sums/11*"])
 
