@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import torch
 
-_TOLERANCE: Final = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 2e-1}
+TOLERANCE: Final = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 2e-1}
+"""Largest difference between two ways of computing a logit that is taken for rounding, by number type."""
 
 
 class NeededLogits:
@@ -36,13 +37,22 @@ class NeededLogits:
         self, inputs: dict[str, torch.Tensor], rows: Sequence[int], positions: Sequence[int]
     ) -> torch.Tensor:
         """Log-probabilities [N, vocabulary] at the N places (rows[i], positions[i]) of a batch."""
+        return self.logits(inputs, rows, positions).log_softmax(dim=-1)
+
+    def logits(
+        self, inputs: dict[str, torch.Tensor], rows: Sequence[int], positions: Sequence[int]
+    ) -> torch.Tensor:
+        """Logits [N, vocabulary] in float32 at the N places (rows[i], positions[i]) of a batch."""
         import torch
 
         device = inputs["input_ids"].device
-        where = (torch.tensor(rows, device=device), torch.tensor(positions, device=device))
+        where = (
+            torch.tensor(rows, dtype=torch.long, device=device),
+            torch.tensor(positions, dtype=torch.long, device=device),
+        )
         with torch.inference_mode():
             logits = self._gathered(inputs, where) if self.gathers else self._full(inputs, where)
-            return torch.log_softmax(logits.float(), dim=-1)
+            return logits.float()
 
     def verify(self, inputs: dict[str, torch.Tensor]) -> bool:
         """Compares both ways on a probe batch of at least two rows and stops gathering where they differ;
@@ -64,7 +74,7 @@ class NeededLogits:
                 some = self._gathered(inputs, where).float()
             except (RuntimeError, ValueError, IndexError, TypeError):
                 some = None  # the code behind the output layer needs the whole batch
-        tolerance = _TOLERANCE.get(str(self._model.dtype).removeprefix("torch."), 1e-3)
+        tolerance = TOLERANCE.get(str(self._model.dtype).removeprefix("torch."), 1e-3)
         agree = some is not None and some.shape == full.shape and bool((some - full).abs().max() <= tolerance)
         if not agree:
             self.close()

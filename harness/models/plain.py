@@ -1,0 +1,98 @@
+"""Scores sequences one a row, as any causal model can: what the shared way is held against and falls back to.
+
+Rows of a batch are padded on the right. Under a causal mask no token sees what stands to its right, so
+padding changes nothing, and positions count from 0 as in a single row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from harness.models.budget import Budget, is_out_of_memory, release
+from harness.models.needed import NeededLogits
+from harness.models.work import Score, TokenWork, WorkDone, batches
+
+
+class Plain:
+    """Computes the scores of sequences in batches of similar length."""
+
+    def __init__(
+        self,
+        model: Any,
+        needed: NeededLogits,
+        *,
+        vocabulary: int,
+        budget: Budget,
+        batch: int | None,
+        done: WorkDone,
+    ) -> None:
+        self._model, self._needed, self._done = model, needed, done
+        self._vocabulary, self._budget, self._batch = vocabulary, budget, batch
+
+    def score(self, works: Sequence[TokenWork]) -> list[Score]:
+        """The scores of all sequences, in their order, whatever the batches."""
+        scores: dict[int, Score] = {}
+        left = list(range(len(works)))
+        while left:
+            batch = next(
+                batches(
+                    [works[index] for index in left],
+                    size=self._batch,
+                    most_tokens=self._budget.tokens,
+                    most_logits=self._budget.logits,
+                    vocabulary=self._vocabulary,
+                )
+            )
+            chosen = [left[index] for index in batch]
+            try:
+                found = self._score([works[index] for index in chosen])
+            except Exception as error:
+                if self._batch is not None or not is_out_of_memory(error) or not self._budget.halve():
+                    raise
+            else:
+                scores.update(zip(chosen, found, strict=True))
+                left = [index for index in left if index not in scores]
+                continue
+            release(self._model.device)
+        self._done.distinct += sum(len(work.inputs) for work in works)
+        return [scores[index] for index in range(len(works))]
+
+    def inputs(self, works: Sequence[TokenWork]) -> dict[str, Any]:
+        """Input ids and attention mask [rows, longest], padded on the right with any token."""
+        import torch
+
+        longest = max(len(work.inputs) for work in works)
+        ids = torch.zeros((len(works), longest), dtype=torch.long)
+        mask = torch.zeros((len(works), longest), dtype=torch.long)
+        for row, work in enumerate(works):
+            ids[row, : len(work.inputs)] = torch.tensor(work.inputs)
+            mask[row, : len(work.inputs)] = 1
+        device = self._model.device
+        return {"input_ids": ids.to(device), "attention_mask": mask.to(device), "use_cache": False}
+
+    def _score(self, works: Sequence[TokenWork]) -> list[Score]:
+        """One forward pass. Sums are taken in float64 on the CPU, so that their order cannot matter."""
+        import torch
+
+        rows = [row for row, work in enumerate(works) for _ in work.targets]
+        positions = [
+            position
+            for work in works
+            for position in range(len(work.inputs) - len(work.targets), len(work.inputs))
+        ]
+        targets = [target for work in works for target in work.targets]
+        inputs = self.inputs(works)
+        logprobs = self._needed.logprobs(inputs, rows, positions)
+        wanted = torch.tensor(targets, device=logprobs.device)
+        chosen = logprobs.gather(1, wanted[:, None])[:, 0].cpu().double()
+        greedy = (logprobs.argmax(dim=1) == wanted).cpu()
+        self._done.computed += inputs["input_ids"].numel()
+        self._done.padded += inputs["input_ids"].numel() - sum(len(work.inputs) for work in works)
+        self._done.logits += len(targets)
+        ends = list(accumulate(len(work.targets) for work in works))
+        return [
+            Score(float(chosen[begin:end].sum()), bool(greedy[begin:end].all()))
+            for begin, end in zip([0, *ends], ends, strict=False)
+        ]
