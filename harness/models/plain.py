@@ -6,7 +6,7 @@ padding changes nothing, and positions count from 0 as in a single row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -34,30 +34,20 @@ class Plain:
     def score(self, works: Sequence[TokenWork]) -> list[Score]:
         """The scores of all sequences, in their order, whatever the batches."""
         scores: dict[int, Score] = {}
-        left = list(range(len(works)))
-        while left:
-            batch = next(
-                batches(
-                    [works[index] for index in left],
-                    size=self._batch,
-                    most_tokens=self._budget.tokens,
-                    most_logits=self._budget.logits,
-                    vocabulary=self._vocabulary,
-                )
-            )
-            chosen = [left[index] for index in batch]
-            try:
-                found = self._score([works[index] for index in chosen])
-            except Exception as error:
-                if self._batch is not None or not is_out_of_memory(error) or not self._budget.halve():
-                    raise
-            else:
-                scores.update(zip(chosen, found, strict=True))
-                left = [index for index in left if index not in scores]
-                continue
-            release(self._model.device)
+
+        def compute(numbers: Sequence[int]) -> None:
+            scores.update(zip(numbers, self._score([works[number] for number in numbers]), strict=True))
+
+        in_batches(
+            works,
+            compute,
+            budget=self._budget,
+            size=self._batch,
+            vocabulary=self._vocabulary,
+            device=self._model.device,
+        )
         self._done.distinct += sum(len(work.inputs) for work in works)
-        return [scores[index] for index in range(len(works))]
+        return [scores[number] for number in range(len(works))]
 
     def inputs(self, works: Sequence[TokenWork]) -> dict[str, Any]:
         """Input ids and attention mask [rows, longest], padded on the right with any token."""
@@ -96,3 +86,44 @@ class Plain:
             Score(float(chosen[begin:end].sum()), bool(greedy[begin:end].all()))
             for begin, end in zip([0, *ends], ends, strict=False)
         ]
+
+
+def in_batches(
+    works: Sequence[TokenWork],
+    compute: Callable[[Sequence[int]], None],
+    *,
+    budget: Budget,
+    size: int | None,
+    vocabulary: int,
+    device: Any,
+) -> None:
+    """Calls ``compute`` with the numbers of each batch's sequences, every sequence once.
+
+    Where memory runs out the budget is halved and what is left, that batch included, is cut into smaller
+    ones.
+    """
+    left = list(range(len(works)))
+    while left:
+        queue = batches(
+            [works[number] for number in left],
+            size=size,
+            most_tokens=budget.tokens,
+            most_logits=budget.logits,
+            vocabulary=vocabulary,
+        )
+        done: set[int] = set()
+        smaller = False
+        for batch in queue:
+            numbers = [left[index] for index in batch]
+            try:
+                compute(numbers)
+            except Exception as error:
+                if size is not None or not is_out_of_memory(error) or not budget.halve():
+                    raise
+                smaller = True
+            if smaller:
+                break  # outside of the handler, so that the error no longer holds on to the batch's memory
+            done.update(numbers)
+        left = [number for number in left if number not in done]
+        if smaller:
+            release(device)
