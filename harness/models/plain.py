@@ -7,11 +7,10 @@ padding changes nothing, and positions count from 0 as in a single row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any
 
 from harness.models.budget import Budget, is_out_of_memory, release
-from harness.models.needed import NeededLogits
+from harness.models.needed import NeededLogits, read_targets
 from harness.models.work import Score, TokenWork, WorkDone, batches
 
 
@@ -63,9 +62,7 @@ class Plain:
         return {"input_ids": ids.to(device), "attention_mask": mask.to(device), "use_cache": False}
 
     def _score(self, works: Sequence[TokenWork]) -> list[Score]:
-        """One forward pass. Sums are taken in float64 on the CPU, so that their order cannot matter."""
-        import torch
-
+        """One forward pass. Sums are Python's floats, so that their order cannot matter."""
         rows = [row for row, work in enumerate(works) for _ in work.targets]
         positions = [
             position
@@ -74,18 +71,16 @@ class Plain:
         ]
         targets = [target for work in works for target in work.targets]
         inputs = self.inputs(works)
-        logprobs = self._needed.logprobs(inputs, rows, positions)
-        wanted = torch.tensor(targets, device=logprobs.device)
-        chosen = logprobs.gather(1, wanted[:, None])[:, 0].cpu().double()
-        greedy = (logprobs.argmax(dim=1) == wanted).cpu()
+        logits = self._needed.logits(inputs, rows, positions)
         self._done.computed += inputs["input_ids"].numel()
         self._done.padded += inputs["input_ids"].numel() - sum(len(work.inputs) for work in works)
         self._done.logits += len(targets)
-        ends = list(accumulate(len(work.targets) for work in works))
-        return [
-            Score(float(chosen[begin:end].sum()), bool(greedy[begin:end].all()))
-            for begin, end in zip([0, *ends], ends, strict=False)
-        ]
+        parts = iter(read_targets(logits, range(len(targets)), targets))
+        found = []
+        for work in works:
+            mine = [next(parts) for _ in work.targets]
+            found.append(Score(sum(logprob for logprob, _ in mine), all(greedy for _, greedy in mine)))
+        return found
 
 
 def in_batches(

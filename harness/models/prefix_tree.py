@@ -14,7 +14,7 @@ So the keys and values of a question are never copied for its choices.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
@@ -69,6 +69,14 @@ class Tree:
             )
             at = node.parent
         return places[::-1]
+
+    def places(self, nodes: Iterable[int]) -> list[int]:
+        """The tree's numbers of the tokens of nodes, in order."""
+        return [
+            self.nodes[number].first + offset
+            for number in nodes
+            for offset in range(len(self.nodes[number].tokens))
+        ]
 
     def path(self, node: int) -> tuple[int, ...]:
         """All tokens from the beginning to the end of a node."""

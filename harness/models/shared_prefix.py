@@ -6,13 +6,13 @@ Whether a model can do it is found out by ``SharedPrefix.verify``, against a pla
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.models.budget import Budget, is_out_of_memory, release
 from harness.models.key_values import Kept, KeyValues, SharedPast
 from harness.models.masks import Attention
-from harness.models.needed import NeededLogits
+from harness.models.needed import NeededLogits, read_targets
 from harness.models.packing import Layout, Limits, lay_out, take_batch
 from harness.models.prefix_tree import ROOM, SAVING, Piece, Stem, Tree, divide, grow
 from harness.models.work import Score, TokenWork, WorkDone
@@ -77,22 +77,45 @@ class SharedPrefix:
         return None if apart <= tolerance else f"a score is {apart:.2g} off"
 
     def score(self, works: Sequence[TokenWork]) -> list[Score]:
-        """The scores of all sequences, in their order."""
+        """The scores of all sequences, in their order.
+
+        Where memory runs out, the sequences that have no score yet are made a tree again, in smaller parts.
+        """
         if not works:
             return []
-        sequences = [work.inputs for work in works]
-        hints = sorted(self._kept.hints(sequences))
-        tree = grow([*sequences, *hints])
-        hinted = {tree.ends.pop() for _ in hints}
-        pass_ = _Tree(tree, works)
-        self._done.distinct += tree.tokens
+        hints = sorted(self._kept.hints([work.inputs for work in works]))
+        scores: dict[int, Score] = {}
+        while left := [number for number in range(len(works)) if number not in scores]:
+            tree = grow([*(works[number].inputs for number in left), *hints])
+            cuts = {tree.ends.pop() for _ in hints}
+            pass_ = _Tree(tree, [works[number] for number in left])
+            self._done.distinct += 0 if scores else tree.tokens
+            try:
+                self._walk(pass_, cuts)
+            except Exception as error:
+                if self._batch is not None or not is_out_of_memory(error) or not self._budget.halve():
+                    raise
+            # Outside of the handler, so that the error no longer holds on to the memory of its batch.
+            found = zip(left, pass_.scores(), strict=True)
+            scores.update((number, score) for number, score in found if score is not None)
+            if len(scores) < len(works):
+                release(self._model.device)
+        return [scores[number] for number in range(len(works))]
+
+    def close(self) -> None:
+        """Frees what is kept."""
+        self._kept.clear()
+
+    def _walk(self, pass_: _Tree, cuts: Collection[int]) -> None:
+        """Computes all parts of a tree, stems before what hangs below them; their keys and values go when
+        nothing is left below."""
         root = divide(
-            tree,
-            room=self._room,
+            pass_.tree,
+            room=min(self._room, self._budget.tokens),
             saving=self._saving,
             most_sequences=self._batch,
             logits=pass_.logits,
-            cuts=hinted,
+            cuts=cuts,
         )
         todo: list[tuple[Stem, KeyValues]] = [(root, KeyValues())]
         while todo:
@@ -101,81 +124,58 @@ class SharedPrefix:
                 past = self._grow_stem(pass_, stem, past)
             self._score_pieces(pass_, stem.pieces, past)
             todo += [(below, past) for below in stem.stems]
-        return pass_.scores()
-
-    def close(self) -> None:
-        """Frees what is kept."""
-        self._kept.clear()
 
     def _grow_stem(self, pass_: _Tree, stem: Stem, past: KeyValues) -> KeyValues:
         """The keys and values down to the end of a stem; what is kept of them is not computed again."""
-        tree = pass_.tree
-        whole = tree.path(stem.nodes[-1])
-        begin = len(past.tokens)
+        whole = pass_.tree.path(stem.nodes[-1])
+        places = pass_.tree.places(stem.nodes)
         kept = self._kept.find(whole)
-        wanted = [
-            place
-            for number in stem.nodes
-            for place in range(
-                tree.nodes[number].first, tree.nodes[number].first + len(tree.nodes[number].tokens)
-            )
-        ]
-        first_wanted = next((i for i, place in enumerate(wanted) if place in pass_.wanted), len(whole))
-        length = min(len(kept.tokens), begin + first_wanted)
-        if length > begin:
-            past, begin = kept.cropped(length), length
-        places = wanted[len(wanted) - (len(whole) - begin) :]
-        while begin < len(whole):
-            end = min(len(whole), begin + self._budget.tokens)
-            try:
-                past = self._extend(pass_, past, whole[:end], places[: end - begin])
-            except Exception as error:
-                if not self._smaller(error):
-                    raise
-            else:
-                del places[: end - begin]
-                begin = end
-                continue
-            release(self._model.device)
+        # What a sequence wants to know about a token is not kept, only what its successors need.
+        wanted = next((at for at, place in enumerate(places) if place in pass_.wanted), len(places))
+        length = min(len(kept.tokens), len(past.tokens) + wanted)
+        if length > len(past.tokens):
+            places = places[length - len(past.tokens) :]
+            past = kept.cropped(length)
+        made = self._run_on(pass_, past, whole, places)
         if _sequences(stem) >= _SHARED_BY:
-            self._kept.keep(past)
+            self._kept.keep(made)
+        return made
+
+    def _run_on(
+        self, pass_: _Tree, past: KeyValues, whole: tuple[int, ...], places: Sequence[int]
+    ) -> KeyValues:
+        """The keys and values of ``whole``, which begins with the past's tokens, a budget of tokens at a
+        time."""
+        start = len(past.tokens)
+        step = min(self._budget.tokens, max(1, self._budget.logits // self._vocabulary))
+        if not any(place in pass_.wanted for place in places):
+            step = self._budget.tokens
+        while (begin := len(past.tokens)) < len(whole):
+            end = min(len(whole), begin + step)
+            length = end - begin
+            layout = Layout(
+                [list(whole[begin:end])],
+                [list(range(begin, end))],
+                [[length] * length],
+                [list(places[begin - start : end - start])],
+            )
+            cache = SharedPast(past, record=True)
+            self._forward(pass_, layout, cache, begin)
+            past = cache.made(whole[:end])
         return past
 
-    def _extend(self, pass_: _Tree, past: KeyValues, tokens: tuple[int, ...], places: list[int]) -> KeyValues:
-        """The keys and values of ``tokens``, which begin with the past's."""
-        begin, length = len(past.tokens), len(tokens) - len(past.tokens)
-        layout = Layout(
-            [list(tokens[begin:])], [list(range(begin, len(tokens)))], [[length] * length], [places]
-        )
-        cache = SharedPast(past, record=True)
-        self._forward(pass_, layout, cache, begin)
-        return cache.made(tokens)
-
-    def _smaller(self, error: Exception) -> bool:
-        """Whether to go on with a smaller budget: it was memory that ran out, and the size is ours to
-        choose."""
-        return self._batch is None and is_out_of_memory(error) and self._budget.halve()
-
-    def _score_pieces(self, pass_: _Tree, pieces: list[Piece], past: KeyValues) -> None:
-        """All batches of the pieces behind one stem; a batch that memory is too small for is made again,
-        smaller."""
+    def _score_pieces(self, pass_: _Tree, pieces: Sequence[Piece], past: KeyValues) -> None:
+        """All batches of the pieces behind one stem."""
         left = sorted(pieces, key=lambda piece: piece.length)
+        limits = Limits(self._budget.tokens, self._budget.logits // self._vocabulary, self._batch, self._room)
         while left:
-            limits = Limits(
-                self._budget.tokens, self._budget.logits // self._vocabulary, self._batch, self._room
-            )
-            rows = take_batch(left, limits)
-            layout = lay_out(pass_.tree, rows)
-            try:
-                self._forward(pass_, layout, SharedPast(past), len(past.tokens))
-            except Exception as error:
-                again = [piece for row in rows for piece in row]
-                if not self._smaller(error):
-                    raise
-                left = sorted([*left, *again], key=lambda piece: piece.length)
-            else:
+            if len(left[-1].nodes) == 1 and left[-1].length > self._budget.tokens:
+                # A long text, too much for a batch even by itself.
+                (node,) = left.pop().nodes
+                self._run_on(pass_, past, pass_.tree.path(node), pass_.tree.places([node]))
                 continue
-            release(self._model.device)
+            layout = lay_out(pass_.tree, take_batch(left, limits))
+            self._forward(pass_, layout, SharedPast(past), len(past.tokens))
 
     def _forward(self, pass_: _Tree, layout: Layout, cache: SharedPast, past: int) -> None:
         """One forward pass; what it says about wanted targets goes to ``pass_``."""
@@ -236,26 +236,23 @@ class _Tree:
 
     def take(self, places: Sequence[int], logits: torch.Tensor) -> None:
         """Reads the wanted targets off logits [places, vocabulary]."""
-        import torch
-
         if not places:
             return
         asked = [
             (number, place, target) for number, place in enumerate(places) for target in self.wanted[place]
         ]
-        rows = torch.tensor([number for number, _, _ in asked], device=logits.device)
-        targets = torch.tensor([target for _, _, target in asked], device=logits.device)
-        logprobs = (logits[rows, targets] - logits.logsumexp(dim=-1)[rows]).tolist()
-        greedy = (logits.argmax(dim=-1)[rows] == targets).tolist()
-        for (_, place, target), logprob, best in zip(asked, logprobs, greedy, strict=True):
-            self._chosen[place, target] = Score(logprob, best)
+        read = read_targets(logits, [number for number, _, _ in asked], [target for _, _, target in asked])
+        for (_, place, target), part in zip(asked, read, strict=True):
+            self._chosen[place, target] = Score(*part)
 
-    def scores(self) -> list[Score]:
-        """The sequences' scores; sums are Python's floats, so that their order cannot matter."""
-        found = []
+    def scores(self) -> list[Score | None]:
+        """The sequences' scores, None where something is not known yet; sums are Python's floats, so that
+        their order cannot matter."""
+        found: list[Score | None] = []
         for pairs in self._asked:
-            parts = [self._chosen[pair] for pair in pairs]
-            found.append(Score(sum(part.logprob for part in parts), all(part.is_greedy for part in parts)))
+            parts = [self._chosen[pair] for pair in pairs if pair in self._chosen]
+            whole = Score(sum(part.logprob for part in parts), all(part.is_greedy for part in parts))
+            found.append(whole if len(parts) == len(pairs) else None)
         return found
 
 
