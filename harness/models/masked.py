@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from harness.checkpoints import CheckpointInfo
+from harness.models.budget import Budget, first_budget
 from harness.models.loading import Loaded, quiet
 from harness.models.needed import NeededLogits
+from harness.models.plain import in_batches
 from harness.models.vocabulary import Vocabulary
-from harness.models.work import TokenWork, batches
+from harness.models.work import TokenWork, WorkDone
 from harness.requests import MASK, Answer, Candidate, FillMask, FillMaskAnswer, Refusal, Request
-
-_TOKENS: Final = {"cpu": 1024, "cuda": 65536, "mps": 16384}
-"""Tokens computed at once when no batch size is given."""
-
-_LOGITS: Final = 2**26
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +42,13 @@ class MaskedEngine:
         self._loaded: Loaded | None = loaded
         self._vocabulary = Vocabulary(loaded.tokenizer)
         self._by_text: dict[str, list[int]] | None = None
+        self._shown: dict[int, tuple[str, str]] = {}
         self._needed = NeededLogits(loaded.model)
         self._rows = int(loaded.model.get_input_embeddings().weight.shape[0])
         self._known = max(loaded.tokenizer.get_vocab().values()) + 1
         self._frame = _frame(loaded.tokenizer)
+        self._budget = first_budget(loaded.model, self._rows)
+        self._done = WorkDone()
         with quiet():
             probe = loaded.tokenizer.encode("a a a a")
             self._needed.verify(self._inputs([tuple(probe), tuple(probe[:-1])]))
@@ -63,32 +63,64 @@ class MaskedEngine:
         """Whether logits are computed at the mask only."""
         return self._needed.gathers
 
+    @property
+    def work_done(self) -> WorkDone:
+        """What has gone through the model so far."""
+        return self._done
+
+    @property
+    def budget(self) -> Budget:
+        """How much is computed at once."""
+        return self._budget
+
     def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
         """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``."""
         answers: dict[int, Answer | Refusal] = {}
         questions: list[_Question] = []
-        for number, request in enumerate(requests):
-            text = self.tokenize(request)
+        for number, (request, text) in enumerate(zip(requests, self._tokenize_all(requests), strict=True)):
             if isinstance(text, Refusal):
                 answers[number] = text
             elif isinstance(request, FillMask):
                 questions.append(_Question(number, request, text))
         with quiet():
-            for batch in self._batches(questions):
-                answers.update(self._fill([questions[index] for index in batch]))
+            answers.update(self._fill_all(questions))
         return [answers[number] for number in range(len(requests))]
 
     def tokenize(self, request: Request) -> MaskedText | Refusal:
-        """The text with the checkpoint's own mask token, cut around it to the length that fits."""
-        if not isinstance(request, FillMask):
-            return Refusal(
-                f"a masked language model does not answer {type(request).__name__}; give a causal one"
-            )
+        """What the model is given for a request."""
+        return self._tokenize_all([request])[0]
+
+    def _tokenize_all(self, requests: Sequence[Request]) -> list[MaskedText | Refusal]:
+        """The texts with the checkpoint's own mask token, each cut around it to the length that fits."""
         tokenizer = self._open.tokenizer
-        mask = tokenizer.mask_token_id
-        if mask is None:
-            return Refusal("the tokenizer has no mask token")
-        ids = tokenizer.encode(request.text.replace(MASK, tokenizer.mask_token), add_special_tokens=False)
+        mask, token = tokenizer.mask_token_id, tokenizer.mask_token
+        found: list[MaskedText | Refusal] = []
+        ids: Iterator[list[int]] = iter(())
+        if mask is not None and (texts := [one.text for one in requests if isinstance(one, FillMask)]):
+            # All at once: a fast tokenizer takes as long to be called as to cut a sentence.
+            ids = iter(
+                tokenizer(
+                    [text.replace(MASK, token) for text in texts],
+                    add_special_tokens=False,
+                    return_attention_mask=False,
+                    return_token_type_ids=False,
+                )["input_ids"]
+            )
+        for request in requests:
+            if not isinstance(request, FillMask):
+                found.append(
+                    Refusal(
+                        f"a masked language model does not answer {type(request).__name__}; give a causal one"
+                    )
+                )
+            elif mask is None:
+                found.append(Refusal("the tokenizer has no mask token"))
+            else:
+                found.append(self._framed(next(ids), mask))
+        return found
+
+    def _framed(self, ids: list[int], mask: int) -> MaskedText | Refusal:
+        """A text's tokens, cut and with special tokens around them."""
         if (masks := ids.count(mask)) != 1:
             return Refusal(f"the text has {masks} masks; exactly one {MASK} can be filled")
         if max(ids) >= self._rows:
@@ -116,35 +148,71 @@ class MaskedEngine:
         assert self._loaded is not None, "the engine is closed"
         return self._loaded
 
-    def _batches(self, questions: Sequence[_Question]) -> Iterator[list[int]]:
-        kind = self._open.model.device.type
+    def _fill_all(self, questions: Sequence[_Question]) -> dict[int, FillMaskAnswer]:
+        """The answers by the numbers of their requests; a batch that memory is too small for is made again,
+        smaller."""
+        answers: dict[int, FillMaskAnswer] = {}
+
+        def compute(numbers: Sequence[int]) -> None:
+            answers.update(self._fill([questions[number] for number in numbers]))
+
         works = [TokenWork(question.text.ids, (0,)) for question in questions]
-        most = _TOKENS.get(kind, _TOKENS["cpu"])
-        return batches(works, size=self._batch, most_tokens=most, most_logits=_LOGITS, vocabulary=self._rows)
+        in_batches(
+            works,
+            compute,
+            budget=self._budget,
+            size=self._batch,
+            vocabulary=self._rows,
+            device=self._open.model.device,
+        )
+        return answers
 
     def _fill(self, batch: Sequence[_Question]) -> dict[int, FillMaskAnswer]:
-        """One forward pass; the answers by the numbers of their requests."""
+        """One forward pass for every number of candidates asked for."""
         inputs = self._inputs([question.text.ids for question in batch])
         places = [question.text.position for question in batch]
-        logprobs = self._needed.logprobs(inputs, range(len(batch)), places).cpu()
+        logits = self._needed.logits(inputs, range(len(batch)), places)
+        total = logits.logsumexp(dim=-1, keepdim=True)
+        known = logits[:, : self._known]  # rows beyond the vocabulary are padding of the table
+        top = known.topk(min(max(question.request.top_k for question in batch), known.shape[1]))
+        tokens, logprobs = top.indices.tolist(), (top.values - total).tolist()
+        best = self._targets(batch, known, total)
+        self._done.computed += inputs["input_ids"].numel()
+        self._done.padded += inputs["input_ids"].numel() - sum(len(question.text.ids) for question in batch)
+        self._done.distinct += sum(len(question.text.ids) for question in batch)
+        self._done.logits += len(batch)
         return {
-            question.number: self._read(question.request, question.text, row)
-            for question, row in zip(batch, logprobs, strict=True)
+            question.number: FillMaskAnswer(
+                self._candidates(tokens[row], logprobs[row], question.request.top_k),
+                *best[row],
+                question.text.truncated,
+            )
+            for row, question in enumerate(batch)
         }
 
-    def _read(self, request: FillMask, text: MaskedText, logprobs: Any) -> FillMaskAnswer:
-        """The answer from the log-probabilities [vocabulary] at the mask."""
-        known = logprobs[: self._known]  # rows beyond the vocabulary are padding of the table
-        top = known.topk(min(request.top_k, len(known)))
-        candidates = tuple(
-            Candidate(self._vocabulary.token(token), self._vocabulary.plain(token), logprob)
-            for token, logprob in zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        )
-        if request.target is None:
-            return FillMaskAnswer(candidates, truncated=text.truncated)
-        ids = self._ids_of(request.target)
-        best = max((float(known[token]) for token in ids), default=None)
-        return FillMaskAnswer(candidates, bool(ids), best, text.truncated)
+    def _targets(
+        self, batch: Sequence[_Question], known: Any, total: Any
+    ) -> list[tuple[bool | None, float | None]]:
+        """Whether each question's target is a token, and the log-probability of the likeliest such token."""
+        ids = [self._ids_of(one.request.target) if one.request.target is not None else [] for one in batch]
+        rows = [row for row, tokens in enumerate(ids) for _ in tokens]
+        flat = [token for tokens in ids for token in tokens]
+        values = iter((known[rows, flat] - total[rows, 0]).tolist() if rows else [])
+        found: list[tuple[bool | None, float | None]] = []
+        for one, tokens in zip(batch, ids, strict=True):
+            best = max((next(values) for _ in tokens), default=None)
+            found.append((None if one.request.target is None else bool(tokens), best))
+        return found
+
+    def _candidates(
+        self, tokens: Sequence[int], logprobs: Sequence[float], count: int
+    ) -> tuple[Candidate, ...]:
+        made = []
+        for token, logprob in zip(tokens[:count], logprobs[:count], strict=True):
+            if (shown := self._shown.get(token)) is None:
+                shown = self._shown[token] = (self._vocabulary.token(token), self._vocabulary.plain(token))
+            made.append(Candidate(*shown, logprob))
+        return tuple(made)
 
     def _ids_of(self, text: str) -> list[int]:
         """All tokens that read exactly so; the table is made at the first question with a target."""

@@ -39,6 +39,22 @@ class Score(NamedTuple):
     is_greedy: bool
 
 
+@dataclass(slots=True)
+class WorkDone:
+    """Tokens that went through the model: all, those that were only there to fill rows up, and how many
+    different ones were asked for (each with what stands in front of it counted once a call); and positions
+    whose logits were computed."""
+
+    computed: int = 0
+    padded: int = 0
+    distinct: int = 0
+    logits: int = 0
+
+    def reset(self) -> None:
+        """Counts from 0 again."""
+        self.computed = self.padded = self.distinct = self.logits = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The work of one request, and what its answer says besides the score."""

@@ -1,0 +1,89 @@
+"""Attention masks of rows that hold branches, and which models can take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import torch
+
+_KNOWN: Final = {"full_attention", "sliding_attention"}
+
+_OTHER_WINDOWS: Final = ("attention_types", "attention_chunk_size", "attn_types", "block_types")
+"""Settings of models that limit attention in ways of their own, by place in the row and not by position."""
+
+_BY_LENGTH: Final = {"dynamic", "longrope"}
+"""Rotary embeddings that change with the length of the whole text; what is kept of its beginning goes
+stale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Kinds of layers a model has, and how many tokens (itself included) a sliding one sees."""
+
+    kinds: tuple[str, ...]
+    window: int | None
+
+    def masks(self, columns: Sequence[Sequence[int]], **where: Any) -> Any:
+        """The mask to give to the model: one tensor, or one for each kind of layer."""
+        by_kind = {
+            kind: additive_mask(columns, window=self.window if kind == "sliding_attention" else None, **where)
+            for kind in self.kinds
+        }
+        return by_kind if len(by_kind) > 1 else by_kind[self.kinds[0]]
+
+
+def attention_of(model: Any) -> Attention | str:
+    """How the model attends, or why rows with branches are nothing for it."""
+    config = model.config.get_text_config()
+    implementation = getattr(config, "_attn_implementation", None)
+    if implementation not in ("sdpa", "eager"):
+        return f"its attention is {implementation}"
+    if odd := [name for name in _OTHER_WINDOWS if getattr(config, name, None)]:
+        return f"it has {odd[0]}"
+    rope = getattr(config, "rope_parameters", None) or {}
+    kinds_of_rope = {rope.get("rope_type")} | {
+        part.get("rope_type") for part in rope.values() if isinstance(part, dict)
+    }
+    if kinds_of_rope & _BY_LENGTH:
+        return "its positions change with the length of the text"
+    window = getattr(config, "sliding_window", None)
+    if getattr(config, "use_sliding_window", True) is False:
+        window = None
+    kinds = tuple(sorted(set(getattr(config, "layer_types", None) or ())))
+    if not set(kinds) <= _KNOWN:
+        return f"it has layers of kind {next(kind for kind in kinds if kind not in _KNOWN)}"
+    return Attention(kinds or ("sliding_attention" if window else "full_attention",), window)
+
+
+def additive_mask(
+    seen_until: Sequence[Sequence[int]],
+    *,
+    positions: torch.Tensor,
+    past: int,
+    window: int | None,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """[rows, 1, length, past + length]: 0 where a token sees another, else the lowest number of the type.
+
+    A token sees all of the past, and in its row itself and what stands to its left and is its ancestor: the
+    tokens whose ``seen_until`` reaches beyond it. With a window only those less than ``window`` positions
+    back.
+    """
+    import torch
+
+    device = positions.device
+    until = torch.tensor(seen_until, device=device)
+    rows, length = until.shape
+    column = torch.arange(length, device=device)
+    seen = (column[:, None] >= column) & (column[:, None] < until[:, None, :])
+    if past:
+        seen = torch.cat((torch.ones((rows, length, past), dtype=torch.bool, device=device), seen), dim=2)
+    if window is not None:
+        before = torch.arange(past, device=device).expand(rows, past)
+        keys = torch.cat((before, positions), dim=1)
+        seen &= positions[:, :, None] - keys[:, None, :] < window
+    mask = torch.zeros(seen.shape, dtype=dtype, device=device)
+    return mask.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]

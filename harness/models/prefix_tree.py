@@ -1,0 +1,266 @@
+"""Token sequences -> a tree of shared beginnings -> parts that are computed together. Pure; runs no model.
+
+A tree's nodes are runs of tokens: what all sequences below share is one node. ``divide`` cuts the tree in
+two kinds of parts: a *stem* is a run of nodes whose keys and values are kept, for all that hangs below it; a
+*piece* is a whole subtree, laid out in one row, where each token sees its own ancestors only:
+
+    shots ─┬─ question 1 ─┬─ choice A        stem:   shots
+           │              └─ choice B        pieces: question 1 + A + B
+           └─ question 2 ─┬─ choice A                question 2 + A + B
+                          └─ choice B
+
+So the keys and values of a question are never copied for its choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final
+
+ROOM: Final = 256
+"""Tokens of a piece at most, where the tree can be cut: attention within a row grows with its square."""
+
+SAVING: Final = 64
+"""Tokens that a stem must save. A pass over few tokens takes as long as some dozens of tokens in a large one,
+so that a shorter beginning is computed again with each piece."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A run of tokens; ``depth`` tokens stand in front of it. Its token i is the tree's token ``first`` +
+    i."""
+
+    tokens: tuple[int, ...]
+    depth: int
+    parent: int
+    first: int = 0
+    children: list[int] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """Tokens up to and with this node."""
+        return self.depth + len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """``ends[i]`` is the node that sequence i ends with; sequences may share it."""
+
+    nodes: list[Node]
+    ends: list[int]
+
+    @property
+    def tokens(self) -> int:
+        """Distinct tokens: each with what stands in front of it counted once."""
+        return sum(len(node.tokens) for node in self.nodes)
+
+    def last_places(self, sequence: int, count: int) -> list[int]:
+        """The tree's numbers of the last ``count`` tokens of a sequence, in order."""
+        places: list[int] = []
+        at = self.ends[sequence]
+        while len(places) < count:
+            node = self.nodes[at]
+            places += range(
+                node.first + len(node.tokens) - 1,
+                node.first + max(0, len(node.tokens) - (count - len(places))) - 1,
+                -1,
+            )
+            at = node.parent
+        return places[::-1]
+
+    def places(self, nodes: Iterable[int]) -> list[int]:
+        """The tree's numbers of the tokens of nodes, in order."""
+        return [
+            self.nodes[number].first + offset
+            for number in nodes
+            for offset in range(len(self.nodes[number].tokens))
+        ]
+
+    def path(self, node: int) -> tuple[int, ...]:
+        """All tokens from the beginning to the end of a node."""
+        runs: list[tuple[int, ...]] = []
+        while node >= 0:
+            runs.append(self.nodes[node].tokens)
+            node = self.nodes[node].parent
+        return tuple(token for run in reversed(runs) for token in run)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Nodes computed in one row, each after its parent; the first one's parent is in a stem, or absent."""
+
+    nodes: tuple[int, ...]
+    length: int
+    sequences: int
+    logits: int
+
+
+@dataclass(slots=True)
+class Stem:
+    """A run of nodes, each the parent of the next, and what hangs below; the root's run is empty."""
+
+    nodes: tuple[int, ...] = ()
+    pieces: list[Piece] = field(default_factory=list)
+    stems: list[Stem] = field(default_factory=list)
+
+
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two sequences begin with alike."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def grow(sequences: Sequence[tuple[int, ...]]) -> Tree:
+    """The tree of sequences, none of them empty."""
+    nodes: list[Node] = []
+    end_of: dict[tuple[int, ...], int] = {}
+    branch: list[int] = []  # the nodes of the sequence before, from the root on
+    before: tuple[int, ...] = ()
+    for sequence in sorted(set(sequences)):
+        shared = common(before, sequence)
+        while branch and nodes[branch[-1]].depth >= shared:
+            branch.pop()
+        if branch and nodes[branch[-1]].end > shared:
+            branch.append(_split(nodes, branch.pop(), shared))
+        parent = branch[-1] if branch else -1
+        branch.append(len(nodes))
+        nodes.append(Node(sequence[shared:], shared, parent))
+        end_of[sequence] = branch[-1]
+        before = sequence
+    for number, node in enumerate(nodes):
+        if node.parent >= 0:
+            nodes[node.parent].children.append(number)
+    for node, first in zip(nodes, accumulate((len(node.tokens) for node in nodes), initial=0), strict=False):
+        node.first = first
+    return Tree(nodes, [end_of[sequence] for sequence in sequences])
+
+
+def divide(
+    tree: Tree,
+    *,
+    room: int = ROOM,
+    saving: int = SAVING,
+    most_sequences: int | None = None,
+    logits: Sequence[int] = (),
+    cuts: Collection[int] = (),
+) -> Stem:
+    """The tree in parts; every node is in at least one, and in several only where a stem would save less than
+    ``saving`` tokens.
+
+    A piece has at most ``room`` tokens and ``most_sequences`` sequences, unless it is one node.
+    ``logits[i]``: how many of node i's logits are needed. Nodes in ``cuts`` end a stem in any case.
+    """
+    most = len(tree.ends) if most_sequences is None else most_sequences
+    return _Division(tree, _Rules(room, saving, most, logits or [0] * len(tree.nodes), cuts)).root
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What ``divide`` was asked."""
+
+    room: int
+    saving: int
+    most: int
+    logits: Sequence[int]
+    cuts: Collection[int]
+
+
+class _Division:
+    """The sums over subtrees that ``divide`` decides by, and the parts it makes."""
+
+    def __init__(self, tree: Tree, rules: _Rules) -> None:
+        self._nodes, self._rules = tree.nodes, rules
+        self._size = [len(node.tokens) for node in tree.nodes]
+        self._here = [0] * len(tree.nodes)
+        for end in tree.ends:
+            self._here[end] += 1
+        self._below = list(self._here)
+        self._cut = [number in rules.cuts for number in range(len(tree.nodes))]
+        for number in sorted(range(len(tree.nodes)), key=lambda number: -tree.nodes[number].depth):
+            if (parent := tree.nodes[number].parent) >= 0:
+                self._size[parent] += self._size[number]
+                self._below[parent] += self._below[number]
+                self._cut[parent] |= self._cut[number]
+        self.root = Stem()
+        self._todo: list[tuple[int, tuple[int, ...], Stem]] = [
+            (number, (), self.root) for number, node in enumerate(tree.nodes) if node.parent < 0
+        ]
+        while self._todo:
+            self._place(*self._todo.pop())
+
+    def _place(self, number: int, carried: tuple[int, ...], stem: Stem) -> None:
+        """Makes a node's subtree a piece of the stem, or a stem below it, or leaves that to its children."""
+        node = self._nodes[number]
+        if not node.children or self._fits([number], carried):
+            stem.pieces.append(self._piece([number], carried))
+            return
+        chain = (*carried, number)
+        length = sum(len(self._nodes[one].tokens) for one in chain)
+        parts = max(2, -(-(self._size[number] - len(node.tokens)) // max(1, self._rules.room - length)))
+        if (
+            number in self._rules.cuts
+            or length >= self._rules.room
+            or length * (parts - 1) >= self._rules.saving
+        ):
+            below = Stem(chain)
+            stem.stems.append(below)
+            self._todo += [(child, (), below) for child in node.children]
+        else:
+            self._carry(node, chain, stem)
+
+    def _carry(self, node: Node, chain: tuple[int, ...], stem: Stem) -> None:
+        """Computes a short run of nodes again with each piece, and so puts as many children as fit in each."""
+        group: list[int] = []
+        for child in sorted(node.children, key=lambda child: self._size[child]):
+            if not self._fits([child], chain):
+                self._todo.append((child, chain, stem))
+            elif self._fits([*group, child], chain):
+                group.append(child)
+            else:
+                stem.pieces.append(self._piece(group, chain))
+                group = [child]
+        if group:
+            stem.pieces.append(self._piece(group, chain))
+
+    def _fits(self, tops: Sequence[int], carried: tuple[int, ...]) -> bool:
+        sequences = sum(self._below[top] for top in tops) + sum(self._here[one] for one in carried)
+        return (
+            self._length(tops, carried) <= self._rules.room
+            and sequences <= self._rules.most
+            and not any(self._cut[top] for top in tops)
+        )
+
+    def _length(self, tops: Sequence[int], carried: tuple[int, ...]) -> int:
+        return sum(self._size[top] for top in tops) + sum(len(self._nodes[one].tokens) for one in carried)
+
+    def _piece(self, tops: Sequence[int], carried: tuple[int, ...]) -> Piece:
+        nodes = list(carried)
+        for top in tops:
+            todo = [top]
+            while todo:
+                number = todo.pop()
+                nodes.append(number)
+                todo += self._nodes[number].children
+        return Piece(
+            tuple(nodes),
+            self._length(tops, carried),
+            sum(self._here[number] for number in nodes),
+            sum(self._rules.logits[number] for number in nodes),
+        )
+
+
+def _split(nodes: list[Node], number: int, depth: int) -> int:
+    """Cuts a node at a depth within it; the number of the new node, which holds its upper part."""
+    lower = nodes[number]
+    cut = depth - lower.depth
+    nodes.append(Node(lower.tokens[:cut], lower.depth, lower.parent))
+    lower.tokens, lower.depth, lower.parent = lower.tokens[cut:], depth, len(nodes) - 1
+    return len(nodes) - 1
