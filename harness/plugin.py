@@ -159,7 +159,7 @@ def pytest_runtest_makereport(
     if isinstance(error, CheckpointError):
         setattr(report, FATAL, str(error))
     run = item.config.stash[RUN]
-    if run.execution is not None and call.when == "setup" and not report.passed:
+    if run.execution is not None and call.when != "teardown" and not report.passed:
         run.execution.settle(item, "skipped" if report.skipped else "error", str(error))
     return report
 
