@@ -119,34 +119,16 @@ class Controller:
             column=lambda: reporter._tw.width_of_current_line,
         )
         self._progress.start()
+        if self._progress.live:
+            self.config.pluginmanager.register(Quiet(self._progress), "touchstone-quiet")
 
     # While it runs
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
-        return (yield from self._quietly())
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
-        return (yield from self._quietly())
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         fatal = getattr(report, FATAL, None)
         if fatal is not None:
             raise pytest.UsageError(fatal)
-        return (yield from self._quietly())
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True, optionalhook=True)
-    def pytest_testnodedown(self) -> Generator[None, object, object]:
-        return (yield from self._quietly())
-
-    def _quietly(self) -> Generator[None, object, object]:
-        """Keeps the progress line away while pytest writes."""
-        if self._progress is None:
-            return (yield)
-        with self._progress.paused():
-            return (yield)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
@@ -177,12 +159,12 @@ class Controller:
         from harness.reports.files import write_results
 
         items, declarations, deselected = self.directory.read_collected()
-        self._record_lost(
-            items, early=bool(session.shouldstop or session.shouldfail) or session.exitstatus == 2
-        )
+        early = bool(session.shouldstop or session.shouldfail) or session.exitstatus == 2
+        known = latest(read_journal(self.directory.path, exchanges=False))
+        known |= self._record_lost([item for item in items if item.item not in known], early=early)
         manifest = self.directory.read_manifest()
         self.summary = summarise(
-            list(latest(read_journal(self.directory.path)).values()),
+            known.values(),
             declarations,
             items,
             run_id=self.directory.run_id,
@@ -199,12 +181,11 @@ class Controller:
             return NOT_VALID
         return session.exitstatus
 
-    def _record_lost(self, items: list[Collected], *, early: bool) -> None:
-        """One record for every item that no process has recorded."""
-        known = latest(read_journal(self.directory.path))
-        missing = [item for item in items if item.item not in known]
+    def _record_lost(self, missing: list[Collected], *, early: bool) -> dict[str, Record]:
+        """Journals one record for every item that no process has recorded; gives them by item."""
+        records: dict[str, Record] = {}
         if not missing:
-            return
+            return records
         with Journal(self.directory.path, "lost") as journal:
             for item in missing:
                 crashes = self._crashes[item.item]
@@ -215,18 +196,18 @@ class Controller:
                     if early
                     else "no process has recorded it"
                 )
-                journal.append(
-                    Record(
-                        item=item.item,
-                        benchmark=item.benchmark,
-                        example=item.example,
-                        checkpoint=item.checkpoint,
-                        status="lost",
-                        group=item.group,
-                        message=message,
-                    )
+                records[item.item] = record = Record(
+                    item=item.item,
+                    benchmark=item.benchmark,
+                    example=item.example,
+                    checkpoint=item.checkpoint,
+                    status="lost",
+                    group=item.group,
+                    message=message,
                 )
+                journal.append(record)
             journal.sync()
+        return records
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:
@@ -249,6 +230,34 @@ class Controller:
     def pytest_unconfigure(self) -> None:
         if self._progress is not None:
             self._progress.stop()
+
+
+class Quiet:
+    """Keeps the progress line away while pytest writes; registered only where there is such a line, since
+    these hooks run several times an item."""
+
+    def __init__(self, progress: Any) -> None:
+        self._progress = progress
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
+        with self._progress.paused():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
+        with self._progress.paused():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self) -> Generator[None, object, object]:
+        with self._progress.paused():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True, optionalhook=True)
+    def pytest_testnodedown(self) -> Generator[None, object, object]:
+        with self._progress.paused():
+            return (yield)
 
 
 def _checkpoint_row(info: Any) -> dict[str, Any]:

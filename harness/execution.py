@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -37,7 +37,9 @@ class Execution:
         self._outcomes: dict[str, Outcome] = {}
         self._settled: set[str] = set()
         self._unit_of: dict[str, list[int]] = {}
-        alone = [item.nodeid for item in items if any(item.get_closest_marker(mark) for mark in ALONE_MARKS)]
+        alone = [
+            item.nodeid for item in items if any(mark.name in ALONE_MARKS for mark in item.iter_markers())
+        ]
         for unit in plan_units([item.nodeid for item in items], unit_size, alone):
             for index in unit:
                 self._unit_of[self._items[index].nodeid] = unit
@@ -47,7 +49,7 @@ class Execution:
         if item.nodeid not in self._outcomes:
             members = self._members(item)
             jobs = [self._job(member, item) for member in members]
-            engine = cast("Engine", item.funcargs[ENGINE_FIXTURE])
+            engine: Engine = item._request.getfixturevalue(ENGINE_FIXTURE)
             outcomes = run_unit(jobs, engine, self._journal)
             self._outcomes.update(outcomes)
             self._settled.update(outcomes)

@@ -63,21 +63,23 @@ class Journal:
         return self._descriptor
 
 
-def read_shard(path: Path) -> list[Record]:
+def read_shard(path: Path, *, exchanges: bool = True) -> list[Record]:
     """The records of one shard, in order written; a torn last line is left out.
 
-    Raises ``JournalError`` naming file and line for any other line that is no record.
+    Without ``exchanges`` the records' requests and answers, nearly all of a shard's bytes, are dropped line
+    by line. Raises ``JournalError`` naming file and line for any other line that is no record.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as shard:
+            return list(_records(shard, path, exchanges))
     except OSError as error:
         raise JournalError(f"cannot read {path}: {error.strerror}") from error
-    return list(_records(data, path))
 
 
-def read_journal(directory: Path) -> list[Record]:
+def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
     """The records of every shard of a run, shard by shard; within a shard in order written."""
-    return [record for path in sorted(directory.glob("items-*.jsonl")) for record in read_shard(path)]
+    shards = sorted(directory.glob("items-*.jsonl"))
+    return [record for path in shards for record in read_shard(path, exchanges=exchanges)]
 
 
 def latest(records: Iterable[Record]) -> dict[str, Record]:
@@ -93,15 +95,17 @@ def latest(records: Iterable[Record]) -> dict[str, Record]:
     return kept
 
 
-def _records(data: bytes, path: Path) -> Iterator[Record]:
-    lines = data.split(b"\n")
-    complete, torn = lines[:-1], lines[-1]
-    for number, line in enumerate(complete, start=1):
+def _records(lines: Iterable[bytes], path: Path, exchanges: bool) -> Iterator[Record]:
+    for number, line in enumerate(lines, start=1):
+        if not line.endswith(b"\n"):
+            return  # a line without its end was never finished: the item counts as not recorded
         try:
-            yield from_json(_object(line))
+            found = _object(line)
+            if not exchanges:
+                found.pop("exchanges", None)
+            yield from_json(found)
         except (JournalError, ValueError) as error:
             raise JournalError(f"{path}, line {number}: {error}") from error
-    del torn  # a line without its end was never finished: the item counts as not recorded
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -5,7 +5,7 @@ A record is one JSON object a line, ``{"schema": 1, "kind": "item", ...}`` with 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from harness.errors import JournalError
@@ -42,8 +42,12 @@ class Record:
 
 
 def to_json(record: Record) -> dict[str, Any]:
-    """The record as a JSON object with its schema version."""
-    return {"schema": SCHEMA, "kind": "item", **asdict(record)}
+    """The record as a JSON object with its schema version; it shares the record's lists and dicts."""
+    return {
+        "schema": SCHEMA,
+        "kind": "item",
+        **{name: getattr(record, name) for name in Record.__dataclass_fields__},
+    }
 
 
 def from_json(data: dict[str, Any]) -> Record:

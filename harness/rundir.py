@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,7 @@ from harness.files import write_atomic
 from harness.results import Collected, Declaration, PackInfo
 
 SCHEMA: Final = 1
+COLUMNS: Final = tuple(one.name for one in fields(Collected))
 PACKAGES: Final = (
     "pytest-touchstone",
     "pytest",
@@ -82,7 +83,7 @@ class RunDirectory:
             json.dumps(
                 {
                     "schema": SCHEMA,
-                    "items": [list(asdict(item).values()) for item in items],
+                    "items": [[getattr(item, name) for name in COLUMNS] for item in items],
                     "declarations": {name: asdict(one) for name, one in declarations.items()},
                     "deselected": list(deselected),
                 },

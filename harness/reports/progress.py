@@ -99,6 +99,11 @@ class Progress:
                 os.close(self._descriptor)
                 self._descriptor = None
 
+    @property
+    def live(self) -> bool:
+        """Whether it is a line that moves with pytest's, so that ``paused()`` matters."""
+        return self._live
+
     @contextmanager
     def paused(self) -> Generator[None]:
         """Keeps the line away while pytest writes; every write of pytest's during a run belongs inside."""
