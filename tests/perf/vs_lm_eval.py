@@ -189,7 +189,8 @@ def show_answers(
     """Prints scores and what differs; gives the items that differ."""
     if ours.keys() != theirs.keys() or ours.keys() != {item.id for item in items}:
         raise SystemExit(f"other items were scored: {len(ours)} by ours, {len(theirs)} by lm-eval")
-    metrics = list(next(iter(theirs.values())).metrics)
+    known = next(iter(ours.values())).metrics
+    metrics = [name for name in next(iter(theirs.values())).metrics if name in known]
     rows = [[name, _mean(ours, name), _mean(theirs, name)] for name in metrics]
     print("\n" + table(["score", "ours", "lm-eval"], [[n, f"{a:.4f}", f"{b:.4f}"] for n, a, b in rows]))
     print(f"\nlargest difference of a log-probability: {largest(ours, theirs):.2e}")
