@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-DEFAULT_SIZE: Final = 256
-"""Items a unit holds at most: enough to sort requests by length, few enough to journal often."""
+DEFAULT_SIZE: Final = 64
+"""Items a unit holds at most: enough to fill batches, few enough that progress shows and a crash costs little."""
 
 UNITS_PER_WORKER: Final = 4
 """Units each worker should get at least, so that the last ones even out."""
