@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.tiny import tiny_causal
 
 Project = Any
 
@@ -171,9 +174,27 @@ def test_a_run_without_benchmarks_leaves_no_folder(project: Project) -> None:
     assert project.runs == []
 
 
-def test_several_checkpoints_become_a_parameter_and_each_is_loaded_once(project: Project) -> None:
-    result = project.run("--checkpoint", "fake:causal", "-v", "--eval-limit", "2")
-    assert result.ret in (0, 4)  # the same source twice is either two names or a clear refusal
+def test_several_checkpoints_become_a_parameter_and_come_one_after_the_other(
+    project: Project, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        tiny_causal(tmp_path / name)
+    result = project.run(
+        "--checkpoint",
+        str(tmp_path / "two"),
+        "-v",
+        "--eval-limit",
+        "2",
+        checkpoint=str(tmp_path / "one"),
+        apart=True,
+    )
+    assert result.ret == 0
+    ran = [line.split()[0].partition("[")[2] for line in result.outlines if "test_sums[" in line]
+    assert ran == ["one-sums/0]", "one-sums/1]", "two-sums/0]", "two-sums/1]"]
+    assert [(found["checkpoint"], found["scored"]) for found in project.summary["results"]] == [
+        ("one", 2),
+        ("two", 2),
+    ]
 
 
 def test_two_kinds_of_checkpoint_each_get_what_they_can_answer(project: Project) -> None:
