@@ -1,4 +1,4 @@
-"""Tiny checkpoint folders for tests: real architectures, random weights, tokenizers trained in memory.
+"""Tiny checkpoint folders for tests: real architectures, random weights, tokenizers made in memory.
 
 ``tiny_causal`` and ``tiny_masked`` write what ``save_pretrained`` writes, in well under a second once torch
 is imported, and the same bytes for the same seed. torch and transformers are imported inside the functions.
@@ -7,6 +7,9 @@ is imported, and the same bytes for the same seed. torch and transformers are im
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,23 +55,21 @@ def bytelevel_tokenizer(vocab_size: int = 400) -> Any:
 def metaspace_tokenizer(vocab_size: int = 400) -> Any:
     """A sentencepiece-like unigram tokenizer with byte fallback that puts ``<s>`` in front, as Llama 2
     does."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     special = ["<unk>", "<s>", "</s>", "<pad>", "<mask>"]
-    trainer = trainers.UnigramTrainer(
-        vocab_size=vocab_size, special_tokens=special, unk_token="<unk>", show_progress=False
-    )
-    tokenizer.train_from_iterator(CORPUS, trainer)
-    model = json.loads(tokenizer.to_str())["model"]
-    vocab = [(piece, score) for piece, score in model["vocab"]]
+    count = vocab_size - len(special)
+    pieces = _pieces([f"▁{word}" for word in " ".join(CORPUS).split()], count, inner=str)
+    vocab = [(name, 0.0) for name in special]
+    vocab += [(piece, -10.0 + min(len(piece), 8)) for piece in pieces]
     vocab += [(f"<0x{byte:02X}>", -20.0) for byte in range(256)]
-    tokenizer.model = models.Unigram(vocab, unk_id=0, byte_fallback=True)
+    tokenizer = Tokenizer(models.Unigram(vocab, unk_id=0, byte_fallback=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
+    tokenizer.add_special_tokens(special)
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -83,15 +84,17 @@ def metaspace_tokenizer(vocab_size: int = 400) -> Any:
 def wordpiece_tokenizer(vocab_size: int = 500) -> Any:
     """A WordPiece tokenizer as BERT has it: ``##`` marks a continuation, ``[CLS]`` and ``[SEP]`` stand around
     the text."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = re.findall(r"\w+|[^\w\s]", " ".join(CORPUS).lower())
+    pieces = _pieces(words, vocab_size - len(special), inner="##{}".format)
+    vocab = {piece: number for number, piece in enumerate([*special, *pieces])}
+    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=False)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=vocab_size, special_tokens=special, show_progress=False)
-    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.add_special_tokens(special)
     tokenizer.decoder = decoders.WordPiece()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
@@ -143,6 +146,24 @@ def trainer_state(folder: Path, *, global_step: int, epoch: float) -> Path:
     state = {"global_step": global_step, "epoch": epoch, "log_history": []}
     (folder / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
     return folder
+
+
+def _pieces(words: Sequence[str], count: int, *, inner: Callable[[str], str]) -> list[str]:
+    """At most ``count`` pieces: every first letter, every later one as ``inner`` writes it, then the
+    commonest beginnings and ends of words.
+
+    The trainers of these two kinds go through hash tables in another order in every process, so that what
+    they learn differs from run to run.
+    """
+    letters = sorted({word[0] for word in words} | {inner(letter) for word in words for letter in word[1:]})
+    found = Counter(
+        piece
+        for word in words
+        for cut in range(2, len(word) + 1)
+        for piece in (word[:cut], *([inner(word[-cut:])] if cut < len(word) else []))
+    )
+    common = sorted(set(found) - set(letters), key=lambda piece: (-found[piece], -len(piece), piece))
+    return [*letters, *common][:count]
 
 
 def _save(
