@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from harness.effort import Effort
 from harness.errors import BenchmarkError
 from harness.journal import latest
 from harness.metrics.composites import COMPOSITES, Composite
@@ -57,6 +58,7 @@ def summarise(
     checkpoints: Sequence[dict[str, Any]],
     deselected: Sequence[str] = (),
     seconds: float = 0.0,
+    effort: Sequence[Effort] = (),
 ) -> Summary:
     """The whole run's numbers; raises ``BenchmarkError`` when an item's benchmark is not declared.
 
@@ -77,6 +79,7 @@ def summarise(
         faults=[fault for bucket in buckets for fault in _faults(bucket.records)],
         uncollected=len(known.keys() - {item.item for item in collected}),
         seconds=seconds,
+        effort=list(effort),
     )
 
 

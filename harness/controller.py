@@ -173,6 +173,7 @@ class Controller:
             checkpoints=manifest.get("checkpoints", []),
             deselected=deselected,
             seconds=time.time() - self._began,
+            effort=self.directory.read_effort(),
         )
         write_results(self.summary)
         counts = Counter(fault["status"] for fault in self.summary.faults)

@@ -70,18 +70,52 @@ class _Running:
     exchanges: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     truncated: int = 0
+    failure: BaseException | None = None
     outcome: Outcome | None = None
 
 
-def run_unit(jobs: Sequence[Job], engine: Engine, journal: Journal) -> dict[str, Outcome]:
+class Begun:
+    """A unit whose generators have been started, as far as their first question; nothing is answered or
+    journalled yet.
+
+    Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
+    """
+
+    def __init__(self, jobs: Sequence[Job], engine: Engine) -> None:
+        self.running = [_Running(job) for job in jobs]
+        try:
+            for state in self.running:
+                _start(state, engine)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def items(self) -> set[str]:
+        """The items that it holds."""
+        return {state.job.item for state in self.running}
+
+    @property
+    def requests(self) -> list[Request]:
+        """What its generators ask first."""
+        return [request for state in self.running for request in state.requests]
+
+    def close(self) -> None:
+        """Closes the generators that have not ended."""
+        for state in self.running:
+            _close(state)
+
+
+def run_unit(begun: Begun, engine: Engine, journal: Journal) -> dict[str, Outcome]:
     """The outcome of every job by item; each is in the journal when this returns, and on disk.
 
     Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
     """
-    running = [_Running(job) for job in jobs]
+    running = begun.running
     try:
         for state in running:
-            _start(state, engine, journal)
+            if state.failure is not None:
+                _fail(state, state.failure, journal)
         for _ in range(MOST_ROUNDS):
             waiting = [state for state in running if state.outcome is None]
             if not waiting:
@@ -95,13 +129,13 @@ def run_unit(jobs: Sequence[Job], engine: Engine, journal: Journal) -> dict[str,
                     journal,
                 )
     finally:
-        for state in running:
-            _close(state)
+        begun.close()
         journal.sync()
     return {state.job.item: state.outcome for state in running if state.outcome is not None}
 
 
-def _start(state: _Running, engine: Engine, journal: Journal) -> None:
+def _start(state: _Running, engine: Engine) -> None:
+    """Takes a generator to its first question; what goes wrong is kept until the unit runs."""
     began = time.perf_counter()
     try:
         generator = state.job.start()
@@ -112,17 +146,13 @@ def _start(state: _Running, engine: Engine, journal: Journal) -> None:
         state.generator = generator
         _take(state, next(generator), engine)
     except StopIteration:
-        _fail(
-            state,
-            BenchmarkError(
-                f"{_who(state.job)} returned before it yielded a request; a score must come from the checkpoint"
-            ),
-            journal,
+        state.failure = BenchmarkError(
+            f"{_who(state.job)} returned before it yielded a request; a score must come from the checkpoint"
         )
     except STOPPING:
         raise
     except CAUGHT as error:
-        _fail(state, error, journal)
+        state.failure = error
     finally:
         state.seconds += time.perf_counter() - began
 
@@ -209,6 +239,7 @@ def _take(state: _Running, yielded: object, engine: Engine) -> None:
             raise BenchmarkError(
                 f"{who} yielded a list with {_shown(request)} in it; only requests can be answered"
             )
+        _check_plain(request, who)
         if type(request) not in state.job.spec.asks:
             named = ", ".join(kind.__name__ for kind in state.job.spec.asks)
             raise BenchmarkError(
@@ -219,6 +250,16 @@ def _take(state: _Running, yielded: object, engine: Engine) -> None:
                 f"{who} yielded a {type(request).__name__}, which a {engine.info.kind} checkpoint cannot answer"
             )
     state.requests = list(asked)
+
+
+def _check_plain(request: Request, who: str) -> None:
+    """Raises ``BenchmarkError`` for a request that holds a list or the like: it could change on its way."""
+    try:
+        hash(request)
+    except TypeError as error:
+        raise BenchmarkError(
+            f"{who} yielded a {type(request).__name__} with a part of {error}; use text, numbers and tuples"
+        ) from None
 
 
 def _remember(state: _Running, answers: Sequence[Answer | Refusal | BaseException]) -> None:

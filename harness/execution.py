@@ -1,22 +1,24 @@
 """Runs benchmark items: the first item of a unit that pytest calls advances the whole unit, the others find
-their outcome waiting.
+their outcome waiting. While a unit computes, the engine prepares what the next one will ask.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from harness.benchmark import ENGINE_FIXTURE, generator_function
 from harness.collection import OWN_ARGUMENTS, checkpoint_of, given_of
-from harness.drive import Job, Outcome, identity, run_unit
+from harness.drive import Begun, Job, Outcome, identity, run_unit
+from harness.effort import Effort, peak_bytes, process_age, proportional_bytes
 from harness.journal import Journal
 from harness.records import Record, Status
 from harness.scheduling import Quarantine
 from harness.units import plan_units
+from harness.wire import to_plain
 
 if TYPE_CHECKING:
     from harness.engines import Engine
@@ -29,8 +31,21 @@ class Execution:
     """The units of this process and the outcomes that wait to be reported."""
 
     def __init__(
-        self, items: Sequence[pytest.Item], unit_size: int, journal: Journal, quarantine: Quarantine
+        self,
+        items: Sequence[pytest.Item],
+        unit_size: int,
+        journal: Journal,
+        quarantine: Quarantine,
+        *,
+        in_order: bool,
+        note_effort: Callable[[Sequence[Effort]], None],
     ) -> None:
+        """With ``in_order`` the units come one after the other; a worker cannot know which it gets next.
+        ``note_effort`` is told after each unit what this process's answers have cost."""
+        self._in_order = in_order
+        self._note_effort = note_effort
+        self._effort: dict[str, Effort] = {}
+        self._ahead: Begun | None = None
         self._items = list(items)
         self._journal = journal
         self._quarantine = quarantine
@@ -40,20 +55,39 @@ class Execution:
         alone = [
             item.nodeid for item in items if any(mark.name in ALONE_MARKS for mark in item.iter_markers())
         ]
+        self._leader_after: dict[str, pytest.Item] = {}
+        before: list[int] = []
         for unit in plan_units([item.nodeid for item in items], unit_size, alone):
             for index in unit:
                 self._unit_of[self._items[index].nodeid] = unit
+            for index in before:
+                self._leader_after[self._items[index].nodeid] = self._items[unit[0]]
+            before = unit
 
     def call(self, item: pytest.Function) -> Outcome:
         """The outcome of an item, computed now together with its unit, unless another item has done so."""
         if item.nodeid not in self._outcomes:
-            members = self._members(item)
-            jobs = [self._job(member, item) for member in members]
             engine: Engine = item._request.getfixturevalue(ENGINE_FIXTURE)
-            outcomes = run_unit(jobs, engine, self._journal)
+            begun = self._begun(item, engine)
+            self._begin_next(item, engine)
+            outcomes = run_unit(begun, engine, self._journal)
+            self._count(engine, checkpoint_of(item).name)
             self._outcomes.update(outcomes)
             self._settled.update(outcomes)
         return self._outcomes.pop(item.nodeid)
+
+    def _count(self, engine: Engine, checkpoint: str) -> None:
+        """Brings what this process's answers have cost up to date."""
+        before = self._effort.get(checkpoint)
+        self._effort[checkpoint] = Effort(
+            who=self._journal.who,
+            checkpoint=checkpoint,
+            engine=to_plain(engine.effort),
+            first_answer=process_age() if before is None else before.first_answer,
+            peak_bytes=peak_bytes(),
+            proportional_bytes=proportional_bytes(),
+        )
+        self._note_effort(list(self._effort.values()))
 
     def settle(self, item: pytest.Item, status: Status, message: str) -> None:
         """Journals an item that never got to run: skipped by a mark, or its fixtures failed."""
@@ -63,6 +97,34 @@ class Execution:
         self._settled.add(item.nodeid)
         who = identity(item.nodeid, given.loaded.spec, given.example, checkpoint_of(item).name)
         self._journal.append(Record(**who, status=status, message=message))
+
+    def close(self) -> None:
+        """Closes generators that were started for a unit that never came."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+
+    def _begun(self, item: pytest.Function, engine: Engine) -> Begun:
+        """The unit of an item with its generators started, now or ahead of time."""
+        members = self._members(item)
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            if ahead.items == {member.nodeid for member in members}:
+                return ahead
+            ahead.close()
+        begun = Begun([self._job(member, item) for member in members], engine)
+        engine.prepare(begun.requests)
+        return begun
+
+    def _begin_next(self, item: pytest.Function, engine: Engine) -> None:
+        """Starts the generators of the unit after the item's, where the two share all fixtures, so that the
+        engine can prepare its requests while it computes."""
+        leader = self._leader_after.get(item.nodeid)
+        if not self._in_order or not isinstance(leader, pytest.Function):
+            return
+        if leader.function is item.function and leader.parent is item.parent and _alike(leader, item):
+            self._ahead = Begun([self._job(one, item) for one in self._members(leader)], engine)
+            engine.prepare(self._ahead.requests)
 
     def _members(self, leader: pytest.Function) -> list[pytest.Function]:
         """The unit's items that can run under the leader's fixtures and have not run yet, the leader first."""

@@ -23,6 +23,7 @@ class Journal:
     """Appends records to one shard; a context manager."""
 
     def __init__(self, directory: Path, who: str) -> None:
+        self.who = who
         self.path = directory / f"items-{who}.jsonl"
         self._descriptor: int | None = None
 

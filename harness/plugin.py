@@ -5,6 +5,7 @@ PYTEST_DONT_REWRITE: there is no assert in here to rewrite, and start-up counts.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import time
@@ -109,10 +110,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     run.directory.write_collected(
         collecting.collected_of(items), collecting.declarations_of(items), run.collection.deselected
     )
-    who = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    # Not from the environment: a run inside of a worker's test inherits that.
+    who = session.config.workerinput["workerid"] if is_worker(session.config) else "main"  # type: ignore[attr-defined]
     size = unit_size(len(session.items), run.settings.workers, run.settings.unit)
     run.execution = Execution(
-        items, size, Journal(run.directory.path, who), Quarantine(run.directory.quarantine)
+        items,
+        size,
+        Journal(run.directory.path, who),
+        Quarantine(run.directory.quarantine),
+        in_order=who == "main",
+        note_effort=functools.partial(run.directory.write_effort, who),
     )
     # Items live until the end of the session: looking at tens of thousands of them again and again for
     # garbage takes a fifth of the time that pytest needs for a trivial item.
@@ -122,6 +129,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     run = config.stash.get(RUN, None)
     if run is not None and run.execution is not None:
+        run.execution.close()
         gc.unfreeze()  # for those who call pytest.main() several times in one process
 
 

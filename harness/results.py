@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from harness.effort import Effort
 from harness.errors import HarnessError
 
 SCHEMA: Final = 1
@@ -122,7 +123,7 @@ class Summary:
     "low", "high", "stderr", "method", "why", "parts": [{"weight", "benchmark", "metric", "value", "n"}]}.
     ``faults`` lists items that ended in error, timeout or lost, as {"item", "status", "message"}.
     ``uncollected`` counts journal records of items that this run did not collect (a resumed run with a
-    narrower selection); they enter no number.
+    narrower selection); they enter no number. ``effort``: what answering cost each process.
     """
 
     run_id: str
@@ -136,6 +137,7 @@ class Summary:
     faults: list[dict[str, str]] = field(default_factory=list)
     uncollected: int = 0
     seconds: float = 0.0
+    effort: list[Effort] = field(default_factory=list)
 
 
 def wholes(summary: Summary) -> list[Result]:
@@ -168,6 +170,7 @@ def summary_from_json(data: Mapping[str, Any]) -> Summary:
             Declaration(**{**declaration, "pack": PackInfo(**declaration["pack"])})
             for declaration in data.get("declarations", ())
         ]
+        known["effort"] = [Effort(**row) for row in data.get("effort", ())]
         return Summary(**known)
     except (KeyError, TypeError, AttributeError) as error:
         raise HarnessError(f"incomplete summary: {error}") from None

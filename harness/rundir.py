@@ -3,6 +3,7 @@
 run.json          the manifest: command, versions, machine, commit, checkpoints, settings
 items-WHO.jsonl   the journal, one shard a process
 collected.json    every collected item, the benchmarks' declarations, what was left out and why
+effort-WHO.json   what answering cost, one file a process
 quarantine.txt    items that ran alone, because a worker died with them
 run.log           what happened when: begin, what was left out, dead workers, end
 fault.txt         a person's mistake that a worker found, for the controller to say
@@ -22,6 +23,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from harness.effort import Effort
 from harness.errors import JournalError
 from harness.files import write_atomic
 from harness.results import Collected, Declaration, PackInfo
@@ -101,6 +103,17 @@ class RunDirectory:
             for name, one in data["declarations"].items()
         }
         return [Collected(*row) for row in data["items"]], declarations, list(data["deselected"])
+
+    def write_effort(self, who: str, rows: Sequence[Effort]) -> None:
+        """Notes what answering has cost a process so far."""
+        write_atomic(
+            self.path / f"effort-{who}.json", json.dumps([asdict(row) for row in rows], ensure_ascii=False)
+        )
+
+    def read_effort(self) -> list[Effort]:
+        """What all processes noted."""
+        paths = sorted(self.path.glob("effort-*.json"))
+        return [Effort(**row) for path in paths for row in json.loads(path.read_text(encoding="utf-8"))]
 
     def write_fault(self, message: str) -> None:
         """Leaves a person's mistake for the controller; the first one stays."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
 from harness.requests import (
@@ -43,9 +43,17 @@ class FakeEngine:
         """What the checkpoint is."""
         return self._info
 
+    @property
+    def effort(self) -> dict[str, Any]:
+        """It costs nothing."""
+        return {}
+
     def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
         """One answer a request, in the order asked; kinds that the checkpoint would not serve are refused."""
         return [self._answer(request) for request in requests]
+
+    def prepare(self, requests: Sequence[Request]) -> None:
+        """Nothing can be done ahead."""
 
     def close(self) -> None:
         """Nothing to free."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
+from harness.models.ahead import Ahead
 from harness.models.budget import Budget, first_budget
 from harness.models.loading import Loaded, quiet
 from harness.models.masks import attention_of
@@ -36,6 +37,7 @@ class CausalEngine:
         self._info = info
         self._loaded: Loaded | None = loaded
         self._tokenizer = TextTokenizer(loaded.tokenizer)
+        self._ahead: Ahead[Plan | Refusal] = Ahead(self._plans)
         self._needed = NeededLogits(loaded.model)
         self._vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])
         self._done = WorkDone()
@@ -75,10 +77,14 @@ class CausalEngine:
         """How much is computed at once."""
         return self._budget
 
+    @property
+    def effort(self) -> dict[str, Any]:
+        """What answering has cost so far."""
+        return self._done.effort(self._budget, self.notes)
+
     def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
         """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``."""
-        seq_len, rows = self._info.seq_len, self._vocabulary
-        plans = [plan(request, self._tokenizer, seq_len=seq_len, rows=rows) for request in requests]
+        plans = self._ahead.made(requests)
         works = [work for made in plans if isinstance(made, Plan) for work in made.work]
         with quiet():
             scores = iter((self._shared or self._plain).score(works))
@@ -87,11 +93,20 @@ class CausalEngine:
             for made in plans
         ]
 
+    def prepare(self, requests: Sequence[Request]) -> None:
+        """Cuts texts that will be asked about into tokens, while the model computes."""
+        self._ahead.begin(requests)
+
     def close(self) -> None:
         """Frees the model's memory; the engine cannot answer afterwards."""
+        self._ahead.close()
         self._needed.close()
         self._loaded = self._shared = None
         del self._needed, self._plain
+
+    def _plans(self, requests: Sequence[Request]) -> list[Plan | Refusal]:
+        seq_len, rows = self._info.seq_len, self._vocabulary
+        return [plan(request, self._tokenizer, seq_len=seq_len, rows=rows) for request in requests]
 
     def _verified(self, how: dict[str, Any]) -> SharedPrefix | None:
         """The shared way, if the model can go it and gives a probe's scores alike; else None and a note."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from harness.checkpoints import CheckpointInfo
+from harness.models.ahead import Ahead
 from harness.models.budget import Budget, first_budget
 from harness.models.loading import Loaded, quiet
 from harness.models.needed import NeededLogits
@@ -41,6 +42,7 @@ class MaskedEngine:
         self._batch = batch
         self._loaded: Loaded | None = loaded
         self._vocabulary = Vocabulary(loaded.tokenizer)
+        self._ahead: Ahead[MaskedText | Refusal] = Ahead(self._tokenize_all)
         self._by_text: dict[str, list[int]] | None = None
         self._shown: dict[int, tuple[str, str]] = {}
         self._needed = NeededLogits(loaded.model)
@@ -73,11 +75,16 @@ class MaskedEngine:
         """How much is computed at once."""
         return self._budget
 
+    @property
+    def effort(self) -> dict[str, Any]:
+        """What answering has cost so far."""
+        return self._done.effort(self._budget)
+
     def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
         """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``."""
         answers: dict[int, Answer | Refusal] = {}
         questions: list[_Question] = []
-        for number, (request, text) in enumerate(zip(requests, self._tokenize_all(requests), strict=True)):
+        for number, (request, text) in enumerate(zip(requests, self._ahead.made(requests), strict=True)):
             if isinstance(text, Refusal):
                 answers[number] = text
             elif isinstance(request, FillMask):
@@ -88,7 +95,11 @@ class MaskedEngine:
 
     def tokenize(self, request: Request) -> MaskedText | Refusal:
         """What the model is given for a request."""
-        return self._tokenize_all([request])[0]
+        return self._ahead.made([request])[0]
+
+    def prepare(self, requests: Sequence[Request]) -> None:
+        """Cuts texts that will be asked about into tokens, while the model computes."""
+        self._ahead.begin(requests)
 
     def _tokenize_all(self, requests: Sequence[Request]) -> list[MaskedText | Refusal]:
         """The texts with the checkpoint's own mask token, each cut around it to the length that fits."""
@@ -139,6 +150,7 @@ class MaskedEngine:
 
     def close(self) -> None:
         """Frees the model's memory; the engine cannot answer afterwards."""
+        self._ahead.close()
         self._needed.close()
         self._loaded = None
         del self._needed

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from harness.models.budget import Budget
 from harness.models.tokenization import TextTokenizer
 from harness.requests import (
     Answer,
@@ -49,6 +50,11 @@ class WorkDone:
     padded: int = 0
     distinct: int = 0
     logits: int = 0
+
+    def effort(self, budget: Budget, notes: Sequence[str] = ()) -> dict[str, Any]:
+        """The same as reports have it (see ``harness.effort``)."""
+        counts = {"tokens": self.computed, "padding": self.padded, "distinct": self.distinct}
+        return {**counts, "logits": self.logits, "batch_tokens": budget.tokens, "notes": list(notes)}
 
     def reset(self) -> None:
         """Counts from 0 again."""

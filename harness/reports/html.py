@@ -57,11 +57,12 @@ def _opening(summary: Summary) -> str:
         for name in shown
     )
     command = " ".join(["pytest", *map(str, summary.manifest.get("command", []))])
+    effort = "".join(f'<p class="faint">{escape(text)}</p>' for text in wording.effort(summary))
     notes = "".join(f'<p class="note">{escape(text)}</p>' for text in wording.warnings(summary))
     return (
         f"<h1>Results of {escape(summary.run_id)}</h1>\n"
         f'<p class="faint">{escape(_when(summary))}</p>\n<p><code>{escape(command)}</code></p>\n'
-        f'<ul class="tiles">{tiles}</ul>\n{notes}'
+        f'<ul class="tiles">{tiles}</ul>\n{effort}{notes}'
     )
 
 

@@ -215,6 +215,7 @@ def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
     lines += [(status, text, "red") for status, text in faults[:FAULTS_SHOWN]]
     if (rest := len(faults) - FAULTS_SHOWN) > 0:
         lines.append(("", f"and {rest} other messages, in errors.log", "red"))
+    lines += [("effort", text, "") for text in wording.effort(summary)]
     lines += [("note", text, "yellow") for text in wording.warnings(summary)]
     lines += [("undefined", text, "") for text in wording.reasons(summary)]
     lines += [("left out", text, "") for text in wording.left_out(summary)]

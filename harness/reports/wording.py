@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from harness.effort import Effort
 from harness.results import Metric, PackInfo, Result, Summary, totals, wholes
 
 NOTHING: Final = "-"
@@ -100,6 +101,36 @@ def items(summary: Summary) -> str:
     return ", ".join(parts) + took
 
 
+def effort(summary: Summary) -> list[str]:
+    """What the answers of each checkpoint cost, over all processes: tokens, padding, start-up, memory."""
+    found: dict[str, list[Effort]] = {}
+    for row in summary.effort:
+        if row.engine:
+            found.setdefault(row.checkpoint, []).append(row)
+    prefix = len(found) > 1
+    return [(f"{name}: " if prefix else "") + _effort(rows) for name, rows in found.items()]
+
+
+def _effort(rows: Sequence[Effort]) -> str:
+    tokens = sum(row.engine.get("tokens", 0) for row in rows)
+    padding = sum(row.engine.get("padding", 0) for row in rows)
+    parts = [f"{tokens:,} tokens computed, {100 * padding / max(1, tokens):.1f} % padding"]
+    if starts := [row.first_answer for row in rows if row.first_answer is not None]:
+        parts.append(f"first answers after {min(starts):.1f} s")
+    if peaks := [row.peak_bytes for row in rows if row.peak_bytes is not None]:
+        parts.append(f"{_gigabytes(max(peaks))} at most" + (" a process" if len(rows) > 1 else ""))
+    shares = [row.proportional_bytes for row in rows if row.proportional_bytes is not None]
+    if len(rows) > 1 and shares:
+        parts.append(
+            f"{len(rows)} processes with {_gigabytes(sum(shares))} in all, shared pages counted once"
+        )
+    return "; ".join(parts)
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 2**30:.2f} GiB"
+
+
 def left_out(summary: Summary) -> list[str]:
     """Why benchmarks were left out, one line a reason: ``NAME, NAME: reason``."""
     found: dict[str, list[str]] = {}
@@ -130,7 +161,8 @@ def warnings(summary: Summary) -> list[str]:
     if summary.uncollected:
         noun = count(summary.uncollected, "record")
         found.append(f"{noun} in the journal of items that this run did not select: left out")
-    return found
+    notes = (note for row in summary.effort for note in row.engine.get("notes", ()))
+    return found + list(dict.fromkeys(notes))
 
 
 def place(summary: Summary) -> str:

@@ -101,6 +101,29 @@ def test_exitfirst_stops_and_every_item_has_a_record(project: Project) -> None:
     assert result.ret == 9
 
 
+def test_the_next_unit_is_begun_before_one_is_answered_and_each_item_once(project: Project) -> None:
+    project.write("note('answered')")
+    note = "def note(what):\n    with open('noted', 'a') as file:\n        file.write(what + ' ')\n\n"
+    text = (project.path / "test_sums.py").read_text()
+    text = text.replace("    right, wrong", "    note('begun')\n    right, wrong")
+    (project.path / "test_sums.py").write_text(note + text)
+    assert project.run("--eval-unit", "8").ret == 0
+    noted = [word[0] for word in (project.path / "noted").read_text().split()]
+    assert "".join(noted) == "b" * 16 + "a" * 8 + "b" * 4 + "a" * 12
+
+
+def test_generators_begun_for_a_unit_that_never_comes_are_closed(project: Project) -> None:
+    project.write("assert example['n'] != 5")
+    text = (project.path / "test_sums.py").read_text()
+    text = text.replace("    right, wrong = yield", "    try:\n        right, wrong = yield")
+    text += "    finally:\n        with open('closed', 'a') as file:\n            file.write(str(example['n']) + ' ')\n"
+    text = text.replace("    assert", "        assert").replace("    return", "        return")
+    (project.path / "test_sums.py").write_text(text)
+    assert project.run("-x", "--eval-unit", "8").ret == 9
+    assert sorted(map(int, (project.path / "closed").read_text().split())) == list(range(16))
+    assert project.records["sums/8"].status == "lost"
+
+
 def test_without_xdist_and_json_report_all_works(project: Project) -> None:
     assert project.run("-p", "no:xdist", "-p", "no:pytest_jsonreport").ret == 0
     assert len(project.records) == 20
