@@ -145,7 +145,7 @@ def _parametrize(
     several = len(collection.checkpoints or []) > 1
     ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
     if suited and examples:
-        metafunc.parametrize("checkpoint", suited, ids=ids, indirect=True, scope="session")
+        metafunc.parametrize("checkpoint", suited, ids=ids, scope="session")
     # An empty parameter set would become one skipped item; modify() takes that item out again.
     names = ("example", "shots") if wants_shots else ("example",)
     values = [(given, None) if wants_shots else (given,) for given in examples]
@@ -171,7 +171,7 @@ def drop_empty(items: list[pytest.Item]) -> None:
     items[:] = [
         item
         for item in items
-        if declared(getattr(item, "function", None)) is None or given_of(item) is not None
+        if given_of(item) is not None or declared(getattr(item, "function", None)) is None
     ]
 
 
@@ -183,7 +183,8 @@ def wrong_fixture(items: list[pytest.Item]) -> str | None:
     seen: set[Any] = set()
     for item in items:
         given = given_of(item)
-        function = getattr(item, "function", None)
+        # item.function is dear, and the items of a function follow each other
+        function = (item.parent, getattr(item, "originalname", None))
         if given is None or function in seen:
             continue
         seen.add(function)

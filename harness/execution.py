@@ -5,7 +5,9 @@ their outcome waiting. While a unit computes, the engine prepares what the next 
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 ALONE_MARKS: Final = ("skip", "skipif", "xfail")
 """pytest decides about items with these marks one by one, so they are never run for another item's sake."""
 
+NOTE_EVERY: Final = 2.0
+"""Seconds between two notes of what answering has cost."""
+
 
 class Execution:
     """The units of this process and the outcomes that wait to be reported."""
@@ -41,10 +46,13 @@ class Execution:
         note_effort: Callable[[Sequence[Effort]], None],
     ) -> None:
         """With ``in_order`` the units come one after the other; a worker cannot know which it gets next.
-        ``note_effort`` is told after each unit what this process's answers have cost."""
+        ``note_effort`` is told now and then what this process's answers have cost."""
         self._in_order = in_order
         self._note_effort = note_effort
         self._effort: dict[str, Effort] = {}
+        self._latest: str | None = None
+        self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
+        self._noted = time.monotonic()
         self._ahead: Begun | None = None
         self._items = list(items)
         self._journal = journal
@@ -72,22 +80,34 @@ class Execution:
             self._begin_next(item, engine)
             outcomes = run_unit(begun, engine, self._journal)
             self._count(engine, checkpoint_of(item).name)
+            if time.monotonic() - self._noted > NOTE_EVERY:
+                self.sync()
             self._outcomes.update(outcomes)
             self._settled.update(outcomes)
         return self._outcomes.pop(item.nodeid)
 
     def _count(self, engine: Engine, checkpoint: str) -> None:
-        """Brings what this process's answers have cost up to date."""
+        """Brings what this process's answers have cost up to date; memory is looked at only when it is noted,
+        because that takes longer than a unit of trivial items."""
         before = self._effort.get(checkpoint)
         self._effort[checkpoint] = Effort(
             who=self._journal.who,
             checkpoint=checkpoint,
             engine=to_plain(engine.effort),
             first_answer=process_age() if before is None else before.first_answer,
-            peak_bytes=peak_bytes(),
-            proportional_bytes=proportional_bytes(),
+        )
+        self._latest = checkpoint
+
+    def sync(self) -> None:
+        """Makes sure that the records are on disk, and writes down what this process's answers have cost so far."""
+        self._journal.sync()
+        if self._latest is None:
+            return
+        self._effort[self._latest] = replace(
+            self._effort[self._latest], peak_bytes=peak_bytes(), proportional_bytes=proportional_bytes()
         )
         self._note_effort(list(self._effort.values()))
+        self._noted = time.monotonic()
 
     def settle(self, item: pytest.Item, status: Status, message: str) -> None:
         """Journals an item that never got to run: skipped by a mark, or its fixtures failed."""
@@ -106,13 +126,12 @@ class Execution:
 
     def _begun(self, item: pytest.Function, engine: Engine) -> Begun:
         """The unit of an item with its generators started, now or ahead of time."""
-        members = self._members(item)
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
-            if ahead.items == {member.nodeid for member in members}:
+            if item.nodeid in ahead.items and not ahead.items & self._settled:
                 return ahead
             ahead.close()
-        begun = Begun([self._job(member, item) for member in members], engine)
+        begun = Begun([self._job(member, item) for member in self._members(item)], engine)
         engine.prepare(begun.requests)
         return begun
 
@@ -122,7 +141,8 @@ class Execution:
         leader = self._leader_after.get(item.nodeid)
         if not self._in_order or not isinstance(leader, pytest.Function):
             return
-        if leader.function is item.function and leader.parent is item.parent and _alike(leader, item):
+        same = leader.parent is item.parent and leader.originalname == item.originalname
+        if same and _alike(leader, item):
             self._ahead = Begun([self._job(one, item) for one in self._members(leader)], engine)
             engine.prepare(self._ahead.requests)
 
@@ -142,7 +162,6 @@ class Execution:
     def _job(self, item: pytest.Function, leader: pytest.Function) -> Job:
         given = given_of(item)
         assert given is not None
-        function = generator_function(item.function)
         own: Mapping[str, Any] = given.arguments()
         params = item.callspec.params
         wanted = {
@@ -153,11 +172,21 @@ class Execution:
             else params[name]
             for name in item._fixtureinfo.argnames  # what pytest itself would pass to the function
         }
-        start = functools.partial(function, **wanted)
+        start = functools.partial(self._function(item), **wanted)
         return Job(item.nodeid, given.loaded.spec, given.example, checkpoint_of(item).name, start)
+
+    def _function(self, item: pytest.Function) -> Callable[..., Any]:
+        """The generator function of an item; ``item.function`` is dear, and the same for very many items."""
+        key = (item.parent, item.originalname)
+        if (found := self._functions.get(key)) is None:
+            found = self._functions[key] = generator_function(item.function)
+        return found
 
 
 def _alike(item: pytest.Function, leader: pytest.Function) -> bool:
     """Whether the two differ in their examples only, so that the leader's fixtures are the item's too."""
-    mine, its = item.callspec.indices, leader.callspec.indices
-    return all(mine.get(name) == its.get(name) for name in {*mine, *its} - set(OWN_ARGUMENTS))
+    mine, its = item.callspec.params, leader.callspec.params
+    if mine.keys() != its.keys():
+        return False
+    # By value, since pytest numbers the values of a plain parameter anew for every item.
+    return all(its[name] is value for name, value in mine.items() if name not in OWN_ARGUMENTS)

@@ -44,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.unfreeze()  # what an earlier run in this process has left; see pytest_collection_finish
     settings = settings_of(config)
     config.stash[MODEL_SETTINGS] = settings.model
     directory = RunDirectory(_run_path(config, settings))
@@ -95,6 +96,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     run.directory.write_fault(fault)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing that is collected can be garbage before the end of the session."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        if enabled:
+            gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     run = session.config.stash[RUN]
@@ -130,7 +143,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     run = config.stash.get(RUN, None)
     if run is not None and run.execution is not None:
         run.execution.close()
-        gc.unfreeze()  # for those who call pytest.main() several times in one process
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    try:
+        return (yield)
+    finally:
+        run = session.config.stash[RUN]
+        if run.execution is not None:
+            run.execution.sync()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -112,6 +112,20 @@ def test_the_next_unit_is_begun_before_one_is_answered_and_each_item_once(projec
     assert "".join(noted) == "b" * 16 + "a" * 8 + "b" * 4 + "a" * 12
 
 
+def test_parameters_of_ones_own_do_not_tear_units_apart(project: Project) -> None:
+    project.write("note('ended', style)")
+    note = "import pytest\n\ndef note(*what):\n    with open('noted', 'a') as file:\n"
+    note += "        file.write('-'.join(what) + ' ')\n\n"
+    text = (project.path / "test_sums.py").read_text().replace("(example, shots)", "(example, shots, style)")
+    text = text.replace("@benchmark(", "@pytest.mark.parametrize('style', ['x', 'y'])\n@benchmark(")
+    text = text.replace("    right, wrong", "    note('begun', style)\n    right, wrong")
+    (project.path / "test_sums.py").write_text(note + text)
+    project.rows(4)
+    project.run("--eval-unit", "8").assert_outcomes(passed=8)
+    noted = (project.path / "noted").read_text().split()
+    assert noted[:8] in ([f"begun-{style}"] * 4 + [f"ended-{style}"] * 4 for style in "xy")
+
+
 def test_generators_begun_for_a_unit_that_never_comes_are_closed(project: Project) -> None:
     project.write("assert example['n'] != 5")
     text = (project.path / "test_sums.py").read_text()
