@@ -26,7 +26,10 @@ LAYERS = (
 )
 """A part of ``harness`` imports from layers above its own in this list, and from its own folder."""
 
-HEAVY = ("torch", "transformers", "tokenizers", "kiwipiepy", "scipy", "numpy", "datasets", "rich")
+HEAVY = (
+    *("torch", "transformers", "tokenizers", "kiwipiepy", "scipy", "numpy", "datasets", "rich"),
+    *("sympy", "math_verify"),
+)
 
 
 def modules(folder: str) -> list[Path]:

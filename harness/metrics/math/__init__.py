@@ -1,0 +1,38 @@
+"""MATH: three rules for whether an output has the right answer, which differ by points.
+
+===================  ==========================================  ===============================================
+score                what is read out of the output              when it is right
+===================  ==========================================  ===============================================
+``hendrycks_exact``  between the first and the last ``$``        same text, after Hendrycks's normalisation
+``minerva_exact``    after "Final Answer: The final answer is"   same text after Minerva's normalisation, or the
+                                                                 difference simplifies to zero
+``math_verify``      the last formula or number that the         ``verify`` of that library says so
+                     math-verify library can read
+===================  ==========================================  ===============================================
+
+Never compare one with another. What each does exactly stands in the module of its name.
+"""
+
+from __future__ import annotations
+
+from harness.metrics.math.grading import (
+    MathGrade,
+    MathJudge,
+    MathVerdict,
+    grade_math,
+    hendrycks_exact,
+    math_verify,
+    minerva_exact,
+    shared_judge,
+)
+
+__all__ = [
+    "MathGrade",
+    "MathJudge",
+    "MathVerdict",
+    "grade_math",
+    "hendrycks_exact",
+    "math_verify",
+    "minerva_exact",
+    "shared_judge",
+]

@@ -1,0 +1,119 @@
+"""Writes the verdicts of lm-evaluation-harness 0.4.13 into ``verdicts/*.jsonl``.
+
+    python tests/conformance/record_lm_eval.py [--check]
+
+Run where ``lm-eval[math]==0.4.13`` is installed; nothing of this project is needed. The reference's own code
+scores every ``output`` against its ``gold``; files of scorers that the reference does not have (``gsm8k_number``)
+are left alone. ``--check`` only says which verdicts differ from those on record. What ``differences.jsonl``
+says of the reference is always checked, and never written.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import lm_eval
+import yaml
+from lm_eval.api.metrics import exact_match_hf_evaluate
+from lm_eval.filters.extraction import RegexFilter
+
+VERDICTS = Path(__file__).parent / "verdicts"
+TASKS = Path(lm_eval.__file__).parent / "tasks"
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def task_code(name):
+    spec = importlib.util.spec_from_file_location(f"reference_{name}", TASKS / name / "utils.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def gsm8k(filter_name):
+    config = yaml.safe_load((TASKS / "gsm8k" / "gsm8k.yaml").read_text(encoding="utf-8"))
+    metric = {
+        name: value
+        for name, value in config["metric_list"][0].items()
+        if name in ("ignore_case", "ignore_punctuation", "regexes_to_ignore")
+    }
+    steps = next(entry["filter"] for entry in config["filter_list"] if entry["name"] == filter_name)
+    assert [step["function"] for step in steps] == ["regex", "take_first"]
+    extract = RegexFilter(**{name: value for name, value in steps[0].items() if name != "function"})
+
+    def verdict(gold, output):
+        (answer,) = extract.apply([[output]], [{}])[0]
+        found = exact_match_hf_evaluate(predictions=[answer], references=[gold], **metric)
+        return bool(found["exact_match"])
+
+    return verdict
+
+
+def hendrycks():
+    code = task_code("hendrycks_math")
+    return lambda gold, output: bool(code.process_results({"solution": gold}, [output])["exact_match"])
+
+
+def minerva(metric):
+    code = task_code("minerva_math")
+
+    def verdict(gold, output):
+        answer = code.normalize_final_answer(code.remove_boxed(code.last_boxed_only_string(gold)))
+        return bool(code.process_results({"solution": gold, "answer": answer}, [output])[metric])
+
+    return verdict
+
+
+def drop(metric):
+    code = task_code("drop")
+
+    def verdict(gold, output):
+        prediction = [output] if isinstance(output, str) else output
+        return float(code.process_results({"answers": [tuple(one) for one in gold]}, prediction)[metric])
+
+    return verdict
+
+
+def main():
+    assert version("lm_eval") == "0.4.13", f"lm-eval 0.4.13 is the reference, not {version('lm_eval')}"
+    scorers = {
+        "gsm8k_strict": gsm8k("strict-match"),
+        "gsm8k_flexible": gsm8k("flexible-extract"),
+        "hendrycks_exact": hendrycks(),
+        "minerva_exact": minerva("exact_match"),
+        "math_verify": minerva("math_verify"),
+        "drop_f1": drop("f1"),
+        "drop_em": drop("em"),
+    }
+    changed = 0
+    for name, verdict in scorers.items():
+        path = VERDICTS / f"{name}.jsonl"
+        rows = read(path)
+        for row in rows:
+            found = verdict(row["gold"], row["output"])
+            if found != row["verdict"]:
+                changed += 1
+                print(f"{name}: {row['verdict']} -> {found}: {row['why']}")
+                row["verdict"] = found
+        if "--check" not in sys.argv:
+            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            path.write_text("".join(lines), encoding="utf-8")
+    for row in read(VERDICTS.with_name("differences.jsonl")):
+        try:
+            found = scorers[row["scorer"]](row["gold"], row["output"])
+        except (AssertionError, IndexError, TypeError) as error:
+            found = type(error).__name__
+        if found != row["reference"]:
+            changed += 1
+            print(f"differences: {row['scorer']}: {row['reference']} -> {found}: {row['why']}")
+    print(f"{changed} verdicts differ from those on record")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Our scorers give the recorded verdicts: see ``record_lm_eval.py`` for where those come from.
+
+``verdicts/SCORER.jsonl`` has one case a line: ``gold``, ``output``, the ``verdict`` (of lm-evaluation-harness
+0.4.13; for ``gsm8k_number``, a rule of ours, by hand) and ``why`` the case is there. ``differences.jsonl`` lists
+the cases where we differ on purpose: ``scorer``, ``gold``, ``output``, ``reference``, ``ours``, ``why``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.metrics.drop import grade_drop
+from harness.metrics.gsm8k import grade_gsm8k
+from harness.metrics.math import MathJudge, hendrycks_exact, math_verify, minerva_exact
+
+FOLDER = Path(__file__).parent
+Scorer = Callable[[Any, Any, MathJudge], bool | float]
+
+SCORERS: dict[str, Scorer] = {
+    "gsm8k_strict": lambda gold, output, _: grade_gsm8k(gold, output).exact_match_strict,
+    "gsm8k_flexible": lambda gold, output, _: grade_gsm8k(gold, output).exact_match_flexible,
+    "gsm8k_number": lambda gold, output, _: grade_gsm8k(gold, output).exact_match_number,
+    "hendrycks_exact": lambda gold, output, _: hendrycks_exact(gold, output).correct,
+    "minerva_exact": lambda gold, output, judge: minerva_exact(gold, output, judge).correct,
+    "math_verify": lambda gold, output, judge: math_verify(gold, output, judge).correct,
+    "drop_f1": lambda gold, output, _: grade_drop(gold, output).f1,
+    "drop_em": lambda gold, output, _: grade_drop(gold, output).em,
+}
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[MathJudge]:
+    with MathJudge() as started:
+        yield started
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_the_verdict_is_the_references(name: str, judge: MathJudge) -> None:
+    wrong = {
+        (case["why"], case["output"] if isinstance(case["output"], str) else tuple(case["output"]), ours)
+        for case in rows(FOLDER / "verdicts" / f"{name}.jsonl")
+        if (ours := SCORERS[name](case["gold"], case["output"], judge)) != case["verdict"]
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("case", rows(FOLDER / "differences.jsonl"), ids=lambda case: case["why"][:60])
+def test_where_we_differ_from_the_reference_is_written_down(case: dict[str, Any], judge: MathJudge) -> None:
+    assert case["ours"] != case["reference"]
+    assert SCORERS[case["scorer"]](case["gold"], case["output"], judge) == case["ours"]
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_at_least_twenty_five_cases_and_both_verdicts_are_recorded(name: str) -> None:
+    cases = rows(FOLDER / "verdicts" / f"{name}.jsonl")
+    assert len(cases) >= 25
+    assert {0.0, 1.0} <= {float(case["verdict"]) for case in cases}
+    assert len({json.dumps([case["gold"], case["output"]]) for case in cases}) == len(cases)
+
+
+def test_every_file_of_verdicts_belongs_to_a_scorer() -> None:
+    assert {path.stem for path in (FOLDER / "verdicts").iterdir()} == set(SCORERS)
