@@ -121,6 +121,7 @@ class Generation:
                 # Outside of the handler, so that the error no longer holds on to the memory of its batch.
                 waiting.extendleft(reversed(rows.unfinished))
                 rows = None
+            if waiting:
                 release(self._model.device)
 
     def _room(self, beginning: KeyValues, samples: Sequence[Sample]) -> int:
