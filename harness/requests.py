@@ -7,6 +7,7 @@ A benchmark yields one request or a list of them and is sent the answers in the 
     ========================  ===========================  =======================
     ``Loglikelihood``         ``LoglikelihoodAnswer``      causal language models
     ``RollingLoglikelihood``  ``RollingAnswer``            causal language models
+    ``Generate``              ``GenerateAnswer``           causal language models
     ``FillMask``              ``FillMaskAnswer``           masked language models
     ========================  ===========================  =======================
 
@@ -15,8 +16,9 @@ All are frozen and hold plain data only. Log-probabilities are natural logarithm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
+from typing import Final, Literal, TypeAlias
 
 MASK: Final = "[MASK]"
 """How data and benchmarks write a mask; the engine puts the checkpoint's own mask token in its place."""
@@ -35,6 +37,45 @@ class RollingLoglikelihood:
     """Asks for log P(text), every token scored once, in windows as long as the checkpoint allows."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """Asks how the checkpoint goes on behind ``prompt``, ``samples`` times.
+
+    ``temperature`` 0 is greedy: always the most probable token. Otherwise logits are divided by it, then only
+    the ``top_k`` most probable tokens stay (0: all), then the fewest that have ``top_p`` of the probability.
+    What is drawn depends on ``seed``, the sample's number and the place in its text, on nothing else. A
+    sample ends in front of the earliest of the ``stop`` sequences in its text.
+    """
+
+    prompt: str
+    _: KW_ONLY
+    stop: tuple[str, ...] = ()
+    max_new_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    samples: int = 1
+    seed: int = 0
+
+    def fault(self) -> str | None:
+        """What is wrong with the request, or None."""
+        checks = (
+            (self.max_new_tokens >= 1, f"max_new_tokens is {self.max_new_tokens}; ask for at least one"),
+            (self.samples >= 1, f"samples is {self.samples}; ask for at least one"),
+            (0.0 <= self.temperature < float("inf"), f"temperature is {self.temperature}; use 0 or more"),
+            (0.0 < self.top_p <= 1.0, f"top_p is {self.top_p}; use more than 0, and 1 at most"),
+            (self.top_k >= 0, f"top_k is {self.top_k}; use 0 (all tokens) or more"),
+            (not isinstance(self.stop, str), f"stop is the text {self.stop!r}; give a tuple of texts"),
+            ("" not in tuple(self.stop), "a stop sequence is empty; every text has it at its beginning"),
+        )
+        return next((message for fine, message in checks if not fine), None)
+
+
+def earliest_stop(text: str, stops: Iterable[str]) -> int | None:
+    """Where the first occurrence of any stop sequence begins, None where there is none."""
+    return min((at for stop in stops if (at := text.find(stop)) >= 0), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +115,32 @@ class RollingAnswer:
     truncated: int = 0
 
 
+FinishReason: TypeAlias = Literal["stop", "length", "eos"]
+"""Why a text ended: a stop sequence, the limit of new tokens, or the checkpoint's own end token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """One sample: its text, without the stop sequence and what came behind it; ``tokens``: how many were
+    generated, those of the stop sequence and the end token included.
+    """
+
+    text: str
+    finish_reason: FinishReason
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateAnswer:
+    """The samples in order. ``prompt_tokens``: those the checkpoint was given; ``truncated``: those cut off
+    the prompt's left because with the new ones it was too long.
+    """
+
+    samples: tuple[Generated, ...]
+    prompt_tokens: int
+    truncated: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A token that could fill the mask: as in the vocabulary, as plain text without marks, its
@@ -110,7 +177,7 @@ class Refusal:
     reason: str
 
 
-Request: TypeAlias = Loglikelihood | RollingLoglikelihood | FillMask
-Answer: TypeAlias = LoglikelihoodAnswer | RollingAnswer | FillMaskAnswer
+Request: TypeAlias = Loglikelihood | RollingLoglikelihood | Generate | FillMask
+Answer: TypeAlias = LoglikelihoodAnswer | RollingAnswer | GenerateAnswer | FillMaskAnswer
 
-REQUEST_KINDS: Final[tuple[type[Request], ...]] = (Loglikelihood, RollingLoglikelihood, FillMask)
+REQUEST_KINDS: Final[tuple[type[Request], ...]] = (Loglikelihood, RollingLoglikelihood, Generate, FillMask)

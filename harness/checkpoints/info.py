@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from harness.requests import FillMask, Loglikelihood, Request, RollingLoglikelihood
+from harness.requests import FillMask, Generate, Loglikelihood, Request, RollingLoglikelihood
 
 Kind: TypeAlias = Literal["causal", "masked"]
 Format: TypeAlias = Literal["folder", "gguf", "fake"]
@@ -38,4 +38,4 @@ class CheckpointInfo:
     @property
     def serves(self) -> tuple[type[Request], ...]:
         """The kinds of request this checkpoint can answer."""
-        return (FillMask,) if self.kind == "masked" else (Loglikelihood, RollingLoglikelihood)
+        return (FillMask,) if self.kind == "masked" else (Loglikelihood, RollingLoglikelihood, Generate)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from harness.checkpoints import CheckpointInfo
 from harness.requests import (
@@ -18,18 +18,26 @@ from harness.requests import (
     Candidate,
     FillMask,
     FillMaskAnswer,
+    FinishReason,
+    Generate,
+    GenerateAnswer,
+    Generated,
     Loglikelihood,
     LoglikelihoodAnswer,
     Refusal,
     Request,
     RollingAnswer,
     RollingLoglikelihood,
+    earliest_stop,
 )
 
 _VOCABULARY: Final = (
     "서울 학교 사람 역사 나라 도시 영화 음악 세계 river house music history people city water time"
 )
 _WORDS: Final = tuple(_VOCABULARY.split())
+
+_END, _BREAK, _NUMBER = 0.025, 0.1, 0.8
+"""Shares of generated words below which one is the end, a line break, a word; the rest are numbers."""
 
 
 class FakeEngine:
@@ -58,7 +66,7 @@ class FakeEngine:
     def close(self) -> None:
         """Nothing to free."""
 
-    def _answer(self, request: Request) -> Answer | Refusal:
+    def _answer(self, request: Request) -> Answer | Refusal:  # noqa: PLR0911 -- one a kind
         if not isinstance(request, self._info.serves):
             return Refusal(
                 f"{self._info.name} is a {self._info.kind} model; it does not answer {type(request).__name__}"
@@ -75,8 +83,37 @@ class FakeEngine:
                     return Refusal("the text is empty; there is nothing to score")
                 tokens = max(1, len(text.split()))
                 return RollingAnswer(-tokens * (1.0 + 6 * _chance(text)), tokens)
+            case Generate():
+                return _generate(request)
             case FillMask():
                 return _fill(request)
+
+
+def _generate(request: Generate) -> GenerateAnswer | Refusal:
+    if (fault := request.fault()) is not None:
+        return Refusal(fault)
+    samples = tuple(_sample(request, number) for number in range(request.samples))
+    return GenerateAnswer(samples, max(1, len(request.prompt.split())))
+
+
+def _sample(request: Generate, number: int) -> Generated:
+    """Words, numbers and line breaks up to a stop sequence, the limit, or, once in forty, an end."""
+    drawn = (str(request.seed), str(number)) if request.temperature else ()
+    text, words, reason = "", 0, "length"
+    while words < request.max_new_tokens:
+        chance = _chance(request.prompt, *drawn, str(words))
+        words += 1
+        if chance < _END:
+            reason = "eos"
+            break
+        if chance < _BREAK:
+            text += "\n"
+        else:
+            text += f" {_WORDS[words % len(_WORDS)] if chance < _NUMBER else int(1000 * chance)}"
+        if (at := earliest_stop(text, request.stop)) is not None:
+            text, reason = text[:at], "stop"
+            break
+    return Generated(text, cast(FinishReason, reason), words)
 
 
 def _fill(request: FillMask) -> FillMaskAnswer | Refusal:

@@ -1,7 +1,10 @@
-"""The engine of causal language models: log-likelihoods of continuations and of whole texts.
+"""The engine of causal language models: log-likelihoods of continuations and of whole texts, and generated
+texts.
 
 Sequences are scored with every shared beginning computed once (``shared_prefix``), or one a row (``plain``)
-where a model, tried with a probe when it is loaded, does not give the same scores that way.
+where a model, tried with a probe when it is loaded, does not give the same scores that way. Texts are
+generated many at once (``generation``), or one by one (``one_by_one``) where another probe, made before the
+first of them, says so.
 """
 
 from __future__ import annotations
@@ -13,14 +16,18 @@ from typing import Any, Final
 from harness.checkpoints import CheckpointInfo
 from harness.models.ahead import Ahead
 from harness.models.budget import Budget, first_budget
+from harness.models.generation import Generation
 from harness.models.loading import Loaded, quiet
-from harness.models.masks import attention_of
+from harness.models.masks import Attention, attention_of
 from harness.models.needed import TOLERANCE, NeededLogits
+from harness.models.one_by_one import OneByOne
 from harness.models.plain import Plain
+from harness.models.samples import Ends, Prompt, ends_of, prepare
 from harness.models.shared_prefix import SharedPrefix
+from harness.models.stepping import Stepper
 from harness.models.tokenization import TextTokenizer
 from harness.models.work import Plan, TokenWork, WorkDone, plan
-from harness.requests import Answer, Refusal, Request
+from harness.requests import Answer, Generate, Refusal, Request
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -28,7 +35,7 @@ _PROBE_TOKENS: Final = 24
 
 
 class CausalEngine:
-    """Answers ``Loglikelihood`` and ``RollingLoglikelihood``.
+    """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``.
 
     ``notes`` say what works otherwise than usual with this checkpoint; each is logged once.
     """
@@ -37,11 +44,13 @@ class CausalEngine:
         self._info = info
         self._loaded: Loaded | None = loaded
         self._tokenizer = TextTokenizer(loaded.tokenizer)
-        self._ahead: Ahead[Plan | Refusal] = Ahead(self._plans)
+        self._ahead: Ahead[Plan | Prompt | Refusal] = Ahead(self._plans)
         self._needed = NeededLogits(loaded.model)
         self._vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])
         self._done = WorkDone()
         self._budget = first_budget(loaded.model, self._vocabulary)
+        self._batch = batch
+        self._generation: Generation | OneByOne | None = None
         self.notes: list[str] = []
         how: dict[str, Any] = {"vocabulary": self._vocabulary, "budget": self._budget, "batch": batch}
         self._plain = Plain(loaded.model, self._needed, **how, done=self._done)
@@ -68,6 +77,12 @@ class CausalEngine:
         return self._shared is not None
 
     @property
+    def generates_together(self) -> bool:
+        """Whether many texts are generated at once; found out before the first."""
+        with quiet():
+            return isinstance(self._generator(), Generation)
+
+    @property
     def work_done(self) -> WorkDone:
         """What has gone through the model so far."""
         return self._done
@@ -85,13 +100,18 @@ class CausalEngine:
     def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
         """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``."""
         plans = self._ahead.made(requests)
+        prompts = [made for made in plans if isinstance(made, Prompt)]
         works = [work for made in plans if isinstance(made, Plan) for work in made.work]
         with quiet():
             scores = iter((self._shared or self._plain).score(works))
-        return [
-            made.answer([next(scores) for _ in made.work]) if isinstance(made, Plan) else made
-            for made in plans
-        ]
+            samples = iter(self._generator().run(prompts) if prompts else ())
+        answers: list[Answer | Refusal] = []
+        for made in plans:
+            if isinstance(made, Plan):
+                answers.append(made.answer([next(scores) for _ in made.work]))
+            else:
+                answers.append(made.answer(next(samples)) if isinstance(made, Prompt) else made)
+        return answers
 
     def prepare(self, requests: Sequence[Request]) -> None:
         """Cuts texts that will be asked about into tokens, while the model computes."""
@@ -101,38 +121,77 @@ class CausalEngine:
         """Frees the model's memory; the engine cannot answer afterwards."""
         self._ahead.close()
         self._needed.close()
-        self._loaded = self._shared = None
+        self._loaded = self._shared = self._generation = None
         del self._needed, self._plain
 
-    def _plans(self, requests: Sequence[Request]) -> list[Plan | Refusal]:
-        seq_len, rows = self._info.seq_len, self._vocabulary
-        return [plan(request, self._tokenizer, seq_len=seq_len, rows=rows) for request in requests]
+    def _plans(self, requests: Sequence[Request]) -> list[Plan | Prompt | Refusal]:
+        how: dict[str, int] = {"seq_len": self._info.seq_len, "rows": self._vocabulary}
+        return [
+            prepare(request, self._tokenizer, **how)
+            if isinstance(request, Generate)
+            else plan(request, self._tokenizer, **how)
+            for request in requests
+        ]
 
     def _verified(self, how: dict[str, Any]) -> SharedPrefix | None:
         """The shared way, if the model can go it and gives a probe's scores alike; else None and a note."""
         attention = attention_of(self._model)
         if isinstance(attention, str):
-            self._note(attention)
+            self._note("sequence is computed", attention)
             return None
         shared = SharedPrefix(self._model, self._needed, attention, **how, done=self._done)
         works = _probe(min(_PROBE_TOKENS, self._info.seq_len), self._vocabulary)
-        tolerance = TOLERANCE.get(str(self._model.dtype).removeprefix("torch."), 1e-3)
-        different = shared.verify(
-            works, self._plain.score, tolerance * max(len(work.targets) for work in works)
-        )
+        tolerance = self._tolerance * max(len(work.targets) for work in works)
+        different = shared.verify(works, self._plain.score, tolerance)
         if different is not None:
-            self._note(different)
+            self._note("sequence is computed", different)
             return None
         return shared
 
-    def _note(self, reason: str) -> None:
-        self.notes.append(f"{self._info.path}: every sequence is computed by itself, which is slow: {reason}")
+    def _generator(self) -> Generation | OneByOne:
+        """What generates texts: many at once, if the model can go that way and gives a probe's logits alike;
+        else one by one, and a note."""
+        if self._generation is None:
+            ends = ends_of(self._model, self._tokenizer)
+            attention = attention_of(self._model)
+            if self._shared is not None and isinstance(attention, Attention):
+                self._generation = self._together(self._shared, attention, ends)
+            self._generation = self._generation or OneByOne(self._model, ends, done=self._done)
+        return self._generation
+
+    def _together(self, shared: SharedPrefix, attention: Attention, ends: Ends) -> Generation | None:
+        how: dict[str, Any] = {"budget": self._budget}
+        stepper = Stepper(self._model, self._needed, attention, **how, done=WorkDone())
+        probe = _tails(min(_PROBE_TOKENS, self._info.seq_len), self._vocabulary)
+        different = Generation(self._model, stepper, shared, ends, **how, batch=self._batch).verify(
+            probe, self._tolerance
+        )
+        if different is not None:
+            self._note("text is generated", different)
+            return None
+        stepper = Stepper(self._model, self._needed, attention, **how, done=self._done)
+        return Generation(self._model, stepper, shared, ends, **how, batch=self._batch)
+
+    @property
+    def _tolerance(self) -> float:
+        return TOLERANCE.get(str(self._model.dtype).removeprefix("torch."), 1e-3)
+
+    def _note(self, what: str, reason: str) -> None:
+        self.notes.append(f"{self._info.path}: every {what} by itself, which is slow: {reason}")
         _LOG.warning("%s", self.notes[-1])
 
     @property
     def _model(self) -> Any:
         assert self._loaded is not None, "the engine is closed"
         return self._loaded.model
+
+
+def _tails(length: int, vocabulary: int) -> list[tuple[int, ...]]:
+    """Sequences of different lengths, up to ``length`` tokens, that begin alike; the first is the longest."""
+    tokens = [(11 * number + 5) % min(vocabulary, 997) for number in range(3 * length)]
+    past = length // 2
+    tails = (tokens[past:length], tokens[length : length + past // 2], tokens[2 * length :][:3])
+    return [(*tokens[:past], *tail) for tail in tails if len(tail) > 2]
 
 
 def _probe(length: int, vocabulary: int) -> list[TokenWork]:

@@ -102,6 +102,16 @@ class SharedPrefix:
                 release(self._model.device)
         return [scores[number] for number in range(len(works))]
 
+    def beginning(self, tokens: tuple[int, ...]) -> KeyValues:
+        """The keys and values of a beginning, which are kept for later calls."""
+        if not tokens:
+            return KeyValues()
+        pass_ = _Tree(grow([tokens]), [])
+        past = self._kept.find(tokens)
+        made = self._run_on(pass_, past, tokens, range(len(past.tokens), len(tokens)))
+        self._kept.keep(made)
+        return made
+
     def close(self) -> None:
         """Frees what is kept."""
         self._kept.clear()

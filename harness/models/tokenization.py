@@ -79,6 +79,31 @@ class TextTokenizer:
         ids = tuple(self._encode(text))
         return ids or Refusal("the text has no tokens; there is nothing to score")
 
+    def prompt(self, text: str) -> tuple[int, ...] | Refusal:
+        """The tokens of a text that is to be continued, at least one, with the special tokens in front."""
+        ids = (*self._front_of(text), *self._encode(text))
+        if ids or self.start is None:
+            return ids or Refusal(
+                "the prompt is empty, and the tokenizer has neither a BOS nor an EOS token to start from"
+            )
+        return (self.start,)
+
+    def readable(self, ids: Sequence[int]) -> str:
+        """The text of generated tokens, without special tokens."""
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        return text
+
+    @property
+    def special(self) -> frozenset[int]:
+        """The tokens that ``readable`` leaves out."""
+        return frozenset(self._tokenizer.all_special_ids)
+
+    @property
+    def end(self) -> int | None:
+        """The token that ends a text, EOS."""
+        found = self._tokenizer.eos_token_id
+        return None if found is None else int(found)
+
     def _encode(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
         return ids

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from harness.models.budget import Budget
 from harness.models.tokenization import TextTokenizer
@@ -19,10 +19,12 @@ from harness.requests import (
     Loglikelihood,
     LoglikelihoodAnswer,
     Refusal,
-    Request,
     RollingAnswer,
     RollingLoglikelihood,
 )
+
+Scored: TypeAlias = Loglikelihood | RollingLoglikelihood | FillMask
+"""Requests that are answered with scores, or refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +46,25 @@ class Score(NamedTuple):
 class WorkDone:
     """Tokens that went through the model: all, those that were only there to fill rows up, and how many
     different ones were asked for (each with what stands in front of it counted once a call); and positions
-    whose logits were computed."""
+    whose logits were computed. Of those, tokens of prompts that were to be continued, and tokens generated
+    that went through the model again for the next one."""
 
     computed: int = 0
     padded: int = 0
     distinct: int = 0
     logits: int = 0
+    prefilled: int = 0
+    decoded: int = 0
 
     def effort(self, budget: Budget, notes: Sequence[str] = ()) -> dict[str, Any]:
         """The same as reports have it (see ``harness.effort``)."""
         counts = {"tokens": self.computed, "padding": self.padded, "distinct": self.distinct}
-        return {**counts, "logits": self.logits, "batch_tokens": budget.tokens, "notes": list(notes)}
+        counts |= {"prefilled": self.prefilled, "decoded": self.decoded, "logits": self.logits}
+        return {**counts, "batch_tokens": budget.tokens, "notes": list(notes)}
 
     def reset(self) -> None:
         """Counts from 0 again."""
-        self.computed = self.padded = self.distinct = self.logits = 0
+        self.computed = self.padded = self.distinct = self.logits = self.prefilled = self.decoded = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ class Plan:
         return LoglikelihoodAnswer(logprob, greedy, tokens, self.truncated, self.spans_join)
 
 
-def plan(request: Request, tokenizer: TextTokenizer, *, seq_len: int, rows: int) -> Plan | Refusal:
+def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) -> Plan | Refusal:
     """The work that answers a request; the model takes ``seq_len`` tokens and has ``rows`` embeddings."""
     match request:
         case Loglikelihood(context, continuation):

@@ -19,11 +19,13 @@ from harness.models.tokenization import Pair, TextTokenizer
 from harness.models.work import TokenWork, batches, windows
 from harness.requests import (
     FillMask,
+    Generate,
     Loglikelihood,
     LoglikelihoodAnswer,
     Refusal,
     RollingAnswer,
     RollingLoglikelihood,
+    earliest_stop,
 )
 from tests.tiny import CORPUS, bytelevel_tokenizer, tiny_causal
 
@@ -234,6 +236,8 @@ def test_the_fake_engine_answers_the_same_every_time() -> None:
         RollingLoglikelihood("a b"),
         FillMask("x"),
         Loglikelihood("a", ""),
+        Generate("a b", max_new_tokens=5),
+        Generate("a", max_new_tokens=0),
     ]
     (info,) = recognise("fake:causal", seq_len=None)
     engine = load(info, ModelSettings())
@@ -245,8 +249,31 @@ def test_the_fake_engine_answers_the_same_every_time() -> None:
         "RollingAnswer",
         "Refusal",
         "Refusal",
+        "GenerateAnswer",
+        "Refusal",
     ]
     engine.close()
+
+
+def test_the_fake_engine_generates_as_it_is_asked() -> None:
+    (info,) = recognise("fake:causal", seq_len=None)
+    engine = FakeEngine(info)
+    how: dict[str, Any] = {"max_new_tokens": 30, "samples": 20}
+    plain = Generate("a b c", temperature=1.0, **how)
+    answers = engine.answer(
+        [plain, Generate("a b c", stop=("\n", "house"), temperature=1.0, **how), Generate("a b c", **how)]
+    )
+    whole, cut, greedy = (
+        [(one.text, one.finish_reason, one.tokens) for one in answer.samples]  # type: ignore[union-attr]
+        for answer in answers
+    )
+    assert {reason for _, reason, _ in whole} == {"eos", "length"}
+    assert len(set(greedy)) == 1
+    assert len(set(whole)) == 20
+    for (text, reason, tokens), (short, why, fewer) in zip(whole, cut, strict=True):
+        at = earliest_stop(text, ("\n", "house"))
+        assert (short, why) == ((text, reason) if at is None else (text[:at], "stop"))
+        assert fewer <= tokens <= 30
 
 
 def test_the_fake_masked_engine_ranks_its_words() -> None:

@@ -17,7 +17,14 @@ import pytest
 from harness.checkpoints import CheckpointInfo, default_checkpoints, fingerprint, hub, recognise, unique_names
 from harness.errors import CheckpointError
 from harness.models import ModelSettings, load
-from harness.requests import FillMask, Loglikelihood, LoglikelihoodAnswer, Refusal, RollingLoglikelihood
+from harness.requests import (
+    FillMask,
+    Generate,
+    Loglikelihood,
+    LoglikelihoodAnswer,
+    Refusal,
+    RollingLoglikelihood,
+)
 from tests.tiny import tiny_causal, tiny_masked, trainer_state
 
 
@@ -97,7 +104,7 @@ def test_a_causal_folder_is_described(causal_folder: Path) -> None:
         "llama",
     )
     assert (info.architecture, info.seq_len, info.global_step) == ("LlamaForCausalLM", 128, 7)
-    assert info.serves == (Loglikelihood, RollingLoglikelihood)
+    assert info.serves == (Loglikelihood, RollingLoglikelihood, Generate)
 
 
 def test_a_masked_folder_is_described(masked_folder: Path) -> None:

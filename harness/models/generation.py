@@ -1,0 +1,249 @@
+"""Continues many prompts at once: a row that is done leaves, a waiting one takes its place.
+
+What all prompts of a call begin with (few-shot examples) is computed once and never copied
+(``split_attention``); a prompt is computed once for all its samples; every row has its own length, so nothing
+is padded to the longest (``slots``). Which token comes next depends on a row's own logits and numbers only
+(``sampling``), hence not on the batch. Where memory runs out, the rows at work wait again, with the tokens
+they have, and fewer go on at once.
+
+Transformers has continuous batching of its own (``generate_batch``); it knows no stop sequences of text, one
+seed for a whole batch instead of one for each sample, and shares beginnings in whole blocks of its paged
+cache only, so that it does not serve here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.models.beginnings import Group, group
+from harness.models.budget import Budget, free_memory, is_out_of_memory, release
+from harness.models.key_values import KeyValues
+from harness.models.samples import Ends, Prompt, Sample, samples_of
+from harness.models.sampling import choose
+from harness.models.shared_prefix import SharedPrefix
+from harness.models.slots import Held, Slots
+from harness.models.split_attention import splitting
+from harness.models.stepping import Stepper
+
+if TYPE_CHECKING:
+    import torch
+
+_MOST_ROWS: Final = {"cpu": 64, "cuda": 256, "mps": 64}
+
+_SHARE: Final = 0.25
+"""Of the free memory, for the keys and values of rows."""
+
+
+class Generation:
+    """Generates all samples of many prompts."""
+
+    def __init__(
+        self,
+        model: Any,
+        stepper: Stepper,
+        shared: SharedPrefix,
+        ends: Ends,
+        *,
+        budget: Budget,
+        batch: int | None,
+    ) -> None:
+        self._model, self._stepper, self._shared = model, stepper, shared
+        self._ends, self._budget, self._batch = ends, budget, batch
+        self._most = batch or _MOST_ROWS.get(model.device.type, _MOST_ROWS["cpu"])
+
+    def run(self, prompts: Sequence[Prompt]) -> list[list[Sample]]:
+        """The different samples of each prompt, all at their ends."""
+        import torch
+
+        samples = [samples_of(prompt, self._ends) for prompt in prompts]
+        with torch.inference_mode():
+            for one in group([prompt.tokens for prompt in prompts]):
+                self._run_group(one, [sample for number in one.members for sample in samples[number]])
+        return samples
+
+    def verify(self, works: Sequence[tuple[int, ...]], tolerance: float) -> str | None:
+        """Feeds sequences as prompts and tokens behind them, and compares logits with those of a forward pass
+        over each alone; None, or what is different."""
+        import torch
+
+        steps = 2
+        try:
+            past = works[0][: len(works[0]) // 2]
+            tails = [work[len(past) : -steps] for work in works]
+            with torch.inference_mode():
+                beginning = self._shared.beginning(past)
+                with splitting(self._model):
+                    slots = Slots(beginning, len(works))
+                    self._stepper.fill(slots, tails)
+                    for back in range(steps, 0, -1):
+                        found = self._stepper.step(slots, [work[-back] for work in works])
+                alone = [self._alone(work) for work in works]
+        except (
+            RuntimeError,
+            ValueError,
+            IndexError,
+            TypeError,
+            AttributeError,
+            KeyError,
+            AssertionError,
+        ) as error:
+            if is_out_of_memory(error):
+                raise
+            return f"the model raised {type(error).__name__}"
+        apart = float((found - torch.stack(alone)).abs().max())
+        return None if apart <= tolerance else f"a logit is {apart:.2g} off"
+
+    def _alone(self, work: Sequence[int]) -> torch.Tensor:
+        import torch
+
+        ids = torch.tensor([work], device=self._model.device)
+        logits: torch.Tensor = self._model(input_ids=ids, use_cache=False).logits
+        return logits[0, -1].float()
+
+    def _run_group(self, one: Group, samples: Sequence[Sample]) -> None:
+        """Brings all samples behind one beginning to their ends."""
+        waiting = deque(samples)
+        shared = samples[0].prompt.tokens[: one.shared]
+        while waiting:
+            rows: _Rows | None = None
+            try:
+                beginning = self._shared.beginning(shared)
+                most = self._room(beginning, samples)
+                rows = _Rows(Slots(beginning, most), most, self._stepper, self._budget)
+                with splitting(self._model):
+                    rows.run(waiting)
+            except Exception as error:
+                if self._batch is not None or not is_out_of_memory(error) or not self._halve():
+                    raise
+            if rows is not None:
+                # Outside of the handler, so that the error no longer holds on to the memory of its batch.
+                waiting.extendleft(reversed(rows.unfinished))
+                rows = None
+            if waiting:
+                release(self._model.device)
+
+    def _room(self, beginning: KeyValues, samples: Sequence[Sample]) -> int:
+        """How many rows go on at once."""
+        if self._batch is not None:
+            return min(self._batch, len(samples))
+        most = min(self._most, len(samples))
+        free = free_memory(self._model.device)
+        if free is None:
+            return most
+        config: Any = self._model.config.get_text_config()
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        token = 2 * config.num_hidden_layers * heads * width * self._model.dtype.itemsize
+        longest = max(len(one.prompt.tokens) + one.prompt.request.max_new_tokens for one in samples)
+        row = token * max(1, longest - len(beginning.tokens))
+        return max(1, min(most, int(_SHARE * free / row)))
+
+    def _halve(self) -> bool:
+        """Halves what is computed at once; False where nothing is left to halve."""
+        fewer = self._budget.halve()
+        if self._most == 1:
+            return fewer
+        self._most //= 2
+        return True
+
+
+class _Rows:
+    """The samples at work behind one beginning, each in the slot of its number, and prompts that more samples
+    wait for."""
+
+    def __init__(self, slots: Slots, rows: int, stepper: Stepper, budget: Budget) -> None:
+        self.at_work: list[Sample] = []
+        self._coming: list[Sample] = []
+        self._slots, self._most, self._stepper, self._budget = slots, rows, stepper, budget
+        self._held: dict[int, tuple[Held, torch.Tensor]] = {}
+
+    def run(self, waiting: deque[Sample]) -> None:
+        """Brings all to their ends; a sample is taken out of ``waiting`` when it is put to work."""
+        while waiting or self.at_work:
+            if waiting and len(self.at_work) < self._most:
+                self._let_in(waiting)
+            if self.at_work:
+                last = [sample.tokens[-1] for sample in self.at_work]
+                self._take(0, self._stepper.step(self._slots, last))
+
+    @property
+    def unfinished(self) -> list[Sample]:
+        """The samples at work, and those that were about to be."""
+        return [*self.at_work, *self._coming]
+
+    def _let_in(self, waiting: deque[Sample]) -> None:
+        """Puts waiting samples to work, as many as there is room for: those of one prompt by one computation,
+        those that were at work before with the tokens they have."""
+        import torch
+
+        first = len(self.at_work)
+        while waiting and first + len(self._coming) < self._most:
+            self._coming.append(waiting.popleft())
+        logits: list[torch.Tensor] = []
+        jobs: list[list[Sample]] = []
+        for sample in self._coming[:]:
+            if (kept := self._held.get(id(sample.prompt))) is not None and not sample.tokens:
+                self._add(sample, kept[0])
+                logits.append(kept[1])
+            elif jobs and not sample.tokens and jobs[-1][0].prompt is sample.prompt:
+                jobs[-1].append(sample)
+            else:
+                jobs.append([sample])
+        if jobs or not waiting or id(waiting[0].prompt) not in self._held:
+            self._held = {}
+        for batch in self._batches(jobs):
+            logits += self._fill(batch, waiting[0].prompt if waiting else None)
+        self._take(first, torch.stack(logits))
+
+    def _fill(self, jobs: Sequence[list[Sample]], next_prompt: Prompt | None) -> list[torch.Tensor]:
+        """Computes the prompts of some jobs, and copies them for the further samples of each; the logits
+        behind them in the order in which they went to work."""
+        slot = len(self.at_work)
+        logits = list(self._stepper.fill(self._slots, [self._tail(job[0]) for job in jobs]))
+        for job in jobs:
+            self.at_work.append(job[0])
+            self._coming.remove(job[0])
+        for number, job in enumerate(jobs):
+            wanted = job[0].prompt is next_prompt and not job[0].tokens
+            if len(job) == 1 and not wanted:
+                continue
+            held = self._slots.take(slot + number)
+            for sample in job[1:]:
+                self._add(sample, held)
+                logits.append(logits[number])
+            if wanted:
+                self._held[id(job[0].prompt)] = (held, logits[number].clone())
+        return logits
+
+    def _add(self, sample: Sample, held: Held) -> None:
+        self._slots.add(held)
+        self.at_work.append(sample)
+        self._coming.remove(sample)
+
+    def _batches(self, jobs: list[list[Sample]]) -> Iterator[list[list[Sample]]]:
+        """Jobs of similar length, each batch within the budget of tokens or one job."""
+        batch: list[list[Sample]] = []
+        for job in sorted(jobs, key=lambda job: -len(self._tail(job[0]))):
+            longest = len(self._tail(batch[0][0])) if batch else 0
+            if batch and longest * (len(batch) + 1) > self._budget.tokens:
+                yield batch
+                batch = []
+            batch.append(job)
+        if batch:
+            yield batch
+
+    def _tail(self, sample: Sample) -> list[int]:
+        """What a slot must hold before the sample's next token is known."""
+        return [*sample.prompt.tokens[self._slots.past :], *sample.tokens]
+
+    def _take(self, first: int, logits: torch.Tensor) -> None:
+        """Gives the samples from ``first`` on their next tokens; those that are done leave."""
+        chosen = choose(logits, [sample.draw for sample in self.at_work[first:]])
+        # From the last on, since the last one takes the place of one that leaves.
+        for number in reversed(range(first, len(self.at_work))):
+            if self.at_work[number].take(chosen[number - first]):
+                self._slots.drop(number)
+                self.at_work[number] = self.at_work[-1]
+                self.at_work.pop()

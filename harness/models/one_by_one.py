@@ -1,0 +1,70 @@
+"""Continues prompts one by one with transformers' own ``generate``: what any causal model can do.
+
+Only the choice of a token and the end of a text are ours, so that both ways of generating give the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.models.samples import Ends, Prompt, Sample, samples_of
+from harness.models.sampling import choose
+from harness.models.work import WorkDone
+
+if TYPE_CHECKING:
+    import torch
+
+
+class OneByOne:
+    """Generates every sample by itself."""
+
+    def __init__(self, model: Any, ends: Ends, *, done: WorkDone) -> None:
+        self._model, self._ends, self._done = model, ends, done
+
+    def run(self, prompts: Sequence[Prompt]) -> list[list[Sample]]:
+        """The different samples of each prompt, all at their ends."""
+        return [[self._sample(sample) for sample in samples_of(prompt, self._ends)] for prompt in prompts]
+
+    def _sample(self, sample: Sample) -> Sample:
+        import torch
+        from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+
+        over = False
+
+        def choice(_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            """Called with the logits of the next token; leaves nothing but the chosen one."""
+            nonlocal over
+            (token,) = choose(scores.float(), [sample.draw])
+            over = sample.take(token)
+            only = torch.full_like(scores, float("-inf"))
+            only[:, token or 0] = 0.0
+            return only
+
+        def stop(ids: torch.Tensor, _scores: torch.Tensor) -> torch.Tensor:
+            """Called when the token has been added."""
+            return torch.full((ids.shape[0],), over, dtype=torch.bool, device=ids.device)
+
+        prompt = sample.prompt
+        ids = torch.tensor([prompt.tokens], device=self._model.device)
+        # The model's own settings could change logits (a penalty of repetition, for one).
+        before = getattr(self._model, "generation_config", None)
+        self._model.generation_config = GenerationConfig()
+        try:
+            self._model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                generation_config=GenerationConfig(
+                    max_new_tokens=prompt.request.max_new_tokens, do_sample=False, pad_token_id=0
+                ),
+                logits_processor=LogitsProcessorList([choice]),
+                stopping_criteria=StoppingCriteriaList([stop]),
+            )
+        finally:
+            self._model.generation_config = before
+        self._done.prefilled += len(prompt.tokens)
+        self._done.decoded += max(0, len(sample.tokens) - 1)
+        computed = len(prompt.tokens) + max(0, len(sample.tokens) - 1)
+        self._done.computed += computed
+        self._done.logits += len(sample.tokens)
+        return sample

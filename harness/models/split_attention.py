@@ -1,0 +1,97 @@
+"""Attention over a beginning that all rows share, and each row's own keys and values behind it.
+
+transformers' own functions want both as one tensor, so that the beginning would be copied for every row, in
+every layer, for every token. Here the queries of all rows meet it in one product. It is registered with
+transformers as one more kind of attention, by the name ``NAME``; models written for its attention interface
+take it, and whether a model's tokens come out the same is found out with a probe.
+
+The beginning's keys and values travel as an attribute of the tensor of the row's keys, which is what a cache
+gives to a layer and the layer to its attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import torch
+
+NAME: Final = "touchstone_split"
+
+_BEHIND: Final = "touchstone_behind"
+
+_UNKNOWN: Final = ("s_aux", "position_bias", "head_mask")
+"""Arguments with which some models change what attention computes."""
+
+
+@contextmanager
+def splitting(model: Any) -> Iterator[None]:
+    """The model's layers attend by ``split_attention`` within the block."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(NAME, split_attention)
+    config = model.config.get_text_config()
+    before = config._attn_implementation
+    model.set_attn_implementation(NAME)
+    try:
+        if config._attn_implementation != NAME:
+            raise RuntimeError("the model's attention cannot be set")
+        yield
+    finally:
+        model.set_attn_implementation(before)
+
+
+def put_behind(keys: torch.Tensor, beginning: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """The same keys, which ``split_attention`` takes for those behind a beginning [1, heads, tokens,
+    width]."""
+    setattr(keys, _BEHIND, beginning)
+    return keys
+
+
+def split_attention(
+    _module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    **more: Any,
+) -> tuple[torch.Tensor, None]:
+    """Called by a layer: queries [rows, heads, length, width] -> [rows, length, heads, width].
+
+    The mask is additive, over the rows' own keys, or over the beginning's and those; without the former all
+    of the beginning is seen. Groups of query heads that share a key are laid side by side.
+    """
+    import torch
+
+    if odd := [name for name in _UNKNOWN if more.get(name) is not None]:
+        raise RuntimeError(f"the model's attention has {odd[0]}")
+    assert attention_mask is not None, "rows of different lengths need a mask"
+    rows, all_heads, length, width = query.shape
+    heads = key.shape[1]
+    group = all_heads // heads
+    scale = width**-0.5 if scaling is None else scaling
+    asked = (query * scale).reshape(rows, heads, group * length, width)
+    scores = asked @ key.transpose(2, 3)
+    beginning = getattr(key, _BEHIND, None)
+    past = 0
+    if beginning is not None:
+        past = beginning[0].shape[2]
+        folded = asked.transpose(0, 1).reshape(heads, rows * group * length, width)
+        before = (folded @ beginning[0][0].transpose(1, 2)).view(heads, rows, group * length, past)
+        scores = torch.cat((before.transpose(0, 1), scores), dim=-1)
+    if softcap is not None:
+        scores = (scores / softcap).tanh_().mul_(softcap)
+    seen = scores if attention_mask.shape[-1] == scores.shape[-1] else scores[..., past:]
+    seen.view(rows, heads, group, length, -1).add_(attention_mask[:, :, None])
+    weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
+    found = weights[..., past:] @ value
+    if beginning is not None:
+        folded = weights[..., :past].transpose(0, 1).reshape(heads, rows * group * length, past)
+        part = (folded @ beginning[1][0]).view(heads, rows, group * length, -1)
+        found = found + part.transpose(0, 1)
+    return found.reshape(rows, all_heads, length, -1).transpose(1, 2), None

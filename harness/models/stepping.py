@@ -1,0 +1,101 @@
+"""Runs the model for rows that are being generated: prompts at first, then a token for each row at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.models.budget import Budget
+from harness.models.masks import Attention
+from harness.models.needed import NeededLogits
+from harness.models.slots import Slots, slot_mask
+from harness.models.work import WorkDone
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Stepper:
+    """Fills slots, and says what comes behind what is in them. The model attends by ``split_attention``."""
+
+    def __init__(
+        self, model: Any, needed: NeededLogits, attention: Attention, *, budget: Budget, done: WorkDone
+    ) -> None:
+        self._model, self._needed, self._attention = model, needed, attention
+        self._budget, self._done = budget, done
+
+    def fill(self, slots: Slots, tails: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Puts tokens, behind the beginning, in the next slots; float32 logits [rows, vocabulary] behind
+        each.
+
+        Rows are filled up on the right to the longest; what is computed there is overwritten by the tokens
+        that come. Long ones go through the model a budget of tokens at a time.
+        """
+        import torch
+
+        first, longest = len(slots.lengths), max(map(len, tails))
+        step = min(longest, max(1, self._budget.tokens // len(tails)))
+        found: list[torch.Tensor] = [torch.empty(0)] * len(tails)
+        for begin in range(0, longest, step):
+            end = min(longest, begin + step)
+            ids = [[*tail[begin:end], *[0] * (end - max(begin, len(tail)))] for tail in tails]
+            columns = torch.arange(begin, end, device=self._model.device).expand(len(tails), -1)
+            slots.aim(first, len(tails), begin, end)
+            ending = [
+                (row, len(tail) - 1 - begin) for row, tail in enumerate(tails) if begin < len(tail) <= end
+            ]
+            logits = self._forward(slots, ids, columns, end, ending)
+            for (row, _), part in zip(ending, logits, strict=True):
+                found[row] = part
+        slots.lengths += [len(tail) for tail in tails]
+        tokens = sum(map(len, tails))
+        self._done.prefilled += tokens
+        self._done.padded += len(tails) * longest - tokens
+        return torch.stack(found)
+
+    def step(self, slots: Slots, tokens: Sequence[int]) -> torch.Tensor:
+        """Puts one more token in every slot in use; float32 logits [rows, vocabulary] behind each."""
+        import torch
+
+        count = len(tokens)
+        columns = torch.tensor(slots.lengths, device=self._model.device)
+        until = max(slots.lengths) + 1
+        slots.aim(0, count, columns, until)
+        logits = self._forward(
+            slots, [[token] for token in tokens], columns[:, None], until, [(row, 0) for row in range(count)]
+        )
+        slots.lengths = [length + 1 for length in slots.lengths]
+        self._done.decoded += count
+        return logits
+
+    def _forward(
+        self,
+        slots: Slots,
+        ids: Sequence[Sequence[int]],
+        columns: torch.Tensor,
+        until: int,
+        wanted: Sequence[tuple[int, int]],
+    ) -> torch.Tensor:
+        """One forward pass; logits at the wanted (row, place in the pass)."""
+        import torch
+
+        masks = {
+            kind: slot_mask(
+                self._attention.window if kind == "sliding_attention" else None,
+                own=columns,
+                past=slots.past,
+                until=until,
+                dtype=self._model.dtype,
+            )
+            for kind in self._attention.kinds
+        }
+        inputs: dict[str, Any] = {
+            "input_ids": torch.tensor(ids, device=self._model.device),
+            "position_ids": columns + slots.past,
+            "past_key_values": slots,
+            "use_cache": True,
+            "attention_mask": masks if len(masks) > 1 else next(iter(masks.values())),
+        }
+        self._done.computed += inputs["input_ids"].numel()
+        self._done.logits += len(wanted)
+        return self._needed.logits(inputs, [row for row, _ in wanted], [place for _, place in wanted])
