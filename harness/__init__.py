@@ -18,6 +18,7 @@ from harness.requests import (
     LoglikelihoodAnswer,
     RollingAnswer,
     RollingLoglikelihood,
+    Turn,
 )
 
 __version__ = "0.1.0"
@@ -35,6 +36,7 @@ __all__ = [
     "LoglikelihoodAnswer",
     "RollingAnswer",
     "RollingLoglikelihood",
+    "Turn",
     "benchmark",
     "mean",
     "perplexity",

@@ -132,6 +132,10 @@ def _results(bucket: _Bucket) -> list[Result]:
 def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Result:
     declaration = bucket.declaration
     statuses = [record.status for record in records]
+    counts = {
+        name: sum(getattr(record, name) for record in records if record.status == "scored")
+        for name in ("outputs", "at_limit", "empty", "no_answer", "chat")
+    }
     return Result(
         name=declaration.name if group is None else f"{declaration.name}/{group}",
         benchmark=declaration.name,
@@ -150,7 +154,20 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
         seconds=math.fsum(record.seconds for record in records),
         pack=declaration.pack,
         few_shot=declaration.few_shot,
+        **counts,
+        invalid=_invalid(counts, declaration.most_unusable),
     )
+
+
+def _invalid(counts: Mapping[str, int], most: float) -> str | None:
+    """Why the outputs say too little about the checkpoint: too many were cut off, or had no answer in them."""
+    reasons = {"at_limit": "ended at the limit of new tokens", "no_answer": "had no answer in them"}
+    found = [
+        f"{counts[name]} of {counts['outputs']} outputs {reason}"
+        for name, reason in reasons.items()
+        if counts[name] > most * counts["outputs"]
+    ]
+    return f"{', '.join(found)}; more than {most:.0%} must not" if found else None
 
 
 def _metrics(declaration: Declaration, records: Sequence[Record]) -> dict[str, Metric]:

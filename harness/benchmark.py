@@ -7,7 +7,8 @@
         return {"acc": ...}
 
 The function is a generator: it yields one request or a list of them, is sent the answer or the list of
-answers, may yield again, and returns its scores: a dict of finite numbers. pytest refuses generator tests, so
+answers, may yield again, and returns its scores: a dict of finite numbers. The score ``no_answer`` is special:
+the number of generated texts in which no answer was found. pytest refuses generator tests, so
 the decorator hides it in a plain function; argument names stay readable through ``__wrapped__``, so fixtures
 and parametrize work.
 """
@@ -18,7 +19,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import pytest
 
@@ -32,6 +33,29 @@ CHECKPOINT_FIXTURE: Final = "checkpoint"
 
 ENGINE_FIXTURE: Final = "model_engine"
 """The session fixture with the engine of an item's checkpoint; asked for once a unit, not by every item."""
+
+MOST_UNUSABLE: Final = 0.1
+"""The share of outputs that may have no answer, or end at the limit, before a result is not valid."""
+
+NO_ANSWER: Final = "no_answer"
+"""A score that counts the outputs in which no answer was found; it is no metric but says if a result is valid."""
+
+
+class Shot(NamedTuple):
+    """A few-shot example in two parts: what is asked and what is answered, which make two turns of a chat.
+
+    ``between`` stands between them in plain text.
+    """
+
+    question: str
+    answer: str
+    between: str = " "
+
+    @property
+    def text(self) -> str:
+        """The example as plain text."""
+        return self.question + self.between + self.answer
+
 
 AggregationKind: TypeAlias = Literal["mean", "perplexity"]
 
@@ -71,15 +95,17 @@ class HubData:
 class Benchmark:
     """What a benchmark declares about itself.
 
-    ``data`` is ``NAME/FILE`` in a data folder (or ``NAME/FOLDER``, one file a group); ``row`` a TypedDict (of
-    ``typing_extensions``) that every row is checked against; ``asks`` the kinds of request it yields;
-    ``group`` the row's field that splits the results (``file``: the name of the file); ``cluster`` the field
-    of what items share (a text), for honest intervals. Few-shot examples come from ``shots_from`` (same group
-    as the example) or, without that file, from the evaluation rows themselves, never the example itself;
-    ``shot`` renders one of them. ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all
-    examples). ``aggregate`` adds metrics, or replaces the mean of the score with the same name. ``keep`` says
-    which rows of a data set belong to the benchmark, ``prepare`` brings other forms of a row into the one
-    that ``row`` describes. ``rule`` and ``source`` are for people.
+    ``data`` is ``NAME/FILE`` in a data folder (or ``NAME/FOLDER``, one file a group); ``row`` a TypedDict
+    (of ``typing_extensions``) that every row is checked against; ``asks`` the kinds of request it yields;
+    ``group`` the row's field that splits the results (``file``: the name of the file); ``cluster`` the
+    field of what items share (a text), for honest intervals. Few-shot examples come from ``shots_from``
+    (same group as the example, or any with ``shots_for_all``) or, without that file, from the evaluation
+    rows themselves, never the example itself; ``shot`` renders one of them, as text or as a ``Shot``.
+    ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all examples). ``aggregate``
+    adds metrics, or replaces the mean of the score with the same name. ``keep`` says which rows of a data
+    set belong to the benchmark, ``prepare`` brings other forms of a row into the one that ``row``
+    describes. ``most_unusable`` is the share of generated texts that may have no answer in them, or end
+    at the limit of tokens, before the result counts as not valid. ``rule`` and ``source`` are for people.
     """
 
     name: str
@@ -91,7 +117,8 @@ class Benchmark:
     num_fewshot: int = 0
     shots_from: str | None = None
     shots_pick: Literal["first", "sample"] = "sample"
-    shot: Callable[[Any], str] | None = None
+    shots_for_all: bool = False
+    shot: Callable[[Any], str | Shot] | None = None
     group: str | None = None
     cluster: str | None = None
     aggregate: Mapping[str, Aggregation] = field(default_factory=dict)
@@ -100,6 +127,7 @@ class Benchmark:
     keep: Callable[[dict[str, Any]], bool] | None = None
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     missing: str = ""
+    most_unusable: float = MOST_UNUSABLE
     rule: str = ""
     source: str = ""
 

@@ -4,6 +4,8 @@
     touchstone list            the runs of a results folder
     touchstone report RUN      the table of a run, again
     touchstone show PATH       what a checkpoint is
+    touchstone rescore RUN     today's scorers on a run's stored answers
+    touchstone conformance [FILE]  a scorer's verdicts on hard answers against the reference's
 
 Every command takes ``--json``. Mistakes are one line on stderr and exit code 4.
 """
@@ -25,6 +27,9 @@ from harness.errors import HarnessError
 MISTAKE: Final = 4
 """Exit code for a person's mistake, as pytest's."""
 
+DIFFERENT: Final = 1
+"""Exit code where verdicts differ."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
@@ -39,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return MISTAKE
     except BrokenPipeError:  # `touchstone list | head`
         sys.stderr.close()
-    return 0
+    return int(getattr(options, "code", 0))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,6 +64,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     show = _command(commands, "show", _show, "what a checkpoint is")
     show.add_argument("source", metavar="PATH", help="anything that --checkpoint takes")
+    again = _command(commands, "rescore", _rescore, "today's scorers on a run's stored answers")
+    again.add_argument("target", metavar="RUN", help="a run id or a run's folder")
+    again.add_argument(
+        "--output", default="results", metavar="DIR", help="the results folder (default: results)"
+    )
+    again.add_argument("--data", metavar="DIR", help="folder of data packs (default: the run's)")
+    again.add_argument(
+        "--root", type=Path, metavar="DIR", help="the folder pytest ran in (default: the run's)"
+    )
+    kit = _command(commands, "conformance", _conformance, "a scorer's verdicts against recorded ones")
+    kit.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE", help="JSON lines: scorer, gold, output, verdict"
+    )
+    kit.add_argument("--cases", metavar="SCORER", help="print the cases of a scorer, without their verdicts")
     return parser
 
 
@@ -111,20 +130,72 @@ def _report(options: argparse.Namespace) -> dict[str, Any]:
     from harness.reports.json_report import eval_section
     from harness.reports.terminal import render
 
-    folder = Path(options.target)
-    if not (folder / "summary.json").is_file():
-        folder = Path(options.output) / options.target
-    if not (folder / "summary.json").is_file():
-        raise HarnessError(
-            f"{options.target}: no such run in {options.output}/; `touchstone list` shows them"
-        )
-    summary = load_summary(folder)
+    summary = load_summary(_run_folder(options, "summary.json"))
     if not options.json:
         import shutil
 
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         print(render(summary, shutil.get_terminal_size((100, 24)).columns, color))
     return eval_section(summary)
+
+
+def _run_folder(options: argparse.Namespace, file: str) -> Path:
+    """The folder of the run that is named, by path or by id; it has ``file``."""
+    for folder in (Path(options.target), Path(options.output) / options.target):
+        if (folder / file).is_file():
+            return folder
+    raise HarnessError(f"{options.target}: no such run in {options.output}/; `touchstone list` shows them")
+
+
+def _rescore(options: argparse.Namespace) -> dict[str, Any]:
+    from harness.replay import rescore
+
+    found = rescore(_run_folder(options, "run.json"), data=options.data, root=options.root)
+    if not options.json:
+        for change in found.changes:
+            said = ", ".join(f"{name} {before} -> {now}" for name, (before, now) in change.scores.items())
+            print(f"{change.item}: {said}")
+        for item, why in found.unscored:
+            print(f"{item}: not scored again: {why}")
+        for name, (before, now) in found.means.items():
+            print(f"{name}: {before:.4f} -> {now:.4f}")
+        print(
+            f"{found.items} items, {len(found.changes)} with another verdict, "
+            f"{len(found.unscored)} not scored again"
+        )
+    return asdict(found)
+
+
+def _conformance(options: argparse.Namespace) -> Any:
+    from harness.conformance import cases, compare_verdicts, scorers
+
+    if options.cases is not None:
+        found = [
+            {"scorer": options.cases, "gold": one["gold"], "output": one["output"]}
+            for one in cases(options.cases)
+        ]
+        if not options.json:
+            for one in found:
+                print(json.dumps(one, ensure_ascii=False))
+        return found
+    if options.file is None:
+        counts = {name: len(cases(name)) for name in scorers()}
+        if not options.json:
+            for name, count in counts.items():
+                print(f"{name:18} {count} cases")
+        return counts
+    compared = compare_verdicts(options.file)
+    options.code = DIFFERENT if compared.differences else 0
+    if not options.json:
+        for one in compared.differences:
+            print(f"{one.scorer}: {one.found} instead of {one.recorded} ({one.why})")
+            print(f"    gold   {json.dumps(one.gold, ensure_ascii=False)}")
+            print(f"    output {json.dumps(one.output, ensure_ascii=False)}")
+        print(
+            f"{compared.compared} verdicts compared, {len(compared.differences)} different; "
+            f"{compared.missing} cases of these scorers without a verdict"
+        )
+    return asdict(compared)
 
 
 def _show(options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from harness.fewshot import Shots, draw_shots
 from harness.options import Settings
 from harness.results import Collected, Declaration
 
-OWN_ARGUMENTS: Final = ("example", "shots")
+OWN_ARGUMENTS: Final = ("example", "shots", "turns")
 """Arguments that the plugin gives a benchmark by itself."""
 
 
@@ -53,12 +53,13 @@ class Given:
     example: Example
     loaded: Loaded
 
-    def arguments(self) -> dict[str, Any]:
-        """The plugin's own arguments for the benchmark function."""
-        return {
-            "example": self.example.row,
-            "shots": self.loaded.shots.prefix(self.loaded.spec, self.example),
-        }
+    def argument(self, name: str) -> Any:
+        """One of the plugin's own arguments for the benchmark function."""
+        if name == "shots":
+            return self.loaded.shots.prefix(self.loaded.spec, self.example)
+        if name == "turns":
+            return self.loaded.shots.turns(self.loaded.spec, self.example)
+        return self.example.row
 
 
 def find_checkpoints(settings: Settings) -> list[CheckpointInfo]:
@@ -92,7 +93,7 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> None:
             examples = _examples(spec, collection)
     except (CheckpointError, DataError) as error:
         collection.fault = collection.fault or str(error)
-    _parametrize(metafunc, collection, suited, examples, "shots" in own)
+    _parametrize(metafunc, collection, suited, examples, [name for name in OWN_ARGUMENTS if name in own])
 
 
 def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
@@ -137,7 +138,7 @@ def _parametrize(
     collection: Collection,
     suited: list[CheckpointInfo],
     examples: list[Given],
-    wants_shots: bool,
+    wanted: list[str],
 ) -> None:
     """Checkpoint first, so that a node id reads ``test_x[CHECKPOINT-BENCHMARK/ROW]``; a single one is not
     shown.
@@ -147,9 +148,8 @@ def _parametrize(
     if suited and examples:
         metafunc.parametrize("checkpoint", suited, ids=ids, scope="session")
     # An empty parameter set would become one skipped item; modify() takes that item out again.
-    names = ("example", "shots") if wants_shots else ("example",)
-    values = [(given, None) if wants_shots else (given,) for given in examples]
-    metafunc.parametrize(names, values, ids=[given.example.id for given in examples])
+    values = [tuple(given if name == "example" else None for name in wanted) for given in examples]
+    metafunc.parametrize(wanted, values, ids=[given.example.id for given in examples])
 
 
 def given_of(item: pytest.Item) -> Given | None:
@@ -230,6 +230,7 @@ def declaration_of(loaded: Loaded) -> Declaration:
         few_shot=loaded.shots.description(),
         rule=spec.rule,
         source=spec.source,
+        most_unusable=spec.most_unusable,
     )
 
 

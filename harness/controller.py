@@ -25,7 +25,8 @@ from harness.rundir import RunDirectory, environment
 from harness.wire import FATAL
 
 NOT_VALID: Final = 9
-"""Exit code of a run with items that ended in error or were lost."""
+"""Exit code of a run with items that ended in error or were lost, or, with ``--eval-strict``, with a result
+that is not valid."""
 
 MOST_CRASHES: Final = 2
 """An item that has taken this many workers with it is given up."""
@@ -88,7 +89,11 @@ class Controller:
             {
                 "run_id": self.directory.run_id,
                 "began": self._began,
-                **environment(self.config.invocation_params.args, self.config.invocation_params.dir),
+                **environment(
+                    self.config.invocation_params.args,
+                    self.config.invocation_params.dir,
+                    self.config.rootpath,
+                ),
                 "checkpoints": [_checkpoint_row(info) for info in infos if info.name in used],
                 "settings": {**self.settings.changing_answers(), **_plain_settings(self.settings)},
             }
@@ -178,7 +183,9 @@ class Controller:
         write_results(self.summary)
         counts = Counter(fault["status"] for fault in self.summary.faults)
         self._log(f"end: {len(items)} items, {dict(counts) or 'no faults'}")
-        if self.summary.faults and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        invalid = self.settings.strict and any(result.invalid for result in self.summary.results)
+        fine = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        if (self.summary.faults or invalid) and session.exitstatus in fine:
             return NOT_VALID
         return session.exitstatus
 

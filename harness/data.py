@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,7 +66,9 @@ def load_pack(spec: Benchmark, data: str | None) -> Pack | None:
 
 def load_shots(spec: Benchmark, data: str | None) -> Pack | None:
     """The rows that few-shot examples are drawn from, or None when the benchmark has no such file."""
-    return _load(spec, spec.shots_from, data) if spec.shots_from else None
+    if spec.shots_from is None:
+        return None
+    return _load(replace(spec, group=None) if spec.shots_for_all else spec, spec.shots_from, data)
 
 
 def limited(examples: Iterable[Example], limit: float | int | None) -> list[Example]:

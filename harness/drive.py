@@ -9,25 +9,28 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pytest
 
-from harness.benchmark import Benchmark
+from harness.benchmark import NO_ANSWER, Benchmark
 from harness.data import Example
 from harness.engines import Engine
 from harness.errors import BenchmarkError, RequestError, WireError
-from harness.journal import Journal
 from harness.records import Record, Status
-from harness.requests import REQUEST_KINDS, Answer, Refusal, Request
+from harness.requests import REQUEST_KINDS, Answer, GenerateAnswer, Refusal, Request
 from harness.wire import plain_scores, plain_text, to_plain
 
 MOST_ROUNDS: Final = 1000
 """A generator that yields this often is taken to be endless."""
+
+GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat")
+"""What a record counts of generated texts."""
 
 SYNC_EVERY: Final = 1.0
 """Seconds: on a busy disk a sync takes longer than a unit of trivial items."""
@@ -73,6 +76,7 @@ class _Running:
     exchanges: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     truncated: int = 0
+    generated: dict[str, int] = field(default_factory=lambda: dict.fromkeys(GENERATED, 0))
     failure: BaseException | None = None
     outcome: Outcome | None = None
 
@@ -109,7 +113,17 @@ class Begun:
             _close(state)
 
 
-def run_unit(begun: Begun, engine: Engine, journal: Journal) -> dict[str, Outcome]:
+class Notebook(Protocol):
+    """Where records go: the journal."""
+
+    def append(self, record: Record) -> None:
+        """Writes a record."""
+
+    def sync(self, *, every: float = 0.0) -> None:
+        """Called when a unit is done."""
+
+
+def run_unit(begun: Begun, engine: Engine, journal: Notebook) -> dict[str, Outcome]:
     """The outcome of every job by item; each is in the journal when this returns.
 
     Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
@@ -160,7 +174,7 @@ def _start(state: _Running, engine: Engine) -> None:
         state.seconds += time.perf_counter() - began
 
 
-def _round(waiting: Sequence[_Running], engine: Engine, journal: Journal) -> None:
+def _round(waiting: Sequence[_Running], engine: Engine, journal: Notebook) -> None:
     """Answers what the waiting generators have asked and advances each to its next question or its end."""
     requests = [request for state in waiting for request in state.requests]
     began = time.perf_counter()
@@ -175,7 +189,7 @@ def _round(waiting: Sequence[_Running], engine: Engine, journal: Journal) -> Non
 
 
 def _advance(
-    state: _Running, answers: Sequence[Answer | Refusal | BaseException], engine: Engine, journal: Journal
+    state: _Running, answers: Sequence[Answer | Refusal | BaseException], engine: Engine, journal: Notebook
 ) -> None:
     began = time.perf_counter()
     assert state.generator is not None
@@ -268,15 +282,25 @@ def _check_plain(request: Request, who: str) -> None:
 def _remember(state: _Running, answers: Sequence[Answer | Refusal | BaseException]) -> None:
     for request, answer in zip(state.requests, answers, strict=True):
         state.truncated += bool(getattr(answer, "truncated", 0))
+        if isinstance(answer, GenerateAnswer):
+            _count_outputs(state.generated, answer)
         said = {"error": _sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
         state.exchanges.append(
-            {"kind": type(request).__name__, "request": _kept(to_plain(request)), "answer": said}
+            {"kind": type(request).__name__, "request": kept(to_plain(request)), "answer": said}
         )
 
 
-def _finish(state: _Running, returned: object, journal: Journal) -> None:
+def _count_outputs(counts: dict[str, int], answer: GenerateAnswer) -> None:
+    counts["outputs"] += len(answer.samples)
+    counts["at_limit"] += sum(sample.finish_reason == "length" for sample in answer.samples)
+    counts["empty"] += sum(not sample.text.strip() for sample in answer.samples)
+    counts["chat"] += len(answer.samples) * answer.chat
+
+
+def _finish(state: _Running, returned: object, journal: Notebook) -> None:
     try:
         scores = plain_scores(returned, _who(state.job))
+        state.generated["no_answer"] = int(scores.pop(NO_ANSWER, 0))
         if state.job.spec.primary not in scores:
             named = ", ".join(scores)
             raise WireError(
@@ -288,14 +312,14 @@ def _finish(state: _Running, returned: object, journal: Journal) -> None:
         _settle(state, journal, "scored", scores=scores)
 
 
-def _fail(state: _Running, error: BaseException, journal: Journal) -> None:
+def _fail(state: _Running, error: BaseException, journal: Notebook) -> None:
     status: Status = "skipped" if isinstance(error, pytest.skip.Exception) else "error"
     _settle(state, journal, status, raised=error, message=_sentence(error))
 
 
 def _settle(
     state: _Running,
-    journal: Journal,
+    journal: Notebook,
     status: Status,
     *,
     scores: Mapping[str, float] | None = None,
@@ -309,6 +333,7 @@ def _settle(
         message=message,
         seconds=round(state.seconds, 6),
         truncated=state.truncated,
+        **state.generated,
         exchanges=state.exchanges,
     )
     journal.append(record)
@@ -342,15 +367,18 @@ def _close(state: _Running) -> None:
         return
 
 
-def _kept(request: dict[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
+def kept(request: dict[str, Any]) -> dict[str, Any]:
+    """A request as the journal keeps it: of a long text its end, of a long list its last part, and the hash
+    of the whole."""
+    found: dict[str, Any] = {}
     for name, value in request.items():
-        if isinstance(value, str) and len(value) > LONGEST_KEPT:
-            kept[name] = "…" + value[-LONGEST_KEPT:]
-            kept[f"{name}_sha256"] = hashlib.sha256(value.encode()).hexdigest()
+        whole = value if isinstance(value, str) else json.dumps(value) if isinstance(value, list) else ""
+        if len(whole) > LONGEST_KEPT:
+            found[name] = "…" + value[-LONGEST_KEPT:] if isinstance(value, str) else value[-1:]
+            found[f"{name}_sha256"] = hashlib.sha256(whole.encode()).hexdigest()
         else:
-            kept[name] = value
-    return kept
+            found[name] = value
+    return found
 
 
 def _who(job: Job) -> str:

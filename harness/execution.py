@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -162,10 +162,9 @@ class Execution:
     def _job(self, item: pytest.Function, leader: pytest.Function) -> Job:
         given = given_of(item)
         assert given is not None
-        own: Mapping[str, Any] = given.arguments()
         params = item.callspec.params
         wanted = {
-            name: own[name]
+            name: given.argument(name)
             if name in OWN_ARGUMENTS
             else leader.funcargs[name]
             if name in leader.funcargs

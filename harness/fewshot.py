@@ -13,9 +13,10 @@ import random
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from harness.benchmark import Benchmark
+from harness.benchmark import Benchmark, Shot
 from harness.data import Example, Pack
 from harness.errors import DataError
+from harness.requests import Turn
 
 SEPARATOR = "\n\n"
 
@@ -42,12 +43,25 @@ class Shots:
 
     def prefix(self, spec: Benchmark, example: Example) -> str:
         """The rendered few-shot examples for one example, each followed by a blank line; empty for none."""
+        rendered = self._rendered(spec, example)
+        return "".join((one.text if isinstance(one, Shot) else one) + SEPARATOR for one in rendered)
+
+    def turns(self, spec: Benchmark, example: Example) -> tuple[Turn, ...]:
+        """The same as a conversation: a question of the user's and an answer of the assistant's each.
+
+        Empty where the benchmark renders its examples in one piece.
+        """
+        shots = [one for one in self._rendered(spec, example) if isinstance(one, Shot)]
+        pairs = ((Turn("user", one.question), Turn("assistant", one.answer)) for one in shots)
+        return tuple(turn for pair in pairs for turn in pair)
+
+    def _rendered(self, spec: Benchmark, example: Example) -> list[str | Shot]:
         if not self.count or spec.shot is None:
-            return ""
+            return []
         drawn = self.drawn[example.group]
         if self.own:
             drawn = tuple(shot for shot in drawn if shot.id != example.id)
-        return "".join(spec.shot(shot.row) + SEPARATOR for shot in drawn[: self.count])
+        return [spec.shot(shot.row) for shot in drawn[: self.count]]
 
 
 def draw_shots(spec: Benchmark, count: int, seed: int, pack: Pack, source: Pack | None) -> Shots:
@@ -73,7 +87,7 @@ def draw_shots(spec: Benchmark, count: int, seed: int, pack: Pack, source: Pack 
 def _draw(
     spec: Benchmark, count: int, seed: int, source: Pack, group: str | None, *, own: bool
 ) -> tuple[Example, ...]:
-    rows = [example for example in source.examples if example.group == group]
+    rows = [example for example in source.examples if spec.shots_for_all or example.group == group]
     needed = count + own
     if len(rows) < needed:
         which = source.info.name + (f" ({group})" if group else "")

@@ -94,6 +94,11 @@ def add_options(parser: pytest.Parser) -> None:
         "or fake:causal and fake:masked (answers from hashes, to try a benchmark); may be given several times. "
         "Default: the builtin checkpoints that are there",
     )
+    group.addoption(
+        "--eval-strict",
+        action="store_true",
+        help="exit with 9 when a result is not valid: too many outputs without an answer, or cut off",
+    )
     for option in _OPTIONS:
         group.addoption(f"--eval-{option.name}", default=None, metavar=option.metavar, help=option.text)
 
@@ -125,6 +130,20 @@ _OPTIONS: Final = (
         "auto",
         "DTYPE",
         f"{', '.join(DTYPES)} (auto: float32 on a CPU, else the checkpoint's own)",
+    ),
+    Option(
+        "chat",
+        parse_choice(("auto", "on", "off")),
+        "auto",
+        "WHEN",
+        "ask for texts through the checkpoint's chat template: auto (where it has one), on, off",
+    ),
+    Option(
+        "max-new-tokens",
+        parse_count(1),
+        None,
+        "N",
+        "the most tokens of a generated text (default: the benchmark's own)",
     ),
     Option("device", parse_device, "auto", "DEVICE", "auto, cpu, cuda, cuda:INDEX or mps"),
     Option(
@@ -164,6 +183,7 @@ class Settings:
     unit: int
     workers: int
     model: ModelSettings
+    strict: bool = False
 
     def changing_answers(self) -> dict[str, Any]:
         """The settings that a score may depend on; runs that differ in one of them are not alike."""
@@ -173,6 +193,8 @@ class Settings:
             "seed": self.seed,
             "seq_len": self.seq_len,
             "dtype": self.model.dtype,
+            "chat": self.model.chat,
+            "max_new_tokens": self.model.max_new_tokens,
         }
 
 
@@ -198,10 +220,13 @@ def settings_of(config: pytest.Config) -> Settings:
         run_id=values["run-id"],
         unit=values["unit"],
         workers=workers,
+        strict=config.getoption("--eval-strict"),
         model=ModelSettings(
             dtype=values["dtype"],
             device=values["device"],
             batch=values["batch"],
+            chat=values["chat"],
+            max_new_tokens=values["max-new-tokens"],
             threads=max(1, len(os.sched_getaffinity(0)) // workers)
             if hasattr(os, "sched_getaffinity")
             else None,

@@ -22,8 +22,10 @@ class Record:
 
     ``item`` is its node id; ``example`` its id within the data (``winogrande/17``), the same in every run;
     ``row`` the hash of its data row. ``scores`` is empty unless ``status`` is "scored". ``seconds`` is the
-    item's own share of its batches. ``truncated`` counts its requests whose context was cut. ``exchanges``
-    holds each request with its answer, as plain data.
+    item's own share of its batches. ``truncated`` counts its requests whose context was cut. Of its generated
+    texts (``outputs``) it counts those that ended ``at_limit``, those that are ``empty``, those in which
+    ``no_answer`` was found, and those asked through a ``chat`` template. ``exchanges`` holds each request with
+    its answer, as plain data.
     """
 
     item: str
@@ -38,6 +40,11 @@ class Record:
     message: str | None = None
     seconds: float = 0.0
     truncated: int = 0
+    outputs: int = 0
+    at_limit: int = 0
+    empty: int = 0
+    no_answer: int = 0
+    chat: int = 0
     exchanges: list[dict[str, Any]] = field(default_factory=list)
 
 

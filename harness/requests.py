@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 MASK: Final = "[MASK]"
 """How data and benchmarks write a mask; the engine puts the checkpoint's own mask token in its place."""
@@ -40,13 +40,22 @@ class RollingLoglikelihood:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Generate:
     """Asks how the checkpoint goes on behind ``prompt``, ``samples`` times.
 
     ``temperature`` 0 is greedy: always the most probable token. Otherwise logits are divided by it, then only
     the ``top_k`` most probable tokens stay (0: all), then the fewest that have ``top_p`` of the probability.
     What is drawn depends on ``seed``, the sample's number and the place in its text, on nothing else. A
-    sample ends in front of the earliest of the ``stop`` sequences in its text.
+    sample ends in front of the earliest of the ``stop`` sequences in its text. ``turns``, if any, is the same
+    question as a conversation, for checkpoints that are asked through their chat template (``--eval-chat``).
     """
 
     prompt: str
@@ -58,6 +67,7 @@ class Generate:
     top_k: int = 0
     samples: int = 1
     seed: int = 0
+    turns: tuple[Turn, ...] = ()
 
     def fault(self) -> str | None:
         """What is wrong with the request, or None."""
@@ -133,12 +143,14 @@ class Generated:
 @dataclass(frozen=True, slots=True)
 class GenerateAnswer:
     """The samples in order. ``prompt_tokens``: those the checkpoint was given; ``truncated``: those cut off
-    the prompt's left because with the new ones it was too long.
+    the prompt's left because with the new ones it was too long. ``chat``: it was asked through its chat
+    template.
     """
 
     samples: tuple[Generated, ...]
     prompt_tokens: int
     truncated: int = 0
+    chat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +193,30 @@ Request: TypeAlias = Loglikelihood | RollingLoglikelihood | Generate | FillMask
 Answer: TypeAlias = LoglikelihoodAnswer | RollingAnswer | GenerateAnswer | FillMaskAnswer
 
 REQUEST_KINDS: Final[tuple[type[Request], ...]] = (Loglikelihood, RollingLoglikelihood, Generate, FillMask)
+
+
+def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:  # noqa: PLR0911 -- one a kind
+    """The answer to a request of this kind from its plain data; a ``Refusal`` where that is none.
+
+    Numbers that JSON does not have (infinities) come as text.
+    """
+    if set(plain) == {"reason"}:
+        return Refusal(plain["reason"])
+    made = dict(plain)
+    if "logprob" in made:
+        made["logprob"] = float(made["logprob"])
+    try:
+        match kind:
+            case "Loglikelihood":
+                return LoglikelihoodAnswer(**made)
+            case "RollingLoglikelihood":
+                return RollingAnswer(**made)
+            case "FillMask":
+                made["candidates"] = tuple(Candidate(**one) for one in made["candidates"])
+                return FillMaskAnswer(**made)
+            case "Generate":
+                made["samples"] = tuple(Generated(**one) for one in made["samples"])
+                return GenerateAnswer(**made)
+    except (KeyError, TypeError) as error:
+        return Refusal(f"the stored answer is no answer to a {kind}: {error}")
+    return Refusal(f"the stored answer is to a {kind}, which is no kind of request")

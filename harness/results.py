@@ -50,6 +50,7 @@ class Declaration:
     few_shot: dict[str, Any] = field(default_factory=dict)
     rule: str = ""
     source: str = ""
+    most_unusable: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ class Result:
 
     ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts of items (``scored`` to ``lost``) add
     up to ``collected``. ``metrics`` has the primary one first. ``truncated`` counts requests whose context
-    was cut.
+    was cut; ``outputs`` to ``chat`` count generated texts as in a ``Record``. ``invalid`` says why the numbers
+    must not be believed, None where nothing is known against them.
     """
 
     name: str
@@ -103,6 +105,12 @@ class Result:
     seconds: float
     pack: PackInfo
     few_shot: dict[str, Any]
+    outputs: int = 0
+    at_limit: int = 0
+    empty: int = 0
+    no_answer: int = 0
+    chat: int = 0
+    invalid: str | None = None
 
     @property
     def faults(self) -> int:

@@ -144,7 +144,7 @@ class RunDirectory:
         return found
 
 
-def environment(command: Sequence[str], folder: Path) -> dict[str, Any]:
+def environment(command: Sequence[str], folder: Path, root: Path) -> dict[str, Any]:
     """What a run's manifest says of the command, the program versions, the machine and the commit."""
     return {
         "command": list(command),
@@ -156,6 +156,7 @@ def environment(command: Sequence[str], folder: Path) -> dict[str, Any]:
             "python": sys.implementation.name,
         },
         "commit": _commit(folder),
+        "rootdir": str(root),
     }
 
 

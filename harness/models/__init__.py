@@ -24,4 +24,4 @@ def load(info: CheckpointInfo, settings: ModelSettings) -> Engine:
         return MaskedEngine(info, loaded, batch=settings.batch)
     from harness.models.causal import CausalEngine
 
-    return CausalEngine(info, loaded, batch=settings.batch)
+    return CausalEngine(info, loaded, settings)

@@ -22,7 +22,9 @@ from harness.models.masks import Attention, attention_of
 from harness.models.needed import TOLERANCE, NeededLogits
 from harness.models.one_by_one import OneByOne
 from harness.models.plain import Plain
-from harness.models.samples import Ends, Prompt, ends_of, prepare
+from harness.models.prompts import Prompt, asking_of, prepare
+from harness.models.samples import Ends, ends_of
+from harness.models.settings import ModelSettings
 from harness.models.shared_prefix import SharedPrefix
 from harness.models.stepping import Stepper
 from harness.models.tokenization import TextTokenizer
@@ -40,8 +42,12 @@ class CausalEngine:
     ``notes`` say what works otherwise than usual with this checkpoint; each is logged once.
     """
 
-    def __init__(self, info: CheckpointInfo, loaded: Loaded, *, batch: int | None = None) -> None:
+    def __init__(self, info: CheckpointInfo, loaded: Loaded, settings: ModelSettings | None = None) -> None:
+        """Raises ``CheckpointError`` where the chat template that is asked for is missing."""
+        settings = settings or ModelSettings()
+        batch = settings.batch
         self._info = info
+        self._asking = asking_of(info, loaded.tokenizer, settings.chat, settings.max_new_tokens)
         self._loaded: Loaded | None = loaded
         self._tokenizer = TextTokenizer(loaded.tokenizer)
         self._ahead: Ahead[Plan | Prompt | Refusal] = Ahead(self._plans)
@@ -110,7 +116,11 @@ class CausalEngine:
             if isinstance(made, Plan):
                 answers.append(made.answer([next(scores) for _ in made.work]))
             else:
-                answers.append(made.answer(next(samples)) if isinstance(made, Prompt) else made)
+                answers.append(
+                    made.answer([sample.outcome for sample in next(samples)])
+                    if isinstance(made, Prompt)
+                    else made
+                )
         return answers
 
     def prepare(self, requests: Sequence[Request]) -> None:
@@ -127,7 +137,7 @@ class CausalEngine:
     def _plans(self, requests: Sequence[Request]) -> list[Plan | Prompt | Refusal]:
         how: dict[str, int] = {"seq_len": self._info.seq_len, "rows": self._vocabulary}
         return [
-            prepare(request, self._tokenizer, **how)
+            prepare(request, self._tokenizer, asking=self._asking, **how)
             if isinstance(request, Generate)
             else plan(request, self._tokenizer, **how)
             for request in requests

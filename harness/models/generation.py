@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.models.beginnings import Group, group
 from harness.models.budget import Budget, free_memory, is_out_of_memory, release
 from harness.models.key_values import KeyValues
-from harness.models.samples import Ends, Prompt, Sample, samples_of
+from harness.models.prompts import Prompt
+from harness.models.samples import Ends, Sample, samples_of
 from harness.models.sampling import choose
 from harness.models.shared_prefix import SharedPrefix
 from harness.models.slots import Held, Slots

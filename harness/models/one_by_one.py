@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.models.samples import Ends, Prompt, Sample, samples_of
+from harness.models.prompts import Prompt
+from harness.models.samples import Ends, Sample, samples_of
 from harness.models.sampling import choose
 from harness.models.work import WorkDone
 

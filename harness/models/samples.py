@@ -1,4 +1,4 @@
-"""Prompts to be continued, and their samples as they grow. Runs no model."""
+"""The samples of a prompt as they grow, token by token. Runs no model."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.models.prompts import Prompt
 from harness.models.sampling import Draw, Warp
 from harness.models.stopping import StopWatch
 from harness.models.tokenization import TextTokenizer
-from harness.requests import FinishReason, Generate, GenerateAnswer, Generated, Refusal
+from harness.requests import FinishReason, Generated
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +28,6 @@ def ends_of(model: Any, tokenizer: TextTokenizer) -> Ends:
     listed = named if isinstance(named, (list, tuple)) else [named]
     tokens = frozenset(int(token) for token in (*listed, tokenizer.end) if token is not None)
     return Ends(tokenizer, tokens, tokenizer.special)
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A request and the tokens of its prompt that the model is given; ``truncated``: those cut off on the
-    left."""
-
-    request: Generate
-    tokens: tuple[int, ...]
-    truncated: int
-
-    @property
-    def different(self) -> int:
-        """Samples that may differ from each other: a greedy one is all of them."""
-        return self.request.samples if self.request.temperature > 0 else 1
-
-    def answer(self, samples: Sequence[Sample]) -> GenerateAnswer | Refusal:
-        """The answer, from the different samples in order."""
-        texts: list[Generated] = []
-        for sample in samples:
-            if sample.outcome is None:
-                return Refusal(
-                    "the checkpoint's logits hold NaN; its weights are broken, or overflow: "
-                    "try --eval-dtype float32"
-                )
-            texts.append(sample.outcome)
-        texts *= self.request.samples // len(texts)
-        return GenerateAnswer(tuple(texts), len(self.tokens), self.truncated)
 
 
 @dataclass(slots=True, eq=False)
@@ -100,26 +73,3 @@ def samples_of(prompt: Prompt, ends: Ends) -> list[Sample]:
         Sample(prompt, number, ends, StopWatch(read, stops, ends.silent))
         for number in range(prompt.different)
     ]
-
-
-def prepare(request: Generate, tokenizer: TextTokenizer, *, seq_len: int, rows: int) -> Prompt | Refusal:
-    """The prompt as the model, with ``rows`` embeddings, is given it.
-
-    Cut from the left to the ``seq_len`` - ``max_new_tokens`` tokens that leave room for the new ones, special
-    tokens in front included, as lm-evaluation-harness does.
-    """
-    if (fault := request.fault()) is not None:
-        return Refusal(fault)
-    tokens = tokenizer.prompt(request.prompt)
-    if isinstance(tokens, Refusal):
-        return tokens
-    room = seq_len - request.max_new_tokens
-    if room < 1:
-        return Refusal(
-            f"{request.max_new_tokens} new tokens leave no room for the prompt in {seq_len}; "
-            "ask for fewer, or give a larger --eval-seq-len"
-        )
-    if max(tokens) >= rows:
-        return Refusal(f"the prompt has a token that the model, with {rows} embeddings, does not know")
-    truncated = max(0, len(tokens) - room)
-    return Prompt(request, tokens[truncated:], truncated)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Dtype: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
+Chat: TypeAlias = Literal["auto", "on", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,10 +15,13 @@ class ModelSettings:
 
     ``dtype`` auto: float32 on a CPU, the checkpoint's own on an accelerator. ``device``: auto, cpu, cuda,
     cuda:INDEX or mps. ``batch``: sequences computed at once, None for as many as a budget of tokens allows.
-    ``threads``: CPU threads, None for torch's default.
+    ``threads``: CPU threads, None for torch's default. ``chat``: whether texts are generated through the
+    checkpoint's chat template, auto where it has one. ``max_new_tokens``: instead of the benchmark's own limit.
     """
 
     dtype: Dtype = "auto"
     device: str = "auto"
     batch: int | None = None
     threads: int | None = None
+    chat: Chat = "auto"
+    max_new_tokens: int | None = None

@@ -19,7 +19,7 @@ from itertools import accumulate, takewhile
 from typing import Any
 
 from harness.models.vocabulary import Vocabulary
-from harness.requests import Refusal
+from harness.requests import Refusal, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,28 @@ class TextTokenizer:
         ids = tuple(self._encode(text))
         return ids or Refusal("the text has no tokens; there is nothing to score")
 
+    def conversation(self, turns: Sequence[Turn]) -> str | Refusal:
+        """The turns as the checkpoint's chat template writes them, up to where the assistant begins."""
+        from jinja2 import TemplateError
+
+        messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+        try:
+            text: str = self._tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True
+            )
+        except (TemplateError, ValueError, TypeError, KeyError) as error:
+            return Refusal(f"the chat template fails ({error}); use --eval-chat off, or mend the template")
+        return text
+
     def prompt(self, text: str) -> tuple[int, ...] | Refusal:
         """The tokens of a text that is to be continued, at least one, with the special tokens in front."""
         ids = (*self._front_of(text), *self._encode(text))
+        bos = self._tokenizer.bos_token_id
+        if bos is not None and ids[:2] == (bos, bos):
+            return Refusal(
+                f"the prompt begins with {self._tokenizer.bos_token} twice, which no checkpoint has seen in "
+                "training; take it out of the chat template or of the prompt"
+            )
         if ids or self.start is None:
             return ids or Refusal(
                 "the prompt is empty, and the tokenizer has neither a BOS nor an EOS token to start from"

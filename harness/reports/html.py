@@ -57,7 +57,8 @@ def _opening(summary: Summary) -> str:
         for name in shown
     )
     command = " ".join(["pytest", *map(str, summary.manifest.get("command", []))])
-    effort = "".join(f'<p class="faint">{escape(text)}</p>' for text in wording.effort(summary))
+    lines = (*wording.generated(summary), *wording.effort(summary))
+    effort = "".join(f'<p class="faint">{escape(text)}</p>' for text in lines)
     notes = "".join(f'<p class="note">{escape(text)}</p>' for text in wording.warnings(summary))
     return (
         f"<h1>Results of {escape(summary.run_id)}</h1>\n"
@@ -96,7 +97,10 @@ def _benchmark(declared: Declaration, results: Sequence[Result]) -> str:
     whole = [result for result in results if result.group is None]
     groups = [result for result in results if result.group is not None]
     shots = wording.few_shot(whole[0])
-    facts = ", ".join(part for part in (shots, f"version {declared.version}", declared.pack.name) if part)
+    broken = "NOT VALID" if any(result.invalid for result in whole) else ""
+    facts = ", ".join(
+        part for part in (broken, shots, f"version {declared.version}", declared.pack.name) if part
+    )
     blocks = [f"<h3>{escape(declared.name)}<small>{escape(facts)}</small></h3>", _table(whole)]
     if groups:
         count = wording.count(len({result.group for result in groups}), "group")

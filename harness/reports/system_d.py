@@ -3,7 +3,8 @@
     {"model": NAME, "results": {TASK: {METRIC: value, METRIC_stderr: value, "samples": n}}}
 
 A task is a benchmark; the subjects of MMLU are tasks named ``mmlu_SUBJECT``, the groups of any other
-benchmark ``BENCHMARK_GROUP``. A value that is undefined is null.
+benchmark ``BENCHMARK_GROUP``. A value that is undefined is null. ``not_valid``, where it is there, says why
+the values of a task must not be believed.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ def task_name(result: Result) -> str:
     return f"{stem}_{result.group}"
 
 
-def _numbers(result: Result) -> dict[str, float | int | None]:
-    numbers: dict[str, float | int | None] = {}
+def _numbers(result: Result) -> dict[str, float | int | str | None]:
+    numbers: dict[str, float | int | str | None] = {}
     for name, metric in result.metrics.items():
         numbers[name] = metric.value
         numbers[f"{name}_stderr"] = metric.stderr
-    return {**numbers, "samples": result.scored}
+    invalid = {"not_valid": result.invalid} if result.invalid else {}
+    return {**numbers, "samples": result.scored, **invalid}

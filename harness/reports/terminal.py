@@ -1,8 +1,9 @@
 """The table that pytest shows at the end of a run, and ``touchstone report`` later.
 
 One checkpoint: one table, a benchmark after the other, the groups of a benchmark above its whole. Several
-checkpoints: a table a benchmark, each metric with the checkpoints below each other. ``*`` marks the primary
-metric. Below: what was left out and why, and where the results lie. ASCII only, apart from names.
+checkpoints: a table a benchmark, each metric with the checkpoints below each other. ``*`` marks the
+primary metric, ``!`` every metric of a result that is not valid. Below: what was left out and why, and
+where the results lie. ASCII only, apart from names.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def _row(result: Result, metric: Metric, label: str, counts: bool, more: Sequenc
     return Row(
         (
             label,
-            f"{'*' if primary else ' '} {metric.name}",
+            f"{'!' if result.invalid else '*' if primary else ' '} {metric.name}",
             wording.number(metric.value),
             wording.interval(metric.low, metric.high),
             str(metric.n),
@@ -215,6 +216,7 @@ def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
     lines += [(status, text, "red") for status, text in faults[:FAULTS_SHOWN]]
     if (rest := len(faults) - FAULTS_SHOWN) > 0:
         lines.append(("", f"and {rest} other messages, in errors.log", "red"))
+    lines += [("outputs", text, "") for text in wording.generated(summary)]
     lines += [("effort", text, "") for text in wording.effort(summary)]
     lines += [("note", text, "yellow") for text in wording.warnings(summary)]
     lines += [("undefined", text, "") for text in wording.reasons(summary)]

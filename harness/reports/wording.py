@@ -152,9 +152,38 @@ def faults(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
+def invalid(summary: Summary) -> list[str]:
+    """Which results must not be believed, and why; groups only where the whole is valid."""
+    wrong = {(one.checkpoint, one.benchmark) for one in wholes(summary) if one.invalid}
+    several = len(checkpoints(summary)) > 1
+    return [
+        f"{one.checkpoint + ', ' if several else ''}{one.name} is NOT VALID: {one.invalid}"
+        for one in summary.results
+        if one.invalid and (one.group is None or (one.checkpoint, one.benchmark) not in wrong)
+    ]
+
+
+def generated(summary: Summary) -> list[str]:
+    """What the generated texts of each benchmark were like, and how they were asked for."""
+    found = []
+    several = len(checkpoints(summary)) > 1
+    for one in wholes(summary):
+        if not one.outputs:
+            continue
+        chat = {0: "as plain text", one.outputs: "through the chat template"}
+        parts = [f"{count(one.outputs, 'output')} {chat.get(one.chat, 'partly through the chat template')}"]
+        parts += [
+            f"{one.at_limit} ended at the limit",
+            f"{one.no_answer} without an answer",
+            f"{one.empty} empty",
+        ]
+        found.append(f"{one.checkpoint + ', ' if several else ''}{one.name}: {', '.join(parts)}")
+    return found
+
+
 def warnings(summary: Summary) -> list[str]:
     """What a reader must know before believing the numbers."""
-    found = []
+    found = invalid(summary)
     if cut := totals(summary)["truncated"]:
         were = "request was" if cut == 1 else "requests were"
         found.append(f"{cut} {were} longer than the checkpoint takes: context was cut")

@@ -21,7 +21,7 @@ import yaml
 from lm_eval.api.metrics import exact_match_hf_evaluate
 from lm_eval.filters.extraction import RegexFilter
 
-VERDICTS = Path(__file__).parent / "verdicts"
+VERDICTS = Path(__file__).parents[2] / "fixtures" / "conformance" / "verdicts"
 TASKS = Path(lm_eval.__file__).parent / "tasks"
 
 

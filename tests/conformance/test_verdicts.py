@@ -1,8 +1,9 @@
 """Our scorers give the recorded verdicts: see ``record_lm_eval.py`` for where those come from.
 
-``verdicts/SCORER.jsonl`` has one case a line: ``gold``, ``output``, the ``verdict`` (of lm-evaluation-harness
-0.4.13; for ``gsm8k_number``, a rule of ours, by hand) and ``why`` the case is there. ``differences.jsonl`` lists
-the cases where we differ on purpose: ``scorer``, ``gold``, ``output``, ``reference``, ``ours``, ``why``.
+``fixtures/conformance/verdicts/SCORER.jsonl`` has one case a line: ``gold``, ``output``, the ``verdict``
+(of lm-evaluation-harness 0.4.13; for ``gsm8k_number``, a rule of ours, by hand) and ``why`` the case is
+there. ``differences.jsonl`` lists the cases where we differ on purpose: ``scorer``, ``gold``, ``output``,
+``reference``, ``ours``, ``why``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from harness.metrics.drop import grade_drop
 from harness.metrics.gsm8k import grade_gsm8k
 from harness.metrics.math import MathJudge, hendrycks_exact, math_verify, minerva_exact
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[2] / "fixtures" / "conformance"
 Scorer = Callable[[Any, Any, MathJudge], bool | float]
 
 SCORERS: dict[str, Scorer] = {

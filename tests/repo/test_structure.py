@@ -17,11 +17,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = (
     ("errors", "requests", "files", "shipped", "units", "statistics", "korean", "effort"),
     ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints"),
-    ("journal", "data", "engines", "scheduling", "rundir", "fetch"),
+    ("journal", "data", "engines", "scheduling", "rundir", "fetch", "conformance"),
     ("fewshot", "models"),
     ("options", "aggregate", "reports", "drive"),
     ("collection",),
-    ("execution", "controller"),
+    ("execution", "controller", "replay"),
     ("plugin", "cli"),
 )
 """A part of ``harness`` imports from layers above its own in this list, and from its own folder."""

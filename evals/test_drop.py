@@ -1,0 +1,85 @@
+"""DROP: questions about a passage that need counting, adding or comparing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from harness.benchmark import HubData, Shot, benchmark
+from harness.metrics.drop import gold_answers, grade_drop, listed_spans
+from harness.requests import Generate, GenerateAnswer, Turn
+
+
+class Row(TypedDict):
+    """A passage, a question, and the answers that count as right, each a list of spans."""
+
+    passage: str
+    question: str
+    answers: list[list[str]]
+    passage_sha256: str
+
+
+def as_used(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with ``answers`` as lists of spans; the authors' form has ``answer`` and ``validated_answers``."""
+    if "answers" in row:
+        answers = row["answers"]
+    else:
+        found = gold_answers(row["answer"], row.get("validated_answers") or ())
+        answers = [list(one) for one in found]
+    digest = hashlib.sha256(row["passage"].encode("utf-8", "surrogatepass")).hexdigest()
+    return {**row, "answers": answers, "passage_sha256": digest[:16]}
+
+
+def prompt(row: Row) -> str:
+    """Passage and question."""
+    return f"{row['passage']} {row['question']}"
+
+
+def shot(row: Row) -> Shot:
+    """Passage and question with the first answer, no space before it, as the reference writes it."""
+    return Shot(prompt(row), ",".join(row["answers"][0]), between="")
+
+
+@benchmark(
+    name="drop",
+    version=1,
+    data="drop/validation",
+    row=Row,
+    prepare=as_used,
+    asks=Generate,
+    primary="f1",
+    shot=shot,
+    cluster="passage_sha256",
+    hub=HubData("EleutherAI/drop", "validation"),
+    source="Dua et al. 2019, arXiv 1903.00161; AllenNLP's drop_eval; lm-evaluation-harness 0.4.13, task drop "
+    "(version 3)",
+)
+def test_drop(
+    example: Row, shots: str, turns: tuple[Turn, ...]
+) -> Generator[Generate, GenerateAnswer, dict[str, float]]:
+    """DROP (Dua et al. 2019), validation split, 0-shot, greedy, 256 new tokens.
+
+    Prompt: the passage, a space, the question. The text ends before the first full stop, as in the reference,
+    which cuts decimals.
+
+    - ``f1`` (primary): the whole text as one span against every gold answer: words as sets after the
+      evaluator's normalisation, spans paired for the highest sum, 0 where a gold number is missed; the best
+      gold answer counts.
+    - ``em``: the same spans, exactly.
+    - ``f1_list``, ``em_list``: the text split into spans at line breaks, semicolons, commas and "and". This
+      reading is ours: as one string an answer of several spans can never be right.
+
+    Questions about one passage are not independent; the intervals allow for that. Not comparable: other
+    harnesses compare substrings, let answers run on, or score exact match only.
+    """
+    asked = prompt(example)
+    answer = yield Generate(
+        shots + asked, stop=(".",), max_new_tokens=256, turns=(*turns, Turn("user", asked))
+    )
+    text = answer.samples[0].text
+    one, several = grade_drop(example["answers"], text), grade_drop(example["answers"], listed_spans(text))
+    scores = {**one.scores(), **{f"{name}_list": score for name, score in several.scores().items()}}
+    return {**scores, "no_answer": float(not one.parsed)}

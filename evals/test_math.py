@@ -1,0 +1,94 @@
+"""MATH: competition mathematics, answered with a solution and a boxed or final answer."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from harness.benchmark import HubData, Shot, benchmark
+from harness.metrics.math import grade_math
+from harness.requests import Generate, GenerateAnswer, Turn
+
+
+class Row(TypedDict):
+    """A problem with its solution, whose answer stands in a box."""
+
+    problem: str
+    solution: str
+    subject: str
+    level: int
+
+
+STOP = ("Problem:",)
+
+
+def as_used(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with ``subject`` and a whole ``level``; the authors' files say ``type`` and "Level 3".
+
+    Few-shot examples have neither.
+    """
+    subject, level = (
+        row.get("subject", row.get("type", "")),
+        row["level"] if "subject" in row or "type" in row else 0,
+    )
+    return {**row, "subject": subject, "level": int(str(level).removeprefix("Level ").replace("?", "0"))}
+
+
+def prompt(row: Row) -> str:
+    """The problem."""
+    return f"Problem:\n{row['problem']}\n\nSolution:"
+
+
+def shot(row: Row) -> Shot:
+    """The problem with its solution."""
+    return Shot(prompt(row), row["solution"])
+
+
+@benchmark(
+    name="math",
+    version=1,
+    data="math500/test",
+    row=Row,
+    prepare=as_used,
+    asks=Generate,
+    primary="math_verify",
+    num_fewshot=4,
+    shots_from="minerva/shots",
+    shots_pick="first",
+    shots_for_all=True,
+    shot=shot,
+    group="subject",
+    hub=HubData("HuggingFaceH4/MATH-500", "test"),
+    source="Hendrycks et al. 2021, arXiv 2103.03874; 500 problems of Lightman et al. 2023, arXiv 2305.20050; "
+    "prompt of Lewkowycz et al. 2022 (Minerva), arXiv 2206.14858; lm-evaluation-harness 0.4.13, tasks "
+    "minerva_math (version 3.1) and hendrycks_math; Math-Verify 0.9",
+)
+def test_math(
+    example: Row, shots: str, turns: tuple[Turn, ...]
+) -> Generator[Generate, GenerateAnswer, dict[str, float]]:
+    """MATH (Hendrycks et al. 2021), the 500 problems of Lightman et al., Minerva's 4 examples, greedy, 512 new
+    tokens.
+
+    Prompt: "Problem:", a line break, the problem, a blank line, "Solution:"; in the examples a space and a
+    solution follow that ends with "Final Answer: The final answer is ... I hope it is correct." The text ends
+    before "Problem:".
+
+    - ``math_verify`` (primary): the math-verify library finds the value of the last answer in the text equal to
+      the solution's.
+    - ``minerva_exact``: the text behind "Final Answer: The final answer is", normalised as in Minerva's
+      appendix D, is the gold answer's, or SymPy simplifies their difference to 0 in time.
+    - ``hendrycks_exact``: what stands between the first and the last dollar sign, or the whole text, is the
+      gold answer's text after the authors' normalisation.
+    - ``SCORE_level_1`` to ``_5``: the same over the problems of one level. Subjects are groups.
+
+    Not comparable: the three scores differ by points; the whole test set of 5000 problems is other data; other
+    harnesses stop at 256 or at 1024 tokens.
+    """
+    asked = prompt(example)
+    answer = yield Generate(shots + asked, stop=STOP, max_new_tokens=512, turns=(*turns, Turn("user", asked)))
+    grade = grade_math(example["solution"], answer.samples[0].text)
+    scores = grade.scores()
+    by_level = {f"{name}_level_{example['level']}": score for name, score in scores.items()}
+    return {**scores, **by_level, "no_answer": float(not grade.math_verify.parsed)}

@@ -1,0 +1,206 @@
+"""Today's scorers on the stored answers of a finished run, without a model.
+
+Every journalled item is started again from its row, what it asks is held against what was asked then, and it is
+sent the stored answers. An item whose row or question has changed since cannot be scored again; it is listed with
+the reason.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from harness.benchmark import Benchmark, declared, generator_function
+from harness.checkpoints import CheckpointInfo
+from harness.data import Example, load_pack, load_shots
+from harness.drive import Begun, Job, kept, run_unit
+from harness.errors import DataError, HarnessError
+from harness.fewshot import Shots, draw_shots
+from harness.journal import latest, read_journal
+from harness.records import Record
+from harness.requests import Answer, Refusal, Request, answer_from_plain
+from harness.rundir import RunDirectory
+from harness.wire import to_plain
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An item with another score than before: by name, before and now (None where there is no such score)."""
+
+    item: str
+    scores: dict[str, tuple[float | None, float | None]]
+
+
+@dataclass(slots=True)
+class Rescored:
+    """What today's scorers say of a run."""
+
+    items: int = 0
+    changes: list[Change] = field(default_factory=list)
+    unscored: list[tuple[str, str]] = field(default_factory=list)
+    means: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By benchmark and primary score: the mean before and now, over the items scored both times."""
+
+
+def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) -> Rescored:
+    """Scores a run's stored answers again; the run's folder is only read.
+
+    ``data`` and ``root`` replace the data folder and the project's folder that the run had. Raises
+    ``HarnessError`` where the run or its benchmarks cannot be read.
+    """
+    directory = RunDirectory(folder)
+    manifest = directory.read_manifest()
+    if not manifest:
+        raise DataError(f"{folder}: no run.json; name the folder of a run")
+    settings: dict[str, Any] = manifest.get("settings", {})
+    root = root or Path(manifest.get("rootdir", "."))
+    rows = {row["name"]: row for row in manifest.get("checkpoints", [])}
+    benchmarks = _Benchmarks(root, data or settings.get("data"), settings)
+    found = Rescored()
+    sums: dict[str, list[tuple[float, float]]] = {}
+    for record in latest(read_journal(folder)).values():
+        if record.status != "scored":
+            continue
+        found.items += 1
+        info = _info(rows, record.checkpoint)
+        spec, start, example = benchmarks.job(record, info)
+        if example is None:
+            found.unscored.append((record.item, "its row is not in the data any more, or has changed"))
+            continue
+        job = Job(record.item, spec, example, record.checkpoint, start)
+        now = _again(job, _Stored(info, record.exchanges))
+        if now.status != "scored":
+            found.unscored.append((record.item, now.message or now.status))
+            continue
+        if different := _different(record.scores, now.scores):
+            found.changes.append(Change(record.item, different))
+        name = f"{spec.name} {spec.primary}"
+        if spec.primary in record.scores:
+            sums.setdefault(name, []).append((record.scores[spec.primary], now.scores[spec.primary]))
+    for name, pairs in sums.items():
+        before, after = zip(*pairs, strict=True)
+        found.means[name] = (sum(before) / len(pairs), sum(after) / len(pairs))
+    return found
+
+
+class _Stored:
+    """An engine that gives the stored answers, in order, to the same questions."""
+
+    def __init__(self, info: CheckpointInfo, exchanges: Sequence[Mapping[str, Any]]) -> None:
+        self.info = info
+        self.effort: dict[str, Any] = {}
+        self._left: Iterator[Mapping[str, Any]] = iter(exchanges)
+
+    def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
+        return [self._answer(request) for request in requests]
+
+    def prepare(self, requests: Sequence[Request]) -> None:
+        """Nothing can be done ahead."""
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _answer(self, request: Request) -> Answer | Refusal:
+        stored = next(self._left, None)
+        if stored is None:
+            return Refusal("it asks more than it did when the run was made")
+        if stored["kind"] != type(request).__name__ or stored["request"] != kept(to_plain(request)):
+            return Refusal(
+                "it asks something else than when the run was made; only the model could answer that"
+            )
+        return answer_from_plain(stored["kind"], stored["answer"])
+
+
+class _Nowhere:
+    """A journal that keeps nothing: the run's own stays as it is."""
+
+    def append(self, record: Record) -> None:
+        """Forgets it."""
+
+    def sync(self, *, every: float = 0.0) -> None:
+        """Nothing to write."""
+
+
+class _Benchmarks:
+    """The benchmarks of a run with their data, loaded once each."""
+
+    def __init__(self, root: Path, data: str | None, settings: Mapping[str, Any]) -> None:
+        self._root, self._data, self._settings = root, data, settings
+        self._modules: dict[Path, ModuleType] = {}
+        self._known: dict[str, tuple[Benchmark, Callable[..., Any], dict[str, Example], Shots]] = {}
+
+    def job(
+        self, record: Record, info: CheckpointInfo
+    ) -> tuple[Benchmark, Callable[[], Any], Example | None]:
+        """The benchmark, how to start the item's generator, and its row, None where that is not the same."""
+        spec, function, examples, shots = self._benchmark(record)
+        example = examples.get(record.example)
+        if example is None or example.sha256 != record.row:
+            return spec, lambda: None, None
+        own: dict[str, Callable[[], Any]] = {
+            "example": lambda: example.row,
+            "shots": lambda: shots.prefix(spec, example),
+            "turns": lambda: shots.turns(spec, example),
+            "checkpoint": lambda: info,
+        }
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        if foreign := [name for name in names if name not in own]:
+            raise HarnessError(f"{record.item}: takes {foreign[0]!r}, which only a run of pytest can give it")
+        return spec, partial(function, **{name: own[name]() for name in names}), example
+
+    def _benchmark(self, record: Record) -> tuple[Benchmark, Callable[..., Any], dict[str, Example], Shots]:
+        if (known := self._known.get(record.benchmark)) is not None:
+            return known
+        place, _, rest = record.item.partition("::")
+        module = self._module(self._root / place)
+        name = rest.partition("[")[0]
+        function = getattr(module, name, None)
+        spec = declared(function)
+        if function is None or spec is None:
+            raise HarnessError(f"{self._root / place} has no benchmark {name} any more")
+        pack = load_pack(spec, self._data)
+        if pack is None:
+            raise DataError(f"{spec.name}: no data ({spec.data}); give --data DIR")
+        asked = self._settings.get("shots")
+        count = spec.num_fewshot if asked is None else asked if spec.shot is not None else 0
+        source = load_shots(spec, self._data) if count else None
+        shots = draw_shots(spec, count, int(self._settings.get("seed", 0)), pack, source)
+        examples = {example.id: example for example in pack.examples}
+        self._known[record.benchmark] = spec, generator_function(function), examples, shots
+        return self._known[record.benchmark]
+
+    def _module(self, path: Path) -> ModuleType:
+        if path not in self._modules:
+            spec = importlib.util.spec_from_file_location(f"touchstone_rescored_{len(self._modules)}", path)
+            if spec is None or spec.loader is None or not path.is_file():
+                raise DataError(f"{path}: no such benchmark file; give --root, the folder that pytest ran in")
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module  # row types are looked up there by name
+            spec.loader.exec_module(module)
+            self._modules[path] = module
+        return self._modules[path]
+
+
+def _again(job: Job, engine: _Stored) -> Record:
+    return run_unit(Begun([job], engine), engine, _Nowhere())[job.item].record
+
+
+def _info(rows: Mapping[str, Mapping[str, Any]], name: str) -> CheckpointInfo:
+    row = rows.get(name, {})
+    known = {key: row[key] for key in CheckpointInfo.__dataclass_fields__ if key in row}
+    needed = {"name": name, "source": name, "kind": "causal", "format": "fake", "model_type": ""}
+    needed |= {"architecture": "", "seq_len": 0}
+    return CheckpointInfo(**{**needed, **known, "path": Path(row.get("path", ""))})
+
+
+def _different(
+    before: Mapping[str, float], now: Mapping[str, float]
+) -> dict[str, tuple[float | None, float | None]]:
+    names = dict.fromkeys((*before, *now))
+    return {name: (before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)}

@@ -1,0 +1,182 @@
+"""Every benchmark of ``evals/`` with its shipped rows, what it asks about them, and answers that are right.
+
+    python -m tests.conformance.kit     writes ``pins.json`` anew
+
+``pins.json`` has for each benchmark its version and two hashes: of everything it asks about its shipped rows, as
+run by default and without few-shot examples, and of how it scores answers made of hashes. Whoever changes what a
+benchmark asks or how it scores changes a hash, and has to raise its version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.benchmark import Benchmark, declared, generator_function
+from harness.checkpoints import CheckpointInfo
+from harness.data import Example, load_pack, load_shots
+from harness.engines.fake import FakeEngine
+from harness.fewshot import Shots, draw_shots
+from harness.requests import (
+    Answer,
+    Candidate,
+    FillMask,
+    FillMaskAnswer,
+    Generate,
+    GenerateAnswer,
+    Generated,
+    Loglikelihood,
+    LoglikelihoodAnswer,
+    Request,
+    RollingLoglikelihood,
+)
+from harness.wire import to_plain
+
+ROOT = Path(__file__).parents[2]
+PINS = Path(__file__).with_name("pins.json")
+SEED = 1234
+CAUSAL = CheckpointInfo("fake", "fake", Path(), "causal", "fake", "fake", "Fake", 2048)
+MASKED = CheckpointInfo("fake", "fake", Path(), "masked", "fake", "fake", "Fake", 512)
+
+
+class Kit(NamedTuple):
+    """A benchmark, its function and its shipped rows."""
+
+    spec: Benchmark
+    function: Callable[..., Any]
+    examples: tuple[Example, ...]
+
+    @property
+    def info(self) -> CheckpointInfo:
+        """A checkpoint that can answer it."""
+        return MASKED if FillMask in self.spec.asks else CAUSAL
+
+    def shots(self, count: int) -> Shots:
+        """So many few-shot examples."""
+        pack = load_pack(self.spec, None)
+        assert pack is not None
+        return draw_shots(self.spec, count, SEED, pack, load_shots(self.spec, None) if count else None)
+
+    def begin(self, example: Example, shots: Shots) -> tuple[Any, list[Request], bool]:
+        """The started generator, what it asks, and whether that is a list."""
+        own = {
+            "example": example.row,
+            "shots": shots.prefix(self.spec, example),
+            "turns": shots.turns(self.spec, example),
+            "checkpoint": self.info,
+        }
+        code = self.function.__code__
+        generator = self.function(**{name: own[name] for name in code.co_varnames[: code.co_argcount]})
+        asked = next(generator)
+        return generator, list(asked) if isinstance(asked, list) else [asked], isinstance(asked, list)
+
+    def score(self, example: Example, shots: Shots, answer: Callable[[Sequence[Request]], Any]) -> Any:
+        """The scores of one row for the answers that ``answer`` gives."""
+        generator, asked, several = self.begin(example, shots)
+        found = answer(asked)
+        try:
+            generator.send(found if several else found[0])
+        except StopIteration as end:
+            return end.value
+        raise AssertionError(f"{self.spec.name} asks twice")
+
+
+def kits() -> Iterator[Kit]:
+    """Every benchmark whose rows are shipped."""
+    for path in sorted((ROOT / "evals").glob("test_*.py")):
+        spec = importlib.util.spec_from_file_location(f"conformance_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module  # row types are looked up there by name
+        spec.loader.exec_module(module)
+        for function in vars(module).values():
+            found = declared(function)
+            if found is not None and (pack := load_pack(found, None)) is not None:
+                yield Kit(found, generator_function(function), pack.examples)
+
+
+# Answers that are right
+
+
+def right_answers(kit: Kit, example: Example, asked: Sequence[Request]) -> list[Answer]:
+    """What a perfect checkpoint would answer."""
+    if len(asked) > 1:
+        gold = CHOICE[kit.spec.name](example.row)
+        return [LoglikelihoodAnswer(-0.001 if n == gold else -1e6, n == gold, 2) for n in range(len(asked))]
+    return [_right(kit, example.row, asked[0])]
+
+
+def _right(kit: Kit, row: dict[str, Any], request: Request) -> Answer:
+    match request:
+        case Loglikelihood():
+            return LoglikelihoodAnswer(-0.001, True, 1)
+        case FillMask(target=target):
+            assert target is not None
+            return FillMaskAnswer((Candidate(target, target, -0.1),), True, -0.1)
+        case Generate():
+            text = TEXT[kit.spec.name](row)
+            return GenerateAnswer((Generated(text, "stop", len(text.split())),), 1)
+        case RollingLoglikelihood():
+            raise AssertionError("no benchmark asks this")
+
+
+def _labelled(row: dict[str, Any]) -> int:
+    return [choice["label"] for choice in row["question"]["choices"]].index(row["answerKey"])
+
+
+def _boxed(row: dict[str, Any]) -> str:
+    from harness.metrics.math.boxed import boxed_answer
+
+    return boxed_answer(row["solution"]) or ""
+
+
+CHOICE: dict[str, Callable[[dict[str, Any]], int]] = {
+    "arc_easy": _labelled,
+    "arc_challenge": _labelled,
+    "hellaswag": lambda row: int(row["label"]),
+    "winogrande": lambda row: int(row["answer"]) - 1,
+    "mmlu_stem": lambda row: int(row["answer"]),
+}
+TEXT: dict[str, Callable[[dict[str, Any]], str]] = {
+    "gsm8k": lambda row: str(row["answer"]),
+    "math": lambda row: (
+        f"{row['solution']}\nFinal Answer: The final answer is ${_boxed(row)}$. I hope it is correct."
+    ),
+    "drop": lambda row: str(min(row["answers"], key=len)[0]),
+}
+
+
+# Pins
+
+
+def pin(kit: Kit) -> dict[str, Any]:
+    """Version and hashes of a benchmark as it is."""
+    prompts, scores = hashlib.sha256(), hashlib.sha256()
+    engine = FakeEngine(kit.info)
+    for count in sorted({0, kit.spec.num_fewshot}):
+        shots = kit.shots(count)
+        for example in kit.examples:
+            _, asked, _ = kit.begin(example, shots)
+            prompts.update(json.dumps([to_plain(request) for request in asked]).encode())
+            if count == kit.spec.num_fewshot:
+                found = kit.score(example, shots, engine.answer)
+                scores.update(
+                    json.dumps({name: round(float(value), 9) for name, value in found.items()}).encode()
+                )
+    return {"version": kit.spec.version, "prompts": prompts.hexdigest(), "scores": scores.hexdigest()}
+
+
+def main() -> None:
+    """Writes ``pins.json``."""
+    pins = {kit.spec.name: pin(kit) for kit in kits()}
+    PINS.write_text(json.dumps(pins, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Gold scored against gold is right on every shipped row, and nothing is asked or scored anew unnoticed."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+
+from tests.conformance.kit import PINS, TEXT, Kit, kits, pin, right_answers
+
+KITS = {kit.spec.name: kit for kit in kits()}
+PINNED = json.loads(PINS.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("kit", KITS.values(), ids=list(KITS))
+def test_gold_against_gold_is_right_on_every_row(kit: Kit) -> None:
+    shots = kit.shots(0)
+    wrong = {
+        example.id: scores
+        for example in kit.examples
+        if (scores := kit.score(example, shots, partial(right_answers, kit, example)))[kit.spec.primary]
+        != 1.0
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", sorted(TEXT))
+def test_gold_is_right_under_every_rule_of_a_generated_answer(name: str) -> None:
+    kit = KITS[name]
+    shots = kit.shots(0)
+    for example in kit.examples:
+        scores = kit.score(example, shots, partial(right_answers, kit, example))
+        assert scores.pop("no_answer") == 0.0
+        if name == "drop":  # a single span with a comma or an "and" in it reads as a list of two
+            scores = {"f1": scores["f1"], "em": scores["em"]}
+        if name == "math":  # this rule reads between the first and the last dollar sign of a whole solution
+            scores = {metric: value for metric, value in scores.items() if "hendrycks" not in metric}
+        assert set(scores.values()) == {1.0}, example.id
+
+
+@pytest.mark.parametrize("kit", KITS.values(), ids=list(KITS))
+def test_what_is_asked_and_how_it_is_scored_is_pinned_to_the_version(kit: Kit) -> None:
+    name, now = kit.spec.name, pin(kit)
+    assert name in PINNED, "a new benchmark: python -m tests.conformance.kit"
+    if now["version"] == PINNED[name]["version"]:
+        assert now == PINNED[name], (
+            f"{name} asks or scores something else: raise its version, then pin it again"
+        )
+    assert now == PINNED[name], f"{name} has a new version: python -m tests.conformance.kit"
+
+
+def test_every_pin_belongs_to_a_benchmark() -> None:
+    assert set(PINNED) == set(KITS)

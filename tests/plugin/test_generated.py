@@ -1,0 +1,137 @@
+"""Benchmarks of generated texts: what is counted of them, when a result is not valid, and scoring them again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from harness.cli import main
+from tests.plugin.conftest import Project
+
+BENCHMARK = """
+from harness import Generate, benchmark
+
+
+@benchmark(name="says", version=1, data="sums/test", asks=Generate, primary="acc"{more})
+def test_says(example):
+    '''Does the text hold the right number?'''
+    answer = yield Generate(example["q"], max_new_tokens={limit})
+    text = answer.samples[0].text
+    return {{"acc": example["options"][0] in text, "no_answer": {no_answer}}}
+"""
+
+
+def write(project: Project, *, limit: int = 10_000, no_answer: str = "0", more: str = "") -> None:
+    text = BENCHMARK.format(limit=limit, no_answer=no_answer, more=more)
+    (project.path / "test_sums.py").write_text(text, encoding="utf-8")
+
+
+def result(project: Project) -> dict[str, Any]:
+    (found,) = project.summary["results"]
+    return dict(found)
+
+
+def test_outputs_are_counted_and_no_answer_is_no_metric(project: Project) -> None:
+    write(project, no_answer="int(example['n'] == 3)")
+    assert project.run().ret == 0
+    found = result(project)
+    assert (found["outputs"], found["at_limit"], found["no_answer"], found["chat"]) == (20, 0, 1, 0)
+    assert found["invalid"] is None
+    assert set(found["metrics"]) == {"acc"}
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ({"limit": 1}, "outputs ended at the limit of new tokens"),
+        ({"no_answer": "int(example['n'] < 3)"}, "3 of 20 outputs had no answer in them"),
+    ],
+)
+def test_too_many_unusable_outputs_make_a_result_not_valid_everywhere(
+    project: Project, case: dict[str, Any], said: str
+) -> None:
+    write(project, **case)
+    run = project.run()
+    assert run.ret == 0
+    assert said in result(project)["invalid"]
+    run.stdout.fnmatch_lines(["says      ! acc*", "note*says is NOT VALID: *"])
+    (folder,) = project.runs
+    assert "NOT VALID" in (folder / "report.html").read_text(encoding="utf-8")
+    by_task = json.loads((folder / "fake-causal_results.json").read_text(encoding="utf-8"))
+    assert said in by_task["results"]["says"]["not_valid"]
+
+
+def test_a_result_that_is_not_valid_ends_a_strict_run_with_9(project: Project) -> None:
+    write(project, limit=1)
+    assert project.run("--eval-strict").ret == 9
+
+
+def test_a_valid_result_ends_a_strict_run_with_0(project: Project) -> None:
+    write(project)
+    assert project.run("--eval-strict").ret == 0
+
+
+def test_a_benchmark_may_allow_more(project: Project) -> None:
+    write(project, no_answer="int(example['n'] < 3)", more=", most_unusable=0.15")
+    assert project.run("--eval-strict").ret == 0
+
+
+def rescored(project: Project, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+    (folder,) = project.runs
+    capsys.readouterr()
+    assert main(["rescore", str(folder), "--json", *more]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_scoring_again_changes_nothing_when_nothing_has_changed(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(project)
+    project.run()
+    found = rescored(project, capsys)
+    assert (found["items"], found["changes"], found["unscored"]) == (20, [], [])
+
+
+def test_scoring_again_lists_the_verdicts_that_another_rule_changes(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(project)
+    project.run()
+    before = {example: record.scores["acc"] for example, record in project.records.items()}
+    text = (project.path / "test_sums.py").read_text()
+    (project.path / "test_sums.py").write_text(
+        text.replace('"acc": example', '"acc": example["n"] > 17 or example')
+    )
+    found = rescored(project, capsys)
+    expected = [name for name in ("sums/18", "sums/19") if not before[name.replace("sums", "says")]]
+    assert len(found["changes"]) == len(expected) > 0
+    assert all(change["scores"] == {"acc": [0.0, 1.0]} for change in found["changes"])
+
+
+def test_items_whose_row_or_question_has_changed_are_not_scored_again(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(project)
+    project.run()
+    data = project.path / "data" / "sums" / "test.jsonl"
+    data.write_text(data.read_text().replace('"n": 4,', '"n": 44,'))
+    assert [why for _, why in rescored(project, capsys)["unscored"]] == [
+        "its row is not in the data any more, or has changed"
+    ]
+    text = (project.path / "test_sums.py").read_text()
+    (project.path / "test_sums.py").write_text(text.replace('example["q"],', '"Q: " + example["q"],'))
+    assert len(rescored(project, capsys)["unscored"]) == 20
+
+
+def test_choices_are_scored_again_too(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.run("--eval-shots", "2")
+    found = rescored(project, capsys)
+    assert (found["items"], found["changes"], found["unscored"]) == (20, [], [])
+
+
+def test_a_folder_without_a_run_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+    assert main(["rescore", str(tmp_path)]) == 4
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,108 @@
+"""What a model is given for a text that is asked for: plainly, or through the checkpoint's chat template."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.checkpoints import CheckpointInfo
+from harness.errors import CheckpointError
+from harness.models.prompts import Asking, Prompt, asking_of, prepare
+from harness.models.settings import Chat
+from harness.models.tokenization import TextTokenizer
+from harness.requests import Generate, Refusal, Turn
+from tests.tiny import bytelevel_tokenizer, metaspace_tokenizer
+
+INFO = CheckpointInfo("c", "c", Path("c"), "causal", "folder", "llama", "L", 128)
+TURNS = (Turn("user", "one?"), Turn("assistant", "two"), Turn("user", "three?"))
+REQUEST = Generate("one? two three?", max_new_tokens=8, turns=TURNS)
+TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<me>{% endif %}"
+
+
+def tokenizer(template: str | None = None, *, metaspace: bool = False) -> Any:
+    made = metaspace_tokenizer() if metaspace else bytelevel_tokenizer()
+    made.chat_template = template
+    return made
+
+
+def prepared(made: Any, request: Generate = REQUEST, **asking: Any) -> Prompt | Refusal:
+    return prepare(request, TextTokenizer(made), seq_len=128, rows=1000, asking=Asking(**asking))
+
+
+def text_of(made: Any, prompt: Prompt | Refusal) -> str:
+    assert isinstance(prompt, Prompt)
+    found: str = made.decode(list(prompt.tokens))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("wanted", "template", "chat"),
+    [("auto", TEMPLATE, True), ("auto", None, False), ("on", TEMPLATE, True), ("off", TEMPLATE, False)],
+)
+def test_auto_goes_by_the_template_and_on_and_off_by_the_person(
+    wanted: Chat, template: str | None, chat: bool
+) -> None:
+    assert asking_of(INFO, tokenizer(template), wanted, None).chat is chat
+
+
+def test_on_without_a_template_is_an_error_and_not_a_lower_score() -> None:
+    with pytest.raises(CheckpointError, match="no chat template; use --eval-chat off"):
+        asking_of(INFO, tokenizer(), "on", None)
+
+
+def test_turns_are_written_by_the_template_up_to_the_assistants_turn() -> None:
+    made = tokenizer(TEMPLATE)
+    prompt = prepared(made, chat=True)
+    assert text_of(made, prompt) == "<user>one?\n<assistant>two\n<user>three?\n<me>"
+    assert isinstance(prompt, Prompt)
+    assert prompt.chat
+
+
+def test_without_chat_the_plain_prompt_is_given() -> None:
+    made = tokenizer(TEMPLATE)
+    prompt = prepared(made)
+    assert text_of(made, prompt) == "one? two three?"
+    assert isinstance(prompt, Prompt)
+    assert not prompt.chat
+
+
+def test_a_question_without_turns_is_plain_unless_chat_is_demanded() -> None:
+    made, plain = tokenizer(TEMPLATE), Generate("one?", max_new_tokens=8)
+    assert text_of(made, prepared(made, plain, chat=True)) == "one?"
+    refusal = prepared(made, plain, chat=True, only_chat=True)
+    assert isinstance(refusal, Refusal)
+    assert "no turns" in refusal.reason
+
+
+def test_one_bos_of_the_template_is_not_doubled_by_the_tokenizer() -> None:
+    made = tokenizer("<s>" + TEMPLATE, metaspace=True)
+    prompt = prepared(made, chat=True)
+    assert isinstance(prompt, Prompt)
+    assert prompt.tokens.count(made.bos_token_id) == 1
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_two_bos_are_an_error(chat: bool) -> None:
+    made = tokenizer("<s><s>" + TEMPLATE, metaspace=True)
+    request = Generate("<s><s>one?", max_new_tokens=8, turns=TURNS)
+    refusal = prepared(made, request, chat=chat)
+    assert isinstance(refusal, Refusal)
+    assert "begins with <s> twice" in refusal.reason
+
+
+def test_a_template_that_fails_is_an_error_with_its_own_words() -> None:
+    made = tokenizer("{{ raise_exception('roles must alternate') }}")
+    refusal = prepared(made, chat=True)
+    assert isinstance(refusal, Refusal)
+    assert "roles must alternate" in refusal.reason
+
+
+def test_the_persons_limit_goes_before_the_benchmarks() -> None:
+    prompt = prepared(tokenizer(), max_new_tokens=100)
+    assert isinstance(prompt, Prompt)
+    assert prompt.request.max_new_tokens == 100
+    refusal = prepared(tokenizer(), max_new_tokens=200)
+    assert isinstance(refusal, Refusal)
+    assert "--eval-max-new-tokens" in refusal.reason
