@@ -29,11 +29,10 @@ def as_used(row: dict[str, Any]) -> dict[str, Any]:
 
     Few-shot examples have neither.
     """
-    subject, level = (
-        row.get("subject", row.get("type", "")),
-        row["level"] if "subject" in row or "type" in row else 0,
-    )
-    return {**row, "subject": subject, "level": int(str(level).removeprefix("Level ").replace("?", "0"))}
+    if "subject" not in row and "type" not in row:
+        return {**row, "subject": "", "level": 0}
+    level = str(row["level"]).removeprefix("Level ").replace("?", "0")
+    return {**row, "subject": row["subject"] if "subject" in row else row["type"], "level": int(level)}
 
 
 def prompt(row: Row) -> str:

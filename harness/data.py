@@ -172,12 +172,20 @@ def _pack(spec: Benchmark, name: str, origin: str, path: str, lines: list[Line])
         group = _group(spec, line, row)
         number = counts.get(group, 0)
         counts[group] = number + 1
-        place = spec.name if group is None else f"{spec.name}/{group}"
-        examples.append(Example(f"{place}/{number}", group, row, hashlib.sha256(canonical).hexdigest()[:16]))
+        name = f"{spec.name}/{_place(spec, group)}{number}"
+        examples.append(Example(name, group, row, hashlib.sha256(canonical).hexdigest()[:16]))
     if not examples:
         raise DataError(f"{path}: no rows; a pack has one JSON object a line")
     info = PackInfo(name=name, origin=origin, path=path, rows=len(examples), sha256=whole.hexdigest())
     return Pack(info, tuple(examples))
+
+
+def _place(spec: Benchmark, group: str | None) -> str:
+    """What stands before a row's number in its id. Items of one folder make units (``harness.units``): where
+    groups have few-shot examples of their own each is a folder, else all rows of the benchmark are one."""
+    if group is None:
+        return ""
+    return f"{group}-" if spec.shots_for_all else f"{group}/"
 
 
 def _group(spec: Benchmark, line: Line, row: Mapping[str, Any]) -> str | None:

@@ -18,7 +18,10 @@ from tests.tiny import bytelevel_tokenizer, metaspace_tokenizer
 INFO = CheckpointInfo("c", "c", Path("c"), "causal", "folder", "llama", "L", 128)
 TURNS = (Turn("user", "one?"), Turn("assistant", "two"), Turn("user", "three?"))
 REQUEST = Generate("one? two three?", max_new_tokens=8, turns=TURNS)
-TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<me>{% endif %}"
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<me>{% endif %}"
+)
 
 
 def tokenizer(template: str | None = None, *, metaspace: bool = False) -> Any:
