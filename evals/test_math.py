@@ -59,6 +59,7 @@ def shot(row: Row) -> Shot:
     shots_for_all=True,
     shot=shot,
     group="subject",
+    needs=dict.fromkeys(("sympy", "math_verify", "antlr4"), "pip install 'pytest-touchstone[math]'"),
     hub=HubData("HuggingFaceH4/MATH-500", "test"),
     source="Hendrycks et al. 2021, arXiv 2103.03874; 500 problems of Lightman et al. 2023, arXiv 2305.20050; "
     "prompt of Lewkowycz et al. 2022 (Minerva), arXiv 2206.14858; lm-evaluation-harness 0.4.13, tasks "

@@ -104,8 +104,9 @@ class Benchmark:
     ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all examples). ``aggregate``
     adds metrics, or replaces the mean of the score with the same name. ``keep`` says which rows of a data
     set belong to the benchmark, ``prepare`` brings other forms of a row into the one that ``row``
-    describes. ``most_unusable`` is the share of generated texts that may have no answer in them, or end
-    at the limit of tokens, before the result counts as not valid. ``rule`` and ``source`` are for people.
+    describes. ``needs`` maps packages that its scorer imports to how they are installed.
+    ``most_unusable`` is the share of generated texts that may have no answer in them, or end at the limit
+    of tokens, before the result counts as not valid. ``rule`` and ``source`` are for people.
     """
 
     name: str
@@ -127,6 +128,7 @@ class Benchmark:
     keep: Callable[[dict[str, Any]], bool] | None = None
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     missing: str = ""
+    needs: Mapping[str, str] = field(default_factory=dict)
     most_unusable: float = MOST_UNUSABLE
     rule: str = ""
     source: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from typing import Any, Final
 
 import pytest
@@ -98,6 +99,9 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> None:
 
 def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
     """The checkpoints that can answer what the benchmark asks; one line for each that cannot."""
+    if absent := [package for package in spec.needs if find_spec(package) is None]:
+        collection.deselected.append(f"{spec.name}: needs the package {absent[0]}; {spec.needs[absent[0]]}")
+        return []
     infos = collection.known_checkpoints()
     if not infos:
         collection.deselected.append(
