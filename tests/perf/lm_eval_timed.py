@@ -3,7 +3,7 @@
     PYTHON lm_eval_timed.py NOTES.json THREADS run --model hf --tasks ...
 
 Stands alone, because it runs in an environment that need not have this project. The seconds are those within
-``HFLM.loglikelihood``: tokenization, batching and the model, without loading it.
+``HFLM.loglikelihood`` and ``HFLM.generate_until``: tokenization, batching and the model, without loading it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,23 @@ def main() -> None:
     notes, threads = Path(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(threads)
     seconds, requests = 0.0, 0
-    answer = HFLM.loglikelihood
 
-    def timed(self: Any, asked: Any, *more: Any, **options: Any) -> Any:
-        nonlocal seconds, requests
-        began = time.perf_counter()
-        try:
-            return answer(self, asked, *more, **options)
-        finally:
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
-            seconds += time.perf_counter() - began
-            requests += len(asked)
+    def timed(answer: Any) -> Any:
+        def answered(self: Any, asked: Any, *more: Any, **options: Any) -> Any:
+            nonlocal seconds, requests
+            began = time.perf_counter()
+            try:
+                return answer(self, asked, *more, **options)
+            finally:
+                if torch.cuda.is_available():
+                    torch.cuda.synchronize()
+                seconds += time.perf_counter() - began
+                requests += len(asked)
 
-    HFLM.loglikelihood = timed
+        return answered
+
+    HFLM.loglikelihood = timed(HFLM.loglikelihood)
+    HFLM.generate_until = timed(HFLM.generate_until)
     sys.argv = ["lm-eval", *sys.argv[3:]]
     cli_evaluate()
     notes.write_text(
