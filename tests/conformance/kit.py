@@ -136,6 +136,11 @@ def _boxed(row: dict[str, Any]) -> str:
     return boxed_answer(row["solution"]) or ""
 
 
+def _fewest(row: dict[str, Any]) -> list[str]:
+    """The gold answer with the fewest spans."""
+    return min(row["answers"], key=len)
+
+
 CHOICE: dict[str, Callable[[dict[str, Any]], int]] = {
     "arc_easy": _labelled,
     "arc_challenge": _labelled,
@@ -148,8 +153,14 @@ TEXT: dict[str, Callable[[dict[str, Any]], str]] = {
     "math": lambda row: (
         f"{row['solution']}\nFinal Answer: The final answer is ${_boxed(row)}$. I hope it is correct."
     ),
-    "drop": lambda row: str(min(row["answers"], key=len)[0]),
+    "drop": lambda row: "\n".join(_fewest(row)),
 }
+
+
+def metric_of(kit: Kit, example: Example) -> str:
+    """The score in which gold is right: the primary one, but as one string an answer of DROP that has several
+    spans never is, since one string pairs with one span."""
+    return "f1_list" if kit.spec.name == "drop" and len(_fewest(example.row)) > 1 else kit.spec.primary
 
 
 # Pins

@@ -7,7 +7,23 @@ from functools import partial
 
 import pytest
 
-from tests.conformance.kit import PINS, TEXT, Kit, kits, pin, right_answers
+from tests.conformance.kit import PINS, TEXT, Kit, kits, metric_of, pin, right_answers
+
+NEVER_RIGHT = {
+    "real_coref": {187: "핸드스프링", 229: "선형", 261: "팜소스", 305: "서로"},
+    "ko_lambada_wiki": {
+        38: "동군연합",
+        133: "역임",
+        134: "계속",
+        146: "제기",
+        168: "미조나",
+        171: "계속",
+        179: "대학교",
+        193: "자기중심",
+    },
+}
+"""Rows whose gold is a noun in its sentence, but which Kiwi, given the word alone as the rule wants it, takes for two
+words or for another kind of word: no checkpoint can be right there under that rule."""
 
 KITS = {kit.spec.name: kit for kit in kits()}
 PINNED = json.loads(PINS.read_text(encoding="utf-8"))
@@ -19,10 +35,15 @@ def test_gold_against_gold_is_right_on_every_row(kit: Kit) -> None:
     wrong = {
         example.id: scores
         for example in kit.examples
-        if (scores := kit.score(example, shots, partial(right_answers, kit, example)))[kit.spec.primary]
+        if (scores := kit.score(example, shots, partial(right_answers, kit, example)))[
+            metric_of(kit, example)
+        ]
         != 1.0
     }
-    assert not wrong
+    known = NEVER_RIGHT.get(kit.spec.name, {})
+    assert set(wrong) == {f"{kit.spec.name}/{number}" for number in known}
+    targets = {example.id: example.row.get("target") for example in kit.examples}
+    assert all(targets[f"{kit.spec.name}/{number}"] == word for number, word in known.items())
 
 
 @pytest.mark.parametrize("name", sorted(TEXT))
@@ -32,8 +53,9 @@ def test_gold_is_right_under_every_rule_of_a_generated_answer(name: str) -> None
     for example in kit.examples:
         scores = kit.score(example, shots, partial(right_answers, kit, example))
         assert scores.pop("no_answer") == 0.0
-        if name == "drop":  # a single span with a comma or an "and" in it reads as a list of two
-            scores = {"f1": scores["f1"], "em": scores["em"]}
+        if name == "drop":  # as one string or as a list, whichever it is
+            form = metric_of(kit, example).removeprefix("f1")
+            scores = {f"{name}{form}": scores[f"{name}{form}"] for name in ("f1", "em")}
         if name == "math":  # this rule reads between the first and the last dollar sign of a whole solution
             scores = {metric: value for metric, value in scores.items() if "hendrycks" not in metric}
         assert set(scores.values()) == {1.0}, example.id

@@ -3,9 +3,10 @@
     python -m tests.perf.generation gsm8k --data DIR --limit 40 --batches 8,16,32 --lm-eval-python PYTHON
     python -m tests.perf.generation loop --data DIR --prompts 2 --samples 20 --tokens 64
 
-``gsm8k`` runs lm-eval once with each of the batch sizes, then both in turn with its fastest; whole processes, 5-shot,
-greedy, the same prompts and stops. ``loop`` continues prompts of HumanEval with temperature 0.8 in one process: ours all at
-once, against one sample at a time with the whole text computed anew for every token, as scripts without a cache do.
+``gsm8k`` runs lm-eval once with each of the batch sizes, then both in turn with its fastest; whole
+processes, 5-shot, greedy, the same prompts and stops. ``loop`` continues prompts of HumanEval with
+temperature 0.8 in one process: ours all at once, against one sample at a time with the whole text
+computed anew for every token, as scripts without a cache do.
 """
 
 from __future__ import annotations
