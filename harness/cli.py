@@ -175,8 +175,8 @@ def _conformance(options: argparse.Namespace) -> Any:
             for one in cases(options.cases)
         ]
         if not options.json:
-            for one in found:
-                print(json.dumps(one, ensure_ascii=False))
+            for case in found:
+                print(json.dumps(case, ensure_ascii=False))
         return found
     if options.file is None:
         counts = {name: len(cases(name)) for name in scorers()}

@@ -76,7 +76,7 @@ class _Running:
     exchanges: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     truncated: int = 0
-    generated: dict[str, int] = field(default_factory=lambda: dict.fromkeys(GENERATED, 0))
+    generated: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(GENERATED, 0))
     failure: BaseException | None = None
     outcome: Outcome | None = None
 
@@ -290,7 +290,7 @@ def _remember(state: _Running, answers: Sequence[Answer | Refusal | BaseExceptio
         )
 
 
-def _count_outputs(counts: dict[str, int], answer: GenerateAnswer) -> None:
+def _count_outputs(counts: dict[str, Any], answer: GenerateAnswer) -> None:
     counts["outputs"] += len(answer.samples)
     counts["at_limit"] += sum(sample.finish_reason == "length" for sample in answer.samples)
     counts["empty"] += sum(not sample.text.strip() for sample in answer.samples)

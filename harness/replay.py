@@ -194,7 +194,13 @@ def _again(job: Job, engine: _Stored) -> Record:
 def _info(rows: Mapping[str, Mapping[str, Any]], name: str) -> CheckpointInfo:
     row = rows.get(name, {})
     known = {key: row[key] for key in CheckpointInfo.__dataclass_fields__ if key in row}
-    needed = {"name": name, "source": name, "kind": "causal", "format": "fake", "model_type": ""}
+    needed: dict[str, Any] = {
+        "name": name,
+        "source": name,
+        "kind": "causal",
+        "format": "fake",
+        "model_type": "",
+    }
     needed |= {"architecture": "", "seq_len": 0}
     return CheckpointInfo(**{**needed, **known, "path": Path(row.get("path", ""))})
 
