@@ -2,11 +2,13 @@
 
     python -m tests.perf.generation gsm8k --data DIR --limit 40 --batches 8,16,32 --lm-eval-python PYTHON
     python -m tests.perf.generation loop --data DIR --prompts 2 --samples 20 --tokens 64
+    python -m tests.perf.generation equal --data DIR --prompts 100 --tokens 64
 
 ``gsm8k`` runs lm-eval once with each of the batch sizes, then both in turn with its fastest; whole
-processes, 5-shot, greedy, the same prompts and stops. ``loop`` continues prompts of HumanEval with
-temperature 0.8 in one process: ours all at once, against one sample at a time with the whole text
-computed anew for every token, as scripts without a cache do.
+processes, 5-shot, greedy, the same prompts and stops. ``equal`` compares greedy texts with transformers'
+``generate``. ``loop`` continues prompts of HumanEval with temperature 0.8 in one process: ours all at
+once, against one sample at a time with the whole text computed anew for every token, as scripts without a
+cache do.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["gsm8k", "loop"])
+    parser.add_argument("what", choices=["gsm8k", "loop", "equal"])
     parser.add_argument("--data", metavar="DIR", help="folder of data packs (default: the shipped ones)")
     parser.add_argument("--checkpoint", default="builtin:smollm2-135m")
     parser.add_argument("--limit", type=int, default=40, help="items of GSM8K")
@@ -66,6 +68,8 @@ def main() -> None:
     model = model_folder(options.checkpoint)
     if options.what == "loop":
         found = compare_loop(model, options)
+    elif options.what == "equal":
+        found = compare_texts(model, options)
     else:
         with tempfile.TemporaryDirectory(prefix="generation-") as name:
             found = compare_gsm8k(model, options, Path(name))
@@ -217,6 +221,51 @@ def compare_loop(model: Path, options: argparse.Namespace) -> dict[str, Any]:
     print(table(["", "ours", "one at a time", "one at a time / ours"], rows), flush=True)
     engine.close()
     return {"ours": mine, "loop": others}
+
+
+def compare_texts(model: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Greedy texts of prompts of GSM8K (5-shot for every other one), ours all at once, against transformers'
+    ``generate`` for one prompt at a time; where they part, how far the two best logits are from each other."""
+    import torch
+
+    spec, _ = load_benchmark(GSM8K)
+    pack, source = load_pack(spec, options.data), load_shots(spec, options.data)
+    assert pack is not None
+    drawn = draw_shots(spec, spec.num_fewshot, SEED, pack, source)
+    examples = pack.examples[: options.prompts]
+    prompts = [
+        (drawn.prefix(spec, example) if number % 2 else "") + f"Question: {example.row['question']}\nAnswer:"
+        for number, example in enumerate(examples)
+    ]
+    (info,) = recognise(str(model), seq_len=None)
+    settings = ModelSettings(dtype="float32", device="cpu", threads=threads())
+    engine, plain = load(info, settings), load_model(info, settings)
+    asked = [Generate(prompt, max_new_tokens=options.tokens) for prompt in prompts]
+    texts = [found.samples[0].text for found in engine.answer(asked) if isinstance(found, GenerateAnswer)]
+    engine.close()
+    different: list[dict[str, Any]] = []
+    for prompt, text in zip(prompts, texts, strict=True):
+        given = plain.tokenizer(prompt, return_tensors="pt")
+        with torch.no_grad(), quiet():
+            made = plain.model.generate(
+                **given,
+                max_new_tokens=options.tokens,
+                do_sample=False,
+                output_logits=True,
+                return_dict_in_generate=True,
+            )
+        tokens = made.sequences[0, given["input_ids"].shape[1] :]
+        expected = plain.tokenizer.decode(tokens, skip_special_tokens=True)
+        if text != expected:
+            gaps = [float(-logits[0].topk(2).values.diff()) for logits in made.logits]
+            different.append({"ours": text, "generate": expected, "least_gap": min(gaps)})
+    print(
+        f"\n{len(prompts)} prompts, {options.tokens} tokens: {len(prompts) - len(different)} texts are equal"
+    )
+    for one in different:
+        print(f"  smallest distance of the two best logits {one['least_gap']:.2e}")
+        print(f"    ours     {one['ours']!r}\n    generate {one['generate']!r}")
+    return {"prompts": len(prompts), "different": different}
 
 
 def humaneval(data: str | None, count: int) -> list[str]:
