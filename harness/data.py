@@ -172,8 +172,8 @@ def _pack(spec: Benchmark, name: str, origin: str, path: str, lines: list[Line])
         group = _group(spec, line, row)
         number = counts.get(group, 0)
         counts[group] = number + 1
-        name = f"{spec.name}/{_place(spec, group)}{number}"
-        examples.append(Example(name, group, row, hashlib.sha256(canonical).hexdigest()[:16]))
+        place = f"{spec.name}/{_place(spec, group)}{number}"
+        examples.append(Example(place, group, row, hashlib.sha256(canonical).hexdigest()[:16]))
     if not examples:
         raise DataError(f"{path}: no rows; a pack has one JSON object a line")
     info = PackInfo(name=name, origin=origin, path=path, rows=len(examples), sha256=whole.hexdigest())

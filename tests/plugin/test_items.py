@@ -248,6 +248,14 @@ def test_a_benchmark_the_checkpoint_cannot_answer_is_left_out_with_the_reason(pr
     listed.stdout.fnmatch_lines(["*deselected sums: asks Loglikelihood, which *"])
 
 
+def test_a_benchmark_whose_scorer_lacks_a_package_is_left_out_with_what_to_do(project: Project) -> None:
+    text = (project.path / "test_sums.py").read_text()
+    text = text.replace('primary="acc"', 'primary="acc", needs={"no_such_package": "pip install it"}')
+    (project.path / "test_sums.py").write_text(text)
+    result = project.run("--co")
+    result.stdout.fnmatch_lines(["*deselected sums: needs the package no_such_package; pip install it"])
+
+
 def test_few_shot_examples_are_the_same_whatever_is_selected(project: Project) -> None:
     project.run("--eval-shots", "2", "-k", "sums/3")
     alone = project.records["sums/3"].exchanges[0]["request"]

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from harness.benchmark import Benchmark, HubData
+from harness.benchmark import Benchmark, HubData, Shot
 from harness.data import Example, Pack, limited, load_pack, load_shots
 from harness.errors import DataError
 from harness.fewshot import draw_shots
-from harness.requests import Loglikelihood
+from harness.requests import Loglikelihood, Turn
 from harness.results import PackInfo
 
 
@@ -53,6 +53,7 @@ def test_rows_get_ids_by_their_place_and_the_pack_its_hash(tmp_path: Path) -> No
     assert pack is not None
     assert [example.id for example in pack.examples] == ["x/0", "x/1"]
     assert (pack.info.origin, pack.info.rows, len(pack.info.sha256)) == ("--eval-data", 2, 64)
+    assert pack.info.name == "sums/test"
     assert pack.info.path.endswith("sums/test.jsonl")
 
 
@@ -173,6 +174,41 @@ def test_first_means_file_order() -> None:
     shots = draw_shots(spec(shots_pick="first"), 2, 7, pack_of("x", 1), pack_of("train", 5))
     assert shots.prefix(spec(), pack_of("x", 1).examples[0]) == "train0=0\n\ntrain1=1\n\n"
     assert shots.description() == {"num_fewshot": 2, "from": "train, shipped", "pick": "first"}
+
+
+def test_examples_for_all_groups_leave_the_rows_in_one_folder_of_ids(tmp_path: Path) -> None:
+    grouped = spec(row=None, group="kind", shots_from="sums/shots", shots_for_all=True, shots_pick="first")
+    write(
+        tmp_path,
+        "sums/test",
+        *(json.dumps({"question": "1", "answer": n, "kind": k}) for n, k in enumerate("aba")),
+    )
+    folder = write(tmp_path, "sums/shots", row(7), row(8))
+    pack, source = load_pack(grouped, folder), load_shots(grouped, folder)
+    assert pack is not None
+    assert [example.id for example in pack.examples] == ["x/a-0", "x/b-0", "x/a-1"]
+    drawn = draw_shots(grouped, 2, 0, pack, source)
+    assert {drawn.prefix(grouped, example) for example in pack.examples} == {"7+1=8\n\n8+1=9\n\n"}
+
+
+def test_examples_in_two_parts_are_text_and_turns(tmp_path: Path) -> None:
+    chatty = spec(shot=lambda row: Shot(f"{row['question']}=", str(row["answer"])), shots_from="sums/shots")
+    folder = write(tmp_path, "sums/test", row(1))
+    write(tmp_path, "sums/shots", row(7))
+    pack, source = load_pack(chatty, folder), load_shots(chatty, folder)
+    assert pack is not None
+    drawn, example = draw_shots(chatty, 1, 0, pack, source), pack.examples[0]
+    assert drawn.prefix(chatty, example) == "7+1= 8\n\n"
+    assert drawn.turns(chatty, example) == (Turn("user", "7+1="), Turn("assistant", "8"))
+    assert Shot("q", "a", between="").text == "qa"
+
+
+def test_examples_in_one_piece_make_no_turns(tmp_path: Path) -> None:
+    folder = write(tmp_path, "sums/test", row(1), row(2))
+    pack = load_pack(spec(), folder)
+    assert pack is not None
+    drawn = draw_shots(spec(), 1, 0, pack, None)
+    assert drawn.turns(spec(), pack.examples[0]) == ()
 
 
 def test_too_few_rows_for_the_shots_is_a_clear_error() -> None:
