@@ -191,11 +191,13 @@ def _metric(name: str, by: str, of: str, declaration: Declaration, scored: Seque
 def _macro(
     declaration: Declaration, metrics: Mapping[str, Metric], groups: list[list[Record]]
 ) -> dict[str, Metric]:
-    """The mean of the groups' means, for each metric that is a mean."""
+    """The mean of the groups' means, for each metric that is a mean over all items: what only some items have
+    (the score of one level) is not spread over the groups alike."""
     found: dict[str, Metric] = {}
+    scored = sum(len(_scored(group)) for group in groups)
     for name, metric in metrics.items():
         how = declaration.aggregate.get(name, {"by": "mean", "of": name})
-        if how["by"] != "mean":
+        if how["by"] != "mean" or metric.n < scored:
             continue
         values = [[r.scores[how["of"]] for r in _scored(group) if how["of"] in r.scores] for group in groups]
         found[f"{name}_macro"] = _as_metric(f"{name}_macro", macro_estimate(values), metric.n)

@@ -32,8 +32,8 @@ class CheckpointInfo:
     seq_len: int
     global_step: int | None = None
     epoch: float | None = None
-    extra: dict[str, str] = field(default_factory=dict)
-    overrides: dict[str, int] = field(default_factory=dict)
+    extra: dict[str, str] = field(default_factory=dict, hash=False)
+    overrides: dict[str, int] = field(default_factory=dict, hash=False)
 
     @property
     def serves(self) -> tuple[type[Request], ...]:

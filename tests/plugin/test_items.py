@@ -240,6 +240,19 @@ def test_two_kinds_of_checkpoint_each_get_what_they_can_answer(project: Project)
     result.stdout.fnmatch_lines(["*sums: asks Loglikelihood, which *masked* cannot answer*"])
 
 
+def test_checkpoints_of_two_kinds_are_loaded_once_each(project: Project) -> None:
+    mask = (project.path / "test_sums.py").read_text()
+    mask = mask.replace("Loglikelihood", "FillMask").replace('name="sums"', 'name="masks"')
+    mask = mask[: mask.index("    right, wrong")] + "    yield FillMask('a [MASK]')\n    return {'acc': 1}\n"
+    (project.path / "test_a.py").write_text(
+        (project.path / "test_sums.py").read_text().replace('"sums"', '"more"')
+    )
+    (project.path / "test_b.py").write_text(mask.replace("test_sums", "test_masks"))
+    result = project.run("--checkpoint", "fake:masked", "--eval-limit", "3", "--setup-show")
+    assert result.ret == 0
+    assert str(result.stdout).count("SETUP    S model_engine") == 2
+
+
 def test_a_benchmark_the_checkpoint_cannot_answer_is_left_out_with_the_reason(project: Project) -> None:
     result = project.run(checkpoint="fake:masked")
     assert result.ret == 5
