@@ -1,0 +1,123 @@
+"""Waits outside of a program's namespaces for its end, or ends it, and says what it has used."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import time
+from contextlib import suppress
+from typing import Any, Final
+
+from . import agent, frames, jail
+
+_GRACE: Final = 0.05
+"""Seconds of CPU time below the limit at which a killed program counts as out of time: clocks are coarse."""
+
+
+def keep(request: dict[str, Any], descriptors: list[int], system_calls: bytes, isolated: bool) -> None:
+    """Forks the program in namespaces of its own, waits for its end and reports it; does not return.
+
+    ``descriptors``: where to report; the connection of the program's side; for a script also what it reads from
+    and prints to.
+    """
+    report, *rest = descriptors
+    try:
+        limits = jail.Limits(**request["limits"])
+        if isolated:
+            jail.drop_user(request["slot"])
+            jail.enter_namespaces()
+        jail.die_with_parent()  # last: a change of user takes it back
+        child = os.fork()
+        if child == 0:
+            os.close(report)
+            _be_program(rest, limits, system_calls, isolated)
+        for descriptor in rest:
+            os.close(descriptor)
+        frames.send(report, _wait(child, report, limits))
+    except BaseException as error:
+        with suppress(frames.Closed):
+            frames.send(report, {"fault": f"{type(error).__name__}: {error}"})
+    finally:
+        os._exit(0)
+
+
+def _be_program(descriptors: list[int], limits: jail.Limits, system_calls: bytes, isolated: bool) -> None:
+    """Becomes the program; does not return."""
+    code = 1
+    try:
+        jail.die_with_parent()
+        connection, *streams = descriptors
+        agent.silence()
+        for stream, descriptor in enumerate(streams):
+            os.dup2(descriptor, stream)
+        connection = _alone(connection)
+        if isolated:
+            jail.private_files(limits)
+            jail.lock(limits, system_calls)
+        else:
+            _limit_only(limits)
+        if streams:
+            code = agent.run_script(connection)
+        else:
+            agent.serve(connection)
+            code = 0
+    except BaseException:
+        pass  # whoever reads the connection sees that it ended
+    finally:
+        os._exit(code)
+
+
+def _alone(connection: int) -> int:
+    """Closes every other descriptor than the standard streams; the connection is then number 3."""
+    if connection != 3:
+        os.dup2(connection, 3)
+    os.closerange(4, 4096)
+    return 3
+
+
+def _limit_only(limits: jail.Limits) -> None:
+    """The limits without any isolation, as far as the system has them."""
+    for kind, most in ((resource.RLIMIT_CPU, max(1, -int(-limits.cpu // 1))), (resource.RLIMIT_CORE, 0)):
+        resource.setrlimit(kind, (most, most))
+    with suppress(ValueError, OSError):  # macOS has no such limit
+        resource.setrlimit(resource.RLIMIT_AS, (limits.memory * 2**20,) * 2)
+
+
+def _wait(child: int, report: int, limits: jail.Limits) -> dict[str, Any]:
+    """How the program ended; it is killed after its time, or when the other side says that
+    it has its answer."""
+    deadline = time.monotonic() + limits.wall
+    late = stopped = False
+    ended = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
+    while True:
+        left = deadline - time.monotonic()
+        if ended is not None:
+            poll = select.poll()
+            poll.register(ended, select.POLLIN)
+            poll.register(report, select.POLLIN)  # nothing is ever sent: it is the end of it that counts
+            ready = dict(poll.poll(max(0.0, left) * 1000))
+            over, stop = ended in ready, report in ready
+        else:
+            over, stop = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None, False
+            time.sleep(0 if over else 0.01)
+        if not over and (stop or left <= 0):
+            late, stopped = not stop, stop
+            os.kill(child, signal.SIGKILL)
+            over = True
+        if over:
+            break
+    _, status, used = os.wait4(child, 0)
+    seconds = used.ru_utime + used.ru_stime
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    if number in (signal.SIGKILL, signal.SIGXCPU) and seconds >= limits.cpu - _GRACE:
+        late = True
+    return {
+        "late": late,
+        "stopped": stopped,
+        "signal": number,
+        "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+        "seconds": seconds,
+        "memory": used.ru_maxrss // 1024,
+    }
