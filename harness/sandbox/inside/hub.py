@@ -26,6 +26,9 @@ _TESTS_MEMORY: Final = 2048
 _GRACE: Final = 2.0
 """Seconds of wall time that the tests have beyond the program's."""
 
+_LAST_MOMENT: Final = 0.2
+"""Seconds that a program has to end by itself once its connection is closed."""
+
 
 def main() -> None:
     """Serves jobs from standard input on standard output until there are no more."""
@@ -54,7 +57,7 @@ def _be_tests(request: dict[str, Any], descriptors: list[int], system_calls: byt
             limits = jail.Limits(cpu=request["cpu"], memory=_TESTS_MEMORY)
             jail.lock(limits, system_calls)
         else:
-            resource.setrlimit(resource.RLIMIT_CPU, (max(1, -int(-request["cpu"] // 1)),) * 2)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(2 * request["cpu"]) + 2,) * 2)
         judged = tester.reference(program, job) if job["reference"] else tester.Judge(program).verdict(job)
         frames.send(hub, judged)
     finally:
@@ -120,6 +123,9 @@ class Hub:
                     "detail": "the tests were ended: comparing the answers took too long",
                 }
             mine.close()
+            if verdict["outcome"] == "crashed":
+                # Its connection closes a moment before it has ended, and how it ended is worth knowing.
+                select.select([reported], [], [], _LAST_MOMENT)
             reported.shutdown(socket.SHUT_WR)
             return _settled(verdict, self._report(reported, limits), limits)
         finally:
@@ -235,19 +241,27 @@ def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Limits)
 def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
     """The verdict together with how the program ended, which explains why it gave no answer."""
     found = {**verdict, "seconds": float(report.get("seconds", 0.0)), "tests": 0}
-    if verdict["outcome"] == "passed":
-        return found
-    if "fault" in report:
-        return {**found, "outcome": "fault", "detail": str(report["fault"])}
-    if report.get("late"):
-        used = f"{found['seconds']:.1f} s of CPU time, limit {limits.cpu:g} s"
-        return {**found, "outcome": "timeout", "detail": used}
-    if verdict["outcome"] == "crashed":
-        if report.get("signal") and not report.get("stopped"):
-            return {**found, "detail": f"ended by signal {report['signal']}"}
-        if not verdict["detail"] or report.get("code"):
-            return {**found, "detail": verdict["detail"] or f"ended with exit code {report.get('code')}"}
+    if verdict["outcome"] != "passed":
+        found |= _ending(verdict, report, limits)
     return found
+
+
+def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
+    """What the keeper's report says better than the verdict of a program that did not pass."""
+    why, ended_by, code = report.get("why"), report.get("signal"), report.get("code")
+    if "fault" in report:
+        return {"outcome": "fault", "detail": str(report["fault"])}
+    if why == "cpu":
+        return {
+            "outcome": "timeout",
+            "detail": f"{report['seconds']:.1f} s of CPU time, limit {limits.cpu:g} s",
+        }
+    if why == "wall":
+        return {"outcome": "timeout", "detail": f"still there after {limits.wall:g} s"}
+    if verdict["outcome"] == "crashed" and why == "ended" and (ended_by or code):
+        said = f"ended by signal {ended_by}" if ended_by else f"ended with exit code {code}"
+        return {"detail": verdict["detail"] if code and verdict["detail"] else said}
+    return {}
 
 
 if __name__ == "__main__":
