@@ -184,7 +184,7 @@ class Hub:
             report = self._report(reported, limits)
             verdict = {"outcome": "passed", "detail": ""}
             if report.get("code") != 0:
-                verdict = {"outcome": "crashed", "detail": ""}
+                verdict = {"outcome": "crashed", "detail": tester.NO_ANSWER}
                 try:
                     said = frames.receive(mine.fileno(), deadline=time.monotonic() + _GRACE)
                     verdict = tester.described(said) if isinstance(said, dict) else verdict
@@ -258,9 +258,8 @@ def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits
         }
     if why == "wall":
         return {"outcome": "timeout", "detail": f"still there after {limits.wall:g} s"}
-    if verdict["outcome"] == "crashed" and why == "ended" and (ended_by or code):
-        said = f"ended by signal {ended_by}" if ended_by else f"ended with exit code {code}"
-        return {"detail": verdict["detail"] if code and verdict["detail"] else said}
+    if verdict["outcome"] == "crashed" and why == "ended" and verdict["detail"].startswith(tester.NO_ANSWER):
+        return {"detail": f"ended by signal {ended_by}" if ended_by else f"ended with exit code {code}"}
     return {}
 
 

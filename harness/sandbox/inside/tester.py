@@ -17,6 +17,9 @@ from .agent import BUILTIN_TYPES
 
 TESTS: Final = "<tests>"
 
+NO_ANSWER: Final = "no answer"
+"""How the detail begins where the program's process said nothing that could be read."""
+
 _IMPORTED: Final = frozenset(name for name in sys.stdlib_module_names if not name.startswith("_")) - {
     "antigravity",
     "this",
@@ -66,7 +69,7 @@ class Judge:
         if program is not None:
             return described(program)
         if isinstance(error, frames.Closed):
-            return {"outcome": "crashed", "detail": f"the program ended or sent no answer: {error}"}
+            return {"outcome": "crashed", "detail": f"{NO_ANSWER}: {error}"}
         where = _line(error)
         if isinstance(error, NameError) and error.name in self._missing:
             return {"outcome": "error", "detail": f"the program defines no {error.name}"}
