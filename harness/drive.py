@@ -22,15 +22,12 @@ from harness.benchmark import NO_ANSWER, Benchmark
 from harness.data import Example
 from harness.engines import Engine
 from harness.errors import BenchmarkError, RequestError, WireError
-from harness.records import Record, Status
+from harness.records import GENERATED, Record, Status
 from harness.requests import REQUEST_KINDS, Answer, GenerateAnswer, Refusal, Request
 from harness.wire import plain_scores, plain_text, to_plain
 
 MOST_ROUNDS: Final = 1000
 """A generator that yields this often is taken to be endless."""
-
-GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat")
-"""What a record counts of generated texts."""
 
 SYNC_EVERY: Final = 1.0
 """Seconds: on a busy disk a sync takes longer than a unit of trivial items."""
