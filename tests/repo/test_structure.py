@@ -15,7 +15,8 @@ import harness
 ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS = (
-    ("errors", "requests", "files", "shipped", "units", "statistics", "korean", "effort"),
+    ("errors", "requests", "files", "units", "statistics", "korean", "effort"),
+    ("shipped",),
     ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints"),
     ("journal", "data", "engines", "scheduling", "rundir", "fetch"),
     ("fewshot", "models", "conformance"),
