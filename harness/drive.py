@@ -78,7 +78,7 @@ class _Running:
     outcome: Outcome | None = None
 
 
-class Begun:
+class StartedUnit:
     """A unit whose generators have been started, as far as their first question; nothing is answered or
     journalled yet.
 
@@ -110,7 +110,7 @@ class Begun:
             _close(state)
 
 
-class Notebook(Protocol):
+class Recorder(Protocol):
     """Where records go: the journal."""
 
     def append(self, record: Record) -> None:
@@ -120,12 +120,12 @@ class Notebook(Protocol):
         """Called when a unit is done."""
 
 
-def run_unit(begun: Begun, engine: Engine, journal: Notebook) -> dict[str, Outcome]:
+def run_unit(unit: StartedUnit, engine: Engine, journal: Recorder) -> dict[str, Outcome]:
     """The outcome of every job by item; each is in the journal when this returns.
 
     Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
     """
-    running = begun.running
+    running = unit.running
     try:
         for state in running:
             if state.failure is not None:
@@ -143,7 +143,7 @@ def run_unit(begun: Begun, engine: Engine, journal: Notebook) -> dict[str, Outco
                     journal,
                 )
     finally:
-        begun.close()
+        unit.close()
         journal.sync(every=SYNC_EVERY)
     return {state.job.item: state.outcome for state in running if state.outcome is not None}
 
@@ -171,7 +171,7 @@ def _start(state: _Running, engine: Engine) -> None:
         state.seconds += time.perf_counter() - began
 
 
-def _round(waiting: Sequence[_Running], engine: Engine, journal: Notebook) -> None:
+def _round(waiting: Sequence[_Running], engine: Engine, journal: Recorder) -> None:
     """Answers what the waiting generators have asked and advances each to its next question or its end."""
     requests = [request for state in waiting for request in state.requests]
     began = time.perf_counter()
@@ -186,7 +186,7 @@ def _round(waiting: Sequence[_Running], engine: Engine, journal: Notebook) -> No
 
 
 def _advance(
-    state: _Running, answers: Sequence[Answer | Refusal | BaseException], engine: Engine, journal: Notebook
+    state: _Running, answers: Sequence[Answer | Refusal | BaseException], engine: Engine, journal: Recorder
 ) -> None:
     began = time.perf_counter()
     assert state.generator is not None
@@ -294,7 +294,7 @@ def _count_outputs(counts: dict[str, Any], answer: GenerateAnswer) -> None:
     counts["chat"] += len(answer.samples) * answer.chat
 
 
-def _finish(state: _Running, returned: object, journal: Notebook) -> None:
+def _finish(state: _Running, returned: object, journal: Recorder) -> None:
     try:
         scores = plain_scores(returned, _who(state.job))
         state.generated["no_answer"] = int(scores.pop(NO_ANSWER, 0))
@@ -309,14 +309,14 @@ def _finish(state: _Running, returned: object, journal: Notebook) -> None:
         _settle(state, journal, "scored", scores=scores)
 
 
-def _fail(state: _Running, error: BaseException, journal: Notebook) -> None:
+def _fail(state: _Running, error: BaseException, journal: Recorder) -> None:
     status: Status = "skipped" if isinstance(error, pytest.skip.Exception) else "error"
     _settle(state, journal, status, raised=error, message=_sentence(error))
 
 
 def _settle(
     state: _Running,
-    journal: Notebook,
+    journal: Recorder,
     status: Status,
     *,
     scores: Mapping[str, float] | None = None,

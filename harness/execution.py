@@ -12,7 +12,7 @@ import pytest
 
 from harness.benchmark import ENGINE_FIXTURE, generator_function
 from harness.collection import OWN_ARGUMENTS, checkpoint_of, given_of
-from harness.drive import Begun, Job, Outcome, identity, run_unit
+from harness.drive import Job, Outcome, StartedUnit, identity, run_unit
 from harness.effort import Effort, Meter
 from harness.journal import Journal
 from harness.records import Record, Status
@@ -45,7 +45,7 @@ class Execution:
         self._in_order = in_order
         self._meter = Meter(journal.who, note_effort)
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
-        self._ahead: Begun | None = None
+        self._ahead: StartedUnit | None = None
         self._items = list(items)
         self._journal = journal
         self._quarantine = quarantine
@@ -68,9 +68,13 @@ class Execution:
         """The outcome of an item, computed now together with its unit, unless another item has done so."""
         if item.nodeid not in self._outcomes:
             engine: Engine = item._request.getfixturevalue(ENGINE_FIXTURE)
-            begun = self._begun(item, engine)
-            self._begin_next(item, engine)
-            outcomes = run_unit(begun, engine, self._journal)
+            unit = self._started(item, engine)
+            try:
+                self._start_next(item, engine)
+            except BaseException:  # an interrupt: the unit will not run
+                unit.close()
+                raise
+            outcomes = run_unit(unit, engine, self._journal)
             self._meter.count(engine, checkpoint_of(item).name, to_plain(engine.effort))
             self._outcomes.update(outcomes)
             self._settled.update(outcomes)
@@ -96,18 +100,18 @@ class Execution:
             self._ahead.close()
             self._ahead = None
 
-    def _begun(self, item: pytest.Function, engine: Engine) -> Begun:
+    def _started(self, item: pytest.Function, engine: Engine) -> StartedUnit:
         """The unit of an item with its generators started, now or ahead of time."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             if item.nodeid in ahead.items and not ahead.items & self._settled:
                 return ahead
             ahead.close()
-        begun = Begun([self._job(member, item) for member in self._members(item)], engine)
-        engine.prepare(begun.requests)
-        return begun
+        unit = StartedUnit([self._job(member, item) for member in self._members(item)], engine)
+        engine.prepare(unit.requests)
+        return unit
 
-    def _begin_next(self, item: pytest.Function, engine: Engine) -> None:
+    def _start_next(self, item: pytest.Function, engine: Engine) -> None:
         """Starts the generators of the unit after the item's, where the two share all fixtures, so that the
         engine can prepare its requests while it computes."""
         leader = self._leader_after.get(item.nodeid)
@@ -115,7 +119,7 @@ class Execution:
             return
         same = leader.parent is item.parent and leader.originalname == item.originalname
         if same and _alike(leader, item):
-            self._ahead = Begun([self._job(one, item) for one in self._members(leader)], engine)
+            self._ahead = StartedUnit([self._job(one, item) for one in self._members(leader)], engine)
             engine.prepare(self._ahead.requests)
 
     def _members(self, leader: pytest.Function) -> list[pytest.Function]:

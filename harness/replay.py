@@ -18,7 +18,7 @@ from harness.benchmark import CHECKPOINT_FIXTURE, declared, generator_function
 from harness.checkpoints import CheckpointInfo
 from harness.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from harness.data import Example
-from harness.drive import Begun, Job, kept, run_unit
+from harness.drive import Job, StartedUnit, kept, run_unit
 from harness.errors import DataError, HarnessError
 from harness.files import load_module
 from harness.journal import latest, read_journal
@@ -183,7 +183,7 @@ class _Benchmarks:
 
 
 def _again(job: Job, engine: _Stored) -> Record:
-    return run_unit(Begun([job], engine), engine, _Nowhere())[job.item].record
+    return run_unit(StartedUnit([job], engine), engine, _Nowhere())[job.item].record
 
 
 def _info(rows: Mapping[str, Mapping[str, Any]], name: str) -> CheckpointInfo:
