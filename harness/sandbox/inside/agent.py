@@ -7,7 +7,6 @@ the tests' side reads with care (``values``).
 from __future__ import annotations
 
 import builtins
-import errno
 import operator
 import os
 import random
@@ -22,9 +21,6 @@ PROGRAM: Final = "<program>"
 """The file name under which the program's lines appear."""
 
 MODULE: Final = "program"
-
-_FORBIDDEN: Final = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
-"""What the sandbox answers to what it forbids."""
 
 BUILTIN_TYPES: Final = frozenset(kind for kind in vars(builtins).values() if isinstance(kind, type))
 """They travel by name."""
@@ -132,7 +128,7 @@ class _Agent:
             "text": _text(error)[:500],
             "line": line,
             "code": code if isinstance(code, (int, str, type(None))) else str(type(code)),
-            "refused": isinstance(error, OSError) and error.errno in _FORBIDDEN,
+            "number": error.errno if isinstance(error, OSError) else None,
         }
 
     def _looked_up(self, name: str) -> Any:

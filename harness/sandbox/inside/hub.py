@@ -10,6 +10,7 @@ import os
 import queue
 import resource
 import select
+import signal
 import socket
 import sys
 import threading
@@ -23,6 +24,8 @@ from .zygote import Zygote
 
 _LONGEST_JOB: Final = 2**30
 _TESTS_MEMORY: Final = 2048
+_TESTS_USERS: Final = 1000
+"""Between the users that programs run as and those that tests do."""
 _GRACE: Final = 2.0
 """Seconds of wall time that the tests have beyond the program's."""
 
@@ -50,14 +53,15 @@ def _be_tests(request: dict[str, Any], descriptors: list[int], system_calls: byt
     """The process of the tests: judges and says so; does not return."""
     try:
         hub, program = descriptors
-        jail.die_with_parent()
+        os.setsid()
         job = frames.receive(hub, longest=_LONGEST_JOB)
         if system_calls:
-            jail.drop_user(request["slot"])
+            jail.drop_user(request["slot"] + _TESTS_USERS)
             limits = jail.Limits(cpu=request["cpu"], memory=_TESTS_MEMORY)
             jail.lock(limits, system_calls)
         else:
             resource.setrlimit(resource.RLIMIT_CPU, (int(2 * request["cpu"]) + 2,) * 2)
+        jail.die_with_parent()
         judged = tester.reference(program, job) if job["reference"] else tester.Judge(program).verdict(job)
         frames.send(hub, judged)
     finally:
@@ -259,6 +263,8 @@ def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits
     if why == "wall":
         return {"outcome": "timeout", "detail": f"still there after {limits.wall:g} s"}
     if verdict["outcome"] == "crashed" and why == "ended" and verdict["detail"].startswith(tester.NO_ANSWER):
+        if ended_by == signal.SIGKILL:  # the first process of a namespace cannot be killed from inside
+            return {"outcome": "memory", "detail": "ended by the kernel, which had no memory left"}
         return {"detail": f"ended by signal {ended_by}" if ended_by else f"ended with exit code {code}"}
     return {}
 

@@ -53,6 +53,7 @@ def _be_program(descriptors: list[int], limits: jail.Limits, system_calls: bytes
     """Becomes the program; does not return."""
     code = 1
     try:
+        os.setsid()  # a signal to its process group would reach the keeper, whatever the namespaces
         jail.die_with_parent()
         connection, *streams = descriptors
         agent.silence()

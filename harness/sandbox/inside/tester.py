@@ -7,6 +7,7 @@ back is data in exact builtin types, or a stand-in for an object of the program'
 from __future__ import annotations
 
 import builtins
+import errno
 import sys
 import types
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ TESTS: Final = "<tests>"
 
 NO_ANSWER: Final = "no answer"
 """How the detail begins where the program's process said nothing that could be read."""
+
+_FORBIDDEN: Final = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
+"""What the sandbox answers to what it forbids."""
 
 _IMPORTED: Final = frozenset(name for name in sys.stdlib_module_names if not name.startswith("_")) - {
     "antigravity",
@@ -239,11 +243,11 @@ def described(program: dict[str, Any]) -> dict[str, Any]:
     types_, text = _types(program), program.get("text")
     line = program.get("line")
     outcome = "error"
-    if "MemoryError" in types_:
+    if "MemoryError" in types_ or program.get("number") == errno.ENOMEM:
         outcome = "memory"
     elif "SystemExit" in types_:
         outcome = "crashed"
-    elif program.get("refused") is True:
+    elif program.get("number") in _FORBIDDEN:
         outcome = "refused"
     detail = types_[0]
     if isinstance(line, int):
