@@ -57,13 +57,15 @@ def _be_tests(request: dict[str, Any], descriptors: list[int], system_calls: byt
         job = frames.receive(hub, longest=_LONGEST_JOB)
         if system_calls:
             jail.drop_user(request["slot"] + _TESTS_USERS)
-            limits = jail.Limits(cpu=request["cpu"], memory=_TESTS_MEMORY)
-            jail.lock(limits, system_calls)
+        jail.die_with_parent()
+        if system_calls:
+            jail.lock(jail.Limits(cpu=request["cpu"], memory=_TESTS_MEMORY), system_calls)
         else:
             resource.setrlimit(resource.RLIMIT_CPU, (int(2 * request["cpu"]) + 2,) * 2)
-        jail.die_with_parent()
         judged = tester.reference(program, job) if job["reference"] else tester.Judge(program).verdict(job)
         frames.send(hub, judged)
+    except Exception as error:
+        frames.send(hub, {"outcome": "fault", "detail": f"the tests cannot run: {error}"})
     finally:
         os._exit(0)
 
