@@ -9,25 +9,26 @@ from typing import Any, Final
 
 import pytest
 
-from harness.benchmark import Benchmark, declared, generator_function
+from harness.benchmark import Benchmark, Sampling, declared, generator_function
 from harness.checkpoints import CheckpointInfo
-from harness.data import Example, Pack, limited, load_pack, load_shots
+from harness.data import Example, Pack, drawn, limited, load_pack, load_shots
 from harness.errors import CheckpointError, DataError
 from harness.fewshot import Shots, draw_shots
 from harness.options import Settings
 from harness.results import Collected, Declaration
 
-OWN_ARGUMENTS: Final = ("example", "shots", "turns")
+OWN_ARGUMENTS: Final = ("example", "shots", "turns", "sampling")
 """Arguments that the plugin gives a benchmark by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A benchmark with its rows and few-shot examples."""
+    """A benchmark with its rows and few-shot examples, and how texts are sampled in the run."""
 
     spec: Benchmark
     pack: Pack
     shots: Shots
+    sampling: Sampling = field(default_factory=Sampling)
 
 
 @dataclass(slots=True)
@@ -60,6 +61,8 @@ class Given:
             return self.loaded.shots.prefix(self.loaded.spec, self.example)
         if name == "turns":
             return self.loaded.shots.turns(self.loaded.spec, self.example)
+        if name == "sampling":
+            return self.loaded.sampling.of(self.loaded.spec.name, self.example.id)
         return self.example.row
 
 
@@ -130,11 +133,13 @@ def _examples(spec: Benchmark, collection: Collection) -> list[Given]:
         asked = collection.settings.shots
         count = spec.num_fewshot if asked is None else asked if spec.shot is not None else 0
         source = load_shots(spec, collection.settings.data) if count else None
-        loaded = Loaded(spec, pack, draw_shots(spec, count, collection.settings.seed, pack, source))
+        shots = draw_shots(spec, count, collection.settings.seed, pack, source)
+        loaded = Loaded(spec, pack, shots, collection.settings.sampling)
         collection.loaded[spec.name] = loaded
     elif loaded.spec is not spec:
         raise DataError(f"two benchmarks are named {spec.name!r}; give one of them another name")
-    return [Given(example, loaded) for example in limited(loaded.pack.examples, collection.settings.limit)]
+    examples = drawn(spec, loaded.pack.examples, collection.settings.seed)
+    return [Given(example, loaded) for example in limited(examples, collection.settings.limit)]
 
 
 def _parametrize(

@@ -11,7 +11,8 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -69,6 +70,15 @@ def load_shots(spec: Benchmark, data: str | None) -> Pack | None:
     if spec.shots_from is None:
         return None
     return _load(replace(spec, group=None) if spec.shots_for_all else spec, spec.shots_from, data)
+
+
+def drawn(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequence[Example]:
+    """All examples; of more than ``spec.most_rows`` that number, drawn with ``seed``, in file order."""
+    if spec.most_rows is None or len(examples) <= spec.most_rows:
+        return examples
+    digest = hashlib.sha256(f"{seed}\0{spec.name}\0rows".encode()).digest()
+    chosen = random.Random(int.from_bytes(digest[:8], "big")).sample(range(len(examples)), spec.most_rows)
+    return [examples[place] for place in sorted(chosen)]
 
 
 def limited(examples: Iterable[Example], limit: float | int | None) -> list[Example]:

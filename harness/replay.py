@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from harness.benchmark import Benchmark, declared, generator_function
+from harness.benchmark import Benchmark, Sampling, declared, generator_function
 from harness.checkpoints import CheckpointInfo
 from harness.data import Example, load_pack, load_shots
 from harness.drive import Begun, Job, kept, run_unit
@@ -147,6 +147,7 @@ class _Benchmarks:
             "example": lambda: example.row,
             "shots": lambda: shots.prefix(spec, example),
             "turns": lambda: shots.turns(spec, example),
+            "sampling": lambda: _sampling(self._settings).of(spec.name, example.id),
             "checkpoint": lambda: info,
         }
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
@@ -185,6 +186,11 @@ class _Benchmarks:
             spec.loader.exec_module(module)
             self._modules[path] = module
         return self._modules[path]
+
+
+def _sampling(settings: Mapping[str, Any]) -> Sampling:
+    names = ("samples", "temperature", "top_p", "seed")
+    return Sampling(**{name: settings[name] for name in names if name in settings})
 
 
 def _again(job: Job, engine: _Stored) -> Record:
