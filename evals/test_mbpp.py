@@ -5,30 +5,17 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from typing_extensions import TypedDict
-
 from harness.benchmark import HubData, Sampling, Shot, benchmark
 from harness.metrics.code import (
     DOCSTRING_STOPS,
     MBPP_STOPS,
+    MbppRow,
     mbpp_request,
     mbpp_row,
     program_scores,
     script_program,
 )
 from harness.requests import Generate, GenerateAnswer, RunProgram, Turn
-
-
-class Row(TypedDict):
-    """A task, a right program, and what that must pass."""
-
-    task_id: int | str
-    text: str
-    code: str
-    test_list: list[str]
-    test_setup_code: str
-    test_imports: list[str]
-
 
 SOURCE = "Austin et al. 2021, arXiv 2108.07732"
 HUB = "google-research-datasets/mbpp"
@@ -39,7 +26,7 @@ def used(row: dict[str, Any]) -> bool:
     return row.get("task_id") != 1
 
 
-def paper_prompt(row: Row) -> str:
+def paper_prompt(row: MbppRow) -> str:
     """The task with its first three tests."""
     tests = "\n".join(row["test_list"][:3])
     return (
@@ -48,18 +35,18 @@ def paper_prompt(row: Row) -> str:
     )
 
 
-def shot(row: Row) -> Shot:
+def shot(row: MbppRow) -> Shot:
     """The task with its program, as published."""
     return Shot(paper_prompt(row), f"{row['code']}\n[DONE]", between="")
 
 
-def docstring_prompt(row: Row) -> str:
+def docstring_prompt(row: MbppRow) -> str:
     """The task and its first test as a docstring."""
     return f'"""\n{row["text"]}\n{row["test_list"][0]}\n"""\n'
 
 
 def scores(
-    row: Row, answer: GenerateAnswer, stops: tuple[str, ...], name: str
+    row: MbppRow, answer: GenerateAnswer, stops: tuple[str, ...], name: str
 ) -> Generator[Any, Any, dict[str, float]]:
     """Has the samples run, and scores them."""
     programs = [script_program(sample.text, stops) for sample in answer.samples]
@@ -71,7 +58,7 @@ def scores(
     name="mbpp",
     version=1,
     data="mbpp/test",
-    row=Row,
+    row=MbppRow,
     prepare=mbpp_row,
     keep=used,
     asks=(Generate, RunProgram),
@@ -85,7 +72,7 @@ def scores(
     source=f"{SOURCE}; lm-evaluation-harness 0.4.13, task mbpp (version 1)",
 )
 def test_mbpp(
-    example: Row, shots: str, turns: tuple[Turn, ...], sampling: Sampling
+    example: MbppRow, shots: str, turns: tuple[Turn, ...], sampling: Sampling
 ) -> Generator[Any, Any, dict[str, float]]:
     """MBPP (Austin et al. 2021), test split (tasks 11 to 510), the paper's prompt, 3-shot, 512 new tokens;
     ``--eval-samples`` a task.
@@ -119,7 +106,7 @@ def test_mbpp(
     name="mbpp_sanitized",
     version=1,
     data="mbpp/sanitized_test",
-    row=Row,
+    row=MbppRow,
     prepare=mbpp_row,
     keep=used,
     asks=(Generate, RunProgram),
@@ -133,7 +120,7 @@ def test_mbpp(
     source=f"{SOURCE}, the tasks that its authors have verified by hand",
 )
 def test_mbpp_sanitized(
-    example: Row, shots: str, turns: tuple[Turn, ...], sampling: Sampling
+    example: MbppRow, shots: str, turns: tuple[Turn, ...], sampling: Sampling
 ) -> Generator[Any, Any, dict[str, float]]:
     """MBPP, the hand-verified tasks among 11 to 510, asked and judged as ``mbpp``, with all their assertions
     (the first three are shown) and their imports.
@@ -156,7 +143,7 @@ def test_mbpp_sanitized(
     name="mbpp_docstring",
     version=1,
     data="mbpp/test",
-    row=Row,
+    row=MbppRow,
     prepare=mbpp_row,
     keep=used,
     asks=(Generate, RunProgram),
@@ -165,7 +152,7 @@ def test_mbpp_sanitized(
     source=f"{SOURCE}; prompt of Fried et al. 2022 (InCoder), arXiv 2204.05999, as in "
     "bigcode-evaluation-harness, task mbpp",
 )
-def test_mbpp_docstring(example: Row, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
+def test_mbpp_docstring(example: MbppRow, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
     """MBPP (Austin et al. 2021), test split, as a docstring, 0-shot, 512 new tokens; ``--eval-samples`` a task.
 
     Prompt: a docstring of two lines, the task and its first assertion. A completion ends before a line that begins

@@ -8,6 +8,7 @@ or a folder ``NAME/FILE/`` of JSONL files whose names are the groups.
 from __future__ import annotations
 
 import functools
+import gzip
 import hashlib
 import json
 import math
@@ -103,7 +104,7 @@ def _load(spec: Benchmark, name: str, data: str | None) -> Pack | None:
     found = _find(name, data)
     if found is not None:
         origin, files = found
-        lines = [line for file in files for line in _read_lines(file)]
+        lines = [line for file in files for line in read_lines(file)]
         where = str(
             files[0] if len(files) == 1 and files[0].stem == name.rpartition("/")[2] else files[0].parent
         )
@@ -129,13 +130,15 @@ def _find(name: str, data: str | None) -> tuple[str, list[Path]] | None:
     return None
 
 
-def _read_lines(path: Path) -> Iterator[Line]:
+def read_lines(path: Path) -> Iterator[Line]:
+    """The rows of a JSONL file, also of one packed with gzip; raises ``DataError`` naming file and row."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     for number, raw in enumerate(text.split("\n"), start=1):
         if not raw.strip():
             continue

@@ -17,6 +17,9 @@ from harness.metrics.code.cutting import (
     script_program,
 )
 from harness.metrics.code.forms import (
+    HumanEvalRow,
+    MbppRow,
+    StdioRow,
     apps_row,
     contest_row,
     humaneval_row,
@@ -34,7 +37,10 @@ __all__ = [
     "HUMANEVAL_STOPS",
     "KS",
     "MBPP_STOPS",
+    "HumanEvalRow",
+    "MbppRow",
     "Program",
+    "StdioRow",
     "apps_row",
     "contest_row",
     "function_program",

@@ -15,6 +15,49 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from typing_extensions import TypedDict
+
+
+class HumanEvalRow(TypedDict):
+    """A function's beginning, its name, a right body, and the source of ``check(function)``."""
+
+    task_id: str
+    prompt: str
+    entry_point: str
+    canonical_solution: str
+    test: str
+
+
+class MbppRow(TypedDict):
+    """A task, a right program, and what that must pass."""
+
+    task_id: int | str
+    text: str
+    code: str
+    test_list: list[str]
+    test_setup_code: str
+    test_imports: list[str]
+
+
+class Pair(TypedDict):
+    """What a program is given and what it must print."""
+
+    input: str
+    output: str
+
+
+class StdioRow(TypedDict):
+    """A problem with its tests, its limits (seconds, MiB) where it has some, and a right program, empty where there
+    is none."""
+
+    id: str
+    description: str
+    tests: list[Pair]
+    time_limit: float | None
+    memory_limit: int | None
+    solution: str
+
+
 _PYTHON3: Final = 3
 """The number of that language in contest_problem.proto."""
 
