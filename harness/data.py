@@ -100,6 +100,30 @@ def limited(examples: Iterable[Example], limit: float | int | None) -> list[Exam
     return kept
 
 
+def read_lines(path: Path) -> Iterator[Line]:
+    """The JSON objects of a file, one a line, also of one packed with gzip; raises ``DataError`` naming file and
+    row number of what is none."""
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    for number, raw in enumerate(text.split("\n"), start=1):
+        if not raw.strip():
+            continue
+        try:
+            row = json.loads(raw)
+        except ValueError as error:
+            raise DataError(
+                f"{path}, row {number}: not valid JSON ({error}); one JSON object a line"
+            ) from error
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, row {number}: a {type(row).__name__}, not a JSON object")
+        yield Line(str(path), number, path.stem, row)
+
+
 def _load(spec: Benchmark, name: str, data: str | None) -> Pack | None:
     found = _find(name, data)
     if found is not None:
@@ -128,29 +152,6 @@ def _find(name: str, data: str | None) -> tuple[str, list[Path]] | None:
         if several:
             return origin, several
     return None
-
-
-def read_lines(path: Path) -> Iterator[Line]:
-    """The rows of a JSONL file, also of one packed with gzip; raises ``DataError`` naming file and row."""
-    try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    for number, raw in enumerate(text.split("\n"), start=1):
-        if not raw.strip():
-            continue
-        try:
-            row = json.loads(raw)
-        except ValueError as error:
-            raise DataError(
-                f"{path}, row {number}: not valid JSON ({error}); one JSON object a line"
-            ) from error
-        if not isinstance(row, dict):
-            raise DataError(f"{path}, row {number}: a {type(row).__name__}, not a JSON object")
-        yield Line(str(path), number, path.stem, row)
 
 
 def _hub_lines(hub: HubData) -> list[Line]:

@@ -3,27 +3,20 @@
     python -m tests.conformance.kit     writes ``pins.json`` anew
 
 ``pins.json`` has for each benchmark its version and two hashes: of everything it asks about its shipped rows, as
-run by default and without few-shot examples, and of how it scores answers made of hashes. Whoever changes what a
+run by default and without few-shot examples, and of how it scores answers made of hashes (and which programs it
+would have run on what tests). Whoever changes what a
 benchmark asks or how it scores changes a hash, and has to raise its version.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.benchmark import Benchmark, declared, generator_function
-from harness.checkpoints import CheckpointInfo
-from harness.data import Example, load_pack, load_shots
-from harness.engines.fake import FakeEngine
-from harness.fewshot import Shots, draw_shots
-from harness.requests import (
-    Answer,
+from harness import (
     Candidate,
     FillMask,
     FillMaskAnswer,
@@ -32,14 +25,22 @@ from harness.requests import (
     Generated,
     Loglikelihood,
     LoglikelihoodAnswer,
-    Request,
     RollingLoglikelihood,
 )
+from harness.benchmark import Benchmark, Sampling, declared, generator_function
+from harness.checkpoints import CheckpointInfo
+from harness.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
+from harness.data import Example
+from harness.engines.fake import FakeEngine
+from harness.files import load_module
+from harness.metrics.code.programs import unix_lines
+from harness.requests import Answer, Request, RunProgram, RunProgramAnswer
 from harness.wire import to_plain
 
 ROOT = Path(__file__).parents[2]
 PINS = Path(__file__).with_name("pins.json")
-SEED = 1234
+SAMPLING = Sampling(seed=1234)
+MOST_ROUNDS = 2
 CAUSAL = CheckpointInfo("fake", "fake", Path(), "causal", "fake", "fake", "Fake", 2048)
 MASKED = CheckpointInfo("fake", "fake", Path(), "masked", "fake", "fake", "Fake", 512)
 
@@ -56,56 +57,52 @@ class Kit(NamedTuple):
         """A checkpoint that can answer it."""
         return MASKED if FillMask in self.spec.asks else CAUSAL
 
-    def shots(self, count: int) -> Shots:
-        """So many few-shot examples."""
-        pack = load_pack(self.spec, None)
-        assert pack is not None
-        return draw_shots(self.spec, count, SEED, pack, load_shots(self.spec, None) if count else None)
+    def loaded(self, shots: int) -> Loaded:
+        """The benchmark with so many few-shot examples."""
+        found = load_benchmark(self.spec, None, shots, SAMPLING)
+        assert found is not None
+        return found
 
-    def begin(self, example: Example, shots: Shots) -> tuple[Any, list[Request], bool]:
+    def begin(self, example: Example, loaded: Loaded) -> tuple[Any, list[Request], bool]:
         """The started generator, what it asks, and whether that is a list."""
-        own = {
-            "example": example.row,
-            "shots": shots.prefix(self.spec, example),
-            "turns": shots.turns(self.spec, example),
-            "checkpoint": self.info,
-        }
-        code = self.function.__code__
-        generator = self.function(**{name: own[name] for name in code.co_varnames[: code.co_argcount]})
+        given, code = Given(example, loaded), self.function.__code__
+        names = code.co_varnames[: code.co_argcount]
+        own = {name: given.argument(name) if name in OWN_ARGUMENTS else self.info for name in names}
+        generator = self.function(**own)
         asked = next(generator)
         return generator, list(asked) if isinstance(asked, list) else [asked], isinstance(asked, list)
 
-    def score(self, example: Example, shots: Shots, answer: Callable[[Sequence[Request]], Any]) -> Any:
+    def score(self, example: Example, loaded: Loaded, answer: Callable[[Sequence[Request]], Any]) -> Any:
         """The scores of one row for the answers that ``answer`` gives."""
-        generator, asked, several = self.begin(example, shots)
-        found = answer(asked)
-        try:
-            generator.send(found if several else found[0])
-        except StopIteration as end:
-            return end.value
-        raise AssertionError(f"{self.spec.name} asks twice")
+        generator, asked, several = self.begin(example, loaded)
+        for _ in range(MOST_ROUNDS):
+            found = answer(asked)
+            try:
+                yielded = generator.send(found if several else found[0])
+            except StopIteration as end:
+                return end.value
+            several = isinstance(yielded, list)
+            asked = list(yielded) if several else [yielded]
+        raise AssertionError(f"{self.spec.name} asks more than {MOST_ROUNDS} times")
 
 
 def kits() -> Iterator[Kit]:
     """Every benchmark whose rows are shipped."""
     for path in sorted((ROOT / "evals").glob("test_*.py")):
-        spec = importlib.util.spec_from_file_location(f"conformance_{path.stem}", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module  # row types are looked up there by name
-        spec.loader.exec_module(module)
-        for function in vars(module).values():
+        for function in vars(load_module(path, f"conformance_{path.stem}")).values():
             found = declared(function)
-            if found is not None and (pack := load_pack(found, None)) is not None:
-                yield Kit(found, generator_function(function), pack.examples)
+            if found is not None and (loaded := load_benchmark(found, None, 0, SAMPLING)) is not None:
+                yield Kit(found, generator_function(function), loaded.pack.examples)
 
 
 # Answers that are right
 
 
 def right_answers(kit: Kit, example: Example, asked: Sequence[Request]) -> list[Answer]:
-    """What a perfect checkpoint would answer."""
+    """What a perfect checkpoint would answer, and of its programs a judge without a sandbox."""
+    programs = [request for request in asked if isinstance(request, RunProgram)]
+    if programs:
+        return [_judged_by_its_text(request) for request in programs]
     if len(asked) > 1:
         gold = CHOICE[kit.spec.name](example.row)
         return [LoglikelihoodAnswer(-0.001 if n == gold else -1e6, n == gold, 2) for n in range(len(asked))]
@@ -122,8 +119,15 @@ def _right(kit: Kit, row: dict[str, Any], request: Request) -> Answer:
         case Generate():
             text = TEXT[kit.spec.name](row)
             return GenerateAnswer((Generated(text, "stop", len(text.split())),), 1)
-        case RollingLoglikelihood():
-            raise AssertionError("no benchmark asks this")
+        case RollingLoglikelihood() | RunProgram():
+            raise AssertionError("no benchmark asks this here")
+
+
+def _judged_by_its_text(request: RunProgram) -> RunProgramAnswer:
+    """Right is the reference solution, character by character; that it passes is shown where there is a sandbox."""
+    assert request.reference is not None
+    same = unix_lines(request.program).rstrip() == request.reference.rstrip()
+    return RunProgramAnswer("passed" if same else "wrong")
 
 
 def _labelled(row: dict[str, Any]) -> int:
@@ -154,6 +158,11 @@ TEXT: dict[str, Callable[[dict[str, Any]], str]] = {
         f"{row['solution']}\nFinal Answer: The final answer is ${_boxed(row)}$. I hope it is correct."
     ),
     "drop": lambda row: "\n".join(_fewest(row)),
+    "humaneval": lambda row: str(row["canonical_solution"]),
+    "mbpp": lambda row: f"{row['code']}\n",
+    "mbpp_sanitized": lambda row: f"{row['code']}\n",
+    "mbpp_docstring": lambda row: f"```python\n{row['code']}\n```\n",
+    "codecontests": lambda row: str(row["solution"]),
 }
 
 
@@ -170,13 +179,24 @@ def pin(kit: Kit) -> dict[str, Any]:
     """Version and hashes of a benchmark as it is."""
     prompts, scores = hashlib.sha256(), hashlib.sha256()
     engine = FakeEngine(kit.info)
+
+    def answer(asked: Sequence[Request]) -> list[Any]:
+        """Made of hashes; what programs were run is a part of the scores' hash."""
+        if not isinstance(asked[0], RunProgram):
+            return list(engine.answer(asked))
+        texts = [json.dumps(to_plain(request)).encode() for request in asked]
+        scores.update(b"".join(texts))
+        return [
+            RunProgramAnswer("passed" if hashlib.sha256(text).digest()[0] % 2 else "wrong") for text in texts
+        ]
+
     for count in sorted({0, kit.spec.num_fewshot}):
-        shots = kit.shots(count)
+        loaded = kit.loaded(count)
         for example in kit.examples:
-            _, asked, _ = kit.begin(example, shots)
+            _, asked, _ = kit.begin(example, loaded)
             prompts.update(json.dumps([to_plain(request) for request in asked]).encode())
             if count == kit.spec.num_fewshot:
-                found = kit.score(example, shots, engine.answer)
+                found = kit.score(example, loaded, answer)
                 scores.update(
                     json.dumps({name: round(float(value), 9) for name, value in found.items()}).encode()
                 )
