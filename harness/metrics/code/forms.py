@@ -124,8 +124,8 @@ def apps_row(row: dict[str, Any]) -> dict[str, Any]:
     """The same of a row of APPS: its ``input_output`` is JSON text with lists of inputs and outputs."""
     if "instruction" in row:
         return contest_row(row)
-    name = next(row[key] for key in ("id", "problem_id", "task_id", "name") if key in row)
-    return _stdio_row(row, str(name), row["question"] if "question" in row else row["description"])
+    key = next((key for key in ("id", "problem_id", "task_id") if key in row), "name")
+    return _stdio_row(row, str(row[key]), row["question"] if "question" in row else row["description"])
 
 
 def reads_and_prints(row: dict[str, Any]) -> bool:
