@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from harness.benchmark import Benchmark, declared, generator_function
+from harness.benchmark import Benchmark, Sampling, declared, generator_function
 from harness.checkpoints import CheckpointInfo
-from harness.data import Example, Pack, limited, load_pack, load_shots
+from harness.data import Example, Pack, drawn, limited, load_pack, load_shots
 from harness.errors import CheckpointError, DataError
 from harness.fewshot import Shots, draw_shots
 from harness.options import Settings
@@ -21,11 +21,12 @@ from harness.results import Collected, Declaration
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A benchmark with its rows and few-shot examples."""
+    """A benchmark with its rows and few-shot examples, and how texts are sampled in the run."""
 
     spec: Benchmark
     pack: Pack
     shots: Shots
+    sampling: Sampling
 
 
 @dataclass(slots=True)
@@ -61,12 +62,14 @@ OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
     "example": lambda given: given.example.row,
     "shots": lambda given: given.loaded.shots.prefix(given.loaded.spec, given.example),
     "turns": lambda given: given.loaded.shots.turns(given.loaded.spec, given.example),
+    "sampling": lambda given: given.loaded.sampling.of(given.loaded.spec.name, given.example.id),
 }
 """Arguments that the plugin gives a benchmark by itself, by name."""
 
 
-def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, seed: int) -> Loaded | None:
+def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, sampling: Sampling) -> Loaded | None:
     """A benchmark with its rows and so many few-shot examples, or as many as it declares; None without data.
+    What is drawn comes from the run's seed in ``sampling``.
 
     Raises ``DataError`` as ``load_pack`` and ``draw_shots`` do.
     """
@@ -75,7 +78,7 @@ def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, seed: i
         return None
     count = spec.num_fewshot if shots is None else shots if spec.shot is not None else 0
     source = load_shots(spec, data) if count else None
-    return Loaded(spec, pack, draw_shots(spec, count, seed, pack, source))
+    return Loaded(spec, pack, draw_shots(spec, count, sampling.seed, pack, source), sampling)
 
 
 def find_checkpoints(settings: Settings) -> list[CheckpointInfo]:
@@ -137,7 +140,7 @@ def _examples(spec: Benchmark, collection: Collection) -> list[Given]:
     loaded = collection.loaded.get(spec.name)
     if loaded is None:
         settings = collection.settings
-        loaded = load_benchmark(spec, settings.data, settings.shots, settings.seed)
+        loaded = load_benchmark(spec, settings.data, settings.shots, settings.sampling)
         if loaded is None:
             collection.deselected.append(
                 f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}"
@@ -146,7 +149,8 @@ def _examples(spec: Benchmark, collection: Collection) -> list[Given]:
         collection.loaded[spec.name] = loaded
     elif loaded.spec is not spec:
         raise DataError(f"two benchmarks are named {spec.name!r}; give one of them another name")
-    return [Given(example, loaded) for example in limited(loaded.pack.examples, collection.settings.limit)]
+    examples = drawn(spec, loaded.pack.examples, collection.settings.seed)
+    return [Given(example, loaded) for example in limited(examples, collection.settings.limit)]
 
 
 def _parametrize(

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
 
+from harness.benchmark import Sampling
 from harness.models.settings import ModelSettings
 from harness.units import DEFAULT_SIZE
 
@@ -43,6 +44,32 @@ def parse_count(least: int) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def parse_temperature(text: str) -> float:
+    """A number from 0 (greedy) up."""
+    if not re.fullmatch(r"\d*\.?\d+|\d+\.", text):
+        raise ValueError(f"{text!r} is no temperature; use 0 (greedy) or a number above it, such as 0.2")
+    return float(text)
+
+
+def parse_share(text: str) -> float:
+    """A number above 0, and 1 at most."""
+    if not re.fullmatch(r"\d*\.?\d+|\d+\.", text) or not 0.0 < float(text) <= 1.0:
+        raise ValueError(f"{text!r} is no share of the probability; use more than 0, and 1 at most")
+    return float(text)
+
+
+def sampling_of(samples: int, temperature: float | None, top_p: float | None, seed: int) -> Sampling:
+    """What the options leave open: one sample is greedy, several are drawn at 0.2; with a temperature from the
+    likeliest tokens that have 0.95 of the probability. Raises ``pytest.UsageError`` for greedy samples."""
+    temperature = (0.2 if samples > 1 else 0.0) if temperature is None else temperature
+    if samples > 1 and not temperature:
+        raise pytest.UsageError(
+            f"--eval-temperature 0: {samples} greedy samples of a task are all the same; "
+            "use --eval-samples 1, or a temperature above 0"
+        )
+    return Sampling(samples, temperature, (0.95 if temperature else 1.0) if top_p is None else top_p, seed)
 
 
 def parse_batch(text: str) -> int | None:
@@ -123,6 +150,28 @@ _OPTIONS: Final = (
     ),
     Option("shots", parse_count(0), None, "N", "number of few-shot examples (default: the benchmark's own)"),
     Option("seed", parse_count(0), 1234, "N", "seed of everything that is drawn (default: 1234)"),
+    Option(
+        "samples",
+        parse_count(1),
+        1,
+        "N",
+        "samples of each task of a benchmark of programs, for pass@k (default: 1)",
+    ),
+    Option(
+        "temperature",
+        parse_temperature,
+        None,
+        "T",
+        "temperature at which samples are drawn (default: 0, greedy, for one; 0.2 for several)",
+    ),
+    Option(
+        "top-p",
+        parse_share,
+        None,
+        "P",
+        "samples are drawn from the likeliest tokens that have P of the probability "
+        "(default: 0.95; 1 where greedy)",
+    ),
     Option("batch", parse_batch, None, "N", "requests computed at once (default: auto)"),
     Option(
         "dtype",
@@ -184,6 +233,7 @@ class Settings:
     workers: int
     model: ModelSettings
     strict: bool = False
+    sampling: Sampling = field(default_factory=Sampling)
 
     def changing_answers(self) -> dict[str, Any]:
         """The settings that a score may depend on; runs that differ in one of them are not alike."""
@@ -191,6 +241,9 @@ class Settings:
             "limit": self.limit,
             "shots": self.shots,
             "seed": self.seed,
+            "samples": self.sampling.samples,
+            "temperature": self.sampling.temperature,
+            "top_p": self.sampling.top_p,
             "seq_len": self.seq_len,
             "dtype": self.model.dtype,
             "chat": self.model.chat,
@@ -221,6 +274,7 @@ def settings_of(config: pytest.Config) -> Settings:
         unit=values["unit"],
         workers=workers,
         strict=config.getoption("--eval-strict"),
+        sampling=sampling_of(values["samples"], values["temperature"], values["top-p"], values["seed"]),
         model=ModelSettings(
             dtype=values["dtype"],
             device=values["device"],

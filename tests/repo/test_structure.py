@@ -22,7 +22,8 @@ LAYERS = (
     ("fewshot", "models", "conformance"),
     ("options", "aggregate", "reports", "drive"),
     ("collection",),
-    ("execution", "controller", "replay"),
+    ("execution", "controller", "replay", "grading"),
+    ("grade_command",),
     ("plugin", "cli"),
 )
 """A part of ``harness`` imports from layers above its own in this list, and from its own folder."""
