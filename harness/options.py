@@ -195,6 +195,13 @@ _OPTIONS: Final = (
         "N",
         "the most tokens of a generated text (default: the benchmark's own)",
     ),
+    Option(
+        "speculative",
+        parse_choice(("auto", "off")),
+        "auto",
+        "WHEN",
+        "extra heads of a multi-token-prediction model guess tokens ahead, which changes no text: auto, off",
+    ),
     Option("device", parse_device, "auto", "DEVICE", "auto, cpu, cuda, cuda:INDEX or mps"),
     Option(
         "seq-len", parse_count(1), None, "N", "tokens a checkpoint is given at most (default: what it takes)"
@@ -300,6 +307,7 @@ def settings_of(config: pytest.Config) -> Settings:
             batch=values["batch"],
             chat=values["chat"],
             max_new_tokens=values["max-new-tokens"],
+            speculative=values["speculative"],
             threads=_cores(workers) if hasattr(os, "sched_getaffinity") else None,
         ),
         sandbox=SandboxSettings(kind=values["sandbox"], workers=_cores(workers), grader=values["grader"]),

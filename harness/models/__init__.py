@@ -16,8 +16,9 @@ def load(info: CheckpointInfo, settings: ModelSettings) -> Engine:
 
         return FakeEngine(info)
     from harness.models.loading import load_model
+    from harness.models.mtp_loading import load_mtp
 
-    loaded = load_model(info, settings)
+    loaded = load_mtp(info, settings) if info.format == "mtp" else load_model(info, settings)
     if info.kind == "masked":
         from harness.models.masked import MaskedEngine
 

@@ -25,6 +25,7 @@ from harness.models.prompts import Prompt, asking_of, prepare
 from harness.models.samples import Ends, ends_of
 from harness.models.settings import ModelSettings
 from harness.models.shared_prefix import SharedPrefix
+from harness.models.speculative import SpeculativeStepper
 from harness.models.stepping import Stepper
 from harness.models.tokenization import TextTokenizer
 from harness.models.work import Plan, TokenWork, WorkDone, plan
@@ -129,7 +130,9 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
 
     def _together(self, shared: SharedPrefix, attention: Attention, ends: Ends) -> Generation | None:
         how: dict[str, Any] = {"budget": self._budget}
-        stepper = Stepper(self._model, self._needed, attention, **how, done=WorkDone())
+        # A model with extra heads guesses ahead.
+        kind = SpeculativeStepper if getattr(self._model, "drafts", 0) else Stepper
+        stepper = kind(self._model, self._needed, attention, **how, done=WorkDone())
         probe = _tails(min(_PROBE_TOKENS, self._info.seq_len), self._rows)
         different = Generation(self._model, stepper, shared, ends, **how, batch=self._batch).verify(
             probe, tolerance_of(self._model)
@@ -137,7 +140,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         if different is not None:
             self._note("text is generated", different)
             return None
-        stepper = Stepper(self._model, self._needed, attention, **how, done=self._done)
+        stepper = kind(self._model, self._needed, attention, **how, done=self._done)
         return Generation(self._model, stepper, shared, ends, **how, batch=self._batch)
 
     def _note(self, what: str, reason: str) -> None:

@@ -159,8 +159,7 @@ class _Rows:
             if waiting and len(self.at_work) < self._most:
                 self._let_in(waiting)
             if self.at_work:
-                last = [sample.tokens[-1] for sample in self.at_work]
-                self._take(0, self._stepper.step(self._slots, last))
+                self._take(0, self._stepper.advance(self._slots, self.at_work))
 
     @property
     def unfinished(self) -> list[Sample]:
@@ -189,7 +188,8 @@ class _Rows:
             self._held = {}
         for batch in self._batches(jobs):
             logits += self._fill(batch, waiting[0].prompt if waiting else None)
-        self._take(first, torch.stack(logits))
+        chosen = choose(torch.stack(logits), [sample.draw for sample in self.at_work[first:]])
+        self._take(first, [[token] for token in chosen])
 
     def _fill(self, jobs: Sequence[list[Sample]], next_prompt: Prompt | None) -> list[torch.Tensor]:
         """Computes the prompts of some jobs, and copies them for the further samples of each; the logits
@@ -232,12 +232,13 @@ class _Rows:
         """What a slot must hold before the sample's next token is known."""
         return [*sample.prompt.tokens[self._slots.past :], *sample.tokens]
 
-    def _take(self, first: int, logits: torch.Tensor) -> None:
+    def _take(self, first: int, chosen: Sequence[Sequence[int | None]]) -> None:
         """Gives the samples from ``first`` on their next tokens; those that are done leave."""
-        chosen = choose(logits, [sample.draw for sample in self.at_work[first:]])
         # From the last on, since the last one takes the place of one that leaves.
         for number in reversed(range(first, len(self.at_work))):
-            if self.at_work[number].take(chosen[number - first]):
+            sample = self.at_work[number]
+            if any(sample.take(token) for token in chosen[number - first]):
+                self._stepper.ended(sample)
                 self._slots.drop(number)
                 self.at_work[number] = self.at_work[-1]
                 self.at_work.pop()

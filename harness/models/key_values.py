@@ -51,6 +51,8 @@ class SharedPast:
     def __init__(self, past: KeyValues, *, record: bool = False) -> None:
         self._past = past
         self._record = record
+        # Asked by models with more to keep than keys and values: whether it stays.
+        self.keeps = record
         self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def update(

@@ -38,10 +38,12 @@ _LEFT_OVER: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model in evaluation mode on its device, and its tokenizer; both are transformers' objects."""
+    """A model in evaluation mode on its device, and its tokenizer; both are transformers' objects, or look like
+    them. ``notes`` say what of the checkpoint is not used."""
 
     model: Any
     tokenizer: Any
+    notes: tuple[str, ...] = ()
 
     @property
     def device(self) -> Any:

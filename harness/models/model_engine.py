@@ -32,7 +32,7 @@ class ModelEngine(Generic[Made]):
         self._rows = int(loaded.model.get_input_embeddings().weight.shape[0])
         self._budget = first_budget(loaded.model, self._rows)
         self._done = WorkDone()
-        self.notes: list[str] = []
+        self.notes: list[str] = list(loaded.notes)
 
     @property
     def info(self) -> CheckpointInfo:

@@ -32,7 +32,8 @@ def ends_of(model: Any, tokenizer: TextTokenizer) -> Ends:
 
 @dataclass(slots=True, eq=False)
 class Sample:
-    """One continuation of a prompt: its tokens so far, and what became of it."""
+    """One continuation of a prompt: its tokens so far, and what became of it. ``guesses``: at which token, from 0,
+    some began, and the tokens that extra heads guessed from there on."""
 
     prompt: Prompt
     number: int
@@ -40,6 +41,7 @@ class Sample:
     watch: StopWatch
     tokens: list[int] = field(default_factory=list)
     outcome: Generated | None = None
+    guesses: list[tuple[int, list[int]]] = field(default_factory=list)
 
     @property
     def draw(self) -> Draw:

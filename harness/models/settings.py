@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 Dtype: TypeAlias = Literal["auto", "float32", "bfloat16", "float16"]
 Chat: TypeAlias = Literal["auto", "on", "off"]
+Speculative: TypeAlias = Literal["auto", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,7 @@ class ModelSettings:
     cuda:INDEX or mps. ``batch``: sequences computed at once, None for as many as a budget of tokens allows.
     ``threads``: CPU threads, None for torch's default. ``chat``: whether texts are generated through the
     checkpoint's chat template, auto where it has one. ``max_new_tokens``: instead of the benchmark's own limit.
+    ``speculative``: whether extra heads guess tokens ahead; it changes no answer, only the time.
     """
 
     dtype: Dtype = "auto"
@@ -25,3 +27,4 @@ class ModelSettings:
     threads: int | None = None
     chat: Chat = "auto"
     max_new_tokens: int | None = None
+    speculative: Speculative = "auto"

@@ -29,6 +29,8 @@ class Slots:
     """
 
     is_compileable = False
+    keeps = True
+    """Asked by models with more to keep than keys and values: whether it stays."""
 
     def __init__(self, beginning: KeyValues, rows: int) -> None:
         self.beginning = beginning
@@ -46,8 +48,8 @@ class Slots:
     def aim(self, first: int, count: int, at: int | torch.Tensor, until: int) -> None:
         """What the next forward pass computes goes to ``count`` slots from ``first`` on.
 
-        ``at``: the column of its first token, for all rows; or of the only token, for each row. The rows
-        attend to columns up to ``until``.
+        ``at``: the column of its first token, for all rows; or the columns [rows, length] of all tokens. The
+        rows attend to columns up to ``until``.
         """
         self._first, self._count, self._at, self._until = first, count, at, until
         if until > self._columns:
@@ -63,18 +65,22 @@ class Slots:
         if layer_idx not in self._layers:
             self._layers[layer_idx] = (self._empty(keys), self._empty(values))
         end = self._first + self._count
-        found: list[torch.Tensor] = []
         for buffer, new in zip(self._layers[layer_idx], (keys, values), strict=True):
             part = buffer[self._first : end]
             if isinstance(self._at, int):
                 part[:, :, self._at : self._at + new.shape[2]] = new
             else:
-                index = self._at[:, None, None, None].expand(-1, new.shape[1], 1, new.shape[3])
+                index = self._at[:, None, :, None].expand(-1, new.shape[1], -1, new.shape[3])
                 part.scatter_(2, index, new)
-            found.append(part[:, :, : self._until])
+        return self.seen(layer_idx)
+
+    def seen(self, layer_idx: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the rows aimed at attend to in a layer."""
+        end = self._first + self._count
+        keys, values = (part[self._first : end, :, : self._until] for part in self._layers[layer_idx])
         if self.past:
-            put_behind(found[0], self.beginning.layers[layer_idx])
-        return found[0], found[1]
+            put_behind(keys, self.beginning.layers[layer_idx])
+        return keys, values
 
     def get_seq_length(self, *_: Any) -> int:
         """Called by models to count positions, which are given to them."""

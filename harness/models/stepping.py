@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from harness.models.budget import Budget
 from harness.models.masks import Attention
 from harness.models.needed import NeededLogits
+from harness.models.samples import Sample
+from harness.models.sampling import choose
 from harness.models.slots import Slots, slot_mask
 from harness.models.work import WorkDone
 
@@ -53,16 +55,24 @@ class Stepper:
         self._done.padded += len(tails) * longest - tokens
         return torch.stack(found)
 
+    def advance(self, slots: Slots, samples: Sequence[Sample]) -> list[list[int | None]]:
+        """The next token of each sample, those of the slots in use, or several; None where a logit is NaN."""
+        logits = self.step(slots, [sample.tokens[-1] for sample in samples])
+        return [[token] for token in choose(logits, [sample.draw for sample in samples])]
+
+    def ended(self, sample: Sample) -> None:
+        """Told of each sample that is at its end."""
+
     def step(self, slots: Slots, tokens: Sequence[int]) -> torch.Tensor:
         """Puts one more token in every slot in use; float32 logits [rows, vocabulary] behind each."""
         import torch
 
         count = len(tokens)
-        columns = torch.tensor(slots.lengths, device=self._model.device)
+        columns = torch.tensor(slots.lengths, device=self._model.device)[:, None]
         until = max(slots.lengths) + 1
         slots.aim(0, count, columns, until)
         logits = self._forward(
-            slots, [[token] for token in tokens], columns[:, None], until, [(row, 0) for row in range(count)]
+            slots, [[token] for token in tokens], columns, until, [(row, 0) for row in range(count)]
         )
         slots.lengths = [length + 1 for length in slots.lengths]
         self._done.decoded += count

@@ -8,9 +8,10 @@ again by request number.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+from harness.models.acceptance import Acceptance
 from harness.models.budget import Budget
 from harness.models.tokenization import TextTokenizer
 from harness.requests import (
@@ -48,7 +49,7 @@ class WorkDone:
     """Tokens that went through the model: all, those that were only there to fill rows up, and how many
     different ones were asked for (each with what stands in front of it counted once a call); and positions
     whose logits were computed. Of those, tokens of prompts that were to be continued, and tokens generated
-    that went through the model again for the next one."""
+    that went through the model again for the next one; ``accepted``: what became of tokens guessed ahead."""
 
     computed: int = 0
     padded: int = 0
@@ -56,16 +57,19 @@ class WorkDone:
     logits: int = 0
     prefilled: int = 0
     decoded: int = 0
+    accepted: Acceptance = field(default_factory=Acceptance)
 
     def effort(self, budget: Budget, notes: Sequence[str] = ()) -> dict[str, Any]:
         """The same as reports have it (see ``harness.effort``)."""
         counts = {"tokens": self.computed, "padding": self.padded, "distinct": self.distinct}
         counts |= {"prefilled": self.prefilled, "decoded": self.decoded, "logits": self.logits}
-        return {**counts, "batch_tokens": budget.tokens, "notes": list(notes)}
+        guessed = {"speculative": self.accepted.counts()} if self.accepted.passes else {}
+        return {**counts, **guessed, "batch_tokens": budget.tokens, "notes": list(notes)}
 
     def reset(self) -> None:
         """Counts from 0 again."""
         self.computed = self.padded = self.distinct = self.logits = self.prefilled = self.decoded = 0
+        self.accepted = Acceptance()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,49 @@
+"""What became of tokens that were guessed ahead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """``lengths``: how often so many tokens came of one pass of a row, head 0's own among them. ``asked`` and
+    ``right``: guesses of each extra head, counted from 1, at places that the text came to, and those that were the
+    token there.
+
+    A head is asked at every place from which texts went on, whether or not the heads before it were right.
+    """
+
+    lengths: Counter[int] = field(default_factory=Counter)
+    asked: Counter[int] = field(default_factory=Counter)
+    right: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def passes(self) -> int:
+        """Rows that went through the model with guesses."""
+        return self.lengths.total()
+
+    @property
+    def mean_length(self) -> float:
+        """Tokens of a pass in the mean, 0 without any."""
+        tokens = sum(length * number for length, number in self.lengths.items())
+        return tokens / self.passes if self.passes else 0.0
+
+    def judge(self, guesses: Sequence[tuple[int, list[int]]], tokens: Sequence[int]) -> None:
+        """Compares the guesses of one text, each with its first place, with the text's tokens."""
+        for place, guessed in guesses:
+            for head, (guess, token) in enumerate(zip(guessed, tokens[place:], strict=False), 1):
+                self.asked[head] += 1
+                self.right[head] += guess == token
+
+    def counts(self) -> dict[str, Any]:
+        """Plain counts, to be added up over processes: by length from 1, and by head from 1."""
+        longest, heads = max(self.lengths, default=0), max(self.asked, default=0)
+        return {
+            "lengths": [self.lengths[length] for length in range(1, longest + 1)],
+            "asked": [self.asked[head] for head in range(1, heads + 1)],
+            "right": [self.right[head] for head in range(1, heads + 1)],
+        }

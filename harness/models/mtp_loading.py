@@ -1,0 +1,92 @@
+"""Loads a multi-token-prediction checkpoint: sizes and place of the tokenizer as they were recognised, tensors from
+the file."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from harness.checkpoints import CheckpointInfo
+from harness.errors import CheckpointError
+from harness.models.loading import Loaded, check_vocabulary, quiet
+from harness.models.mtp import MtpModel
+from harness.models.mtp_config import config_of
+from harness.models.mtp_file import read_pt
+from harness.models.mtp_weights import weights_of
+from harness.models.placement import choose_device, choose_dtype
+from harness.models.settings import ModelSettings
+
+_LOG: Final = logging.getLogger(__name__)
+
+_STARTS: Final = ("<s>", "<|begin_of_text|>", "<|endoftext|>")
+_ENDS: Final = ("</s>", "<|end_of_text|>", "<|endoftext|>")
+
+
+def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+    """The loaded checkpoint. Raises ``CheckpointError`` when it cannot be loaded exactly as it is.
+
+    Without ``speculative`` the extra heads are compared with the config like all tensors, but not read.
+    """
+    import torch
+
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    device = choose_device(settings.device)
+    config = config_of(info.params, str(info.path))
+    tokenizer = load_tokenizer(info)
+    file = read_pt(info.path)
+    weights = weights_of(info.path, file.tensors, config, file.config)
+    dtype: Any = choose_dtype(info, settings, device)
+    to = {"dtype": weights.tensors["output.weight"].dtype if dtype == "auto" else dtype, "device": device}
+    with torch.no_grad():
+        model = MtpModel(
+            config,
+            weights.vocabulary,
+            lambda name: weights.take(name, **to),
+            drafts=settings.speculative == "auto",
+            **to,
+        )
+    check_vocabulary(info, model, tokenizer)
+    # The engines cut texts themselves; the tokenizer's own length would only make it warn.
+    tokenizer.model_max_length = int(1e30)
+    for note in weights.notes:
+        _LOG.warning("%s", note)
+    return Loaded(model, tokenizer, weights.notes)
+
+
+def load_tokenizer(info: CheckpointInfo) -> Any:
+    """transformers' tokenizer from ``tokenizer.json``, or from the ``tokenizer.model`` of sentencepiece that Llama's
+    reference code has; the latter puts BOS in front of texts, as that code does."""
+    from transformers import LlamaTokenizer, PreTrainedTokenizerFast
+
+    folder = info.tokenizer or info.path.parent
+    fast = (folder / "tokenizer.json").is_file()
+    if not fast and not (folder / "tokenizer.model").is_file():
+        raise CheckpointError(
+            f"{folder}: no tokenizer.json or tokenizer.model for {info.path.name}; "
+            "copy it from the model that was trained"
+        )
+    kind = PreTrainedTokenizerFast if fast else LlamaTokenizer
+    with quiet():
+        try:
+            tokenizer = kind.from_pretrained(folder, local_files_only=True)
+        except Exception as error:  # tokenizers raise whatever their parts raise; a person needs one line
+            name = "tokenizer.json" if fast else "tokenizer.model"
+            text = " ".join(str(error).split())[:200]
+            raise CheckpointError(
+                f"{folder / name}: cannot be loaded ({type(error).__name__}: {text}); "
+                "copy it from the model that was trained"
+            ) from error
+    _name_ends(tokenizer)
+    return tokenizer
+
+
+def _name_ends(tokenizer: Any) -> None:
+    """Names BOS and EOS where the files name neither, by the usual spellings that are in the vocabulary."""
+    if tokenizer.bos_token_id is not None or tokenizer.eos_token_id is not None:
+        return
+    known = tokenizer.get_vocab()
+    for kind, names in (("bos_token", _STARTS), ("eos_token", _ENDS)):
+        found = next((name for name in names if name in known), None)
+        if found is not None:
+            tokenizer.add_special_tokens({kind: found})

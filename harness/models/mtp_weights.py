@@ -1,0 +1,196 @@
+"""From the tensors of a file to those of the model: names, shapes, LoRA, and what is left out by name.
+
+Names may carry the prefixes that wrappers put in front of them, several at once. LoRA weights A [rank, in] and B
+[out, rank] stand beside wq, wk, wv and wo; the model computes with W + alpha / rank * B A (Hu et al. 2021), added in
+float32 when a tensor is taken. A value head is no part of the language model: it is left out, which a note says.
+``rope.freqs``, which older reference code saves, is computed from the config and only compared. Any other tensor
+that is missing, left over or of another shape is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.errors import CheckpointError
+from harness.models.mtp_config import MtpConfig
+from harness.models.mtp_file import copied
+
+if TYPE_CHECKING:
+    import torch
+
+_PREFIXES: Final = re.compile(r"^(?:(?:module|transformer|adapter|_orig_mod)\.)+")
+
+_LORA: Final = re.compile(r"^(.+\.attention\.w[qkvo])\.lora_([AB])(?:\.default)?(?:\.weight)?$")
+
+_WRAPPED: Final = re.compile(r"^(.+\.attention\.w[qkvo])\.(?:base_layer|base|linear|original)\.weight$")
+"""The weight itself, as layers that add LoRA to another one name it."""
+
+_VALUE_HEAD: Final = re.compile(r"^(?:.+\.)?value_head\.")
+
+_FREQUENCIES: Final = "rope.freqs"
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Tensors by the model's names, checked; ``take`` gives them ready to compute with.
+
+    ``notes`` say what of the file is not used.
+    """
+
+    path: Path
+    tensors: dict[str, torch.Tensor]
+    vocabulary: int
+    low_rank: dict[str, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+    scale: float = 1.0
+    notes: tuple[str, ...] = ()
+
+    def take(self, name: str, *, dtype: Any, device: Any) -> torch.Tensor:
+        """A copy of one tensor, with its LoRA weights added."""
+        import torch
+
+        if (pair := self.low_rank.get(f"{name.removesuffix('.weight')}")) is None:
+            return copied(self.tensors[name], dtype=dtype, device=device)
+        whole = copied(self.tensors[name], dtype=torch.float32, device=device)
+        down, up = (copied(part, dtype=torch.float32, device=device) for part in pair)
+        return whole.addmm_(up, down, alpha=self.scale).to(dtype)
+
+
+def weights_of(
+    path: Path, found: Mapping[str, torch.Tensor], config: MtpConfig, trained: Mapping[str, Any]
+) -> Weights:
+    """The tensors of a file as the model wants them. ``trained`` is the ``config`` that the file carries; rank
+    and alpha of LoRA are read from it. Raises ``CheckpointError`` naming the tensor that does not fit."""
+    tensors: dict[str, torch.Tensor] = {}
+    parts: dict[str, dict[str, torch.Tensor]] = {}
+    left_out: list[str] = []
+    for given, tensor in found.items():
+        name = _PREFIXES.sub("", given)
+        if _VALUE_HEAD.match(name):
+            left_out.append(name)
+        elif (lora := _LORA.match(name)) is not None:
+            _put(path, parts.setdefault(lora[1], {}), lora[2], tensor, given)
+        else:
+            _put(path, tensors, _WRAPPED.sub(r"\1.weight", name), tensor, given)
+    if (saved := tensors.pop(_FREQUENCIES, None)) is not None:
+        _check_frequencies(path, saved, config)
+    vocabulary = _vocabulary(path, tensors, config)
+    expected = config.shapes(vocabulary)
+    _check(path, tensors, expected)
+    scale, low_rank = _low_rank(path, parts, expected, trained) if parts else (1.0, {})
+    notes = [f"{path}: its value head ({_some(left_out)}) answers nothing here: left out"] if left_out else []
+    return Weights(path, tensors, vocabulary, low_rank, scale, tuple(notes))
+
+
+def _put(path: Path, into: dict[str, torch.Tensor], name: str, tensor: torch.Tensor, given: str) -> None:
+    if name in into:
+        raise CheckpointError(
+            f"{path}: tensor {given!r} is there twice under different prefixes; save one model only"
+        )
+    into[name] = tensor
+
+
+def _vocabulary(path: Path, tensors: Mapping[str, torch.Tensor], config: MtpConfig) -> int:
+    if config.vocab_size is not None:
+        return config.vocab_size
+    rows = tensors.get("tok_embeddings.weight")
+    if rows is None or rows.dim() != 2:
+        raise CheckpointError(
+            f"{path}: tensor 'tok_embeddings.weight' is missing or no table, and the config names no vocab_size"
+        )
+    return int(rows.shape[0])
+
+
+def _check(path: Path, tensors: Mapping[str, torch.Tensor], expected: Mapping[str, tuple[int, ...]]) -> None:
+    wrong = [
+        f"{name} {list(tensors[name].shape)} in the file, {list(shape)} by the config"
+        for name, shape in expected.items()
+        if name in tensors and tuple(tensors[name].shape) != shape
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"{path}: shape mismatch: {_some(wrong)}; give the params.json that belongs to these weights"
+        )
+    if missing := [name for name in expected if name not in tensors]:
+        raise CheckpointError(
+            f"{path}: {len(missing)} tensors of the model are missing: {_some(missing)}; "
+            "save the whole model, or correct n_layers and n_future_tokens"
+        )
+    if unexpected := [name for name in tensors if name not in expected]:
+        raise CheckpointError(
+            f"{path}: {len(unexpected)} tensors have no place in the model: {_some(unexpected)}; "
+            "its config belongs to another model"
+        )
+
+
+def _check_frequencies(path: Path, saved: torch.Tensor, config: MtpConfig) -> None:
+    import torch
+
+    steps = torch.arange(0, config.head_dim, 2)[: config.head_dim // 2].double() / config.head_dim
+    wanted = config.rope_theta**-steps
+    if saved.shape != wanted.shape or not torch.allclose(saved.double(), wanted, rtol=1e-2, atol=0.0):
+        raise CheckpointError(
+            f"{path}: tensor {_FREQUENCIES!r} is not that of rope_theta={config.rope_theta:g}; correct the config"
+        )
+
+
+def _low_rank(
+    path: Path,
+    parts: Mapping[str, Mapping[str, torch.Tensor]],
+    expected: Mapping[str, tuple[int, ...]],
+    trained: Mapping[str, Any],
+) -> tuple[float, dict[str, tuple[torch.Tensor, torch.Tensor]]]:
+    """alpha / rank, and the two parts of each weight."""
+    rank, alpha = _settings(path, trained)
+    found = {}
+    for name, pair in parts.items():
+        shape = expected.get(f"{name}.weight")
+        if shape is None:
+            raise CheckpointError(
+                f"{path}: LoRA weights of {name!r}, which the model does not have; "
+                "its config belongs to another model"
+            )
+        for letter, wanted in (("A", (rank, shape[1])), ("B", (shape[0], rank))):
+            if letter not in pair:
+                raise CheckpointError(
+                    f"{path}: tensor '{name}.lora_{letter}' is missing; save the whole model"
+                )
+            if tuple(pair[letter].shape) != wanted:
+                raise CheckpointError(
+                    f"{path}: shape mismatch: {name}.lora_{letter} {list(pair[letter].shape)} in the file, "
+                    f"{list(wanted)} by rank {rank}; correct the rank in its config"
+                )
+        found[name] = (pair["A"], pair["B"])
+    return alpha / rank, found
+
+
+def _settings(path: Path, trained: Mapping[str, Any]) -> tuple[int, float]:
+    """Rank and alpha, from a table ``lora`` or from ``lora_rank`` and ``lora_alpha``, at the top of the config or
+    in its tables."""
+    tables = [trained, *(part for part in trained.values() if isinstance(part, Mapping))]
+    tables += [part["lora"] for part in tables if isinstance(part.get("lora"), Mapping)]
+    rank = _first(tables, "lora_rank", "lora_r", "rank", "r")
+    alpha = _first(tables, "lora_alpha", "alpha")
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        raise CheckpointError(
+            f"{path}: has LoRA weights, but lora rank {rank!r} in its config is no whole number from 1 up; "
+            "save rank and alpha in config['lora']"
+        )
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha < float("inf"):
+        raise CheckpointError(
+            f"{path}: has LoRA weights, but lora alpha {alpha!r} in its config is no number above 0; "
+            "save rank and alpha in config['lora']"
+        )
+    return rank, float(alpha)
+
+
+def _first(tables: list[Any], *names: str) -> Any:
+    return next((table[name] for name in names for table in tables if table.get(name) is not None), None)
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,85 @@
+"""Several tokens in one pass: extra heads guess, head 0 verifies (Gloeckle et al. 2024, section 2).
+
+Where head 0 has chosen token t + 1, head i has a guess at token t + 1 + i from the same place. All of them go
+through the model at once; head 0's logits behind each say which token comes next there. As long as that is the
+guess, the next logits count too; the first that is not is replaced by head 0's choice, and the guesses behind it
+are void. What they left in the slots is written over.
+
+Tokens that are drawn stay those that head 0 alone would draw. A draw is the distribution's inverse at a number that
+depends on the seed, the sample and the place in its text alone (``sampling``); a head's guess is the inverse of its
+own distribution at that same number, and is accepted where head 0's distribution has the same inverse there. So
+every text is the one without guesses, token for token, and the distribution is kept because nothing of it is
+touched. Accepting by a ratio of probabilities (Leviathan et al. 2023, Chen et al. 2023) keeps the distribution too,
+and accepts somewhat more at high temperatures, but a text would then depend on where passes begin, which memory
+and batches decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from harness.models.samples import Sample
+from harness.models.sampling import choose
+from harness.models.slots import Slots, slot_mask
+from harness.models.stepping import Stepper
+
+_MOST_TOKENS: Final = {"cpu": 64, "cuda": 1024}
+"""Tokens in one pass beyond which a pass takes as much longer as it has more tokens, so that guesses cost more than
+they bring."""
+
+
+class SpeculativeStepper(Stepper):
+    """Runs a model with extra heads: ``drafts`` of them, and a method ``draft``."""
+
+    def advance(self, slots: Slots, samples: Sequence[Sample]) -> list[list[int | None]]:
+        """The next tokens of each sample: one, and as many more as were guessed right."""
+        import torch
+
+        width = self._model.drafts + 1
+        if len(samples) * width > _MOST_TOKENS.get(self._model.device.type, _MOST_TOKENS["cpu"]):
+            return super().advance(slots, samples)
+        guesses = self._guess(slots, samples)
+        first = torch.tensor(slots.lengths, device=self._model.device)[:, None]
+        columns = first + torch.arange(width, device=self._model.device)
+        until = max(slots.lengths) + width
+        slots.aim(0, len(samples), columns, until)
+        places = [(row, place) for row in range(len(samples)) for place in range(width)]
+        fed = [[sample.tokens[-1], *mine] for sample, mine in zip(samples, guesses, strict=True)]
+        logits = self._forward(slots, fed, columns, until, places)
+        draws = [sample.draw for sample in samples]
+        ahead = [draws[row]._replace(step=draws[row].step + place) for row, place in places]
+        chosen = choose(logits, ahead)
+        found = []
+        for row, mine in enumerate(guesses):
+            theirs = chosen[row * width : (row + 1) * width]
+            right = next((place for place, token in enumerate(mine) if theirs[place] != token), len(mine))
+            found.append(theirs[: right + 1])
+            samples[row].guesses.append((draws[row].step, mine))
+            self._done.accepted.lengths[right + 1] += 1
+        slots.lengths = [length + len(mine) for length, mine in zip(slots.lengths, found, strict=True)]
+        self._done.decoded += sum(map(len, found))
+        return found
+
+    def ended(self, sample: Sample) -> None:
+        """Counts which guesses of a sample were right."""
+        self._done.accepted.judge(sample.guesses, sample.tokens)
+        sample.guesses.clear()
+
+    def _guess(self, slots: Slots, samples: Sequence[Sample]) -> list[list[int]]:
+        """What the extra heads expect behind each sample's last token."""
+        import torch
+
+        heads = self._model.drafts
+        columns = torch.tensor(slots.lengths, device=self._model.device) - 1
+        until = max(slots.lengths)
+        slots.aim(0, len(samples), columns[:, None], until)
+        mask = slot_mask(None, own=columns[:, None], past=slots.past, until=until, dtype=self._model.dtype)
+        with torch.inference_mode():
+            logits = self._model.draft(
+                slots, mask, torch.arange(len(samples), device=self._model.device), columns
+            )
+        draws = [sample.draw for sample in samples]
+        ahead = [draw._replace(step=draw.step + place) for draw in draws for place in range(heads)]
+        tokens = [token or 0 for token in choose(logits.flatten(0, 1).float(), ahead)]
+        return [tokens[row * heads : (row + 1) * heads] for row in range(len(samples))]

@@ -1,0 +1,75 @@
+"""Tiny multi-token-prediction checkpoints for tests: random weights in system C's form, a tokenizer made in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from harness.checkpoints import CheckpointInfo
+from harness.models.mtp_config import config_of
+from tests.tiny import bytelevel_tokenizer
+
+SEQ_LEN = 256
+
+PARAMS: dict[str, Any] = {
+    "dim": 32,
+    "n_layers": 5,
+    "n_heads": 4,
+    "n_kv_heads": 2,
+    "vocab_size": 400,
+    "multiple_of": 16,
+    "norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "max_seq_len": SEQ_LEN,
+    "n_future_tokens": 4,
+}
+
+
+def random_state(seed: int = 0, **params: Any) -> dict[str, Any]:
+    """Tensors of a model, large enough to tell tokens apart; the heads are like head 0, so that some of their
+    guesses are right."""
+    import torch
+
+    config = config_of({**PARAMS, **params}, "test")
+    numbers = torch.Generator().manual_seed(seed)
+    state = {}
+    for name, shape in config.shapes(config.vocab_size or 400).items():
+        spread = 0.1 if len(shape) == 1 else 0.2
+        state[name] = torch.randn(shape, generator=numbers) * spread + (1.0 if len(shape) == 1 else 0.0)
+    return state
+
+
+def save_mtp(folder: Path, state: dict[str, Any], *, name: str = "checkpoint_best.pt", **more: Any) -> Path:
+    """Writes a file in system C's form, and a tokenizer beside it; returns the file. ``config`` and other entries
+    of the file can be given."""
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    bytelevel_tokenizer().save_pretrained(folder)
+    content = {
+        "model_state_dict": state,
+        "optimizer_state_dict": {"state": {0: {"exp_avg": torch.ones(8)}}, "param_groups": [{"lr": 1e-3}]},
+        "epoch": 2,
+        "train_metrics": {"loss": 1.5},
+        "val_metrics": {"val_loss": 1.25},
+        "config": {"model": dict(PARAMS), "training": {"lr": 1e-3}, "dataset": "test"},
+        **more,
+    }
+    torch.save(content, folder / name)
+    return folder / name
+
+
+def info_of(path: Path, **params: Any) -> CheckpointInfo:
+    """What recognising the file tells of it."""
+    return CheckpointInfo(
+        name=path.stem,
+        source=str(path),
+        path=path,
+        kind="causal",
+        format="mtp",
+        model_type="mtp",
+        architecture="mtp",
+        seq_len=SEQ_LEN,
+        params={**PARAMS, **params},
+        tokenizer=path.parent,
+    )
