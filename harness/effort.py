@@ -26,7 +26,8 @@ class Effort:
     """One process and a checkpoint as it loaded it. ``engine`` is what the engine says of itself: of causal and
     masked models ``tokens`` computed, ``padding`` (tokens among them that only filled rows up), ``distinct``
     tokens asked for, ``logits`` (positions whose logits were computed), ``batch_tokens`` (the most at once),
-    ``notes``.
+    ``notes``; ``speculative`` where extra heads guessed ahead (``lengths``: how often a pass of a row gave 1, 2, ...
+    tokens; ``asked`` and ``right``: guesses of each extra head).
 
     ``first_answer``: seconds from the start of the process to its first answers. ``peak_bytes``: the most
     memory it had resident. ``proportional_bytes``: its share of memory now, where pages that several

@@ -1,4 +1,5 @@
-"""The builtin checkpoints: a small masked model in the repository, a causal one in the user's cache."""
+"""The builtin checkpoints: a small masked model and one with several heads in the repository, a causal one in the
+user's cache."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from harness.shipped import shipped
 KO_MLM: Final = "ko-mlm-tiny"
 KO_MLM_SERIES: Final = "nouns"
 SMOLLM2: Final = "smollm2-135m"
+MTP: Final = "mtp-tiny"
+NAMES: Final = (KO_MLM, SMOLLM2, MTP)
 
 
 def cache_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path:
@@ -35,6 +38,8 @@ def builtin_path(name: str) -> Path:
     """The folder or file of ``builtin:NAME``; a ``CheckpointError`` says how to get one that is not there."""
     if name == SMOLLM2:
         return _fetched(name)
+    if name == MTP:
+        return shipped("models", MTP, "checkpoint_best.pt")
     if name == KO_MLM:
         return _last(shipped("models", KO_MLM, KO_MLM_SERIES), name)
     first, _, rest = name.partition("/")
@@ -43,7 +48,7 @@ def builtin_path(name: str) -> Path:
         if not path.is_dir():
             raise CheckpointError(f"builtin:{name}: not there; there are {_saved()}")
         return path if (path / "config.json").is_file() else _last(path, name)
-    raise CheckpointError(f"builtin:{name}: unknown; there are builtin:{KO_MLM} and builtin:{SMOLLM2}")
+    raise CheckpointError(f"builtin:{name}: unknown; there are builtin:{', builtin:'.join(NAMES)}")
 
 
 def _fetched(name: str) -> Path:

@@ -5,6 +5,7 @@ model.gguf                        a GGUF file
 'runs/*/checkpoint-*'             a glob, in the order of folders, then of steps
 builtin:ko-mlm-tiny               the last step; builtin:ko-mlm-tiny/nouns/checkpoint-300 any saved one
 builtin:smollm2-135m              once ``touchstone fetch smollm2-135m`` has brought it
+builtin:mtp-tiny                  a model with four prediction heads
 hub:ORG/NAME, ORG/NAME            on the Hugging Face Hub
 fake:causal, fake:masked          no model: answers come from hashes, for trying out a benchmark
 """
@@ -17,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from harness.checkpoints.builtin import KO_MLM, SMOLLM2, builtin_path, step_of
+from harness.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, step_of
 from harness.checkpoints.folders import limited, recognise_folder
 from harness.checkpoints.gguf_header import read_gguf
 from harness.checkpoints.hub import fetch_from_hub, hub_id
@@ -88,7 +89,7 @@ def _gguf(path: Path, source: str, seq_len: int | None) -> CheckpointInfo:
 def _builtin(source: str, seq_len: int | None) -> CheckpointInfo:
     name = source.removeprefix("builtin:")
     info = _local(builtin_path(name), source, seq_len)
-    return replace(info, name=name) if name in (KO_MLM, SMOLLM2) else info
+    return replace(info, name=name) if name in NAMES else info
 
 
 def _fake(source: str, seq_len: int | None) -> CheckpointInfo:

@@ -125,7 +125,25 @@ def _effort(rows: Sequence[Effort]) -> str:
         parts.append(
             f"{processes} processes with {_gigabytes(sum(shares.values()))} in all, shared pages counted once"
         )
-    return "; ".join(parts)
+    return "; ".join([*parts, *_speculation(rows)])
+
+
+def _speculation(rows: Sequence[Effort]) -> list[str]:
+    """What extra heads guessed ahead: tokens of a pass in the mean, and how often each head was right."""
+    found = [row.engine["speculative"] for row in rows if "speculative" in row.engine]
+    lengths, asked, right = (_summed([one[name] for one in found]) for name in ("lengths", "asked", "right"))
+    if not sum(lengths):
+        return []
+    mean = sum(length * number for length, number in enumerate(lengths, 1)) / sum(lengths)
+    shares = [f"{100 * good / max(1, all_):.0f}" for good, all_ in zip(right, asked, strict=True)]
+    heads = f", heads 1 to {len(shares)} right in {', '.join(shares)} %" if shares else ""
+    return [f"guessing ahead, {mean:.2f} tokens a pass{heads}"]
+
+
+def _summed(tables: Sequence[Sequence[int]]) -> list[int]:
+    """The sums of numbers at the same place, however long the tables are."""
+    longest = max(map(len, tables), default=0)
+    return [sum(table[at] for table in tables if at < len(table)) for at in range(longest)]
 
 
 def _gigabytes(count: int) -> str:
