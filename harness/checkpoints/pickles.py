@@ -25,6 +25,8 @@ _LARGEST_PICKLE: Final = 1 << 24
 
 _MOST_SIDES: Final = 64
 
+_OLD: Final = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+
 _STORAGES: Final = {
     **{"DoubleStorage": "F64", "FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16"},
     **{"LongStorage": "I64", "IntStorage": "I32", "ShortStorage": "I16", "CharStorage": "I8"},
@@ -92,11 +94,15 @@ def read_pickled(path: Path) -> Any:
         ) from error
 
 
-def is_archive(path: Path) -> bool:
-    """Whether it begins as a zip archive: what ``torch.save`` writes since version 1.6, and cut-off ones too."""
+def is_old(path: Path) -> bool:
+    """Whether torch before version 1.6 wrote it: pickles behind each other, the first of them a magic number."""
+    return _starts(path, _OLD)
+
+
+def _starts(path: Path, beginning: bytes) -> bool:
     try:
         with path.open("rb") as file:
-            return file.read(4) == b"PK\x03\x04"
+            return file.read(len(beginning)) == beginning
     except OSError:
         return False
 
@@ -104,7 +110,7 @@ def is_archive(path: Path) -> bool:
 def _no_archive(path: Path) -> str:
     if path.stat().st_size == 0:
         return "an empty file; copy the checkpoint again"
-    if is_archive(path):
+    if _starts(path, b"PK"):
         return "cut off or broken (no zip directory at its end); copy the checkpoint again"
     return "no file of torch.save (not a zip archive); save the checkpoint again with torch.save"
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from harness.checkpoints.inside import shard_path
 from harness.checkpoints.json_files import ShardIndex, read_json
-from harness.checkpoints.pickles import is_archive, read_pickled
+from harness.checkpoints.pickles import is_old, read_pickled
 from harness.checkpoints.safetensors_header import check_index, read_sharded, read_tensors
 from harness.checkpoints.tensors import Tensor, Tensors
 from harness.errors import CheckpointError
@@ -57,7 +57,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 def pickled_tensors(path: Path) -> Tensors:
     """The tensors of a pickled state dict by name; empty for one written by torch before 1.6."""
-    if path.stat().st_size and not is_archive(path):
+    if is_old(path):
         return {}
     return state_dict(path, read_pickled(path))
 
