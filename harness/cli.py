@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     show = _command(commands, "show", _show, "what a checkpoint is")
     show.add_argument("source", metavar="PATH", help="anything that --checkpoint takes")
+    show.add_argument("--base-model", metavar="PATH", help="the model that a LoRA adapter is applied to")
     again = _command(commands, "rescore", _rescore, "today's scorers on a run's stored answers")
     again.add_argument("target", metavar="RUN", help="a run id or a run's folder")
     again.add_argument(
@@ -225,19 +226,12 @@ def _conformance(options: argparse.Namespace) -> Any:
 
 
 def _show(options: argparse.Namespace) -> list[dict[str, Any]]:
-    from harness.checkpoints import fingerprint, recognise
+    from harness.show_command import lines, rows
 
-    rows = []
-    for info in recognise(options.source, seq_len=None):
-        row = {**asdict(info), "path": str(info.path), "fingerprint": fingerprint(info)}
-        row["answers"] = [kind.__name__ for kind in info.serves]
-        rows.append(row)
-        if not options.json:
-            for name, value in row.items():
-                if value not in (None, {}, ""):
-                    print(f"{name:13} {', '.join(value) if isinstance(value, list) else value}")
-            print()
-    return rows
+    found = rows(options.source, base_model=options.base_model)
+    if not options.json:
+        print("\n\n".join("\n".join(lines(row)) for row in found))
+    return found
 
 
 if __name__ == "__main__":

@@ -99,7 +99,16 @@ def find_checkpoints(settings: Settings) -> list[CheckpointInfo]:
 
     if not settings.checkpoints:
         return default_checkpoints(seq_len=settings.seq_len)
-    found = [info for source in settings.checkpoints for info in recognise(source, seq_len=settings.seq_len)]
+    found = [
+        info
+        for source in settings.checkpoints
+        for info in recognise(
+            source,
+            seq_len=settings.seq_len,
+            base_model=settings.base_model,
+            trust_remote_code=settings.trust_remote_code,
+        )
+    ]
     return unique_names(found)
 
 

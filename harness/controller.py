@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Generator
-from dataclasses import asdict
 from typing import Any, Final
 
 import pytest
@@ -276,8 +275,7 @@ def _checkpoint_row(info: Any) -> dict[str, Any]:
     """A checkpoint as the manifest knows it, with its fingerprint."""
     from harness.checkpoints import fingerprint
 
-    row = asdict(info)
-    row["path"] = str(info.path)
+    row: dict[str, Any] = info.plain()
     try:
         row["fingerprint"] = fingerprint(info)
     except HarnessError as error:

@@ -118,14 +118,20 @@ def add_options(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="PATH",
-        help="checkpoint to score: a folder, a GGUF file, a glob ('runs/*/checkpoint-*'), a Hub id, builtin:NAME, "
-        "or fake:causal and fake:masked (answers from hashes, to try a benchmark); may be given several times. "
+        help="checkpoint to score: a folder (Transformers, a LoRA adapter, Llama's params.json), a .pt or GGUF file, "
+        "a glob ('runs/*/checkpoint-*'), a Hub id, builtin:NAME, or "
+        "fake:causal and fake:masked (answers from hashes, to try a benchmark); may be given several times. "
         "Default: the builtin checkpoints that are there",
     )
     group.addoption(
         "--eval-strict",
         action="store_true",
         help="exit with 9 when a result is not valid: too many outputs without an answer, or cut off",
+    )
+    group.addoption(
+        "--eval-trust-remote-code",
+        action="store_true",
+        help="run Python code that a checkpoint's folder brings along, with all your rights; results say so",
     )
     for option in _OPTIONS:
         group.addoption(f"--eval-{option.name}", default=None, metavar=option.metavar, help=option.text)
@@ -207,6 +213,14 @@ _OPTIONS: Final = (
         "seq-len", parse_count(1), None, "N", "tokens a checkpoint is given at most (default: what it takes)"
     ),
     Option(
+        "base-model",
+        str,
+        None,
+        "PATH",
+        "the model that LoRA adapters are applied to, or the folder with a .pt file's params.json and tokenizer "
+        "(default: what the checkpoint names)",
+    ),
+    Option(
         "data",
         parse_data,
         None,
@@ -249,6 +263,8 @@ class Settings:
     shots: int | None
     seed: int
     seq_len: int | None
+    base_model: str | None
+    trust_remote_code: bool
     data: str | None
     output: Path
     run_id: str | None
@@ -269,6 +285,8 @@ class Settings:
             "temperature": self.sampling.temperature,
             "top_p": self.sampling.top_p,
             "seq_len": self.seq_len,
+            "base_model": self.base_model,
+            "trust_remote_code": self.trust_remote_code,
             "dtype": self.model.dtype,
             "chat": self.model.chat,
             "max_new_tokens": self.model.max_new_tokens,
@@ -294,6 +312,8 @@ def settings_of(config: pytest.Config) -> Settings:
         shots=values["shots"],
         seed=values["seed"],
         seq_len=values["seq-len"],
+        base_model=values["base-model"],
+        trust_remote_code=config.getoption("--eval-trust-remote-code"),
         data=data,
         output=Path(values["output"]),
         run_id=values["run-id"],

@@ -190,7 +190,10 @@ def _again(job: Job, engine: _Stored) -> Record:
 
 def _info(rows: Mapping[str, Mapping[str, Any]], name: str) -> CheckpointInfo:
     row = rows.get(name, {})
-    known = {key: row[key] for key in CheckpointInfo.__dataclass_fields__ if key in row}
+    elsewhere = ("base", "tokenizer")
+    known = {
+        key: row[key] for key in CheckpointInfo.__dataclass_fields__ if key in row and key not in elsewhere
+    }
     needed: dict[str, Any] = {
         "name": name,
         "source": name,

@@ -141,6 +141,39 @@ def tiny_masked(
     )
 
 
+def tiny_adapter(
+    folder: Path,
+    base: Path | str,
+    *,
+    seed: int = 1,
+    rank: int = 4,
+    targets: Sequence[str] = ("q_proj", "v_proj"),
+    **config: Any,
+) -> Path:
+    """Writes a LoRA adapter with random weights for the base, as PEFT saves one; returns the folder."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    base_model = _base_model(base)
+    settings = LoraConfig(r=rank, target_modules=list(targets), task_type="CAUSAL_LM", **config)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = get_peft_model(base_model, settings)
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                parameter.data.normal_(0.0, 0.3)
+    model.peft_config["default"].base_model_name_or_path = str(base)
+    model.save_pretrained(folder)
+    return folder
+
+
+def _base_model(base: Path | str) -> Any:
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+
+    masked = (AutoConfig.from_pretrained(base).architectures or [""])[0].endswith("ForMaskedLM")
+    return (AutoModelForMaskedLM if masked else AutoModelForCausalLM).from_pretrained(base)
+
+
 def trainer_state(folder: Path, *, global_step: int, epoch: float) -> Path:
     """Makes a checkpoint folder one that transformers' Trainer left behind."""
     state = {"global_step": global_step, "epoch": epoch, "log_history": []}

@@ -84,7 +84,7 @@ def save_mtp(
 
 
 def info_of(path: Path, **params: Any) -> CheckpointInfo:
-    """What recognising the file tells of it."""
+    """What recognising the file would tell of it, whatever is wrong with it."""
     return CheckpointInfo(
         name=path.stem,
         source=str(path),

@@ -62,3 +62,24 @@ def kind_of(path: Path, config: ModelConfig) -> tuple[Kind, str]:
         f"{path}: model type {config.model_type!r} is unknown and 'architectures' is missing; "
         "add 'architectures' to the config, for example [\"LlamaForCausalLM\"]"
     )
+
+
+def check_no_code(path: Path, config: ModelConfig) -> None:
+    """Raises ``CheckpointError`` where the config wants code that is not transformers' own.
+
+    ``auto_map`` of a type that transformers knows itself is not obeyed, and no mistake: such checkpoints are
+    older than their support. ``attn_implementation`` may name a kernel on the Hub, which would be fetched and run.
+    """
+    if config.auto_map and config.model_type not in MASKED_TYPES | CAUSAL_TYPES:
+        (first, *_) = map(str, config.auto_map.values())
+        raise CheckpointError(
+            f"{path}: wants to run code of its own ({first}), which is not run; --eval-trust-remote-code allows "
+            "it, if you trust the checkpoint as much as a program"
+        )
+    wanted = config.attn_implementation
+    for name in wanted.values() if isinstance(wanted, dict) else [wanted]:
+        if name is not None and name not in ("eager", "sdpa"):
+            raise CheckpointError(
+                f"{path}: wants the attention {str(name)!r}, which may be code from elsewhere; "
+                "take 'attn_implementation' out of the config"
+            )

@@ -29,8 +29,8 @@ def cache_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def step_of(folder: Path) -> int:
-    """The number at the end of the folder's name, -1 without one."""
-    number = re.search(r"(\d+)$", folder.name)
+    """The number at the end of the folder's or file's name, -1 without one."""
+    number = re.search(r"(\d+)(?:\.pth?|\.gguf)?$", folder.name)
     return int(number[1]) if number else -1
 
 

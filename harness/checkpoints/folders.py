@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from harness.checkpoints.architectures import kind_of
+from harness.checkpoints.architectures import check_no_code, kind_of
 from harness.checkpoints.info import CheckpointInfo
-from harness.checkpoints.json_files import ModelConfig, TokenizerConfig, TrainerState, read_json
+from harness.checkpoints.inside import check_inside
+from harness.checkpoints.json_files import ModelConfig, TokenizerConfig, read_json
 from harness.checkpoints.lengths import check_vocabulary, length_of
-from harness.checkpoints.safetensors_header import Shapes, read_shapes, read_sharded
+from harness.checkpoints.progress import progress_of
+from harness.checkpoints.tensors import count_parameters, main_dtype, shapes_of
+from harness.checkpoints.weights import INDEX, PICKLED, WEIGHTS, weights_of
 from harness.errors import CheckpointError
-
-WEIGHTS: Final = "model.safetensors"
-INDEX: Final = "model.safetensors.index.json"
-PICKLED: Final = "pytorch_model.bin"
 
 TOKENIZER_FILES: Final = (
     "tokenizer.json",
@@ -28,15 +27,21 @@ TOKENIZER_FILES: Final = (
 )
 
 
-def recognise_folder(folder: Path, source: str, seq_len: int | None) -> CheckpointInfo:
+def recognise_folder(
+    folder: Path, source: str, seq_len: int | None, *, trust_remote_code: bool = False
+) -> CheckpointInfo:
     """What the checkpoint in the folder is. Raises ``CheckpointError`` naming the missing or broken file."""
+    check_inside(folder)
     config = _config(folder)
+    if not trust_remote_code:
+        check_no_code(folder / "config.json", config)
     kind, architecture = kind_of(folder / "config.json", config)
-    shapes = _shapes(folder)
-    _check_tokenizer(folder)
+    tensors = weights_of(folder)
+    shapes = shapes_of(tensors)
+    check_tokenizer(folder)
     check_vocabulary(folder, config, shapes)
-    length = length_of(folder, kind, config, shapes, _tokenizer_length(folder))
-    step, epoch = _progress(folder)
+    length = length_of(folder, kind, config, shapes, _tokenizer_length(folder, config, trust_remote_code))
+    progress = progress_of(folder)
     return CheckpointInfo(
         name=folder.resolve().name,
         source=source,
@@ -46,9 +51,11 @@ def recognise_folder(folder: Path, source: str, seq_len: int | None) -> Checkpoi
         model_type=config.model_type,
         architecture=architecture,
         seq_len=limited(folder, length.seq_len, seq_len),
-        global_step=step,
-        epoch=epoch,
         overrides=length.overrides,
+        parameters=count_parameters(tensors),
+        dtype=main_dtype(tensors),
+        trust_remote_code=trust_remote_code,
+        **asdict(progress),
     )
 
 
@@ -62,19 +69,43 @@ def limited(path: Path, takes: int, wanted: int | None) -> int:
     return takes if wanted is None else wanted
 
 
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a tokenizer's files are in the folder."""
+    return any((folder / name).is_file() for name in TOKENIZER_FILES)
+
+
+def check_tokenizer(folder: Path) -> None:
+    """Raises ``CheckpointError`` where there is none, or ``tokenizer.json`` is cut off. The rest is found out when it
+    is loaded, which is done before the weights are: to read a large vocabulary takes long."""
+    if not has_tokenizer(folder):
+        raise CheckpointError(
+            f"{folder}: no tokenizer files (tokenizer.json, vocab.txt, tokenizer.model ...); "
+            "save the tokenizer into the folder with tokenizer.save_pretrained"
+        )
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        with path.open("rb") as file:
+            first = file.read(64).lstrip()[:1]
+            file.seek(max(0, path.stat().st_size - 64))
+            last = file.read().rstrip()[-1:]
+        if (first, last) != (b"{", b"}"):
+            raise CheckpointError(f"{path}: cut off or no JSON; copy it from the model that was trained")
+
+
 def _config(folder: Path) -> ModelConfig:
     path = folder / "config.json"
+    whole = any((folder / name).is_file() for name in (WEIGHTS, INDEX, PICKLED))
     if path.is_file():
+        if (folder / "adapter_config.json").is_file():
+            raise CheckpointError(
+                f"{folder}: holds a whole model and an adapter; move one of the two into a folder of its own"
+            )
         return read_json(path, ModelConfig)
     if not any(folder.iterdir()):
         raise CheckpointError(
             f"{folder}: an empty folder; give a folder that save_pretrained or a Trainer wrote"
         )
-    if (folder / "adapter_config.json").is_file():
-        raise CheckpointError(
-            f"{folder}: an adapter without its model; merge it into the model and save that"
-        )
-    if any((folder / name).is_file() for name in (WEIGHTS, INDEX, PICKLED)):
+    if whole:
         raise CheckpointError(
             f"{path}: missing, though weights are there; copy it from the model that was trained"
         )
@@ -87,45 +118,14 @@ def _config(folder: Path) -> ModelConfig:
     raise CheckpointError(f"{folder}: no checkpoint folder (no config.json); {hint}")
 
 
-def _shapes(folder: Path) -> Shapes:
-    """Shapes of all tensors, empty for pickled weights (they are not opened without torch)."""
-    if (folder / WEIGHTS).is_file():
-        return read_shapes(folder / WEIGHTS)
-    if (folder / INDEX).is_file():
-        return read_sharded(folder / INDEX)
-    pickled = folder / PICKLED
-    if pickled.is_file():
-        if pickled.stat().st_size == 0:
-            raise CheckpointError(f"{pickled}: an empty file; copy the checkpoint again")
-        return {}
-    if (folder / f"{PICKLED}.index.json").is_file():
-        raise CheckpointError(
-            f"{folder}: sharded pickled weights are not read; save the model as safetensors"
-        )
-    raise CheckpointError(
-        f"{folder}: config.json is there but no weights ({WEIGHTS}, {INDEX} or {PICKLED}); "
-        "copy the checkpoint again"
-    )
-
-
-def _check_tokenizer(folder: Path) -> None:
-    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
-        raise CheckpointError(
-            f"{folder}: no tokenizer files (tokenizer.json, vocab.txt, tokenizer.model ...); "
-            "save the tokenizer into the folder with tokenizer.save_pretrained"
-        )
-
-
-def _tokenizer_length(folder: Path) -> float | None:
+def _tokenizer_length(folder: Path, config: ModelConfig, trusted: bool) -> float | None:
     path = folder / "tokenizer_config.json"
-    return read_json(path, TokenizerConfig).model_max_length if path.is_file() else None
-
-
-def _progress(folder: Path) -> tuple[int | None, float | None]:
-    """Step and epoch from ``trainer_state.json``, the step else from the folder's name."""
-    path = folder / "trainer_state.json"
-    if path.is_file():
-        state = read_json(path, TrainerState)
-        return state.global_step, state.epoch
-    named = re.fullmatch(r"(?:checkpoint|step|global_step)[-_]?(\d+)", folder.resolve().name)
-    return (int(named[1]) if named else None), None
+    if not path.is_file():
+        return None
+    found = read_json(path, TokenizerConfig)
+    if found.auto_map and not trusted and not config.auto_map and not (folder / "tokenizer.json").is_file():
+        raise CheckpointError(
+            f"{path}: wants to run code of its own for its tokenizer, which is not run; "
+            "--eval-trust-remote-code allows it, if you trust the checkpoint as much as a program"
+        )
+    return found.model_max_length

@@ -1,15 +1,18 @@
-"""Architecture and context length of a GGUF file, read from its header.
+"""What a GGUF file's header says: architecture, context length and tensors, and whether the file is whole.
 
 The format: ``GGUF``, version (u32), number of tensors and of key-value pairs (u64 each), then the pairs: key
-(u64 length and UTF-8), type of the value (u32), value; all little-endian from version 2 on. Reading stops as
-soon as both values are known, mostly before the vocabulary.
+(u64 length and UTF-8), type of the value (u32), value; then a record a tensor: name, number of sides (u32), sides
+(u64 each), type (u32), offset (u64); then, aligned, the tensors. All little-endian from version 2 on.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
+from collections import Counter
+from math import prod
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from harness.errors import CheckpointError
 
@@ -17,23 +20,37 @@ _SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?
 _STRING: Final = 8
 _ARRAY: Final = 9
 
+_TYPES: Final = {
+    **{0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22)},
+    **{7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110)},
+    **{12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210), 30: ("BF16", 1, 2)},
+    **{24: ("I8", 1, 1), 25: ("I16", 1, 2), 26: ("I32", 1, 4), 27: ("I64", 1, 8), 28: ("F64", 1, 8)},
+}
+"""Types of tensors: name, numbers in a block, bytes of a block. Of others only the offset is checked."""
+
+_LONGEST: Final = 1 << 24
+_MOST_SIDES: Final = 4
+_ALIGNMENT: Final = 32
+
 
 class GgufHeader(NamedTuple):
-    """``context_length`` is in tokens, None when the file does not say."""
+    """``context_length`` is in tokens, None when the file does not say; ``dtype`` is the type of most numbers."""
 
     architecture: str
     context_length: int | None
+    parameters: int
+    dtype: str
 
 
 def read_gguf(path: Path) -> GgufHeader:
-    """What the header says. Raises ``CheckpointError`` when it is no GGUF file or its header is cut off."""
+    """What the header says. Raises ``CheckpointError`` when it is no GGUF file or the file is cut off."""
     try:
         with path.open("rb") as file:
             if file.read(4) != b"GGUF":
                 raise CheckpointError(
                     f"{path}: no GGUF file (it does not begin with 'GGUF'); fetch or convert it again"
                 )
-            version, tensors, pairs = struct.unpack("<IQQ", file.read(20))
+            version, tensors, _ = struct.unpack("<IQQ", file.read(20))
             if version not in (2, 3):
                 raise CheckpointError(
                     f"{path}: GGUF version {version} is not supported; convert it to version 3"
@@ -42,61 +59,108 @@ def read_gguf(path: Path) -> GgufHeader:
                 raise CheckpointError(
                     f"{path}: holds no tensors (a vocabulary alone); give the model's own file"
                 )
-            return _find(path, file, pairs)
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return _Header(path, content).read()
     except OSError as error:
         raise CheckpointError(
             f"{path}: cannot be read ({error.strerror}); check the file's rights"
         ) from error
-    except (struct.error, UnicodeDecodeError, KeyError) as error:
+    except (struct.error, UnicodeDecodeError, KeyError, ValueError, OverflowError) as error:
         raise CheckpointError(
             f"{path}: cut off or broken within its header; fetch or convert it again"
         ) from error
 
 
-def _find(path: Path, file: BinaryIO, pairs: int) -> GgufHeader:
-    architecture: str | None = None
-    lengths: dict[str, int] = {}
-    for _ in range(pairs):
-        key = _string(file)
-        value = _value(file)
-        if key == "general.architecture":
-            architecture = str(value)
-        elif key.endswith(".context_length") and isinstance(value, int):
-            lengths[key] = value
-        if architecture is not None and f"{architecture}.context_length" in lengths:
-            break
-    if architecture is None:
-        raise CheckpointError(f"{path}: its header names no general.architecture; convert it again")
-    return GgufHeader(architecture, lengths.get(f"{architecture}.context_length"))
+class _Header:
+    """A place in the file, and what has been read up to there."""
 
+    def __init__(self, path: Path, content: mmap.mmap) -> None:
+        self._path, self._content, self._at = path, content, 4
 
-def _value(file: BinaryIO) -> int | float | str | None:
-    """Reads one value; arrays are passed over and give None."""
-    (kind,) = struct.unpack("<I", file.read(4))
-    if kind == _STRING:
-        return _string(file)
-    if kind != _ARRAY:
-        return _scalar(file, kind)
-    element, count = struct.unpack("<IQ", file.read(12))
-    if element == _STRING:
+    def read(self) -> GgufHeader:
+        """The whole header."""
+        _, tensors, pairs = self._take("IQQ")
+        architecture: str | None = None
+        known: dict[str, int] = {}
+        for _ in range(pairs):
+            key = self._string()
+            value = self._value()
+            if key == "general.architecture":
+                architecture = str(value)
+            elif isinstance(value, int):
+                known[key] = value
+        if architecture is None:
+            raise CheckpointError(f"{self._path}: its header names no general.architecture; convert it again")
+        counts: Counter[str] = Counter()
+        end = 0
+        for _ in range(tensors):
+            kind, numbers, last = self._tensor()
+            counts[kind] += numbers
+            end = max(end, last)
+        self._check_whole(end, known.get("general.alignment", _ALIGNMENT))
+        length = known.get(f"{architecture}.context_length")
+        return GgufHeader(architecture, length, counts.total(), counts.most_common(1)[0][0])
+
+    def _tensor(self) -> tuple[str, int, int]:
+        """Type, numbers, and the last byte, counted from where the tensors begin."""
+        name = self._string()
+        (count,) = self._take("I")
+        if not 0 < count <= _MOST_SIDES:
+            raise struct.error(f"{name} has {count} sides")
+        sides = self._take(f"{count}Q")
+        kind, offset = self._take("IQ")
+        numbers = prod(sides)
+        shown, block, size = _TYPES.get(kind, (f"type {kind}", 1, 0))
+        return shown, numbers, offset + -(-numbers // block) * size
+
+    def _check_whole(self, end: int, alignment: int) -> None:
+        if not 0 < alignment <= _LONGEST:
+            raise struct.error("alignment")
+        needed, size = -(-self._at // alignment) * alignment + end, len(self._content)
+        if size < needed:
+            raise CheckpointError(
+                f"{self._path}: cut off, {size} bytes of {needed} are there; fetch or copy it again"
+            )
+
+    def _value(self) -> int | float | str | None:
+        """Reads one value; arrays are passed over and give None."""
+        (kind,) = self._take("I")
+        if kind == _STRING:
+            return self._string()
+        if kind != _ARRAY:
+            value: int | float = self._take(_SCALARS[kind])[0]
+            return value
+        element, count = self._take("IQ")
+        if element != _STRING:
+            self._skip(count * struct.calcsize("<" + _SCALARS[element]))
+            return None
+        unpack, content, at, size = (
+            struct.Struct("<Q").unpack_from,
+            self._content,
+            self._at,
+            len(self._content),
+        )
         for _ in range(count):
-            file.seek(struct.unpack("<Q", file.read(8))[0], 1)
-    else:
-        file.seek(count * struct.calcsize("<" + _SCALARS[element]), 1)
-    return None
+            at += 8 + unpack(content, at)[0]
+            if at > size:
+                raise struct.error("cut off")
+        self._at = at
+        return None
 
+    def _string(self) -> str:
+        (length,) = self._take("Q")
+        if length > _LONGEST:
+            raise struct.error("a string of more than 16 MiB")
+        start = self._at
+        self._skip(length)
+        return self._content[start : self._at].decode("utf-8")
 
-def _scalar(file: BinaryIO, kind: int) -> int | float:
-    form = "<" + _SCALARS[kind]
-    value: int | float = struct.unpack(form, file.read(struct.calcsize(form)))[0]
-    return value
+    def _take(self, form: str) -> tuple[int, ...]:
+        values = struct.unpack_from(f"<{form}", self._content, self._at)
+        self._at += struct.calcsize(f"<{form}")
+        return values
 
-
-def _string(file: BinaryIO) -> str:
-    (length,) = struct.unpack("<Q", file.read(8))
-    if length > 1 << 24:
-        raise struct.error("a string of more than 16 MiB")
-    text = file.read(length)
-    if len(text) < length:
-        raise struct.error("cut off")
-    return text.decode("utf-8")
+    def _skip(self, length: int) -> None:
+        self._at += length
+        if self._at > len(self._content):
+            raise struct.error("cut off")

@@ -21,6 +21,8 @@ _FILES: Final = (
     "spiece.model",
     "spm.model",
     "sentencepiece.bpe.model",
+    "chat_template.*",
+    "adapter_config.json",
 )
 """Config, safetensors and tokenizer: no pickled weights, no code."""
 
@@ -42,17 +44,18 @@ def hub_id(source: str) -> str | None:
     return source if _ID.fullmatch(source) and not Path(source.split("/", maxsplit=1)[0]).exists() else None
 
 
-def download(name: str) -> Path:
-    """The local folder with the snapshot of ``org/name``; only files not yet there are fetched."""
+def download(name: str, *, code: bool = False) -> Path:
+    """The local folder with the snapshot of ``org/name``; only files not yet there are fetched, Python files only
+    with ``code``."""
     from huggingface_hub import snapshot_download
 
-    return Path(snapshot_download(name, allow_patterns=list(_FILES)))
+    return Path(snapshot_download(name, allow_patterns=[*_FILES, *(["*.py"] if code else [])]))
 
 
-def fetch_from_hub(name: str) -> Path:
+def fetch_from_hub(name: str, *, code: bool = False) -> Path:
     """``download``, with every failure as a one-line ``CheckpointError``."""
     try:
-        return download(name)
+        return download(name, code=code) if code else download(name)
     except (OSError, ValueError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise CheckpointError(

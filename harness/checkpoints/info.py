@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from harness.requests import FillMask, Generate, Loglikelihood, Request, RollingLoglikelihood
 
 Kind: TypeAlias = Literal["causal", "masked"]
-Format: TypeAlias = Literal["folder", "gguf", "mtp", "fake"]
+Format: TypeAlias = Literal["folder", "adapter", "mtp", "gguf", "fake"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,13 @@ class CheckpointInfo:
     """A recognised checkpoint: everything people and benchmarks may know of it before it is loaded.
 
     ``name`` is what tables and node ids call it (unique within a run); ``source`` is what the user typed;
-    ``seq_len`` is the number of tokens it takes at most (after ``--eval-seq-len``). ``overrides`` are values
-    of ``config.json`` that the shapes in the weights file contradict (longer position tables); the model is
-    built to the shapes. ``params`` are the sizes of an ``mtp`` model under Llama's own names (``dim``, ``n_layers``,
+    ``path`` is a folder, or the file of a GGUF or ``mtp`` checkpoint; ``seq_len`` is the number of tokens it takes
+    at most (after ``--eval-seq-len``). ``overrides`` are values of ``config.json`` that the shapes in the weights
+    file contradict (longer position tables); the model is built to the shapes.
+
+    ``parameters`` (a count) and ``dtype`` (of most of them) are read from headers. ``val_loss`` and ``training``
+    are what the checkpoint itself says of its training, plain values. ``base`` is the checkpoint that an adapter
+    was trained on. ``params`` are the sizes of an ``mtp`` model under Llama's own names (``dim``, ``n_layers``,
     ``n_future_tokens`` ...), ``tokenizer`` is the folder that holds its tokenizer.
     """
 
@@ -35,10 +39,24 @@ class CheckpointInfo:
     epoch: float | None = None
     extra: dict[str, str] = field(default_factory=dict, hash=False)
     overrides: dict[str, int] = field(default_factory=dict, hash=False)
+    parameters: int | None = None
+    dtype: str | None = None
+    val_loss: float | None = None
+    training: dict[str, Any] = field(default_factory=dict, hash=False)
+    base: CheckpointInfo | None = None
     params: dict[str, Any] = field(default_factory=dict, hash=False)
     tokenizer: Path | None = None
+    trust_remote_code: bool = False
 
     @property
     def serves(self) -> tuple[type[Request], ...]:
         """The kinds of request this checkpoint can answer."""
         return (FillMask,) if self.kind == "masked" else (Loglikelihood, RollingLoglikelihood, Generate)
+
+    def plain(self) -> dict[str, Any]:
+        """The fields as plain values, a base among them as its own such table."""
+        row = asdict(self)
+        row["path"] = str(self.path)
+        row["tokenizer"] = None if self.tokenizer is None else str(self.tokenizer)
+        row["base"] = None if self.base is None else self.base.plain()
+        return row

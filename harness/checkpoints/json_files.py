@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from harness.errors import CheckpointError
 
@@ -22,6 +22,8 @@ class ModelConfig(_Lenient):
 
     model_type: str
     architectures: list[str] | None = None
+    auto_map: dict[str, Any] | None = None
+    attn_implementation: str | dict[str, Any] | None = None
     is_encoder_decoder: bool = False
     vocab_size: int | None = None
     pad_token_id: int | None = None
@@ -38,6 +40,28 @@ class TrainerState(_Lenient):
 
     global_step: int
     epoch: float | None = None
+    max_steps: int | None = None
+    num_train_epochs: float | None = None
+    train_batch_size: int | None = None
+    best_metric: float | None = None
+    log_history: list[dict[str, Any]] = []
+
+
+class AdapterConfig(_Lenient):
+    """``adapter_config.json`` of the PEFT library, as far as plain LoRA goes; ``harness.checkpoints.adapters`` refuses
+    the rest."""
+
+    peft_type: str
+    base_model_name_or_path: str | None = None
+    r: int = 8
+    lora_alpha: float = 8
+    use_rslora: bool = False
+    target_modules: list[str] | str | None = None
+    exclude_modules: list[str] | str | None = None
+    layers_to_transform: list[int] | int | None = None
+    rank_pattern: dict[str, int] | None = None
+    alpha_pattern: dict[str, float] | None = None
+    bias: str = "none"
 
 
 class ShardIndex(_Lenient):
@@ -50,6 +74,22 @@ class TokenizerConfig(_Lenient):
     """``tokenizer_config.json``: only the length, which is a huge number when nobody set it."""
 
     model_max_length: float | None = None
+    auto_map: Any = None
+
+
+class LlamaParams(_Lenient):
+    """``params.json`` of Llama's reference code, and the names that Transformers has for the same sizes."""
+
+    dim: int = Field(validation_alias=AliasChoices("dim", "hidden_size"), gt=0)
+    n_heads: int = Field(validation_alias=AliasChoices("n_heads", "num_attention_heads"), gt=0)
+    n_layers: int | None = Field(None, validation_alias=AliasChoices("n_layers", "num_hidden_layers"))
+    n_kv_heads: int | None = Field(None, validation_alias=AliasChoices("n_kv_heads", "num_key_value_heads"))
+    norm_eps: float | None = Field(None, validation_alias=AliasChoices("norm_eps", "rms_norm_eps"))
+    max_seq_len: int | None = Field(
+        None, validation_alias=AliasChoices("max_seq_len", "max_position_embeddings")
+    )
+    vocab_size: int | None = None
+    n_future_tokens: int | None = None
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -78,4 +118,14 @@ def _first_fault(faults: list[Any]) -> str:
     if fault["type"] == "missing":
         return f"the field {where!r} is missing"
     message = fault["msg"][:1].lower() + fault["msg"][1:]
-    return f"{where}={fault['input']!r}: {message}" if where else message
+    shown = repr(fault["input"])
+    shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
+    return f"{where}={shown}: {message}" if where else message
+
+
+def check_table(path: Path, table: Any, model: type[Model]) -> Model:
+    """The same for a table that was read already, from within a file."""
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        raise CheckpointError(f"{path}: {_first_fault(error.errors())}; save the checkpoint again") from error

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from harness.checkpoints.json_files import ModelConfig
-from harness.checkpoints.safetensors_header import Shapes
+from harness.checkpoints.tensors import Shapes
 from harness.errors import CheckpointError
 
 _LENGTH_FIELDS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
@@ -46,7 +46,7 @@ def length_of(
     """
     field, configured = _configured(config)
     rows = _rows(shapes, _POSITION_TABLE)
-    overrides = _relative_override(config, shapes)
+    overrides: dict[str, int] = {}
     if rows is not None and field is not None:
         name, count = rows
         usable = count - _HIDDEN_ROWS.get(config.model_type, 0)
@@ -59,6 +59,10 @@ def length_of(
         if usable > configured:
             overrides[field] = usable
         configured = usable
+    overrides |= _relative_override(folder, config, shapes, overrides)
+    if rows is None and overrides.get("max_relative_positions", 0) > configured > 0 and field is not None:
+        # No table of positions (position_biased_input false): how far it sees is how long it is.
+        overrides[field] = configured = overrides["max_relative_positions"]
     if configured:
         return Length(configured - _unused_rows(config), overrides)
     if tokenizer_length is not None and 0 < tokenizer_length < _SANE:
@@ -97,15 +101,23 @@ def _unused_rows(config: ModelConfig) -> int:
     return (1 if config.pad_token_id is None else config.pad_token_id) + 1
 
 
-def _relative_override(config: ModelConfig, shapes: Shapes) -> dict[str, int]:
+def _relative_override(
+    folder: Path, config: ModelConfig, shapes: Shapes, overrides: dict[str, int]
+) -> dict[str, int]:
     """DeBERTa's relative table has two rows a bucket, or two a position where it has no buckets."""
     rows = _rows(shapes, _RELATIVE_TABLE)
     if rows is None:
         return {}
+    if rows[1] % 2:
+        raise CheckpointError(
+            f"{folder}: shape mismatch, {rows[0]} has {rows[1]} rows, which are not two a distance; "
+            "save the checkpoint again"
+        )
     half = rows[1] // 2
     if (config.position_buckets or 0) > 0:
         return {} if half == config.position_buckets else {"position_buckets": half}
     given = config.max_relative_positions or 0
     if given < 1:
-        given = config.max_position_embeddings or 0
+        # What the model falls back on, with the table of positions that it will have.
+        given = overrides.get("max_position_embeddings", config.max_position_embeddings or 0)
     return {} if half == given else {"max_relative_positions": half}

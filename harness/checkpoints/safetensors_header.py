@@ -1,25 +1,25 @@
-"""Shapes of the tensors in a safetensors file, and whether the file is whole, from its header alone.
+"""The tensors of a safetensors file, and whether the file is whole, from its header alone.
 
 The format: eight bytes (little-endian) give the header's length; the header is JSON, ``{NAME: {"dtype",
-"shape", "data_offsets": [begin, end]}}``, offsets counted from the header's end; nothing follows the last
-tensor.
+"shape", "data_offsets": [begin, end]}}``, offsets counted from the header's end; the tensors lie behind each
+other without gaps, and nothing follows the last one.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
+from harness.checkpoints.inside import shard_path
 from harness.checkpoints.json_files import ShardIndex, read_json
+from harness.checkpoints.tensors import Tensor, Tensors, size_of
 from harness.errors import CheckpointError
 
 _LARGEST_HEADER: Final = 100_000_000
 """The limit that the safetensors library itself sets."""
-
-Shapes = dict[str, tuple[int, ...]]
 
 
 class _Entry(BaseModel):
@@ -31,8 +31,9 @@ class _Entry(BaseModel):
 _HEADER = TypeAdapter(dict[str, _Entry])
 
 
-def read_shapes(path: Path) -> Shapes:
-    """Tensor name -> shape. Raises ``CheckpointError`` when the file is cut off or is no safetensors file."""
+def read_tensors(path: Path) -> Tensors:
+    """Tensor name -> tensor. Raises ``CheckpointError`` when the file is cut off, is no safetensors file, or
+    says of a tensor what cannot be."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -50,38 +51,74 @@ def read_shapes(path: Path) -> Shapes:
     if len(header) < length:
         raise _cut_off(path, size, 8 + length)
     entries = _parse(path, header)
+    _check_places(path, entries)
     needed = 8 + length + max((entry.begin_end[1] for entry in entries.values()), default=0)
     if size < needed:
         raise _cut_off(path, size, needed)
-    return {name: entry.shape for name, entry in entries.items()}
+    if size > needed:
+        raise CheckpointError(
+            f"{path}: {size - needed} bytes follow its last tensor; save or copy the checkpoint again"
+        )
+    start = 8 + length
+    return {
+        name: Tensor(entry.dtype, entry.shape, path, start + entry.begin_end[0], start + entry.begin_end[1])
+        for name, entry in entries.items()
+    }
 
 
-def read_sharded(index: Path) -> Shapes:
+def read_sharded(index: Path) -> Tensors:
     """The same over all shards that an index file names; a shard that is not there is an error."""
-    shapes: Shapes = {}
+    tensors: Tensors = {}
     weight_map = read_json(index, ShardIndex).weight_map
     for shard in sorted(set(weight_map.values())):
-        path = index.parent / shard
-        if not path.is_file():
-            raise CheckpointError(f"{path}: missing, though {index.name} names it; copy the checkpoint again")
-        shapes.update(read_shapes(path))
-    if absent := sorted(set(weight_map) - set(shapes)):
-        raise CheckpointError(
-            f"{index}: names the tensor {absent[0]!r}, which its shard does not hold; save it again"
-        )
-    return shapes
+        tensors.update(read_tensors(shard_path(index, shard)))
+    check_index(index, weight_map, tensors)
+    return tensors
+
+
+def check_index(index: Path, weight_map: dict[str, str], tensors: Tensors) -> None:
+    """Raises ``CheckpointError`` for a tensor that is not in the shard that the index names."""
+    for name, shard in sorted(weight_map.items()):
+        if name not in tensors or tensors[name].file.name != shard:
+            raise CheckpointError(
+                f"{index}: names the tensor {name!r}, which its shard does not hold; save it again"
+            )
 
 
 def _parse(path: Path, header: bytes) -> dict[str, _Entry]:
     try:
-        content = json.loads(header)
+        content = from_json(header)
         content.pop("__metadata__", None)
         return _HEADER.validate_python(content)
-    except (ValueError, AttributeError, ValidationError) as error:
+    except (ValueError, AttributeError, TypeError, ValidationError) as error:
         raise CheckpointError(
             f"{path}: no safetensors file (its header is not a table of tensors); "
             "save or copy the checkpoint again"
         ) from error
+
+
+def _check_places(path: Path, entries: dict[str, _Entry]) -> None:
+    """Raises ``CheckpointError`` for a tensor that is not where and as long as its shape says."""
+    at = 0
+    for name, entry in sorted(entries.items(), key=lambda pair: pair[1].begin_end):
+        begin, end = entry.begin_end
+        size = size_of(entry.dtype, entry.shape)
+        if size is None:
+            raise CheckpointError(
+                f"{path}: tensor {name!r} has the type {entry.dtype!r} and the shape {list(entry.shape)}, "
+                "which cannot be; save the checkpoint again"
+            )
+        if begin < 0 or end - begin != size:
+            raise CheckpointError(
+                f"{path}: tensor {name!r} of shape {list(entry.shape)} needs {size} bytes, but its place is "
+                f"{begin} to {end}; save the checkpoint again"
+            )
+        if begin != at:
+            raise CheckpointError(
+                f"{path}: tensor {name!r} begins at byte {begin}, where the one before it ends at {at}; "
+                "save the checkpoint again"
+            )
+        at = end
 
 
 def _cut_off(path: Path, size: int, needed: int) -> CheckpointError:

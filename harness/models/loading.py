@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.weights import PICKLED, PICKLED_INDEX
 from harness.errors import CheckpointError
 from harness.models.gguf_once import gguf_parsed_once
 from harness.models.placement import choose_device, choose_dtype
@@ -60,19 +61,41 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     device = choose_device(settings.device)
     dtype = choose_dtype(info, settings, device)
     with quiet(), _parsed_once(info):
-        try:
+        tokenizer = load_tokenizer(info)  # first: it is the smaller part that may be broken
+        again = "fetch or convert it again" if info.format == "gguf" else "save the checkpoint again"
+        with one_line_errors(f"{info.path}: cannot be loaded", again):
             model, report = _model(info, dtype)
-            tokenizer = _tokenizer(info)
-        except CheckpointError:
-            raise
-        except Exception as error:  # transformers raises whatever its parts raise; a person needs one line
-            again = "fetch or convert it again" if info.format == "gguf" else "save the checkpoint again"
-            raise CheckpointError(f"{info.path}: cannot be loaded ({_one_line(error)}); {again}") from error
         check_report(info, report)
         check_vocabulary(info, model, tokenizer)
-        # The engines cut texts themselves; the tokenizer's own length would only make it warn.
-        tokenizer.model_max_length = int(1e30)
         return Loaded(model.to(device).eval(), tokenizer)
+
+
+def load_tokenizer(info: CheckpointInfo) -> Any:
+    """The checkpoint's tokenizer. Raises ``CheckpointError`` where it cannot be loaded."""
+    with (
+        quiet(),
+        one_line_errors(
+            f"{info.path}: its tokenizer cannot be loaded", "copy it from the model that was trained"
+        ),
+    ):
+        tokenizer = _tokenizer(info)
+    # The engines cut texts themselves; the tokenizer's own length would only make it warn.
+    tokenizer.model_max_length = int(1e30)
+    return tokenizer
+
+
+@contextmanager
+def one_line_errors(what: str, remedy: str) -> Iterator[None]:
+    """Whatever is raised within the block becomes a ``CheckpointError`` of one line."""
+    try:
+        yield
+    except (CheckpointError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        # transformers raises whatever its parts raise, and a panic of the tokenizers library is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise CheckpointError(f"{what} ({_one_line(error)}); {remedy}") from error
 
 
 def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
@@ -140,7 +163,7 @@ def _model(info: CheckpointInfo, dtype: Any) -> tuple[Any, dict[str, Any]]:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
     auto = AutoModelForMaskedLM if info.kind == "masked" else AutoModelForCausalLM
-    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": info.trust_remote_code}
     if info.format == "gguf":
         options["gguf_file"] = info.path.name
         folder = info.path.parent
@@ -148,7 +171,8 @@ def _model(info: CheckpointInfo, dtype: Any) -> tuple[Any, dict[str, Any]]:
         # Sizes that the weights file contradicts are already right in the model, so nothing needs to be
         # ignored.
         options["config"] = AutoConfig.from_pretrained(info.path, **options, **info.overrides)
-        options["use_safetensors"] = not (info.path / "pytorch_model.bin").is_file() or None
+        pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
+        options["use_safetensors"] = None if pickled else True
         folder = info.path
     # Mismatched shapes are let through here only so that check_report can name the tensors.
     model, report = auto.from_pretrained(
@@ -167,9 +191,11 @@ def _tokenizer(info: CheckpointInfo) -> Any:
 
     if info.format == "gguf":
         return AutoTokenizer.from_pretrained(
-            info.path.parent, gguf_file=info.path.name, local_files_only=True
+            info.path.parent, gguf_file=info.path.name, local_files_only=True, trust_remote_code=False
         )
-    return AutoTokenizer.from_pretrained(info.path, local_files_only=True, trust_remote_code=False)
+    return AutoTokenizer.from_pretrained(
+        info.path, local_files_only=True, trust_remote_code=info.trust_remote_code
+    )
 
 
 def _parsed_once(info: CheckpointInfo) -> AbstractContextManager[None]:
@@ -195,6 +221,8 @@ def _some(names: Iterable[str], most: int = 5) -> str:
     return ", ".join(listed[:most]) + more
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
+    if found := re.search(r"GLOBAL ([\w.]+)", str(error)):  # torch's refusal, which names it further down
+        return f"its pickle wants {found[1]}, which may run code"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0]}"[:300] if lines else type(error).__name__

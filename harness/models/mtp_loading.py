@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
 from harness.errors import CheckpointError
-from harness.models.loading import Loaded, check_vocabulary, quiet
+from harness.models.loading import Loaded, check_vocabulary, one_line_errors, quiet
 from harness.models.mtp import MtpModel
 from harness.models.mtp_config import config_of
 from harness.models.mtp_file import read_pt
@@ -67,16 +67,10 @@ def load_tokenizer(info: CheckpointInfo) -> Any:
             "copy it from the model that was trained"
         )
     kind = PreTrainedTokenizerFast if fast else LlamaTokenizer
-    with quiet():
-        try:
-            tokenizer = kind.from_pretrained(folder, local_files_only=True)
-        except Exception as error:  # tokenizers raise whatever their parts raise; a person needs one line
-            name = "tokenizer.json" if fast else "tokenizer.model"
-            text = " ".join(str(error).split())[:200]
-            raise CheckpointError(
-                f"{folder / name}: cannot be loaded ({type(error).__name__}: {text}); "
-                "copy it from the model that was trained"
-            ) from error
+    name = "tokenizer.json" if fast else "tokenizer.model"
+    broken = one_line_errors(f"{folder / name}: cannot be loaded", "copy it from the model that was trained")
+    with quiet(), broken:
+        tokenizer = kind.from_pretrained(folder, local_files_only=True)
     _name_ends(tokenizer)
     return tokenizer
 

@@ -91,7 +91,9 @@ def write_gguf(path: Path, pairs: dict[str, str | int | list[str]], *, tensors: 
             out += struct.pack("<II", 4, value)
         else:
             out += struct.pack("<IIQ", 9, 8, len(value)) + b"".join(map(text, value))
-    path.write_bytes(out)
+    for number in range(tensors):
+        out += text(f"t{number}") + struct.pack("<IQIQ", 1, 32, 0, 128 * number)
+    path.write_bytes(out + bytes(-len(out) % 32 + 128 * tensors))
     return path
 
 
@@ -206,6 +208,10 @@ def test_a_gguf_header_is_read(tmp_path: Path) -> None:
     }
     info = only(write_gguf(tmp_path / "small.Q8_0.gguf", pairs))
     assert (info.name, info.kind, info.format, info.seq_len) == ("small.Q8_0", "causal", "gguf", 512)
+    assert (info.parameters, info.dtype) == (32, "F32")
+    whole = info.path.read_bytes()
+    info.path.write_bytes(whole[:-1])
+    assert "cut off" in fault(info.path)
 
 
 @pytest.mark.parametrize("content", [b"", b"GGML....", b"GGUF\x03", b"GGUF" + struct.pack("<IQQ", 3, 1, 9)])
