@@ -49,6 +49,12 @@ def texts(engine: CausalEngine, requests: list[Generate]) -> list[list[tuple[str
     return found
 
 
+@pytest.fixture(autouse=True)
+def guessing_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads of random weights are hardly worth asking."""
+    monkeypatch.setattr(speculative, "LEAST_LENGTH", 0.0)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("letters")
@@ -197,6 +203,19 @@ def test_many_rows_go_on_without_guesses(folder: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(speculative._MOST_TOKENS, "cpu", 1000)
     assert texts(engine, [request]) == first
     assert engine.work_done.accepted.passes > 40
+
+
+def test_guesses_that_bring_too_little_are_left_for_longer_and_longer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Generate("abc", max_new_tokens=200, temperature=2.0, samples=64)
+    engine = mtp_engine(letters_info(folder), batch=16)
+    first = texts(engine, [request])
+    passes = engine.work_done.accepted.passes
+    monkeypatch.setattr(speculative, "LEAST_LENGTH", 4.1)
+    engine = mtp_engine(letters_info(folder), batch=16)
+    assert texts(engine, [request]) == first
+    assert 0 < engine.work_done.accepted.passes < passes / 2
 
 
 def test_broken_weights_are_told(folder: Path) -> None:
