@@ -29,6 +29,9 @@ _LORA: Final = re.compile(r"^(.+\.attention\.w[qkvo])\.lora_([AB])(?:\.default)?
 _WRAPPED: Final = re.compile(r"^(.+\.attention\.w[qkvo])\.(?:base_layer|base|linear|original)\.weight$")
 """The weight itself, as layers that add LoRA to another one name it."""
 
+_TABLES: Final = ("lora", "lora_config")
+"""Tables of a config that hold LoRA's rank and alpha."""
+
 _VALUE_HEAD: Final = re.compile(r"^(?:.+\.)?value_head\.")
 
 _FREQUENCIES: Final = "rope.freqs"
@@ -169,11 +172,11 @@ def _low_rank(
 
 def _settings(path: Path, trained: Mapping[str, Any]) -> tuple[int, float]:
     """Rank and alpha, from a table ``lora`` or from ``lora_rank`` and ``lora_alpha``, at the top of the config or
-    in its tables."""
+    in its tables. Elsewhere ``rank`` is mostly a process's and ``alpha`` some other share."""
     tables = [trained, *(part for part in trained.values() if isinstance(part, Mapping))]
-    tables += [part["lora"] for part in tables if isinstance(part.get("lora"), Mapping)]
-    rank = _first(tables, "lora_rank", "lora_r", "rank", "r")
-    alpha = _first(tables, "lora_alpha", "alpha")
+    named = [table[name] for table in tables for name in _TABLES if isinstance(table.get(name), Mapping)]
+    rank = _first(named, "rank", "r", "lora_rank", "lora_r") or _first(tables, "lora_rank", "lora_r")
+    alpha = _first(named, "alpha", "lora_alpha") or _first(tables, "lora_alpha")
     if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
         raise CheckpointError(
             f"{path}: has LoRA weights, but lora rank {rank!r} in its config is no whole number from 1 up; "

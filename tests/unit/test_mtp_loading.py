@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.checkpoints import recognise
 from harness.errors import CheckpointError
 from harness.models.mtp_file import read_pt
 from harness.requests import Generate, GenerateAnswer, Loglikelihood
@@ -70,6 +72,21 @@ def test_a_plain_state_dict_loads_too(tmp_path: Path) -> None:
     assert (logits(path) == plain).all()
 
 
+def test_a_file_and_a_folder_of_params_are_recognised_and_answer_alike(tmp_path: Path) -> None:
+    import torch
+
+    state = random_state()
+    (one,) = recognise(str(save_mtp(tmp_path / "a", state)), seq_len=None)
+    path = save_mtp(tmp_path / "b", state, name="consolidated.00.pth")
+    torch.save(state, path)
+    (tmp_path / "b" / "params.json").write_text(json.dumps(PARAMS), encoding="utf-8")
+    (other,) = recognise(str(tmp_path / "b"), seq_len=None)
+    assert one.format == other.format == "mtp"
+    assert other.path == path
+    asked = [Loglikelihood("The quick", " brown fox"), Generate("The quick", max_new_tokens=12)]
+    assert mtp_engine(one).answer(asked) == mtp_engine(other).answer(asked)
+
+
 @pytest.mark.parametrize("place", ["table", "model", "flat"])
 @pytest.mark.parametrize("ending", ["", ".weight", ".default.weight"])
 def test_lora_weights_are_added_with_alpha_over_rank(place: str, ending: str, tmp_path: Path) -> None:
@@ -102,7 +119,8 @@ def test_lora_weights_are_added_with_alpha_over_rank(place: str, ending: str, tm
     ("change", "config", "message"),
     [
         ({}, {}, "lora rank None"),
-        ({}, {"lora": {"rank": 0, "alpha": 1}}, "lora rank 0"),
+        ({}, {"lora": {"rank": -1, "alpha": 1}}, "lora rank -1"),
+        ({}, {"training": {"rank": 2, "alpha": 1}}, "lora rank None"),
         ({}, {"lora": {"rank": 2}}, "lora alpha None"),
         ({}, {"lora": {"rank": 3, "alpha": 1}}, "by rank 3"),
         ({"layers.1.attention.wq.lora_B": None}, {"lora": {"rank": 2, "alpha": 1}}, "wq.lora_B' is missing"),
@@ -336,7 +354,8 @@ def test_sentencepieces_tokenizer_loads_and_puts_bos_in_front(tmp_path: Path) ->
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(CORPUS * 3),
         model_writer=made,
-        vocab_size=380,
+        vocab_size=390,
+        character_coverage=0.9,
         model_type="bpe",
         byte_fallback=True,
         add_dummy_prefix=True,

@@ -148,7 +148,7 @@ def test_drawn_texts_have_head_0s_distribution(folder: Path) -> None:
     for ended in generator.run(made):  # type: ignore[arg-type]
         samples = ended if isinstance(ended, list) else ended.samples
         drawn += [tuple((*sample.tokens, 0, 0)[:3]) for sample in samples]
-    assert engine.work_done.accepted.passes > count
+    assert engine.work_done.accepted.passes > count / 2
     assert engine.work_done.accepted.lengths[2] > count / 20
     expected: dict[tuple[int, ...], float] = {}
     with torch.no_grad():
