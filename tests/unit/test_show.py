@@ -1,4 +1,4 @@
-"""What ``touchstone show`` tells of training scripts' checkpoints, and that their pickles are read as torch reads them."""
+"""What ``touchstone show`` tells of checkpoints, and that pickles are read as torch reads them."""
 
 from __future__ import annotations
 
