@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -155,15 +156,16 @@ def tiny_adapter(
     from peft import LoraConfig, get_peft_model
 
     base_model = _base_model(base)
-    settings = LoraConfig(r=rank, target_modules=list(targets), task_type="CAUSAL_LM", **config)
-    with torch.random.fork_rng(devices=[]):
+    settings = LoraConfig(r=rank, target_modules=list(targets), **config)
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PEFT's, about what it saves
         torch.manual_seed(seed)
         model = get_peft_model(base_model, settings)
         for name, parameter in model.named_parameters():
             if "lora_" in name:
                 parameter.data.normal_(0.0, 0.3)
-    model.peft_config["default"].base_model_name_or_path = str(base)
-    model.save_pretrained(folder)
+        model.peft_config["default"].base_model_name_or_path = str(base)
+        model.save_pretrained(folder)
     return folder
 
 

@@ -28,6 +28,9 @@ WEIGHTS: Final = "adapter_model.safetensors"
 PICKLED: Final = "adapter_model.bin"
 
 _NAME: Final = re.compile(r"^base_model\.model\.(.+)\.lora_([AB])\.weight$")
+_COPY: Final = re.compile(r"^base_model\.model\.(.+?)(?:\.base_layer)?\.weight$")
+"""Embeddings that PEFT saves along where an adapter changes the output layer; whether they are the base's own is
+found out when it is loaded."""
 
 _BEYOND: Final = (
     *("use_dora", "modules_to_save", "trainable_token_indices", "target_parameters", "layer_replication"),
@@ -106,6 +109,8 @@ def pairs_of(folder: Path, config: AdapterConfig, tensors: Tensors) -> dict[str,
     halves: dict[str, dict[str, str]] = {}
     for name in tensors:
         found = _NAME.match(name)
+        if found is None and _COPY.match(name) and "lora_" not in name:
+            continue
         if found is None:
             raise CheckpointError(f"{folder}: tensor {name!r} is not part of plain LoRA; merge the adapter")
         halves.setdefault(found[1], {})[found[2]] = name
@@ -114,30 +119,36 @@ def pairs_of(folder: Path, config: AdapterConfig, tensors: Tensors) -> dict[str,
     return {module: _pair(folder, config, module, tensors, half) for module, half in sorted(halves.items())}
 
 
+def copies_of(tensors: Tensors) -> dict[str, str]:
+    """Name of a tensor in the file -> the module of the base that it says it is a copy of."""
+    copies = {name: _COPY.match(name) for name in tensors if not _NAME.match(name)}
+    return {name: found[1] for name, found in copies.items() if found is not None}
+
+
 def _pair(folder: Path, config: AdapterConfig, module: str, tensors: Tensors, half: dict[str, str]) -> Pair:
     if len(half) < 2:
         (there,) = half.values()
         raise CheckpointError(f"{folder}: {there!r} is there without its other half; save the adapter again")
     down, up = tensors[half["A"]].shape, tensors[half["B"]].shape
-    rank = _by_pattern(config.rank_pattern, module, config.r)
+    rank = _by_pattern(config.rank_pattern, module, config.r, folder / CONFIG)
     if len(down) != 2 or len(up) != 2 or down[0] != rank or up[1] != rank or rank < 1:
         raise CheckpointError(
             f"{folder}: shape mismatch, {module} has lora_A {list(down)} and lora_B {list(up)}, but its rank is "
             f"{rank} by {CONFIG}; save the adapter again with its own config"
         )
-    alpha = _by_pattern(config.alpha_pattern, module, config.lora_alpha)
+    alpha = _by_pattern(config.alpha_pattern, module, config.lora_alpha, folder / CONFIG)
     return Pair(half["A"], half["B"], rank, alpha / (rank**0.5 if config.use_rslora else rank))
 
 
-def _by_pattern(patterns: dict[str, Any] | None, module: str, default: Any) -> Any:
+def _by_pattern(patterns: dict[str, Any] | None, module: str, default: Any, where: Path) -> Any:
     """The value of the first pattern that fits the end of the module's name, as PEFT matches them."""
     for pattern, value in (patterns or {}).items():
-        if fits(rf"(.*\.)?({pattern})$", module):
+        if fits(rf"(.*\.)?({pattern})$", module, where):
             return value
     return default
 
 
-def fits(pattern: str, module: str) -> bool:
+def fits(pattern: str, module: str, where: Path) -> bool:
     """Whether a pattern from a config matches a module's name; one that repeats a group, which can take for ever,
     is a ``CheckpointError``, as is one that is none."""
     try:
@@ -146,7 +157,7 @@ def fits(pattern: str, module: str) -> bool:
     except re.error:
         pass
     raise CheckpointError(
-        f"{CONFIG}: the pattern {pattern[:80]!r} cannot be used; write out the modules' names"
+        f"{where}: the pattern {pattern[:80]!r} cannot be used; write out the modules' names"
     )
 
 

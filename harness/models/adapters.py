@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.adapters import CONFIG, PICKLED, WEIGHTS, Pair, adapter_tensors, fits, pairs_of
+from harness.checkpoints.adapters import CONFIG, PICKLED, WEIGHTS, adapter_tensors, copies_of, fits, pairs_of
 from harness.checkpoints.json_files import AdapterConfig, read_json
 from harness.errors import CheckpointError
 
@@ -78,6 +79,8 @@ def _add(one: _LowRank, _module: Any, given: tuple[Any, ...], output: torch.Tens
 
 def _low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
     """Every pair with the module it is for, checked."""
+    import torch
+
     config = read_json(info.path / CONFIG, AdapterConfig)
     headers = adapter_tensors(info.path)
     pairs = pairs_of(info.path, config, headers)
@@ -89,7 +92,7 @@ def _low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
             f"{info.path}: {len(absent)} modules of the adapter are not in its base ({base}): "
             f"{', '.join(absent[:5])}; name its own base with --eval-base-model"
         )
-    if left_out := sorted(_wanted(config, modules) - set(pairs)):
+    if left_out := sorted(_wanted(info.path / CONFIG, config, modules) - set(pairs)):
         raise CheckpointError(
             f"{info.path}: {CONFIG} targets {len(left_out)} modules for which there are no tensors: "
             f"{', '.join(left_out[:5])}; save the adapter again, or name its own base with --eval-base-model"
@@ -104,27 +107,41 @@ def _low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
         raise CheckpointError(
             f"{info.path}: shape mismatch: {', '.join(wrong[:5])}; name its own base with --eval-base-model"
         )
-    return _load(info, pairs, modules)
-
-
-def _load(info: CheckpointInfo, pairs: dict[str, Pair], modules: dict[str, Any]) -> list[_LowRank]:
-    import torch
-
-    if (info.path / WEIGHTS).is_file():
-        from safetensors.torch import load_file
-
-        tensors = load_file(info.path / WEIGHTS)
-    else:
-        tensors = torch.load(info.path / PICKLED, map_location="cpu", weights_only=True)
+    tensors = _tensors(info.path)
+    _check_copies(info, copies_of(headers), tensors, modules)
     half = (torch.float16, torch.bfloat16)
     found = []
     for name, pair in pairs.items():
         weight = modules[name].weight
         down, up = tensors[pair.down], tensors[pair.up]
-        dtype = torch.float32 if down.dtype in half else down.dtype
-        where = {"device": weight.device, "dtype": dtype}
+        where = {"device": weight.device, "dtype": torch.float32 if down.dtype in half else down.dtype}
         found.append(_LowRank(modules[name], down.to(**where), up.to(**where), pair.scale))
     return found
+
+
+def _tensors(folder: Path) -> dict[str, Any]:
+    import torch
+
+    if (folder / WEIGHTS).is_file():
+        from safetensors.torch import load_file
+
+        return dict(load_file(folder / WEIGHTS))
+    return dict(torch.load(folder / PICKLED, map_location="cpu", weights_only=True))
+
+
+def _check_copies(
+    info: CheckpointInfo, copies: dict[str, str], tensors: dict[str, Any], modules: dict[str, Any]
+) -> None:
+    """Raises ``CheckpointError`` where a whole tensor in the adapter is not the base's own."""
+    import torch
+
+    for name, module in copies.items():
+        own = getattr(modules.get(module), "weight", None)
+        if own is None or not torch.equal(tensors[name].to(own), own):
+            raise CheckpointError(
+                f"{info.path}: {name!r} replaces a whole tensor of its base, which goes beyond plain LoRA; "
+                "merge it into the model and save that"
+            )
 
 
 def _sides(module: Any) -> tuple[int, int]:
@@ -139,7 +156,7 @@ def _sides(module: Any) -> tuple[int, int]:
     return 0, 0
 
 
-def _wanted(config: AdapterConfig, modules: dict[str, Any]) -> set[str]:
+def _wanted(where: Path, config: AdapterConfig, modules: dict[str, Any]) -> set[str]:
     """The modules that the config names; those of a choice of layers are not looked for, what is there is taken."""
     targets = config.target_modules
     if (
@@ -151,6 +168,6 @@ def _wanted(config: AdapterConfig, modules: dict[str, Any]) -> set[str]:
         return set()
     linear = {name for name, module in modules.items() if _sides(module) != (0, 0)}
     if isinstance(targets, str):
-        return {name for name in linear if fits(rf"(?:{targets})\Z", name)}
+        return {name for name in linear if fits(rf"(?:{targets})\Z", name, where)}
     ends = re.compile(rf"(?:.*\.)?(?:{'|'.join(map(re.escape, targets))})")
     return {name for name in linear if ends.fullmatch(name)}

@@ -57,9 +57,13 @@ def packs(summary: Summary) -> list[PackInfo]:
 def checkpoint(info: Mapping[str, Any]) -> str:
     """What a checkpoint is, in one line without its name."""
     parts = [f"{info['kind']} LM" if info.get("kind") else "", info.get("model_type") or ""]
+    base = info.get("base")
+    parts.append(f"LoRA on {base['name']}" if isinstance(base, Mapping) else "")
     parts.append(f"step {info['global_step']}" if info.get("global_step") is not None else "")
     parts.append(f"epoch {info['epoch']:g}" if info.get("epoch") is not None else "")
+    parts.append(f"validation loss {info['val_loss']:.4g}" if info.get("val_loss") is not None else "")
     parts.append(count(info["seq_len"], "token") if info.get("seq_len") else "")
+    parts.append("its own code allowed" if info.get("trust_remote_code") else "")
     return ", ".join(part for part in parts if part)
 
 

@@ -260,7 +260,7 @@ PT_FILES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "a pickle cut off": (lambda path: rewritten(path, record("data.pkl", b"\x80\x02}q\x00")), ("broken",)),
     "a pickle of protocol 4": (
         lambda path: rewritten(path, record("data.pkl", b"\x80\x04\x95" + bytes(8) + b"N.")),
-        ("holds", ""),
+        ("broken",),
     ),
     "an unknown opcode": (lambda path: rewritten(path, record("data.pkl", b"\x80\x02(i.")), ("broken",)),
     "a memo of 32 GiB": (
