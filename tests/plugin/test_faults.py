@@ -109,7 +109,8 @@ def test_a_worker_that_dies_once_costs_nothing(project: Project) -> None:
     assert len(project.records) == 40
 
 
-def test_after_kill_9_the_journal_holds_every_finished_item(project: Project) -> None:
+@pytest.mark.parametrize("unit", ["4", "64"])
+def test_after_kill_9_the_journal_holds_every_finished_item(project: Project, unit: str) -> None:
     project.rows(40)
     project.write("__import__('time').sleep(0.05)")
     command = [
@@ -121,7 +122,7 @@ def test_after_kill_9_the_journal_holds_every_finished_item(project: Project) ->
         "--eval-data",
         "data",
         "--eval-unit",
-        "4",
+        unit,
         "-s",
     ]
     process = subprocess.Popen(
