@@ -16,6 +16,7 @@ from harness.data import Example, Pack, limited, load_pack, load_shots
 from harness.errors import CheckpointError, DataError
 from harness.fewshot import Shots, draw_shots
 from harness.options import Settings
+from harness.requests import RunProgram
 from harness.results import Collected, Declaration
 
 
@@ -123,12 +124,13 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
             f"{spec.name}: no checkpoint; give --checkpoint PATH, or `touchstone fetch smollm2-135m`"
         )
         return []
-    suited = [info for info in infos if all(kind in info.serves for kind in spec.asks)]
+    asked = [kind for kind in spec.asks if kind is not RunProgram]  # which the sandbox answers
+    suited = [info for info in infos if all(kind in info.serves for kind in asked)]
     for info in infos:
         if info not in suited:
-            asked = ", ".join(kind.__name__ for kind in spec.asks)
+            named = ", ".join(kind.__name__ for kind in asked)
             collection.deselected.append(
-                f"{spec.name}: asks {asked}, which {info.name} ({info.kind} LM) cannot answer"
+                f"{spec.name}: asks {named}, which {info.name} ({info.kind} LM) cannot answer"
             )
     return suited
 

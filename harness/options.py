@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from harness.models.settings import ModelSettings
-from harness.units import DEFAULT_SIZE
+from harness.units import DEFAULT_SIZE, GENERATING_SIZE
 
 MODEL_SETTINGS: Final = pytest.StashKey[ModelSettings]()
 
@@ -161,9 +161,10 @@ _OPTIONS: Final = (
     Option(
         "unit",
         parse_count(1),
-        DEFAULT_SIZE,
+        None,
         "N",
-        f"items whose requests are answered together, at most (default: {DEFAULT_SIZE})",
+        f"items whose requests are answered together, at most (default: {DEFAULT_SIZE}; "
+        f"{GENERATING_SIZE} that ask for texts, without -n)",
     ),
 )
 
@@ -180,7 +181,7 @@ class Settings:
     data: str | None
     output: Path
     run_id: str | None
-    unit: int
+    unit: int | None
     workers: int
     model: ModelSettings
     strict: bool = False
