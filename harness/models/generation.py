@@ -3,8 +3,8 @@
 What all prompts of a call begin with (few-shot examples) is computed once and never copied
 (``split_attention``); a prompt is computed once for all its samples; every row has its own length, so nothing
 is padded to the longest (``slots``). Which token comes next depends on a row's own logits and numbers only
-(``sampling``), hence not on the batch. Where memory runs out, the rows at work wait again, with the tokens
-they have, and fewer go on at once.
+(``sampling``), hence not on the batch, and a prompt is handed on as soon as its own texts are at their ends.
+Where memory runs out, the rows at work wait again, with the tokens they have, and fewer go on at once.
 
 Transformers has continuous batching of its own (``generate_batch``); it knows no stop sequences of text, one
 seed for a whole batch instead of one for each sample, and shares beginnings in whole blocks of its paged

@@ -152,6 +152,13 @@ def test_an_interrupt_keeps_what_was_finished(project: Project) -> None:
     assert len(project.records) == 20
 
 
+def test_an_item_that_ends_the_interpreter_takes_no_finished_item_with_it(project: Project) -> None:
+    project.write("if example['n'] == 5: raise SystemExit(3)")
+    assert project.run().ret == 9
+    assert {example for example, record in project.records.items() if record.status == "error"} == {"sums/5"}
+    assert len(read_journal(project.runs[0])) == 20
+
+
 def test_an_engine_that_cannot_be_loaded_ends_the_run_with_one_line(project: Project, tmp_path: Any) -> None:
     folder = tmp_path / "broken"
     tiny_causal(folder)
