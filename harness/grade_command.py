@@ -19,14 +19,13 @@ from harness.grading import (
     Graded,
     grade,
     load_problems,
-    open_sandbox,
     read_samples,
     result_rows,
     verdict_row,
 )
+from harness.sandbox import GRADERS, open_sandbox
+from harness.sandbox import KINDS as SANDBOXES
 
-SANDBOXES: Final = ("bwrap", "docker", "none")
-GRADERS: Final = ("exact", "reference")
 SHOWN: Final = 5
 """Names of tasks that are listed before "and N more"."""
 

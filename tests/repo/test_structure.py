@@ -18,7 +18,7 @@ LAYERS = (
     ("errors", "requests", "files", "units", "statistics", "korean", "effort"),
     ("shipped",),
     ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints"),
-    ("journal", "data", "engines", "scheduling", "rundir", "fetch"),
+    ("journal", "data", "engines", "sandbox", "scheduling", "rundir", "fetch"),
     ("fewshot", "models", "conformance"),
     ("options", "aggregate", "reports", "drive"),
     ("collection",),
