@@ -5,7 +5,7 @@ What a benchmark file needs is here: ``from harness import Loglikelihood, benchm
 
 from __future__ import annotations
 
-from harness.benchmark import HubData, benchmark, mean, perplexity
+from harness.benchmark import HubData, Shot, benchmark, mean, perplexity
 from harness.requests import (
     MASK,
     Candidate,
@@ -36,6 +36,7 @@ __all__ = [
     "LoglikelihoodAnswer",
     "RollingAnswer",
     "RollingLoglikelihood",
+    "Shot",
     "Turn",
     "benchmark",
     "mean",

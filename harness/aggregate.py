@@ -20,7 +20,7 @@ from harness.effort import Effort
 from harness.errors import BenchmarkError
 from harness.journal import latest
 from harness.metrics.composites import COMPOSITES, Composite
-from harness.records import Record
+from harness.records import GENERATED, Record
 from harness.results import Collected, Declaration, Metric, Result, Summary
 from harness.statistics.intervals import (
     Estimate,
@@ -134,7 +134,7 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
     statuses = [record.status for record in records]
     counts = {
         name: sum(getattr(record, name) for record in records if record.status == "scored")
-        for name in ("outputs", "at_limit", "empty", "no_answer", "chat")
+        for name in GENERATED
     }
     return Result(
         name=declaration.name if group is None else f"{declaration.name}/{group}",
@@ -160,7 +160,10 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
 
 
 def _invalid(counts: Mapping[str, int], most: float) -> str | None:
-    """Why the outputs say too little about the checkpoint: too many were cut off, or had no answer in them."""
+    """Why the outputs say too little about the checkpoint: too many were cut off, or had no answer in them.
+    None where nothing was generated."""
+    if not counts["outputs"]:
+        return None
     reasons = {"at_limit": "ended at the limit of new tokens", "no_answer": "had no answer in them"}
     found = [
         f"{counts[name]} of {counts['outputs']} outputs {reason}"

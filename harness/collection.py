@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from typing import Any, Final
@@ -16,9 +17,6 @@ from harness.errors import CheckpointError, DataError
 from harness.fewshot import Shots, draw_shots
 from harness.options import Settings
 from harness.results import Collected, Declaration
-
-OWN_ARGUMENTS: Final = ("example", "shots", "turns")
-"""Arguments that the plugin gives a benchmark by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +54,28 @@ class Given:
 
     def argument(self, name: str) -> Any:
         """One of the plugin's own arguments for the benchmark function."""
-        if name == "shots":
-            return self.loaded.shots.prefix(self.loaded.spec, self.example)
-        if name == "turns":
-            return self.loaded.shots.turns(self.loaded.spec, self.example)
-        return self.example.row
+        return OWN_ARGUMENTS[name](self)
+
+
+OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
+    "example": lambda given: given.example.row,
+    "shots": lambda given: given.loaded.shots.prefix(given.loaded.spec, given.example),
+    "turns": lambda given: given.loaded.shots.turns(given.loaded.spec, given.example),
+}
+"""Arguments that the plugin gives a benchmark by itself, by name."""
+
+
+def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, seed: int) -> Loaded | None:
+    """A benchmark with its rows and so many few-shot examples, or as many as it declares; None without data.
+
+    Raises ``DataError`` as ``load_pack`` and ``draw_shots`` do.
+    """
+    pack = load_pack(spec, data)
+    if pack is None:
+        return None
+    count = spec.num_fewshot if shots is None else shots if spec.shot is not None else 0
+    source = load_shots(spec, data) if count else None
+    return Loaded(spec, pack, draw_shots(spec, count, seed, pack, source))
 
 
 def find_checkpoints(settings: Settings) -> list[CheckpointInfo]:
@@ -121,16 +136,13 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
 def _examples(spec: Benchmark, collection: Collection) -> list[Given]:
     loaded = collection.loaded.get(spec.name)
     if loaded is None:
-        pack = load_pack(spec, collection.settings.data)
-        if pack is None:
+        settings = collection.settings
+        loaded = load_benchmark(spec, settings.data, settings.shots, settings.seed)
+        if loaded is None:
             collection.deselected.append(
                 f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}"
             )
             return []
-        asked = collection.settings.shots
-        count = spec.num_fewshot if asked is None else asked if spec.shot is not None else 0
-        source = load_shots(spec, collection.settings.data) if count else None
-        loaded = Loaded(spec, pack, draw_shots(spec, count, collection.settings.seed, pack, source))
         collection.loaded[spec.name] = loaded
     elif loaded.spec is not spec:
         raise DataError(f"two benchmarks are named {spec.name!r}; give one of them another name")

@@ -11,11 +11,11 @@ with gold and output as in the kit; verdicts are true and false, or the score.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from harness.data import read_lines
 from harness.errors import DataError
 from harness.shipped import shipped
 
@@ -52,30 +52,29 @@ def cases(scorer: str) -> list[dict[str, Any]]:
     """The recorded cases of a scorer; raises ``DataError`` for a name that the kit does not have."""
     if scorer not in scorers():
         raise DataError(f"no scorer {scorer!r} in the kit; there are {', '.join(scorers())}")
-    return [row for _, row in _rows(_folder() / f"{scorer}.jsonl")]
+    return [line.data for line in read_lines(_folder() / f"{scorer}.jsonl")]
 
 
 def compare_verdicts(path: Path) -> Comparison:
     """The verdicts of a file against the recorded ones.
 
-    Raises ``DataError`` naming the line of what is no verdict on a case of the kit.
+    Raises ``DataError`` naming the row of what is no verdict on a case of the kit.
     """
     known: dict[tuple[str, str], dict[str, Any]] = {}
     seen: set[tuple[str, str]] = set()
     differences = []
-    for number, row in _rows(path):
+    for line in read_lines(path):
+        row, place = line.data, f"{path}, row {line.number}"
         if absent := sorted({"scorer", "gold", "output", "verdict"} - row.keys()):
-            raise DataError(f"{path}, line {number}: field {absent[0]!r} is missing")
+            raise DataError(f"{place}: field {absent[0]!r} is missing")
         scorer, verdict = row["scorer"], row["verdict"]
         if not isinstance(verdict, (bool, int, float)):
-            raise DataError(f"{path}, line {number}: verdict {verdict!r} is neither true, false nor a score")
+            raise DataError(f"{place}: verdict {verdict!r} is neither true, false nor a score")
         if not any(name == scorer for name, _ in known):
             known |= {_key(scorer, case): case for case in cases(scorer)}
         key = _key(scorer, row)
         if key not in known:
-            raise DataError(
-                f"{path}, line {number}: the kit has no such case of {scorer}; gold and output must be its"
-            )
+            raise DataError(f"{place}: the kit has no such case of {scorer}; gold and output must be its")
         seen.add(key)
         case = known[key]
         if abs(float(verdict) - float(case["verdict"])) > TOLERANCE:
@@ -91,20 +90,3 @@ def _key(scorer: str, row: dict[str, Any]) -> tuple[str, str]:
 
 def _folder() -> Path:
     return shipped("conformance") / "verdicts"
-
-
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({error})") from error
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise DataError(f"{path}, line {number}: not valid JSON ({error})") from error
-        if not isinstance(row, dict):
-            raise DataError(f"{path}, line {number}: not a JSON object")
-        yield number, row

@@ -89,11 +89,33 @@ def limited(examples: Iterable[Example], limit: float | int | None) -> list[Exam
     return kept
 
 
+def read_lines(path: Path) -> Iterator[Line]:
+    """The JSON objects of a file, one a line; raises ``DataError`` naming file and row number of what is none."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    for number, raw in enumerate(text.split("\n"), start=1):
+        if not raw.strip():
+            continue
+        try:
+            row = json.loads(raw)
+        except ValueError as error:
+            raise DataError(
+                f"{path}, row {number}: not valid JSON ({error}); one JSON object a line"
+            ) from error
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, row {number}: a {type(row).__name__}, not a JSON object")
+        yield Line(str(path), number, path.stem, row)
+
+
 def _load(spec: Benchmark, name: str, data: str | None) -> Pack | None:
     found = _find(name, data)
     if found is not None:
         origin, files = found
-        lines = [line for file in files for line in _read_lines(file)]
+        lines = [line for file in files for line in read_lines(file)]
         where = str(
             files[0] if len(files) == 1 and files[0].stem == name.rpartition("/")[2] else files[0].parent
         )
@@ -117,27 +139,6 @@ def _find(name: str, data: str | None) -> tuple[str, list[Path]] | None:
         if several:
             return origin, several
     return None
-
-
-def _read_lines(path: Path) -> Iterator[Line]:
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    for number, raw in enumerate(text.split("\n"), start=1):
-        if not raw.strip():
-            continue
-        try:
-            row = json.loads(raw)
-        except ValueError as error:
-            raise DataError(
-                f"{path}, row {number}: not valid JSON ({error}); one JSON object a line"
-            ) from error
-        if not isinstance(row, dict):
-            raise DataError(f"{path}, row {number}: a {type(row).__name__}, not a JSON object")
-        yield Line(str(path), number, path.stem, row)
 
 
 def _hub_lines(hub: HubData) -> list[Line]:

@@ -22,15 +22,12 @@ from harness.benchmark import NO_ANSWER, Benchmark
 from harness.data import Example
 from harness.engines import Engine
 from harness.errors import BenchmarkError, RequestError, WireError
-from harness.records import Record, Status
+from harness.records import GENERATED, Record, Status
 from harness.requests import REQUEST_KINDS, Answer, GenerateAnswer, Refusal, Request
 from harness.wire import plain_scores, plain_text, to_plain
 
 MOST_ROUNDS: Final = 1000
 """A generator that yields this often is taken to be endless."""
-
-GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat")
-"""What a record counts of generated texts."""
 
 SYNC_EVERY: Final = 1.0
 """Seconds: on a busy disk a sync takes longer than a unit of trivial items."""
@@ -81,7 +78,7 @@ class _Running:
     outcome: Outcome | None = None
 
 
-class Begun:
+class StartedUnit:
     """A unit whose generators have been started, as far as their first question; nothing is answered or
     journalled yet.
 
@@ -113,7 +110,7 @@ class Begun:
             _close(state)
 
 
-class Notebook(Protocol):
+class Recorder(Protocol):
     """Where records go: the journal."""
 
     def append(self, record: Record) -> None:
@@ -123,12 +120,12 @@ class Notebook(Protocol):
         """Called when a unit is done."""
 
 
-def run_unit(begun: Begun, engine: Engine, journal: Notebook) -> dict[str, Outcome]:
+def run_unit(unit: StartedUnit, engine: Engine, journal: Recorder) -> dict[str, Outcome]:
     """The outcome of every job by item; each is in the journal when this returns.
 
     Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
     """
-    running = begun.running
+    running = unit.running
     try:
         for state in running:
             if state.failure is not None:
@@ -146,7 +143,7 @@ def run_unit(begun: Begun, engine: Engine, journal: Notebook) -> dict[str, Outco
                     journal,
                 )
     finally:
-        begun.close()
+        unit.close()
         journal.sync(every=SYNC_EVERY)
     return {state.job.item: state.outcome for state in running if state.outcome is not None}
 
@@ -174,7 +171,7 @@ def _start(state: _Running, engine: Engine) -> None:
         state.seconds += time.perf_counter() - began
 
 
-def _round(waiting: Sequence[_Running], engine: Engine, journal: Notebook) -> None:
+def _round(waiting: Sequence[_Running], engine: Engine, journal: Recorder) -> None:
     """Answers what the waiting generators have asked and advances each to its next question or its end."""
     requests = [request for state in waiting for request in state.requests]
     began = time.perf_counter()
@@ -189,7 +186,7 @@ def _round(waiting: Sequence[_Running], engine: Engine, journal: Notebook) -> No
 
 
 def _advance(
-    state: _Running, answers: Sequence[Answer | Refusal | BaseException], engine: Engine, journal: Notebook
+    state: _Running, answers: Sequence[Answer | Refusal | BaseException], engine: Engine, journal: Recorder
 ) -> None:
     began = time.perf_counter()
     assert state.generator is not None
@@ -297,7 +294,7 @@ def _count_outputs(counts: dict[str, Any], answer: GenerateAnswer) -> None:
     counts["chat"] += len(answer.samples) * answer.chat
 
 
-def _finish(state: _Running, returned: object, journal: Notebook) -> None:
+def _finish(state: _Running, returned: object, journal: Recorder) -> None:
     try:
         scores = plain_scores(returned, _who(state.job))
         state.generated["no_answer"] = int(scores.pop(NO_ANSWER, 0))
@@ -312,14 +309,14 @@ def _finish(state: _Running, returned: object, journal: Notebook) -> None:
         _settle(state, journal, "scored", scores=scores)
 
 
-def _fail(state: _Running, error: BaseException, journal: Notebook) -> None:
+def _fail(state: _Running, error: BaseException, journal: Recorder) -> None:
     status: Status = "skipped" if isinstance(error, pytest.skip.Exception) else "error"
     _settle(state, journal, status, raised=error, message=_sentence(error))
 
 
 def _settle(
     state: _Running,
-    journal: Notebook,
+    journal: Recorder,
     status: Status,
     *,
     scores: Mapping[str, float] | None = None,

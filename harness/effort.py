@@ -1,25 +1,32 @@
 """What a run's answers cost: tokens, padding, time to the first answer, memory; process by process.
 
-Every process keeps ``effort-WHO.json`` in the run's folder up to date, a list with one entry a checkpoint: the
-fields of ``Effort``. Memory and the age of a process are Linux's own counts, None elsewhere.
+Every process keeps ``effort-WHO.json`` in the run's folder up to date, a list with one entry for each time that
+it loaded a checkpoint: the fields of ``Effort``. Memory and the age of a process are Linux's own counts, None
+elsewhere.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 _PROC = Path("/proc/self")
+
+NOTE_EVERY: Final = 2.0
+"""Seconds between two notes of what answering has cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """One process and checkpoint. ``engine`` is what the engine says of itself: of causal and masked models
-    ``tokens`` computed, ``padding`` (tokens among them that only filled rows up), ``distinct`` tokens asked
-    for, ``logits`` (positions whose logits were computed), ``batch_tokens`` (the most at once), ``notes``.
+    """One process and a checkpoint as it loaded it. ``engine`` is what the engine says of itself: of causal and
+    masked models ``tokens`` computed, ``padding`` (tokens among them that only filled rows up), ``distinct``
+    tokens asked for, ``logits`` (positions whose logits were computed), ``batch_tokens`` (the most at once),
+    ``notes``.
 
     ``first_answer``: seconds from the start of the process to its first answers. ``peak_bytes``: the most
     memory it had resident. ``proportional_bytes``: its share of memory now, where pages that several
@@ -34,14 +41,48 @@ class Effort:
     proportional_bytes: int | None = None
 
 
+class Meter:
+    """What the answers of this process cost, with an entry for each engine, so that the counts of a checkpoint
+    that is loaded anew add up."""
+
+    def __init__(self, who: str, write: Callable[[Sequence[Effort]], None]) -> None:
+        """``who`` is this process's name; ``write`` is told all entries now and then."""
+        self._who, self._write = who, write
+        self._entries: list[Effort] = []
+        self._number_of: WeakKeyDictionary[object, int] = WeakKeyDictionary()
+        self._latest = 0
+        self._noted = time.monotonic()
+
+    def count(self, engine: object, checkpoint: str, counts: dict[str, Any]) -> None:
+        """Takes what an engine says, as plain data, that all its answers so far have cost."""
+        number = self._number_of.setdefault(engine, len(self._entries))
+        if number == len(self._entries):
+            self._entries.append(
+                Effort(who=self._who, checkpoint=checkpoint, engine={}, first_answer=process_age())
+            )
+        self._entries[number] = replace(self._entries[number], engine=counts)
+        self._latest = number
+        if time.monotonic() - self._noted > NOTE_EVERY:
+            self.note()
+
+    def note(self) -> None:
+        """Writes all entries; memory is looked at only now, since that takes longer than a unit of trivial
+        items."""
+        if not self._entries:
+            return
+        self._entries[self._latest] = replace(
+            self._entries[self._latest], peak_bytes=peak_bytes(), proportional_bytes=proportional_bytes()
+        )
+        self._write(list(self._entries))
+        self._noted = time.monotonic()
+
+
 def process_age() -> float | None:
     """Seconds since this process was started."""
     try:
         fields = (_PROC / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        began = int(fields[19]) / os.sysconf(
-            "SC_CLK_TCK"
-        )  # field 22 of proc_pid_stat(5), in ticks after boot
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - began
+        ticks = int(fields[19])  # field 22 of proc_pid_stat(5), after boot
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError, AttributeError):
         return None
 

@@ -7,6 +7,7 @@
         RequestError             one request cannot be answered (thrown into the benchmark's generator)
         WireError                a value cannot travel between processes
       JournalError               a journal cannot be read or written
+      SandboxError               programs cannot be run safely here
 
 Mistakes in options are ``pytest.UsageError``; plugin code turns a ``CheckpointError`` or ``DataError`` into
 one, so that a person sees one line and exit code 4, never a traceback.
@@ -41,3 +42,7 @@ class WireError(BenchmarkError):
 
 class JournalError(HarnessError):
     """A journal file cannot be read or written: the message names the file and the line."""
+
+
+class SandboxError(HarnessError):
+    """Programs cannot be run safely here: the message names the reason and the remedy."""

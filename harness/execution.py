@@ -5,17 +5,15 @@ their outcome waiting. While a unit computes, the engine prepares what the next 
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from harness.benchmark import ENGINE_FIXTURE, generator_function
 from harness.collection import OWN_ARGUMENTS, checkpoint_of, given_of
-from harness.drive import Begun, Job, Outcome, identity, run_unit
-from harness.effort import Effort, peak_bytes, process_age, proportional_bytes
+from harness.drive import Job, Outcome, StartedUnit, identity, run_unit
+from harness.effort import Effort, Meter
 from harness.journal import Journal
 from harness.records import Record, Status
 from harness.scheduling import Quarantine
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
 
 ALONE_MARKS: Final = ("skip", "skipif", "xfail")
 """pytest decides about items with these marks one by one, so they are never run for another item's sake."""
-
-NOTE_EVERY: Final = 2.0
-"""Seconds between two notes of what answering has cost."""
 
 
 class Execution:
@@ -48,12 +43,9 @@ class Execution:
         """With ``in_order`` the units come one after the other; a worker cannot know which it gets next.
         ``note_effort`` is told now and then what this process's answers have cost."""
         self._in_order = in_order
-        self._note_effort = note_effort
-        self._effort: dict[str, Effort] = {}
-        self._latest: str | None = None
+        self._meter = Meter(journal.who, note_effort)
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
-        self._noted = time.monotonic()
-        self._ahead: Begun | None = None
+        self._ahead: StartedUnit | None = None
         self._items = list(items)
         self._journal = journal
         self._quarantine = quarantine
@@ -76,38 +68,22 @@ class Execution:
         """The outcome of an item, computed now together with its unit, unless another item has done so."""
         if item.nodeid not in self._outcomes:
             engine: Engine = item._request.getfixturevalue(ENGINE_FIXTURE)
-            begun = self._begun(item, engine)
-            self._begin_next(item, engine)
-            outcomes = run_unit(begun, engine, self._journal)
-            self._count(engine, checkpoint_of(item).name)
-            if time.monotonic() - self._noted > NOTE_EVERY:
-                self.sync()
+            unit = self._started(item, engine)
+            try:
+                self._start_next(item, engine)
+            except BaseException:  # an interrupt: the unit will not run
+                unit.close()
+                raise
+            outcomes = run_unit(unit, engine, self._journal)
+            self._meter.count(engine, checkpoint_of(item).name, to_plain(engine.effort))
             self._outcomes.update(outcomes)
             self._settled.update(outcomes)
         return self._outcomes.pop(item.nodeid)
 
-    def _count(self, engine: Engine, checkpoint: str) -> None:
-        """Brings what this process's answers have cost up to date; memory is looked at only when it is noted,
-        because that takes longer than a unit of trivial items."""
-        before = self._effort.get(checkpoint)
-        self._effort[checkpoint] = Effort(
-            who=self._journal.who,
-            checkpoint=checkpoint,
-            engine=to_plain(engine.effort),
-            first_answer=process_age() if before is None else before.first_answer,
-        )
-        self._latest = checkpoint
-
     def sync(self) -> None:
         """Makes sure that the records are on disk, and writes down what this process's answers have cost so far."""
         self._journal.sync()
-        if self._latest is None:
-            return
-        self._effort[self._latest] = replace(
-            self._effort[self._latest], peak_bytes=peak_bytes(), proportional_bytes=proportional_bytes()
-        )
-        self._note_effort(list(self._effort.values()))
-        self._noted = time.monotonic()
+        self._meter.note()
 
     def settle(self, item: pytest.Item, status: Status, message: str) -> None:
         """Journals an item that never got to run: skipped by a mark, or its fixtures failed."""
@@ -124,18 +100,18 @@ class Execution:
             self._ahead.close()
             self._ahead = None
 
-    def _begun(self, item: pytest.Function, engine: Engine) -> Begun:
+    def _started(self, item: pytest.Function, engine: Engine) -> StartedUnit:
         """The unit of an item with its generators started, now or ahead of time."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             if item.nodeid in ahead.items and not ahead.items & self._settled:
                 return ahead
             ahead.close()
-        begun = Begun([self._job(member, item) for member in self._members(item)], engine)
-        engine.prepare(begun.requests)
-        return begun
+        unit = StartedUnit([self._job(member, item) for member in self._members(item)], engine)
+        engine.prepare(unit.requests)
+        return unit
 
-    def _begin_next(self, item: pytest.Function, engine: Engine) -> None:
+    def _start_next(self, item: pytest.Function, engine: Engine) -> None:
         """Starts the generators of the unit after the item's, where the two share all fixtures, so that the
         engine can prepare its requests while it computes."""
         leader = self._leader_after.get(item.nodeid)
@@ -143,7 +119,7 @@ class Execution:
             return
         same = leader.parent is item.parent and leader.originalname == item.originalname
         if same and _alike(leader, item):
-            self._ahead = Begun([self._job(one, item) for one in self._members(leader)], engine)
+            self._ahead = StartedUnit([self._job(one, item) for one in self._members(leader)], engine)
             engine.prepare(self._ahead.requests)
 
     def _members(self, leader: pytest.Function) -> list[pytest.Function]:

@@ -1,12 +1,16 @@
-"""Files written whole or not at all, and names that are safe in any file system."""
+"""Files written whole or not at all, names that are safe in any file system, and Python files loaded by their
+place."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 LONGEST_NAME: Final = 120
@@ -47,3 +51,21 @@ def file_name(name: str) -> str:
     if safe == name and not safe.startswith("."):
         return name
     return f"{safe.lstrip('.')}-{hashlib.sha256(name.encode('utf-8', 'backslashreplace')).hexdigest()[:6]}"
+
+
+def load_module(path: Path, name: str) -> ModuleType:
+    """The Python file as a module, run anew, which others find under ``name``.
+
+    Raises ``ImportError`` where it is no Python file, and what the system and the file itself raise.
+    """
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path}: not a Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # a module's types are looked up there, by name
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -15,6 +15,9 @@ SCHEMA: Final = 1
 Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost"]
 STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost")
 
+GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat")
+"""The fields of a record that count its generated texts; results have their sums."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:

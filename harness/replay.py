@@ -7,21 +7,20 @@ the reason.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-from harness.benchmark import Benchmark, declared, generator_function
+from harness.benchmark import CHECKPOINT_FIXTURE, declared, generator_function
 from harness.checkpoints import CheckpointInfo
-from harness.data import Example, load_pack, load_shots
-from harness.drive import Begun, Job, kept, run_unit
+from harness.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
+from harness.data import Example
+from harness.drive import Job, StartedUnit, kept, run_unit
 from harness.errors import DataError, HarnessError
-from harness.fewshot import Shots, draw_shots
+from harness.files import load_module
 from harness.journal import latest, read_journal
 from harness.records import Record
 from harness.requests import Answer, Refusal, Request, answer_from_plain
@@ -69,20 +68,20 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
             continue
         found.items += 1
         info = _info(rows, record.checkpoint)
-        spec, start, example = benchmarks.job(record, info)
-        if example is None:
+        job = benchmarks.job(record, info)
+        if job is None:
             found.unscored.append((record.item, "its row is not in the data any more, or has changed"))
             continue
-        job = Job(record.item, spec, example, record.checkpoint, start)
         now = _again(job, _Stored(info, record.exchanges))
         if now.status != "scored":
             found.unscored.append((record.item, now.message or now.status))
             continue
         if different := _different(record.scores, now.scores):
             found.changes.append(Change(record.item, different))
-        name = f"{spec.name} {spec.primary}"
-        if spec.primary in record.scores:
-            sums.setdefault(name, []).append((record.scores[spec.primary], now.scores[spec.primary]))
+        primary = job.spec.primary
+        if primary in record.scores:
+            pair = record.scores[primary], now.scores[primary]
+            sums.setdefault(f"{job.spec.name} {primary}", []).append(pair)
     for name, pairs in sums.items():
         before, after = zip(*pairs, strict=True)
         found.means[name] = (sum(before) / len(pairs), sum(after) / len(pairs))
@@ -127,34 +126,38 @@ class _Nowhere:
         """Nothing to write."""
 
 
+class _Known(NamedTuple):
+    """A benchmark of the run: its function, its data, and its rows by id."""
+
+    function: Callable[..., Any]
+    loaded: Loaded
+    examples: dict[str, Example]
+
+
 class _Benchmarks:
     """The benchmarks of a run with their data, loaded once each."""
 
     def __init__(self, root: Path, data: str | None, settings: Mapping[str, Any]) -> None:
-        self._root, self._data, self._settings = root, data, settings
+        self._root, self._data = root, data
+        self._shots, self._seed = settings.get("shots"), int(settings.get("seed", 0))
         self._modules: dict[Path, ModuleType] = {}
-        self._known: dict[str, tuple[Benchmark, Callable[..., Any], dict[str, Example], Shots]] = {}
+        self._known: dict[str, _Known] = {}
 
-    def job(
-        self, record: Record, info: CheckpointInfo
-    ) -> tuple[Benchmark, Callable[[], Any], Example | None]:
-        """The benchmark, how to start the item's generator, and its row, None where that is not the same."""
-        spec, function, examples, shots = self._benchmark(record)
-        example = examples.get(record.example)
+    def job(self, record: Record, info: CheckpointInfo) -> Job | None:
+        """The item, ready to be started again; None where its row is not the same."""
+        known = self._benchmark(record)
+        example = known.examples.get(record.example)
         if example is None or example.sha256 != record.row:
-            return spec, lambda: None, None
-        own: dict[str, Callable[[], Any]] = {
-            "example": lambda: example.row,
-            "shots": lambda: shots.prefix(spec, example),
-            "turns": lambda: shots.turns(spec, example),
-            "checkpoint": lambda: info,
-        }
+            return None
+        given, function = Given(example, known.loaded), known.function
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
-        if foreign := [name for name in names if name not in own]:
+        if foreign := [name for name in names if name not in (*OWN_ARGUMENTS, CHECKPOINT_FIXTURE)]:
             raise HarnessError(f"{record.item}: takes {foreign[0]!r}, which only a run of pytest can give it")
-        return spec, partial(function, **{name: own[name]() for name in names}), example
+        wanted = {name: info if name == CHECKPOINT_FIXTURE else given.argument(name) for name in names}
+        spec = known.loaded.spec
+        return Job(record.item, spec, example, record.checkpoint, partial(function, **wanted))
 
-    def _benchmark(self, record: Record) -> tuple[Benchmark, Callable[..., Any], dict[str, Example], Shots]:
+    def _benchmark(self, record: Record) -> _Known:
         if (known := self._known.get(record.benchmark)) is not None:
             return known
         place, _, rest = record.item.partition("::")
@@ -164,31 +167,23 @@ class _Benchmarks:
         spec = declared(function)
         if function is None or spec is None:
             raise HarnessError(f"{self._root / place} has no benchmark {name} any more")
-        pack = load_pack(spec, self._data)
-        if pack is None:
+        loaded = load_benchmark(spec, self._data, self._shots, self._seed)
+        if loaded is None:
             raise DataError(f"{spec.name}: no data ({spec.data}); give --data DIR")
-        asked = self._settings.get("shots")
-        count = spec.num_fewshot if asked is None else asked if spec.shot is not None else 0
-        source = load_shots(spec, self._data) if count else None
-        shots = draw_shots(spec, count, int(self._settings.get("seed", 0)), pack, source)
-        examples = {example.id: example for example in pack.examples}
-        self._known[record.benchmark] = spec, generator_function(function), examples, shots
-        return self._known[record.benchmark]
+        examples = {example.id: example for example in loaded.pack.examples}
+        known = self._known[record.benchmark] = _Known(generator_function(function), loaded, examples)
+        return known
 
     def _module(self, path: Path) -> ModuleType:
         if path not in self._modules:
-            spec = importlib.util.spec_from_file_location(f"touchstone_rescored_{len(self._modules)}", path)
-            if spec is None or spec.loader is None or not path.is_file():
+            if not path.is_file():
                 raise DataError(f"{path}: no such benchmark file; give --root, the folder that pytest ran in")
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[spec.name] = module  # row types are looked up there by name
-            spec.loader.exec_module(module)
-            self._modules[path] = module
+            self._modules[path] = load_module(path, f"touchstone_rescored_{len(self._modules)}")
         return self._modules[path]
 
 
 def _again(job: Job, engine: _Stored) -> Record:
-    return run_unit(Begun([job], engine), engine, _Nowhere())[job.item].record
+    return run_unit(StartedUnit([job], engine), engine, _Nowhere())[job.item].record
 
 
 def _info(rows: Mapping[str, Mapping[str, Any]], name: str) -> CheckpointInfo:

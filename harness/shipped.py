@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
+
+from harness.files import load_module
 
 _HERE = Path(__file__).resolve().parent
 
@@ -27,9 +28,6 @@ def load_shipped_module(name: str) -> ModuleType:
     own.
     """
     place = shipped(f"{name}.py")
-    spec = importlib.util.spec_from_file_location(f"harness_shipped_{name}", place)
-    if spec is None or spec.loader is None:
+    if not place.is_file():
         raise ImportError(f"{place} is missing; install pytest-touchstone again")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_module(place, f"harness_shipped_{name}")

@@ -28,8 +28,8 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
     """The same value in exact builtin types: None, bool, int, float, str, list, dict with string keys.
 
     Nan and the infinities become text. Numbers of NumPy and torch become Python numbers, tuples become lists,
-    subclasses of str and int the plain type, and lone surrogates in text the escape ``\\udXXX``. Raises
-    ``WireError`` naming the place and the type of anything else.
+    subclasses of str and int the plain type, and lone surrogates in text the escape that Python writes for
+    them, such as ``\\ud83d``. Raises ``WireError`` naming the place and the type of anything else.
     """
     if depth > DEEPEST:
         raise WireError(f"{where}: nested deeper than {DEEPEST} levels; return flat, plain data")
@@ -59,7 +59,7 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
 
 
 def plain_text(text: str) -> str:
-    """The text as an exact ``str`` that UTF-8 can encode: lone surrogates become ``\\udXXX``."""
+    """The text as an exact ``str`` that UTF-8 can encode: a lone surrogate becomes its escape, such as ``\\ud83d``."""
     return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 

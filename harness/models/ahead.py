@@ -1,7 +1,9 @@
 """Makes what an engine needs for a request, its tokens, in a thread of its own, before it is asked for.
 
-A fast tokenizer works outside of Python's lock, so a text can be cut while the model computes. Only that one
-thread ever uses the tokenizer, which two threads must not use at once.
+A fast tokenizer works outside of Python's lock, so a text can be cut while the model computes. Texts are cut in
+that one thread alone: transformers sets how a tokenizer cuts (truncation, padding) before every text, which two
+threads must not do at once. The thread that runs the model uses the tokenizer meanwhile, but only to read
+generated tokens, which changes nothing about it.
 """
 
 from __future__ import annotations

@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
-from harness.models.ahead import Ahead
-from harness.models.budget import Budget, first_budget
 from harness.models.generation import Generation
 from harness.models.loading import Loaded, quiet
 from harness.models.masks import Attention, attention_of
-from harness.models.needed import TOLERANCE, NeededLogits
+from harness.models.model_engine import ModelEngine
+from harness.models.needed import tolerance_of
 from harness.models.one_by_one import OneByOne
 from harness.models.plain import Plain
 from harness.models.prompts import Prompt, asking_of, prepare
@@ -36,29 +35,18 @@ _LOG: Final = logging.getLogger(__name__)
 _PROBE_TOKENS: Final = 24
 
 
-class CausalEngine:
-    """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``.
-
-    ``notes`` say what works otherwise than usual with this checkpoint; each is logged once.
-    """
+class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
+    """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``. Each of its notes is logged once."""
 
     def __init__(self, info: CheckpointInfo, loaded: Loaded, settings: ModelSettings | None = None) -> None:
         """Raises ``CheckpointError`` where the chat template that is asked for is missing."""
+        super().__init__(info, loaded, self._plans)
         settings = settings or ModelSettings()
-        batch = settings.batch
-        self._info = info
         self._asking = asking_of(info, loaded.tokenizer, settings.chat, settings.max_new_tokens)
-        self._loaded: Loaded | None = loaded
         self._tokenizer = TextTokenizer(loaded.tokenizer)
-        self._ahead: Ahead[Plan | Prompt | Refusal] = Ahead(self._plans)
-        self._needed = NeededLogits(loaded.model)
-        self._vocabulary = int(loaded.model.get_input_embeddings().weight.shape[0])
-        self._done = WorkDone()
-        self._budget = first_budget(loaded.model, self._vocabulary)
-        self._batch = batch
+        self._batch = settings.batch
         self._generation: Generation | OneByOne | None = None
-        self.notes: list[str] = []
-        how: dict[str, Any] = {"vocabulary": self._vocabulary, "budget": self._budget, "batch": batch}
+        how: dict[str, Any] = {"vocabulary": self._rows, "budget": self._budget, "batch": self._batch}
         self._plain = Plain(loaded.model, self._needed, **how, done=self._done)
         self._shared: SharedPrefix | None = None
         with quiet():
@@ -66,16 +54,6 @@ class CausalEngine:
             self._needed.verify(self._plain.inputs(probe))
             self._shared = self._verified(how)
         self._done.reset()
-
-    @property
-    def info(self) -> CheckpointInfo:
-        """What the checkpoint is."""
-        return self._info
-
-    @property
-    def gathers(self) -> bool:
-        """Whether logits are computed at the needed positions only."""
-        return self._needed.gathers
 
     @property
     def shares(self) -> bool:
@@ -87,21 +65,6 @@ class CausalEngine:
         """Whether many texts are generated at once; found out before the first."""
         with quiet():
             return isinstance(self._generator(), Generation)
-
-    @property
-    def work_done(self) -> WorkDone:
-        """What has gone through the model so far."""
-        return self._done
-
-    @property
-    def budget(self) -> Budget:
-        """How much is computed at once."""
-        return self._budget
-
-    @property
-    def effort(self) -> dict[str, Any]:
-        """What answering has cost so far."""
-        return self._done.effort(self._budget, self.notes)
 
     def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
         """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``."""
@@ -123,19 +86,14 @@ class CausalEngine:
                 )
         return answers
 
-    def prepare(self, requests: Sequence[Request]) -> None:
-        """Cuts texts that will be asked about into tokens, while the model computes."""
-        self._ahead.begin(requests)
-
     def close(self) -> None:
         """Frees the model's memory; the engine cannot answer afterwards."""
-        self._ahead.close()
-        self._needed.close()
-        self._loaded = self._shared = self._generation = None
-        del self._needed, self._plain
+        super().close()
+        self._shared = self._generation = None
+        del self._plain
 
     def _plans(self, requests: Sequence[Request]) -> list[Plan | Prompt | Refusal]:
-        how: dict[str, int] = {"seq_len": self._info.seq_len, "rows": self._vocabulary}
+        how: dict[str, int] = {"seq_len": self._info.seq_len, "rows": self._rows}
         return [
             prepare(request, self._tokenizer, asking=self._asking, **how)
             if isinstance(request, Generate)
@@ -150,8 +108,8 @@ class CausalEngine:
             self._note("sequence is computed", attention)
             return None
         shared = SharedPrefix(self._model, self._needed, attention, **how, done=self._done)
-        works = _probe(min(_PROBE_TOKENS, self._info.seq_len), self._vocabulary)
-        tolerance = self._tolerance * max(len(work.targets) for work in works)
+        works = _probe(min(_PROBE_TOKENS, self._info.seq_len), self._rows)
+        tolerance = tolerance_of(self._model) * max(len(work.targets) for work in works)
         different = shared.verify(works, self._plain.score, tolerance)
         if different is not None:
             self._note("sequence is computed", different)
@@ -172,9 +130,9 @@ class CausalEngine:
     def _together(self, shared: SharedPrefix, attention: Attention, ends: Ends) -> Generation | None:
         how: dict[str, Any] = {"budget": self._budget}
         stepper = Stepper(self._model, self._needed, attention, **how, done=WorkDone())
-        probe = _tails(min(_PROBE_TOKENS, self._info.seq_len), self._vocabulary)
+        probe = _tails(min(_PROBE_TOKENS, self._info.seq_len), self._rows)
         different = Generation(self._model, stepper, shared, ends, **how, batch=self._batch).verify(
-            probe, self._tolerance
+            probe, tolerance_of(self._model)
         )
         if different is not None:
             self._note("text is generated", different)
@@ -182,18 +140,13 @@ class CausalEngine:
         stepper = Stepper(self._model, self._needed, attention, **how, done=self._done)
         return Generation(self._model, stepper, shared, ends, **how, batch=self._batch)
 
-    @property
-    def _tolerance(self) -> float:
-        return TOLERANCE.get(str(self._model.dtype).removeprefix("torch."), 1e-3)
-
     def _note(self, what: str, reason: str) -> None:
         self.notes.append(f"{self._info.path}: every {what} by itself, which is slow: {reason}")
         _LOG.warning("%s", self.notes[-1])
 
     @property
     def _model(self) -> Any:
-        assert self._loaded is not None, "the engine is closed"
-        return self._loaded.model
+        return self._open.model
 
 
 def _tails(length: int, vocabulary: int) -> list[tuple[int, ...]]:

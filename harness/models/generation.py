@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.models.beginnings import Group, group
 from harness.models.budget import Budget, free_memory, is_out_of_memory, release
 from harness.models.key_values import KeyValues
+from harness.models.needed import CANNOT
 from harness.models.prompts import Prompt
 from harness.models.samples import Ends, Sample, samples_of
 from harness.models.sampling import choose
@@ -81,15 +82,7 @@ class Generation:
                     for back in range(steps, 0, -1):
                         found = self._stepper.step(slots, [work[-back] for work in works])
                 alone = [self._alone(work) for work in works]
-        except (
-            RuntimeError,
-            ValueError,
-            IndexError,
-            TypeError,
-            AttributeError,
-            KeyError,
-            AssertionError,
-        ) as error:
+        except CANNOT as error:
             if is_out_of_memory(error):
                 raise
             return f"the model raised {type(error).__name__}"

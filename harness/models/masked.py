@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from harness.checkpoints import CheckpointInfo
-from harness.models.ahead import Ahead
-from harness.models.budget import Budget, first_budget
 from harness.models.loading import Loaded, quiet
-from harness.models.needed import NeededLogits
+from harness.models.model_engine import ModelEngine
 from harness.models.plain import in_batches
 from harness.models.vocabulary import Vocabulary
-from harness.models.work import TokenWork, WorkDone
+from harness.models.work import TokenWork
 from harness.requests import MASK, Answer, Candidate, FillMask, FillMaskAnswer, Refusal, Request
 
 
@@ -34,51 +32,20 @@ class _Question(NamedTuple):
     text: MaskedText
 
 
-class MaskedEngine:
+class MaskedEngine(ModelEngine[MaskedText | Refusal]):
     """Answers ``FillMask``."""
 
     def __init__(self, info: CheckpointInfo, loaded: Loaded, *, batch: int | None = None) -> None:
-        self._info = info
+        super().__init__(info, loaded, self._tokenize_all)
         self._batch = batch
-        self._loaded: Loaded | None = loaded
         self._vocabulary = Vocabulary(loaded.tokenizer)
-        self._ahead: Ahead[MaskedText | Refusal] = Ahead(self._tokenize_all)
         self._by_text: dict[str, list[int]] | None = None
         self._shown: dict[int, tuple[str, str]] = {}
-        self._needed = NeededLogits(loaded.model)
-        self._rows = int(loaded.model.get_input_embeddings().weight.shape[0])
         self._known = max(loaded.tokenizer.get_vocab().values()) + 1
         self._frame = _frame(loaded.tokenizer)
-        self._budget = first_budget(loaded.model, self._rows)
-        self._done = WorkDone()
         with quiet():
             probe = loaded.tokenizer.encode("a a a a")
             self._needed.verify(self._inputs([tuple(probe), tuple(probe[:-1])]))
-
-    @property
-    def info(self) -> CheckpointInfo:
-        """What the checkpoint is."""
-        return self._info
-
-    @property
-    def gathers(self) -> bool:
-        """Whether logits are computed at the mask only."""
-        return self._needed.gathers
-
-    @property
-    def work_done(self) -> WorkDone:
-        """What has gone through the model so far."""
-        return self._done
-
-    @property
-    def budget(self) -> Budget:
-        """How much is computed at once."""
-        return self._budget
-
-    @property
-    def effort(self) -> dict[str, Any]:
-        """What answering has cost so far."""
-        return self._done.effort(self._budget)
 
     def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
         """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``."""
@@ -96,10 +63,6 @@ class MaskedEngine:
     def tokenize(self, request: Request) -> MaskedText | Refusal:
         """What the model is given for a request."""
         return self._ahead.made([request])[0]
-
-    def prepare(self, requests: Sequence[Request]) -> None:
-        """Cuts texts that will be asked about into tokens, while the model computes."""
-        self._ahead.begin(requests)
 
     def _tokenize_all(self, requests: Sequence[Request]) -> list[MaskedText | Refusal]:
         """The texts with the checkpoint's own mask token, each cut around it to the length that fits."""
@@ -147,18 +110,6 @@ class MaskedEngine:
         start, end = around(ids.index(mask), len(ids), room)
         position = len(front) + ids.index(mask) - start
         return MaskedText((*front, *ids[start:end], *back), position, len(ids) - (end - start))
-
-    def close(self) -> None:
-        """Frees the model's memory; the engine cannot answer afterwards."""
-        self._ahead.close()
-        self._needed.close()
-        self._loaded = None
-        del self._needed
-
-    @property
-    def _open(self) -> Loaded:
-        assert self._loaded is not None, "the engine is closed"
-        return self._loaded
 
     def _fill_all(self, questions: Sequence[_Question]) -> dict[int, FillMaskAnswer]:
         """The answers by the numbers of their requests; a batch that memory is too small for is made again,

@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import torch
 
-TOLERANCE: Final = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 2e-1}
+_TOLERANCE: Final = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 2e-1}
 """Largest difference between two ways of computing a logit that is taken for rounding, by number type."""
+
+CANNOT: Final = (
+    *(RuntimeError, ValueError, IndexError, TypeError),
+    *(AttributeError, KeyError, AssertionError),
+)
+"""What a model's code raises in a probe when it cannot go the way that is tried."""
 
 
 class NeededLogits:
@@ -66,9 +72,9 @@ class NeededLogits:
             full = self._full(inputs, where).float()
             try:
                 some = self._gathered(inputs, where).float()
-            except (RuntimeError, ValueError, IndexError, TypeError):
+            except CANNOT:
                 some = None  # the code behind the output layer needs the whole batch
-        tolerance = TOLERANCE.get(str(self._model.dtype).removeprefix("torch."), 1e-3)
+        tolerance = tolerance_of(self._model)
         agree = some is not None and some.shape == full.shape and bool((some - full).abs().max() <= tolerance)
         if not agree:
             self.close()
@@ -105,6 +111,11 @@ class NeededLogits:
         self._called += 1
         hidden = args[0]
         return (hidden[self._where[0], self._where[1]].unsqueeze(0), *args[1:])
+
+
+def tolerance_of(model: Any) -> float:
+    """What ``_TOLERANCE`` says for the number type of a model; of other types as for float32."""
+    return _TOLERANCE.get(str(model.dtype).removeprefix("torch."), _TOLERANCE["float32"])
 
 
 def read_targets(

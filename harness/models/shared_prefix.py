@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.models.budget import Budget, is_out_of_memory, release
 from harness.models.key_values import Kept, KeyValues, SharedPast
 from harness.models.masks import Attention
-from harness.models.needed import NeededLogits, read_targets
+from harness.models.needed import CANNOT, NeededLogits, read_targets
 from harness.models.packing import Layout, Limits, lay_out, take_batch
 from harness.models.prefix_tree import ROOM, SAVING, Piece, Stem, Tree, divide, grow
 from harness.models.work import Score, TokenWork, WorkDone
@@ -62,7 +62,7 @@ class SharedPrefix:
             found = self.score(works)
             self._room, self._saving = ROOM, SAVING
             again = self.score(works)
-        except (RuntimeError, ValueError, IndexError, TypeError, AttributeError, KeyError) as error:
+        except CANNOT as error:
             if is_out_of_memory(error):
                 raise
             return f"the model raised {type(error).__name__}"

@@ -112,17 +112,18 @@ def effort(summary: Summary) -> list[str]:
 
 
 def _effort(rows: Sequence[Effort]) -> str:
+    processes = len({row.who for row in rows})
     tokens = sum(row.engine.get("tokens", 0) for row in rows)
     padding = sum(row.engine.get("padding", 0) for row in rows)
     parts = [f"{tokens:,} tokens computed, {100 * padding / max(1, tokens):.1f} % padding"]
     if starts := [row.first_answer for row in rows if row.first_answer is not None]:
         parts.append(f"first answers after {min(starts):.1f} s")
     if peaks := [row.peak_bytes for row in rows if row.peak_bytes is not None]:
-        parts.append(f"{_gigabytes(max(peaks))} at most" + (" a process" if len(rows) > 1 else ""))
-    shares = [row.proportional_bytes for row in rows if row.proportional_bytes is not None]
-    if len(rows) > 1 and shares:
+        parts.append(f"{_gigabytes(max(peaks))} at most" + (" a process" if processes > 1 else ""))
+    shares = {row.who: row.proportional_bytes for row in rows if row.proportional_bytes is not None}
+    if processes > 1 and shares:
         parts.append(
-            f"{len(rows)} processes with {_gigabytes(sum(shares))} in all, shared pages counted once"
+            f"{processes} processes with {_gigabytes(sum(shares.values()))} in all, shared pages counted once"
         )
     return "; ".join(parts)
 

@@ -10,20 +10,12 @@ benchmark asks or how it scores changes a hash, and has to raise its version.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.benchmark import Benchmark, declared, generator_function
-from harness.checkpoints import CheckpointInfo
-from harness.data import Example, load_pack, load_shots
-from harness.engines.fake import FakeEngine
-from harness.fewshot import Shots, draw_shots
-from harness.requests import (
-    Answer,
+from harness import (
     Candidate,
     FillMask,
     FillMaskAnswer,
@@ -32,9 +24,15 @@ from harness.requests import (
     Generated,
     Loglikelihood,
     LoglikelihoodAnswer,
-    Request,
     RollingLoglikelihood,
 )
+from harness.benchmark import Benchmark, declared, generator_function
+from harness.checkpoints import CheckpointInfo
+from harness.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
+from harness.data import Example
+from harness.engines.fake import FakeEngine
+from harness.files import load_module
+from harness.requests import Answer, Request
 from harness.wire import to_plain
 
 ROOT = Path(__file__).parents[2]
@@ -56,28 +54,24 @@ class Kit(NamedTuple):
         """A checkpoint that can answer it."""
         return MASKED if FillMask in self.spec.asks else CAUSAL
 
-    def shots(self, count: int) -> Shots:
-        """So many few-shot examples."""
-        pack = load_pack(self.spec, None)
-        assert pack is not None
-        return draw_shots(self.spec, count, SEED, pack, load_shots(self.spec, None) if count else None)
+    def loaded(self, shots: int) -> Loaded:
+        """The benchmark with so many few-shot examples."""
+        found = load_benchmark(self.spec, None, shots, SEED)
+        assert found is not None
+        return found
 
-    def begin(self, example: Example, shots: Shots) -> tuple[Any, list[Request], bool]:
+    def begin(self, example: Example, loaded: Loaded) -> tuple[Any, list[Request], bool]:
         """The started generator, what it asks, and whether that is a list."""
-        own = {
-            "example": example.row,
-            "shots": shots.prefix(self.spec, example),
-            "turns": shots.turns(self.spec, example),
-            "checkpoint": self.info,
-        }
-        code = self.function.__code__
-        generator = self.function(**{name: own[name] for name in code.co_varnames[: code.co_argcount]})
+        given, code = Given(example, loaded), self.function.__code__
+        names = code.co_varnames[: code.co_argcount]
+        own = {name: given.argument(name) if name in OWN_ARGUMENTS else self.info for name in names}
+        generator = self.function(**own)
         asked = next(generator)
         return generator, list(asked) if isinstance(asked, list) else [asked], isinstance(asked, list)
 
-    def score(self, example: Example, shots: Shots, answer: Callable[[Sequence[Request]], Any]) -> Any:
+    def score(self, example: Example, loaded: Loaded, answer: Callable[[Sequence[Request]], Any]) -> Any:
         """The scores of one row for the answers that ``answer`` gives."""
-        generator, asked, several = self.begin(example, shots)
+        generator, asked, several = self.begin(example, loaded)
         found = answer(asked)
         try:
             generator.send(found if several else found[0])
@@ -89,16 +83,10 @@ class Kit(NamedTuple):
 def kits() -> Iterator[Kit]:
     """Every benchmark whose rows are shipped."""
     for path in sorted((ROOT / "evals").glob("test_*.py")):
-        spec = importlib.util.spec_from_file_location(f"conformance_{path.stem}", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module  # row types are looked up there by name
-        spec.loader.exec_module(module)
-        for function in vars(module).values():
+        for function in vars(load_module(path, f"conformance_{path.stem}")).values():
             found = declared(function)
-            if found is not None and (pack := load_pack(found, None)) is not None:
-                yield Kit(found, generator_function(function), pack.examples)
+            if found is not None and (loaded := load_benchmark(found, None, 0, SEED)) is not None:
+                yield Kit(found, generator_function(function), loaded.pack.examples)
 
 
 # Answers that are right
@@ -171,12 +159,12 @@ def pin(kit: Kit) -> dict[str, Any]:
     prompts, scores = hashlib.sha256(), hashlib.sha256()
     engine = FakeEngine(kit.info)
     for count in sorted({0, kit.spec.num_fewshot}):
-        shots = kit.shots(count)
+        loaded = kit.loaded(count)
         for example in kit.examples:
-            _, asked, _ = kit.begin(example, shots)
+            _, asked, _ = kit.begin(example, loaded)
             prompts.update(json.dumps([to_plain(request) for request in asked]).encode())
             if count == kit.spec.num_fewshot:
-                found = kit.score(example, shots, engine.answer)
+                found = kit.score(example, loaded, engine.answer)
                 scores.update(
                     json.dumps({name: round(float(value), 9) for name, value in found.items()}).encode()
                 )

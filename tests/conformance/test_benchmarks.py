@@ -31,11 +31,11 @@ PINNED = json.loads(PINS.read_text(encoding="utf-8"))
 
 @pytest.mark.parametrize("kit", KITS.values(), ids=list(KITS))
 def test_gold_against_gold_is_right_on_every_row(kit: Kit) -> None:
-    shots = kit.shots(0)
+    loaded = kit.loaded(0)
     wrong = {
         example.id: scores
         for example in kit.examples
-        if (scores := kit.score(example, shots, partial(right_answers, kit, example)))[
+        if (scores := kit.score(example, loaded, partial(right_answers, kit, example)))[
             metric_of(kit, example)
         ]
         != 1.0
@@ -49,9 +49,9 @@ def test_gold_against_gold_is_right_on_every_row(kit: Kit) -> None:
 @pytest.mark.parametrize("name", sorted(TEXT))
 def test_gold_is_right_under_every_rule_of_a_generated_answer(name: str) -> None:
     kit = KITS[name]
-    shots = kit.shots(0)
+    loaded = kit.loaded(0)
     for example in kit.examples:
-        scores = kit.score(example, shots, partial(right_answers, kit, example))
+        scores = kit.score(example, loaded, partial(right_answers, kit, example))
         assert scores.pop("no_answer") == 0.0
         if name == "drop":  # as one string or as a list, whichever it is
             form = metric_of(kit, example).removeprefix("f1")

@@ -6,8 +6,6 @@ yields, so that another harness can be given exactly the same.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +14,7 @@ from typing import Any, NamedTuple
 from harness.benchmark import Benchmark, declared, generator_function
 from harness.data import limited, load_pack, load_shots
 from harness.fewshot import draw_shots
+from harness.files import load_module
 from harness.requests import Loglikelihood, LoglikelihoodAnswer
 from tests.perf.measure import ROOT
 
@@ -76,13 +75,7 @@ def items_of(
 
 def load_benchmark(place: Place) -> tuple[Benchmark, Callable[..., Any]]:
     """The benchmark's declaration and its generator function."""
-    path = ROOT / "evals" / f"{place.file}.py"
-    spec = importlib.util.spec_from_file_location(f"perf_{place.file}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # row types are looked up there by name
-    spec.loader.exec_module(module)
+    module = load_module(ROOT / "evals" / f"{place.file}.py", f"perf_{place.file}")
     function = getattr(module, place.function)
     found = declared(function)
     assert found is not None

@@ -138,6 +138,22 @@ def test_generators_begun_for_a_unit_that_never_comes_are_closed(project: Projec
     assert project.records["sums/8"].status == "lost"
 
 
+def test_an_interrupt_while_the_next_unit_begins_closes_the_one_that_should_run(project: Project) -> None:
+    project.write()
+    note = "def note(what):\n    with open('noted', 'a') as file:\n        file.write(f'{what} ')\n\n"
+    text = (project.path / "test_sums.py").read_text()
+    question = "    right, wrong = yield"
+    guarded = f"    if example['n'] == 8:\n        raise KeyboardInterrupt\n    try:\n    {question}"
+    text = text.replace(question, guarded).replace("    pass", "    finally:\n        note(example['n'])")
+    (project.path / "test_sums.py").write_text(note + text)
+    (project.path / "conftest.py").write_text(
+        note + "def pytest_keyboard_interrupt():\n    note('interrupted')\n"
+    )
+    assert project.run("--eval-unit", "8", apart=True).ret == 2
+    *closed, last = (project.path / "noted").read_text().split()
+    assert (sorted(map(int, closed)), last) == (list(range(8)), "interrupted")
+
+
 def test_without_xdist_and_json_report_all_works(project: Project) -> None:
     assert project.run("-p", "no:xdist", "-p", "no:pytest_jsonreport").ret == 0
     assert len(project.records) == 20

@@ -15,10 +15,11 @@ import harness
 ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS = (
-    ("errors", "requests", "files", "shipped", "units", "statistics", "korean", "effort"),
+    ("errors", "requests", "files", "units", "statistics", "korean", "effort"),
+    ("shipped",),
     ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints"),
-    ("journal", "data", "engines", "scheduling", "rundir", "fetch", "conformance"),
-    ("fewshot", "models"),
+    ("journal", "data", "engines", "scheduling", "rundir", "fetch"),
+    ("fewshot", "models", "conformance"),
     ("options", "aggregate", "reports", "drive"),
     ("collection",),
     ("execution", "controller", "replay"),

@@ -12,7 +12,7 @@ import pytest
 from harness.benchmark import Benchmark
 from harness.checkpoints import CheckpointInfo
 from harness.data import Example
-from harness.drive import Begun, Job, run_unit
+from harness.drive import Job, StartedUnit, run_unit
 from harness.journal import Journal, read_journal
 from harness.requests import Answer, FillMask, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
 
@@ -65,7 +65,7 @@ def run(tmp_path: Path, *functions: Callable[[Any], Any]) -> tuple[dict[str, Any
         for n, function in enumerate(functions)
     ]
     with Journal(tmp_path, "main") as journal:
-        outcomes = run_unit(Begun(jobs, engine), engine, journal)
+        outcomes = run_unit(StartedUnit(jobs, engine), engine, journal)
     records = {record.item: record for record in read_journal(tmp_path)}
     assert {item: outcome.record for item, outcome in outcomes.items()} == records
     assert len(records) == len(functions)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.effort import Effort, peak_bytes, process_age, proportional_bytes
+import pytest
+
+from harness import effort as measured
+from harness.effort import Effort, Meter, peak_bytes, process_age, proportional_bytes
 from harness.reports import wording
 from harness.results import summary_from_json, summary_json
 from harness.rundir import RunDirectory
@@ -35,6 +38,45 @@ def test_a_process_knows_its_age_and_its_memory() -> None:
     assert 2**20 < share <= peak * 1.05
 
 
+class Engine:
+    """Something that is loaded."""
+
+
+def test_a_checkpoint_loaded_anew_adds_up_and_keeps_the_time_of_its_first_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[list[tuple[str, int, float | None, bool]]] = []
+    meter = Meter(
+        "gw0",
+        lambda rows: written.append(
+            [(row.checkpoint, row.engine["tokens"], row.first_answer, row.peak_bytes is None) for row in rows]
+        ),
+    )
+    ages = iter((3.0, 5.0, 8.0))
+    monkeypatch.setattr(measured, "process_age", lambda: next(ages))
+    meter.note()
+    assert written == []
+    one, other = Engine(), Engine()
+    meter.count(one, "a", {"tokens": 10})
+    meter.count(one, "a", {"tokens": 30})
+    meter.count(other, "b", {"tokens": 7})
+    del one
+    again = Engine()
+    meter.count(again, "a", {"tokens": 4})
+    meter.note()
+    assert written == [[("a", 30, 3.0, True), ("b", 7, 5.0, True), ("a", 4, 8.0, False)]]
+
+
+def test_costs_are_noted_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, written = 100.0, []
+    monkeypatch.setattr(measured.time, "monotonic", lambda: now)
+    meter, engine = Meter("main", lambda rows: written.append(now)), Engine()
+    for _ in range(12):
+        meter.count(engine, "a", {})
+        now += 0.5
+    assert written == [102.5, 105.0]
+
+
 def test_all_processes_notes_are_read_back(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     directory.write_effort("gw0", [effort("gw0"), effort("gw0", "b")])
@@ -56,6 +98,16 @@ def test_a_single_process_is_not_counted() -> None:
     assert wording.effort(found) == [
         "1,000 tokens computed, 2.5 % padding; first answers after 4.0 s; 1.00 GiB at most"
     ]
+
+
+def test_a_process_that_loaded_a_checkpoint_twice_is_one_process() -> None:
+    twice = [effort("gw0"), effort("gw0", tokens=3000), effort("gw1")]
+    assert wording.effort(replace(sample(), effort=twice)) == [
+        "5,000 tokens computed, 1.5 % padding; first answers after 4.0 s; 1.00 GiB at most a process; "
+        "2 processes with 1.00 GiB in all, shared pages counted once"
+    ]
+    (alone,) = wording.effort(replace(sample(), effort=twice[:2]))
+    assert alone.endswith("1.00 GiB at most")
 
 
 def test_engines_without_costs_say_nothing() -> None:

@@ -3,19 +3,17 @@ answers."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from harness.benchmark import Aggregation, Benchmark, declared, generator_function
+from harness.files import load_module
 from harness.requests import Loglikelihood, LoglikelihoodAnswer
 
 ROOT = Path(__file__).parents[2]
@@ -23,20 +21,7 @@ SHIPPED = ROOT / "fixtures" / "data"
 FILES = ("test_lambada", "test_hellaswag", "test_winogrande", "test_arc", "test_mmlu_stem")
 CHOICE_SCORES = {"acc", "acc_norm", "acc_bytes", "acc_tokens"}
 
-
-def load(name: str) -> ModuleType:
-    """An eval module, by its path; its row types are looked up by module name, so it is registered."""
-    registered = f"causal_evals_{name}"
-    spec = importlib.util.spec_from_file_location(registered, ROOT / "evals" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[registered] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-MODULES = {name: load(name) for name in FILES}
+MODULES = {name: load_module(ROOT / "evals" / f"{name}.py", f"causal_evals_{name}") for name in FILES}
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     spec.name: function
     for module in MODULES.values()

@@ -75,6 +75,14 @@ def test_only_scored_items_enter_a_metric_and_n_says_how_many():
     assert (metric.value, metric.n) == (1, 1)
 
 
+def test_a_result_is_not_valid_by_its_outputs_alone():
+    items = collect(["winogrande"], ["c"], 2)
+    records = [replace(record(item, {"acc": 1.0}), no_answer=1) for item in items]
+    assert only(summarised(records, items)).invalid is None
+    records = [replace(one, outputs=1) for one in records]
+    assert "2 of 2 outputs had no answer" in str(only(summarised(records, items)).invalid)
+
+
 def test_a_score_that_only_some_items_have_is_averaged_over_those():
     items = collect(["winogrande"], ["c"], 3)
     records = [record(items[0], {"acc": 1.0, "extra": 0.5}), *(record(i, {"acc": 0.0}) for i in items[1:])]

@@ -1,0 +1,75 @@
+"""Messages over stream sockets and pipes: JSON, behind its length in four bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import struct
+import time
+from typing import Any, Final
+
+LONGEST: Final = 16 * 2**20
+"""Bytes of a message that is accepted from a program."""
+
+_HEAD: Final = struct.Struct(">I")
+
+
+class Closed(BaseException):
+    """The other side is gone, or what it sent is no message.
+
+    No ``Exception``: a test that catches all exceptions of a program must not take its end for one.
+    """
+
+
+class Late(BaseException):
+    """Nothing came in time."""
+
+
+def send(descriptor: int, message: Any) -> None:
+    """Writes a message whole; raises ``Closed`` when nobody reads any more."""
+    body = json.dumps(message, separators=(",", ":")).encode()
+    view = memoryview(_HEAD.pack(len(body)) + body)
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except OSError as error:
+        raise Closed(str(error)) from None
+
+
+def receive(descriptor: int, *, longest: int = LONGEST, deadline: float | None = None) -> Any:
+    """The next message. Raises ``Closed`` at the end of the stream, for a message that is too long and for what
+    is no JSON; ``Late`` when ``time.monotonic()`` passes ``deadline``.
+    """
+    (length,) = _HEAD.unpack(_read(descriptor, _HEAD.size, deadline))
+    if length > longest:
+        raise Closed(f"a message of {length} bytes; {longest} at most")
+    body = _read(descriptor, length, deadline)
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Closed(f"no message: {error}") from None
+
+
+def _read(descriptor: int, count: int, deadline: float | None) -> bytes:
+    parts = []
+    while count:
+        if deadline is not None:
+            _wait(descriptor, deadline)
+        try:
+            part = os.read(descriptor, min(count, 2**20))
+        except OSError as error:
+            raise Closed(str(error)) from None
+        if not part:
+            raise Closed("the other side closed the connection")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _wait(descriptor: int, deadline: float) -> None:
+    left = deadline - time.monotonic()
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    if left <= 0 or not poll.poll(left * 1000):
+        raise Late

@@ -1,0 +1,275 @@
+"""Takes jobs from the harness and says what became of them; the first process in the sandbox.
+
+A job is one program with its tests. Every slot is a thread that runs one job at a time: it has a process forked
+for the program and, for tests of calls, one for the tests, connects the two, and waits for the end.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import resource
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from dataclasses import asdict
+from typing import Any, Final
+
+from . import frames, jail, keeper, tester
+from .printed import same_printed
+from .zygote import Zygote
+
+_LONGEST_JOB: Final = 2**30
+_TESTS_MEMORY: Final = 2048
+_TESTS_USERS: Final = 1000
+"""Between the users that programs run as and those that tests do."""
+_GRACE: Final = 2.0
+"""Seconds of wall time that the tests have beyond the program's."""
+
+_LAST_MOMENT: Final = 0.2
+"""Seconds that a program has to end by itself once its connection is closed."""
+
+
+def main() -> None:
+    """Serves jobs from standard input on standard output until there are no more."""
+    settings = frames.receive(0, longest=_LONGEST_JOB)
+    calls = bytes.fromhex(settings["system_calls"])
+    isolated = bool(settings["isolated"])
+
+    def program(request: dict[str, Any], descriptors: list[int]) -> None:
+        keeper.keep(request, descriptors, calls, isolated)
+
+    def tests(request: dict[str, Any], descriptors: list[int]) -> None:
+        _be_tests(request, descriptors, calls if isolated else b"")
+
+    hub = Hub(Zygote(program, common=True), Zygote(tests, common=True))
+    hub.serve(int(settings["slots"]))
+
+
+def _be_tests(request: dict[str, Any], descriptors: list[int], system_calls: bytes) -> None:
+    """The process of the tests: judges and says so; does not return."""
+    try:
+        hub, program = descriptors
+        os.setsid()
+        job = frames.receive(hub, longest=_LONGEST_JOB)
+        if system_calls:
+            jail.drop_user(request["slot"] + _TESTS_USERS)
+        jail.die_with_parent()
+        if system_calls:
+            jail.lock(jail.Limits(cpu=request["cpu"], memory=_TESTS_MEMORY), system_calls)
+        else:
+            resource.setrlimit(resource.RLIMIT_CPU, (int(2 * request["cpu"]) + 2,) * 2)
+        judged = tester.reference(program, job) if job["reference"] else tester.Judge(program).verdict(job)
+        frames.send(hub, judged)
+    except Exception as error:
+        frames.send(hub, {"outcome": "fault", "detail": f"the tests cannot run: {error}"})
+    finally:
+        os._exit(0)
+
+
+class Hub:
+    """The slots and their work."""
+
+    def __init__(self, programs: Zygote, tests: Zygote) -> None:
+        self._programs, self._tests = programs, tests
+        self._jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._output = threading.Lock()
+
+    def serve(self, slots: int) -> None:
+        """Works until standard input ends; what still runs then ends with this process."""
+        for slot in range(slots):
+            threading.Thread(target=self._work, args=(slot,), daemon=True).start()
+        self._say({"ready": os.getpid()})
+        try:
+            while True:
+                self._jobs.put(frames.receive(0, longest=_LONGEST_JOB))
+        except frames.Closed:
+            os._exit(0)
+
+    def _say(self, message: Any) -> None:
+        with self._output:
+            frames.send(1, message)
+
+    def _work(self, slot: int) -> None:
+        while True:
+            job = self._jobs.get()
+            try:
+                found = self._scripted(job, slot) if "pairs" in job else self._called(job, slot)
+            except BaseException as error:
+                found = {"outcome": "fault", "detail": f"{type(error).__name__}: {error}"}
+            self._say({"id": job["id"], **found})
+
+    def _called(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
+        """Runs a program and the tests that call it."""
+        limits = jail.Limits(**job["limits"])
+        mine, theirs = socket.socketpair()
+        asking, asked = socket.socketpair()
+        reported, reporting = socket.socketpair()
+        try:
+            frames.send(
+                mine.fileno(), {key: job[key] for key in ("program", "code", "trusted", "names", "reference")}
+            )
+            self._programs.fork(
+                {"limits": asdict(limits), "slot": slot}, [reporting.fileno(), asked.fileno()]
+            )
+            self._tests.fork({"cpu": limits.cpu + _GRACE, "slot": slot}, [theirs.fileno(), asking.fileno()])
+            for one in (theirs, asking, asked, reporting):
+                one.close()
+            try:
+                deadline = time.monotonic() + limits.wall + _GRACE
+                verdict = frames.receive(mine.fileno(), deadline=deadline)
+            except frames.Late:
+                verdict = {"outcome": "timeout", "detail": "the tests took too long"}
+            except frames.Closed:
+                verdict = {
+                    "outcome": "timeout",
+                    "detail": "the tests were ended: comparing the answers took too long",
+                }
+            mine.close()
+            if verdict["outcome"] == "crashed":
+                # Its connection closes a moment before it has ended, and how it ended is worth knowing.
+                select.select([reported], [], [], _LAST_MOMENT)
+            reported.shutdown(socket.SHUT_WR)
+            return _settled(verdict, self._report(reported, limits), limits)
+        finally:
+            for one in (mine, theirs, asking, asked, reported, reporting):
+                one.close()
+
+    def _report(self, reported: socket.socket, limits: jail.Limits) -> dict[str, Any]:
+        try:
+            found = frames.receive(reported.fileno(), deadline=time.monotonic() + limits.wall + _GRACE)
+        except (frames.Closed, frames.Late):
+            return {"fault": "the keeper of the program gave no report"}
+        return found if isinstance(found, dict) else {}
+
+    # Programs that read and print
+
+    def _scripted(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
+        """Runs a program on every input, until it prints something else than expected."""
+        seconds = 0.0
+        for number, (given, expected) in enumerate(job["pairs"]):
+            found, printed = self._run_script(job, slot, given)
+            seconds += found["seconds"]
+            if found["outcome"] == "passed" and not same_printed(expected, printed):
+                shown = " ".join(printed.split())[:80]
+                found |= {"outcome": "wrong", "detail": f"printed {shown!r}"}
+            if found["outcome"] != "passed":
+                where = f"test {number + 1}: {found['detail']}"
+                return {**found, "detail": where, "seconds": seconds, "tests": number}
+        return {"outcome": "passed", "detail": "", "seconds": seconds, "tests": len(job["pairs"])}
+
+    def _run_script(self, job: dict[str, Any], slot: int, given: str) -> tuple[dict[str, Any], str]:
+        limits = jail.Limits(**job["limits"])
+        mine, theirs = socket.socketpair()
+        reported, reporting = socket.socketpair()
+        read, given_to = os.pipe()
+        printed_by, write = os.pipe()
+        opened = [read, given_to, printed_by, write]
+        try:
+            frames.send(mine.fileno(), {"program": job["program"]})
+            self._programs.fork(
+                {"limits": asdict(limits), "slot": slot}, [reporting.fileno(), theirs.fileno(), read, write]
+            )
+            for one in (theirs, reporting):
+                one.close()
+            for descriptor in (read, write):
+                os.close(descriptor)
+                opened.remove(descriptor)
+            opened.remove(given_to)
+            printed, flooded = _exchange(given_to, printed_by, given.encode(), limits)
+            if flooded:
+                reported.shutdown(socket.SHUT_WR)  # the keeper sees it and ends the program
+                return {
+                    "outcome": "crashed",
+                    "detail": f"printed more than {limits.output} MiB",
+                    "seconds": 0.0,
+                }, ""
+            report = self._report(reported, limits)
+            verdict = {"outcome": "passed", "detail": ""}
+            if report.get("code") != 0:
+                verdict = {"outcome": "crashed", "detail": tester.NO_ANSWER}
+                try:
+                    said = frames.receive(mine.fileno(), deadline=time.monotonic() + _GRACE)
+                    verdict = tester.described(said) if isinstance(said, dict) else verdict
+                except (frames.Closed, frames.Late):
+                    pass
+            return _settled(verdict, report, limits), printed.decode("utf-8", "replace")
+        finally:
+            for one in (mine, theirs, reported, reporting):
+                one.close()
+            for descriptor in opened:
+                os.close(descriptor)
+
+
+def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Limits) -> tuple[bytes, bool]:
+    """Feeds a program and collects what it prints, until it has closed its output or its time is over; closes
+    ``given_to``. The second part says whether it printed too much.
+    """
+    os.set_blocking(given_to, False)
+    deadline = time.monotonic() + limits.wall + _GRACE
+    parts: list[bytes] = []
+    size, view = 0, memoryview(given)
+    poll = select.poll()
+    poll.register(printed_by, select.POLLIN)
+    writing = True
+    try:
+        poll.register(given_to, select.POLLOUT)
+        while (left := deadline - time.monotonic()) > 0:
+            for descriptor, _ in poll.poll(left * 1000):
+                if descriptor == given_to:
+                    try:
+                        view = view[os.write(given_to, view[:65536]) :] if view else view
+                    except BlockingIOError:
+                        continue
+                    except OSError:  # it reads no more
+                        view = view[:0]
+                    if not view:
+                        poll.unregister(given_to)
+                        os.close(given_to)
+                        writing = False
+                else:
+                    part = os.read(printed_by, 2**20)
+                    if not part:
+                        return b"".join(parts), False
+                    parts.append(part)
+                    size += len(part)
+                    if size > limits.output * 2**20:
+                        return b"", True
+        return b"".join(parts), False
+    finally:
+        if writing:
+            os.close(given_to)
+
+
+def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
+    """The verdict together with how the program ended, which explains why it gave no answer."""
+    found = {**verdict, "seconds": float(report.get("seconds", 0.0)), "tests": 0}
+    if verdict["outcome"] != "passed":
+        found |= _ending(verdict, report, limits)
+    return found
+
+
+def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
+    """What the keeper's report says better than the verdict of a program that did not pass."""
+    why, ended_by, code = report.get("why"), report.get("signal"), report.get("code")
+    if "fault" in report:
+        return {"outcome": "fault", "detail": str(report["fault"])}
+    if why == "cpu":
+        return {
+            "outcome": "timeout",
+            "detail": f"{report['seconds']:.1f} s of CPU time, limit {limits.cpu:g} s",
+        }
+    if why == "wall":
+        return {"outcome": "timeout", "detail": f"still there after {limits.wall:g} s"}
+    if verdict["outcome"] == "crashed" and why == "ended" and verdict["detail"].startswith(tester.NO_ANSWER):
+        if ended_by == signal.SIGKILL:  # the first process of a namespace cannot be killed from inside
+            return {"outcome": "memory", "detail": "ended by the kernel, which had no memory left"}
+        return {"detail": f"ended by signal {ended_by}" if ended_by else f"ended with exit code {code}"}
+    return {}
+
+
+if __name__ == "__main__":
+    sys.exit("the hub is started by harness.sandbox")

@@ -1,0 +1,134 @@
+"""What a program is locked into: namespaces of its own, an unprivileged user, limits, few system calls.
+
+The calls are Linux's, by ctypes: Python has none of them before 3.12. Sources: namespaces(7),
+user_namespaces(7), mount(2), seccomp(2), prctl(2), getrlimit(2).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+NOBODY: Final = 65534
+"""The user that a program takes itself for."""
+
+FIRST_USER: Final = 61000
+"""The first of the users that programs run as where the sandbox itself runs as root."""
+
+_NEW_NS, _NEW_UTS, _NEW_IPC, _NEW_USER, _NEW_PID, _NEW_NET = (
+    *(0x00020000, 0x04000000, 0x08000000),
+    *(0x10000000, 0x20000000, 0x40000000),
+)
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = (
+    1,
+    4,
+    22,
+    24,
+    38,
+)
+_SECCOMP_MODE_FILTER: Final = 2
+_CAPABILITY_VERSION: Final = 0x20080522
+_KILL: Final = 9
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a program may use: ``cpu`` seconds, ``wall`` seconds, ``memory`` MiB of address space, ``files`` MiB
+    in /tmp and in one file, ``output`` MiB printed, ``processes`` (threads; it cannot fork)."""
+
+    cpu: float = 3.0
+    wall: float = 10.0
+    memory: int = 1024
+    files: int = 64
+    output: int = 16
+    processes: int = 64
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]
+
+
+def drop_user(slot: int) -> None:
+    """Becomes an unprivileged user, a different one for each slot, where this process is root."""
+    if os.getuid() == 0:
+        user = FIRST_USER + slot
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+        _call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)  # else /proc/self, and with it uid_map, belongs to root
+
+
+def enter_namespaces() -> None:
+    """Moves this process into a user namespace of its own, and its children into namespaces of all other kinds.
+
+    Limits of processes are counted for each user namespace anew, so one program's do not take from another's.
+    """
+    user, group = os.getuid(), os.getgid()
+    _call("unshare", _NEW_USER | _NEW_PID | _NEW_NS | _NEW_IPC | _NEW_UTS | _NEW_NET)
+    own = Path("/proc/self")
+    (own / "setgroups").write_text("deny", encoding="utf-8")
+    (own / "uid_map").write_text(f"{NOBODY} {user} 1", encoding="utf-8")
+    (own / "gid_map").write_text(f"{NOBODY} {group} 1", encoding="utf-8")
+
+
+def private_files(limits: Limits) -> None:
+    """An empty /tmp, and no /proc; everything else is read-only already."""
+    size = f"size={limits.files}m,nr_inodes=4096,mode=1777".encode()
+    _call("mount", b"tmpfs", b"/tmp", b"tmpfs", _MS_NOSUID | _MS_NODEV, size)
+    hidden = _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+    _call("mount", b"tmpfs", b"/proc", b"tmpfs", hidden, b"size=4k,nr_inodes=2,mode=555")
+    os.chdir("/tmp")
+
+
+def die_with_parent() -> None:
+    """This process ends when the one that forked it does, on Linux."""
+    if sys.platform == "linux":
+        _call("prctl", _PR_SET_PDEATHSIG, _KILL, 0, 0, 0)
+
+
+def lock(limits: Limits, system_calls: bytes) -> None:
+    """Gives up every right, sets the limits, and forbids all system calls that the filter does not name."""
+    megabyte = 2**20
+    for kind, most in (
+        (resource.RLIMIT_CPU, int(2 * limits.cpu) + 2),  # the keeper, with a better clock, is sooner
+        (resource.RLIMIT_AS, limits.memory * megabyte),
+        (resource.RLIMIT_FSIZE, limits.files * megabyte),
+        (resource.RLIMIT_NPROC, limits.processes),
+        (resource.RLIMIT_NOFILE, 256),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_MEMLOCK, 0),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        value = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (value, value))
+    _drop_capabilities()
+    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if system_calls:
+        kept = ctypes.create_string_buffer(system_calls, len(system_calls))
+        made = _Filter(len(system_calls) // 8, ctypes.cast(kept, ctypes.c_void_p).value)
+        _call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(made), 0, 0)
+
+
+def _drop_capabilities() -> None:
+    header = _CapabilityHeader(_CAPABILITY_VERSION, 0)
+    _call("capset", ctypes.byref(header), (ctypes.c_uint32 * 6)())
+
+
+def _call(name: str, *arguments: Any) -> None:
+    plain = [ctypes.c_ulong(one) if isinstance(one, int) else one for one in arguments]
+    if getattr(_libc, name)(*plain) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")

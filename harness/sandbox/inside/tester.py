@@ -1,0 +1,334 @@
+"""The tests' side of calls: a process of its own that runs the tests and decides.
+
+Where the tests call the program's functions, they call stand-ins that ask the program's process. What comes
+back is data in exact builtin types, or a stand-in for an object of the program's, equal to nothing but itself.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any, Final
+
+from . import frames, values
+from .agent import BUILTIN_TYPES
+
+TESTS: Final = "<tests>"
+
+NO_ANSWER: Final = "no answer"
+"""How the detail begins where the program's process said nothing that could be read."""
+
+_FORBIDDEN: Final = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
+"""What the sandbox answers to what it forbids."""
+
+_IMPORTED: Final = frozenset(name for name in sys.stdlib_module_names if not name.startswith("_")) - {
+    "antigravity",
+    "this",
+    "idlelib",
+    "turtledemo",
+    "turtle",
+    "tkinter",
+}
+
+
+class ProgramFailed(BaseException):
+    """The program ended, or raised what is no ``Exception``: a test that catches all exceptions must not hide it."""
+
+
+class Judge:
+    """Judges one program by tests that call its functions."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._standins: dict[int, StandIn] = {}
+        self._functions: list[Any] = []
+        self._missing: set[str] = set()
+
+    def verdict(self, job: dict[str, Any]) -> dict[str, Any]:
+        """The outcome and the detail of a job with the keys ``program``, ``code``, ``trusted`` and ``names``."""
+        space: dict[str, Any] = {"__name__": "tests"}
+        try:
+            exec(compile(job["trusted"], "<task>", "exec", dont_inherit=True), space)
+            tests = compile(job["code"], TESTS, "exec", dont_inherit=True)
+        except Exception as error:
+            return {"outcome": "fault", "detail": f"the task's own code fails: {_sentence(error)}"}
+        try:
+            frames.send(self._descriptor, {"program": job["program"]})
+            self._reply("ready")
+            for name in job["names"]:
+                space.pop(name, None)
+            wanted = [n for n in _names(tests) if n not in space and not hasattr(builtins, n)]
+            self._fetch(job["names"], [name for name in wanted if name not in job["names"]], space)
+            exec(tests, space)
+        except BaseException as error:
+            return self._judged(error)
+        return {"outcome": "passed", "detail": ""}
+
+    def _judged(self, error: BaseException) -> dict[str, Any]:
+        """What an exception in the tests says of the program."""
+        program = getattr(error, "of_program", None)
+        if program is not None:
+            return described(program)
+        if isinstance(error, frames.Closed):
+            return {"outcome": "crashed", "detail": f"{NO_ANSWER}: {error}"}
+        where = _line(error)
+        if isinstance(error, NameError) and error.name in self._missing:
+            return {"outcome": "error", "detail": f"the program defines no {error.name}"}
+        if isinstance(error, AssertionError):
+            text = _text(error)
+            return {"outcome": "wrong", "detail": f"test line {where}" + (f": {text}" if text else "")}
+        return {"outcome": "wrong", "detail": f"test line {where}: {_sentence(error)}"}
+
+    # What is asked of the program
+
+    def ask(self, what: str, of: int, *arguments: Any) -> Any:
+        """Reads from an object of the program's, or calls it (``what`` "call", with all arguments and all
+        keywords)."""
+        call = what == "call"
+        extra = {"arguments": arguments[0], "keywords": arguments[1]} if call else {"arguments": arguments}
+        encoded = {name: values.encode(value, self._handle) for name, value in extra.items()}
+        frames.send(self._descriptor, {"ask": what, "of": of, **encoded})
+        return self._decoded(self._reply("value"))
+
+    def _fetch(self, entries: list[str], others: list[str], space: dict[str, Any]) -> None:
+        """Puts what the program calls so into the tests' names: ``entries`` whatever they are, of ``others`` no
+        modules.
+
+        Those are the tests' own, and so is what only has the name of one: a program's ``class math`` would
+        compute what is expected of it.
+        """
+        names = [*entries, *others]
+        frames.send(self._descriptor, {"ask": "names", "names": names})
+        found = self._reply("value")
+        if not isinstance(found, list) or len(found) != len(names):
+            raise frames.Closed("the program's names are no list")
+        for name, message in zip(names, found, strict=True):
+            kind = message[0] if isinstance(message, list) and message else None
+            if kind == "?":
+                self._missing.add(name)
+            elif name in _IMPORTED and name not in entries:
+                space[name] = _imported(name)
+            elif kind == "m":
+                module = message[1]
+                if isinstance(module, str) and module.partition(".")[0] in _IMPORTED:
+                    space[name] = _imported(module)
+            else:
+                space[name] = self._decoded(message)
+
+    def _reply(self, key: str) -> Any:
+        """What the program's answer has under ``key``, after serving what it asks back meanwhile."""
+        while True:
+            reply = frames.receive(self._descriptor)
+            if not isinstance(reply, dict):
+                raise frames.Closed("an answer that is none")
+            if "callback" in reply:
+                self._call_back(reply)
+            elif "error" in reply:
+                raise _raised(reply["error"])
+            elif key in reply:
+                return reply[key]
+            else:
+                raise frames.Closed("an answer that is none")
+
+    def _call_back(self, reply: dict[str, Any]) -> None:
+        """Calls a function that the tests gave the program."""
+        try:
+            function = self._functions[reply["callback"]]
+            arguments, keywords = self._decoded(reply["arguments"]), self._decoded(reply["keywords"])
+            message = {"returned": values.encode(function(*arguments, **keywords), self._handle)}
+        except (frames.Closed, ProgramFailed):
+            raise
+        except Exception as error:
+            message = {"raised": type(error).__name__, "text": _text(error)}
+        frames.send(self._descriptor, message)
+
+    # Objects that are no plain data
+
+    def _handle(self, value: Any) -> Any:
+        if isinstance(value, StandIn):
+            return ["h", object.__getattribute__(value, "_number")]
+        if isinstance(value, type) and value in BUILTIN_TYPES:
+            return ["T", value.__name__]
+        if callable(value):
+            self._functions.append(value)
+            return ["k", len(self._functions) - 1]
+        raise TypeError(f"a test gives the program a {type(value).__name__}, which cannot travel")
+
+    def _decoded(self, message: Any) -> Any:
+        try:
+            return values.decode(message, self._owned)
+        except (values.UntravelledError, RecursionError) as error:
+            raise frames.Closed(f"an answer that is no value: {error}") from None
+        except MemoryError:
+            raise frames.Closed("an answer that is too large") from None
+
+    def _owned(self, message: Any) -> Any:
+        if message[0] == "T":
+            kind = getattr(builtins, message[1])
+            if isinstance(kind, type):
+                return kind
+        if message[0] == "k":
+            return self._functions[message[1]]
+        if message[0] != "h" or type(message[1]) is not int:
+            raise ValueError("an unknown kind of value")
+        number = message[1]
+        if number not in self._standins:
+            self._standins[number] = StandIn(self, number, str(message[2])[:60], message[3] is True)
+        return self._standins[number]
+
+
+class StandIn:
+    """Stands for an object of the program's. Calling, reading and changing it asks the program; comparing it does
+    not. It is true, as Python's objects are, unless its class has something to say about that.
+    """
+
+    __slots__ = ("_judge", "_name", "_number", "_true")
+
+    def __init__(self, judge: Judge, number: int, name: str, true: bool) -> None:
+        for slot, value in zip(StandIn.__slots__, (judge, name, number, true), strict=True):
+            object.__setattr__(self, slot, value)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._judge.ask("call", self._number, arguments, keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._judge.ask("attribute", self._number, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._judge.ask("set", self._number, name, value)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._judge.ask("put", self._number, key, value)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._judge.ask("item", self._number, key)
+
+    def __len__(self) -> int:
+        found = self._judge.ask("len", self._number)
+        if type(found) is not int:
+            raise TypeError("the program says a length that is no whole number")
+        return found
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator = self._judge.ask("iter", self._number)
+        return iter(iterator) if not isinstance(iterator, StandIn) else iterator._values()
+
+    def _values(self) -> Iterator[Any]:
+        while True:
+            try:
+                value = self._judge.ask("next", self._number)
+            except StopIteration:
+                return
+            yield value
+
+    def __next__(self) -> Any:
+        return self._judge.ask("next", self._number)
+
+    def __bool__(self) -> bool:
+        if not self._true:
+            raise TypeError(f"whether an object of the program's own ({self._name}) is true is not asked")
+        return True
+
+    def __repr__(self) -> str:
+        return f"<{self._name} of the program>"
+
+
+def described(program: dict[str, Any]) -> dict[str, Any]:
+    """The outcome and detail of an exception that the program's side told."""
+    types_, text = _types(program), program.get("text")
+    line = program.get("line")
+    outcome = "error"
+    if "MemoryError" in types_ or program.get("number") == errno.ENOMEM:
+        outcome = "memory"
+    elif "SystemExit" in types_:
+        outcome = "crashed"
+    elif program.get("number") in _FORBIDDEN:
+        outcome = "refused"
+    detail = types_[0]
+    if isinstance(line, int):
+        detail += f" (line {line})"
+    return {"outcome": outcome, "detail": f"{detail}: {text}"[:400] if text else detail}
+
+
+def _types(program: dict[str, Any]) -> list[str]:
+    """The names of an exception's types; the program may send anything."""
+    found = program.get("types")
+    return [str(name)[:100] for name in found[:50]] if isinstance(found, list) and found else ["?"]
+
+
+def _raised(program: Any) -> BaseException:
+    """The exception to raise in the tests for one of the program's: of the same builtin type, if it is an
+    ``Exception``.
+    """
+    if not isinstance(program, dict):
+        return frames.Closed("an error that is none")
+    made: BaseException = ProgramFailed("the program ended")
+    for name in _types(program):
+        kind = getattr(builtins, name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            try:
+                made = kind(str(program.get("text")))
+            except TypeError:  # UnicodeDecodeError and the like take more
+                continue
+            break
+    made.of_program = program  # type: ignore[attr-defined]
+    return made
+
+
+def _imported(name: str) -> types.ModuleType:
+    """A module of the standard library; raises ``ImportError`` where there is none of that name."""
+    __import__(name)
+    return sys.modules[name]
+
+
+def _names(code: types.CodeType) -> list[str]:
+    """The names that code and the functions in it look up, attributes included."""
+    found = dict.fromkeys(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= dict.fromkeys(_names(constant))
+    return list(found)
+
+
+def _line(error: BaseException) -> int | None:
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == TESTS:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def _sentence(error: BaseException) -> str:
+    text = _text(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)[:300]
+    except Exception:  # a huge number in it, say
+        return ""
+
+
+def reference(descriptor: int, job: dict[str, Any]) -> dict[str, Any]:
+    """The verdict as human-eval finds it (openai/human-eval, execution.py): program and tests in one process,
+    right unless something is raised. The program can forge it.
+    """
+    frames.send(descriptor, {"program": f"{job['program']}\n{job['code']}"})
+    try:
+        reply = frames.receive(descriptor)
+    except frames.Closed as error:
+        return {"outcome": "crashed", "detail": str(error)}
+    if isinstance(reply, dict) and "ready" in reply:
+        return {"outcome": "passed", "detail": ""}
+    raised = reply.get("error") if isinstance(reply, dict) else None
+    if not isinstance(raised, dict):
+        return {"outcome": "crashed", "detail": "an answer that is none"}
+    found = described(raised)
+    return {**found, "outcome": "wrong"} if "AssertionError" in _types(raised) else found

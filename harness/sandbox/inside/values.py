@@ -1,0 +1,140 @@
+"""Values between a program and its tests, as JSON: the exact builtin types and a few plain ones of the standard
+library. What is neither travels as a handle: a number that means something only to the side that owns the object.
+
+What ``decode`` returns holds no object of a stranger's class, whatever the message: a forged ``__eq__`` does not
+get across.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+DEEPEST: Final = 150
+"""Levels of nesting that travel."""
+
+_SAFE: Final = 2**53
+
+_TIMES: Final = (
+    datetime.datetime,
+    datetime.date,
+    datetime.time,
+)  # a datetime is a date too, so it comes first
+
+
+class UntravelledError(Exception):
+    """A value that cannot travel, or a message that is no value."""
+
+
+Own = Callable[[Any], Any]
+"""What becomes of an object that is no plain value: its message."""
+
+
+def encode(value: Any, own: Own, depth: int = 0) -> Any:
+    """The message of a value; objects that are no plain data become what ``own`` says.
+
+    Instances of subclasses of builtin types travel as the builtin type. Raises ``UntravelledError`` for what is
+    nested too deep, which includes what contains itself.
+    """
+    if value is None or value is True or value is False:
+        return value
+    kind = type(value)
+    if kind is str or kind is float:
+        return value if kind is str or value - value == 0 else ["f", str(value)]
+    if kind is int:
+        return value if -_SAFE < value < _SAFE else ["i", hex(value)]
+    if depth > DEEPEST:
+        raise UntravelledError(f"a value nested deeper than {DEEPEST} levels")
+    for base, tag, parts, leaf in _KINDS:
+        if isinstance(value, base):
+            if leaf is not None:
+                return [tag, *leaf(value)]
+            return [tag, [encode(part, own, depth + 1) for part in parts(value)]]
+    return own(value)
+
+
+def decode(message: Any, own: Own, depth: int = 0) -> Any:
+    """The value of a message, in exact builtin types; handles become what ``own`` says of their message.
+
+    Raises ``UntravelledError`` for what is no message of a value.
+    """
+    if not isinstance(message, list):
+        if isinstance(message, dict):
+            raise UntravelledError("a dict is no message")
+        return message
+    if depth > DEEPEST or not message or not isinstance(message[0], str):
+        raise UntravelledError("no message of a value")
+    try:
+        if (make := _MADE_OF_PARTS.get(message[0])) is not None:
+            return make([decode(part, own, depth + 1) for part in message[1]])
+        if (read := _READ.get(message[0])) is not None:
+            return read(*message[1:])
+        return own(message)
+    except (ValueError, TypeError, IndexError, ArithmeticError, KeyError, AttributeError) as error:
+        raise UntravelledError(f"no message of a value: {error}") from None
+
+
+def _bounds(value: range | slice) -> tuple[Any, Any, Any]:
+    return value.start, value.stop, value.step
+
+
+def _flat(value: dict[Any, Any]) -> list[Any]:
+    return [part for pair in dict.items(value) for part in pair]
+
+
+def _number(value: float) -> list[Any]:
+    """A subclass's number; of a float as text, since JSON has no infinity."""
+    return [hex(int.__int__(value))] if isinstance(value, int) else [str(float.__float__(value))]
+
+
+_KINDS: Final[tuple[tuple[type, str, Any, Any], ...]] = (
+    (list, "l", list.__iter__, None),
+    (tuple, "t", tuple.__iter__, None),
+    (dict, "d", _flat, None),
+    (set, "s", set.__iter__, None),
+    (frozenset, "z", frozenset.__iter__, None),
+    (range, "r", _bounds, None),
+    (slice, "x", _bounds, None),
+    (str, "u", None, lambda value: [str.__str__(value)]),
+    (int, "i", None, _number),
+    (float, "f", None, _number),
+    (complex, "c", None, lambda value: [str(complex(value).real), str(complex(value).imag)]),
+    (bytes, "b", None, lambda value: [bytes(value).hex()]),
+    (bytearray, "a", None, lambda value: [bytes(value).hex()]),
+    (Decimal, "D", None, lambda value: [str(value)]),
+    (Fraction, "F", None, lambda value: [hex(value.numerator), hex(value.denominator)]),
+    (datetime.timedelta, "p", None, lambda value: [value.days, value.seconds, value.microseconds]),
+    (datetime.datetime, "wd", None, lambda value: [datetime.datetime.isoformat(value)]),
+    (datetime.date, "wa", None, lambda value: [datetime.date.isoformat(value)]),
+    (datetime.time, "wt", None, lambda value: [datetime.time.isoformat(value)]),
+)
+"""Of each type its mark, and either the parts that are encoded in turn or what stands for it. A datetime is a
+date too, so it comes first."""
+
+_MADE_OF_PARTS: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    "l": list,
+    "t": tuple,
+    "d": lambda parts: dict(zip(parts[::2], parts[1::2], strict=True)),
+    "s": set,
+    "z": frozenset,
+    "r": lambda parts: range(*parts),
+    "x": lambda parts: slice(*parts),
+}
+
+_READ: Final[dict[str, Callable[..., Any]]] = {
+    "u": str,
+    "i": lambda text: int(text, 16),
+    "f": float,
+    "c": lambda real, imaginary: complex(float(real), float(imaginary)),
+    "b": bytes.fromhex,
+    "a": bytearray.fromhex,
+    "D": Decimal,
+    "F": lambda above, below: Fraction(int(above, 16), int(below, 16)),
+    "p": datetime.timedelta,
+    "wd": datetime.datetime.fromisoformat,
+    "wa": datetime.date.fromisoformat,
+    "wt": datetime.time.fromisoformat,
+}

@@ -1,0 +1,193 @@
+"""Answers ``RunProgram`` requests: programs side by side, equal ones once, limits that fit the machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias
+
+from harness.requests import CallTests, InputOutputTests, ProgramOutcome, RunProgram, RunProgramAnswer
+from harness.sandbox.hub_client import HubClient
+from harness.sandbox.places import KINDS, place
+from harness.sandbox.seccomp import system_calls
+
+Grader: TypeAlias = Literal["exact", "reference"]
+GRADERS: Final[tuple[Grader, ...]] = ("exact", "reference")
+
+WALL: Final = 2.0
+"""Wall seconds allowed for a second of CPU time: other processes want the machine too."""
+
+WALL_EXTRA: Final = 2.0
+
+SLOWER: Final = 4.0
+"""A program may take this many times as long as the reference program (EvalPlus, evaluate.py: the same factor)."""
+
+_REFERENCE_SECONDS: Final = 10.0
+"""How many times its limit a reference program is given to show how long it takes."""
+
+_INTERPRETER: Final = 128
+"""MiB of address space that Python itself takes, on top of what the request allows the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What two requests with the same answer have in common."""
+
+    task: str
+    content: bytes
+    seconds: float
+    memory: int
+
+
+class Sandbox:
+    """Runs programs; use it in a ``with`` statement or close it.
+
+    Programs of the same task with the same text and tests are run once. ``submit`` may be called from any thread.
+    """
+
+    def __init__(self, client: HubClient, *, isolated: bool, grader: Grader = "exact") -> None:
+        self._client = client
+        self._isolated = isolated
+        self._grader = grader
+        self._lock = threading.Lock()
+        self._known: dict[_Key, Future[RunProgramAnswer]] = {}
+        self._references: dict[_Key, Future[float | None]] = {}
+
+    def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
+        """The answer, once it is there."""
+        key = _key(request, request.program)
+        with self._lock:
+            if (known := self._known.get(key)) is not None:
+                return known
+            future = self._known[key] = Future()
+        future.set_running_or_notify_cancel()
+        self._judge(request, request.seconds, lambda found: self._second_chance(request, found, future))
+        return future
+
+    def run(self, request: RunProgram) -> RunProgramAnswer:
+        """The answer; waits for it."""
+        return self.submit(request).result()
+
+    def close(self) -> None:
+        """Ends what still runs; nothing is left of it."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # One program
+
+    def _judge(self, request: RunProgram, seconds: float, done: Callable[[RunProgramAnswer], None]) -> None:
+        job = _job(request, request.program, seconds)
+
+        def exact(found: dict[str, Any]) -> None:
+            answer = RunProgramAnswer(
+                **{**found, "detail": printable(found["detail"])}, unsandboxed=not self._isolated
+            )
+            if self._grader == "exact" or not isinstance(request.tests, CallTests):
+                done(answer)
+                return
+            self._client.submit({**job, "reference": True}, lambda its: done(_both(answer, its)))
+
+        self._client.submit(job, exact)
+
+    def _second_chance(
+        self, request: RunProgram, found: RunProgramAnswer, future: Future[RunProgramAnswer]
+    ) -> None:
+        """Runs a program again that was out of time, where the reference program shows this machine to be slow."""
+        if found.outcome != "timeout" or request.reference is None or request.program == request.reference:
+            future.set_result(found)
+            return
+
+        def again(reference: Future[float | None]) -> None:
+            needed = reference.result()
+            if needed is None or needed * SLOWER <= request.seconds:
+                future.set_result(found)
+            else:
+                self._judge(request, needed * SLOWER, future.set_result)
+
+        self._reference_seconds(request).add_done_callback(again)
+
+    def _reference_seconds(self, request: RunProgram) -> Future[float | None]:
+        """The CPU time of the reference program, None where it does not pass either."""
+        assert request.reference is not None
+        key = _key(request, request.reference)
+        with self._lock:
+            if (known := self._references.get(key)) is not None:
+                return known
+            future = self._references[key] = Future()
+        future.set_running_or_notify_cancel()
+
+        def done(found: dict[str, Any]) -> None:
+            future.set_result(found["seconds"] if found["outcome"] == "passed" else None)
+
+        self._client.submit(_job(request, request.reference, request.seconds * _REFERENCE_SECONDS), done)
+        return future
+
+
+def open_sandbox(kind: str = "bwrap", *, workers: int | None = None, grader: Grader = "exact") -> Sandbox:
+    """A sandbox whose walls have been tried; ``workers`` programs run at once (default: one a core).
+
+    ``kind`` is one of ``KINDS``; "none" isolates nothing, and its answers say so. Raises ``SandboxError`` with
+    the reason and the remedy where programs cannot be run safely.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"{kind!r} is no kind of sandbox; one of {', '.join(KINDS)}")
+    where = place(kind)
+    slots = workers or len(os.sched_getaffinity(0))
+    client = HubClient(where, slots, system_calls() if where.isolated else b"")
+    sandbox = Sandbox(client, isolated=where.isolated, grader=grader)
+    if where.isolated:
+        from harness.sandbox.probe import try_walls
+
+        try:
+            try_walls(sandbox)
+        except BaseException:
+            sandbox.close()
+            raise
+    return sandbox
+
+
+def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:
+    limits = {
+        "cpu": seconds,
+        "wall": WALL * seconds + WALL_EXTRA,
+        "memory": request.memory + _INTERPRETER,
+    }
+    if isinstance(request.tests, InputOutputTests):
+        tests: dict[str, Any] = {"pairs": [list(pair) for pair in request.tests.pairs]}
+    else:
+        tests = {
+            "code": request.tests.code,
+            "trusted": request.tests.trusted,
+            "names": list(request.tests.names),
+            "reference": False,
+        }
+    return {"program": program, "limits": limits, **tests}
+
+
+def _key(request: RunProgram, program: str) -> _Key:
+    content = hashlib.sha256(repr((program, request.tests)).encode("utf-8", "backslashreplace")).digest()
+    return _Key(request.task, content, request.seconds, request.memory)
+
+
+def printable(text: str) -> str:
+    """The text without what a program may have put into it to trouble a terminal or a file: control characters
+    and lone surrogates as Python writes them.
+    """
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def _both(answer: RunProgramAnswer, found: dict[str, Any]) -> RunProgramAnswer:
+    outcome: ProgramOutcome = found["outcome"]
+    return replace(answer, reference_outcome=outcome)
