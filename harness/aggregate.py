@@ -12,6 +12,7 @@ Items are taken in order of their example ids, so nothing depends on the order i
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
@@ -155,8 +156,18 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
         pack=declaration.pack,
         few_shot=declaration.few_shot,
         **counts,
+        programs=_outcomes(records),
+        unsandboxed=sum(record.unsandboxed for record in records),
         invalid=_invalid(counts, declaration.most_unusable),
     )
+
+
+def _outcomes(records: Sequence[Record]) -> dict[str, int]:
+    """How many programs came to each outcome, the most frequent one first."""
+    found: Counter[str] = Counter()
+    for record in records:
+        found.update(record.programs)
+    return dict(found.most_common())
 
 
 def _invalid(counts: Mapping[str, int], most: float) -> str | None:

@@ -16,9 +16,10 @@ and parametrize work.
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import pytest
@@ -55,6 +56,33 @@ class Shot(NamedTuple):
     def text(self) -> str:
         """The example as plain text."""
         return self.question + self.between + self.answer
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How texts are drawn for a benchmark whose answers are samples: the argument ``sampling``.
+
+    ``samples`` of them, greedy at ``temperature`` 0; ``seed`` is the run's until ``of`` makes it an example's.
+    """
+
+    samples: int = 1
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def of(self, benchmark: str, example: str) -> Sampling:
+        """The same with the example's own seed, which depends on nothing but the names and the run's seed."""
+        digest = hashlib.sha256(f"{self.seed}\0{benchmark}\0{example}\0samples".encode()).digest()
+        return replace(self, seed=int.from_bytes(digest[:6], "big"))
+
+    def arguments(self) -> dict[str, Any]:
+        """The fields of a ``Generate`` request that it settles."""
+        return {
+            "samples": self.samples,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "seed": self.seed,
+        }
 
 
 AggregationKind: TypeAlias = Literal["mean", "perplexity"]
@@ -104,9 +132,10 @@ class Benchmark:
     ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all examples). ``aggregate``
     adds metrics, or replaces the mean of the score with the same name. ``keep`` says which rows of a data
     set belong to the benchmark, ``prepare`` brings other forms of a row into the one that ``row``
-    describes. ``needs`` maps packages that its scorer imports to how they are installed.
-    ``most_unusable`` is the share of generated texts that may have no answer in them, or end at the limit
-    of tokens, before the result counts as not valid. ``rule`` and ``source`` are for people.
+    describes; of more than ``most_rows`` of them that number is drawn with the run's seed. ``needs`` maps
+    packages that its scorer imports to how they are installed. ``most_unusable`` is the share of generated
+    texts that may have no answer in them, or end at the limit of tokens, before the result counts as not
+    valid. ``rule`` and ``source`` are for people.
     """
 
     name: str
@@ -128,6 +157,7 @@ class Benchmark:
     keep: Callable[[dict[str, Any]], bool] | None = None
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     missing: str = ""
+    most_rows: int | None = None
     needs: Mapping[str, str] = field(default_factory=dict)
     most_unusable: float = MOST_UNUSABLE
     rule: str = ""

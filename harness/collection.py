@@ -6,26 +6,32 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.benchmark import Benchmark, declared, generator_function
+from harness.benchmark import Benchmark, Sampling, declared, generator_function
 from harness.checkpoints import CheckpointInfo
-from harness.data import Example, Pack, limited, load_pack, load_shots
-from harness.errors import CheckpointError, DataError
+from harness.data import Example, Pack, drawn, limited, load_pack, load_shots
+from harness.errors import CheckpointError, DataError, SandboxError
 from harness.fewshot import Shots, draw_shots
 from harness.options import Settings
+from harness.requests import RunProgram
 from harness.results import Collected, Declaration
+from harness.sandbox import open_sandbox
+
+if TYPE_CHECKING:
+    from harness.sandbox.sandbox import Sandbox
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A benchmark with its rows and few-shot examples."""
+    """A benchmark with its rows and few-shot examples, and how texts are sampled in the run."""
 
     spec: Benchmark
     pack: Pack
     shots: Shots
+    sampling: Sampling
 
 
 @dataclass(slots=True)
@@ -37,12 +43,19 @@ class Collection:
     loaded: dict[str, Loaded] = field(default_factory=dict)
     deselected: list[str] = field(default_factory=list)
     fault: str | None = None
+    sandbox: Sandbox | None = None
 
     def known_checkpoints(self) -> list[CheckpointInfo]:
         """The checkpoints of the run, recognised once."""
         if self.checkpoints is None:
             self.checkpoints = find_checkpoints(self.settings)
         return self.checkpoints
+
+    def close(self) -> None:
+        """Ends the sandbox, if there is one."""
+        if self.sandbox is not None:
+            self.sandbox.close()
+            self.sandbox = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +74,14 @@ OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
     "example": lambda given: given.example.row,
     "shots": lambda given: given.loaded.shots.prefix(given.loaded.spec, given.example),
     "turns": lambda given: given.loaded.shots.turns(given.loaded.spec, given.example),
+    "sampling": lambda given: given.loaded.sampling.of(given.loaded.spec.name, given.example.id),
 }
 """Arguments that the plugin gives a benchmark by itself, by name."""
 
 
-def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, seed: int) -> Loaded | None:
+def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, sampling: Sampling) -> Loaded | None:
     """A benchmark with its rows and so many few-shot examples, or as many as it declares; None without data.
+    What is drawn comes from the run's seed in ``sampling``.
 
     Raises ``DataError`` as ``load_pack`` and ``draw_shots`` do.
     """
@@ -75,7 +90,7 @@ def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, seed: i
         return None
     count = spec.num_fewshot if shots is None else shots if spec.shot is not None else 0
     source = load_shots(spec, data) if count else None
-    return Loaded(spec, pack, draw_shots(spec, count, seed, pack, source))
+    return Loaded(spec, pack, draw_shots(spec, count, sampling.seed, pack, source), sampling)
 
 
 def find_checkpoints(settings: Settings) -> list[CheckpointInfo]:
@@ -123,10 +138,11 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
             f"{spec.name}: no checkpoint; give --checkpoint PATH, or `touchstone fetch smollm2-135m`"
         )
         return []
-    suited = [info for info in infos if all(kind in info.serves for kind in spec.asks)]
+    asked_of_it = [kind for kind in spec.asks if kind is not RunProgram]
+    suited = [info for info in infos if all(kind in info.serves for kind in asked_of_it)]
     for info in infos:
         if info not in suited:
-            asked = ", ".join(kind.__name__ for kind in spec.asks)
+            asked = ", ".join(kind.__name__ for kind in asked_of_it)
             collection.deselected.append(
                 f"{spec.name}: asks {asked}, which {info.name} ({info.kind} LM) cannot answer"
             )
@@ -137,7 +153,7 @@ def _examples(spec: Benchmark, collection: Collection) -> list[Given]:
     loaded = collection.loaded.get(spec.name)
     if loaded is None:
         settings = collection.settings
-        loaded = load_benchmark(spec, settings.data, settings.shots, settings.seed)
+        loaded = load_benchmark(spec, settings.data, settings.shots, settings.sampling)
         if loaded is None:
             collection.deselected.append(
                 f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}"
@@ -146,7 +162,8 @@ def _examples(spec: Benchmark, collection: Collection) -> list[Given]:
         collection.loaded[spec.name] = loaded
     elif loaded.spec is not spec:
         raise DataError(f"two benchmarks are named {spec.name!r}; give one of them another name")
-    return [Given(example, loaded) for example in limited(loaded.pack.examples, collection.settings.limit)]
+    examples = drawn(spec, loaded.pack.examples, collection.settings.seed)
+    return [Given(example, loaded) for example in limited(examples, collection.settings.limit)]
 
 
 def _parametrize(
@@ -189,6 +206,29 @@ def drop_empty(items: list[pytest.Item]) -> None:
         for item in items
         if given_of(item) is not None or declared(getattr(item, "function", None)) is None
     ]
+
+
+def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest.Item]:
+    """Opens the sandbox if any item runs programs. Where that cannot be done safely, takes those items out,
+    notes why, and returns them.
+    """
+    running = [
+        item
+        for item in items
+        if (given := given_of(item)) is not None and RunProgram in given.loaded.spec.asks
+    ]
+    if not running or collection.sandbox is not None:
+        return []
+    settings = collection.settings.sandbox
+    try:
+        collection.sandbox = open_sandbox(settings.kind, workers=settings.workers, grader=settings.grader)
+    except SandboxError as error:
+        names = dict.fromkeys(given.loaded.spec.name for item in running if (given := given_of(item)))
+        collection.deselected.append(f"{', '.join(names)}: {error}")
+        refused = set(running)
+        items[:] = [item for item in items if item not in refused]
+        return running
+    return []
 
 
 def wrong_fixture(items: list[pytest.Item]) -> str | None:

@@ -161,6 +161,7 @@ class Controller:
 
     def _end(self, session: pytest.Session) -> int | pytest.ExitCode:
         from harness.aggregate import summarise
+        from harness.reports.code import write_code_files
         from harness.reports.files import write_results
 
         items, declarations, deselected = self.directory.read_collected()
@@ -181,6 +182,9 @@ class Controller:
             effort=self.directory.read_effort(),
         )
         write_results(self.summary)
+        write_code_files(
+            self.directory.path, {item for item, record in known.items() if record.status == "scored"}
+        )
         counts = Counter(fault["status"] for fault in self.summary.faults)
         self._log(f"end: {len(items)} items, {dict(counts) or 'no faults'}")
         invalid = self.settings.strict and any(result.invalid for result in self.summary.results)

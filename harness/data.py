@@ -8,10 +8,12 @@ or a folder ``NAME/FILE/`` of JSONL files whose names are the groups.
 from __future__ import annotations
 
 import functools
+import gzip
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -71,6 +73,15 @@ def load_shots(spec: Benchmark, data: str | None) -> Pack | None:
     return _load(replace(spec, group=None) if spec.shots_for_all else spec, spec.shots_from, data)
 
 
+def drawn(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequence[Example]:
+    """All examples; of more than ``spec.most_rows`` that number, drawn with ``seed``, in file order."""
+    if spec.most_rows is None or len(examples) <= spec.most_rows:
+        return examples
+    digest = hashlib.sha256(f"{seed}\0{spec.name}\0rows".encode()).digest()
+    chosen = random.Random(int.from_bytes(digest[:8], "big")).sample(range(len(examples)), spec.most_rows)
+    return [examples[place] for place in sorted(chosen)]
+
+
 def limited(examples: Iterable[Example], limit: float | int | None) -> list[Example]:
     """The first examples of each group: ``limit`` of them, or that fraction (rounded up) when it is a float."""
     groups: dict[str | None, list[Example]] = {}
@@ -90,13 +101,15 @@ def limited(examples: Iterable[Example], limit: float | int | None) -> list[Exam
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """The JSON objects of a file, one a line; raises ``DataError`` naming file and row number of what is none."""
+    """The JSON objects of a file, one a line, also of one packed with gzip; raises ``DataError`` naming file and
+    row number of what is none."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     for number, raw in enumerate(text.split("\n"), start=1):
         if not raw.strip():
             continue

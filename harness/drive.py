@@ -36,6 +36,9 @@ LONGEST_KEPT: Final = 1000
 """Characters of a request's text that the journal keeps; of longer ones the end, and the hash of the whole.
 """
 
+KEPT_WHOLE: Final = ("program",)
+"""Fields of a request that the journal keeps whole, however long."""
+
 STOPPING = (KeyboardInterrupt, SystemExit, pytest.exit.Exception)
 CAUGHT = (Exception, pytest.skip.Exception, pytest.fail.Exception)
 """pytest's outcomes are BaseExceptions; both are an item's own affair."""
@@ -366,16 +369,26 @@ def _close(state: _Running) -> None:
 
 def kept(request: dict[str, Any]) -> dict[str, Any]:
     """A request as the journal keeps it: of a long text its end, of a long list its last part, and the hash
-    of the whole."""
+    of the whole. A program is kept whole: it is what the checkpoint has written, cut."""
     found: dict[str, Any] = {}
     for name, value in request.items():
+        if isinstance(value, dict):
+            found[name] = kept(value)
+            continue
         whole = value if isinstance(value, str) else json.dumps(value) if isinstance(value, list) else ""
-        if len(whole) > LONGEST_KEPT:
-            found[name] = "…" + value[-LONGEST_KEPT:] if isinstance(value, str) else value[-1:]
+        if len(whole) > LONGEST_KEPT and name not in KEPT_WHOLE:
+            found[name] = "…" + value[-LONGEST_KEPT:] if isinstance(value, str) else _last(value)
             found[f"{name}_sha256"] = hashlib.sha256(whole.encode()).hexdigest()
         else:
             found[name] = value
     return found
+
+
+def _last(parts: list[Any]) -> list[Any]:
+    """The last part of a long list; not where it is long itself, as a pair of input and output may be."""
+    if isinstance(parts[-1], list) and len(json.dumps(parts[-1])) > LONGEST_KEPT:
+        return []
+    return parts[-1:]
 
 
 def _who(job: Job) -> str:

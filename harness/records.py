@@ -27,8 +27,9 @@ class Record:
     ``row`` the hash of its data row. ``scores`` is empty unless ``status`` is "scored". ``seconds`` is the
     item's own share of its batches. ``truncated`` counts its requests whose context was cut. Of its generated
     texts (``outputs``) it counts those that ended ``at_limit``, those that are ``empty``, those in which
-    ``no_answer`` was found, and those asked through a ``chat`` template. ``exchanges`` holds each request with
-    its answer, as plain data.
+    ``no_answer`` was found, and those asked through a ``chat`` template. ``programs`` counts what became of its
+    programs, by outcome, ``unsandboxed`` those that ran without isolation. ``exchanges`` holds each request
+    with its answer, as plain data.
     """
 
     item: str
@@ -48,6 +49,8 @@ class Record:
     empty: int = 0
     no_answer: int = 0
     chat: int = 0
+    programs: dict[str, int] = field(default_factory=dict)
+    unsandboxed: int = 0
     exchanges: list[dict[str, Any]] = field(default_factory=list)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from harness.benchmark import CHECKPOINT_FIXTURE, declared, generator_function
+from harness.benchmark import CHECKPOINT_FIXTURE, Sampling, declared, generator_function
 from harness.checkpoints import CheckpointInfo
 from harness.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from harness.data import Example
@@ -139,7 +139,9 @@ class _Benchmarks:
 
     def __init__(self, root: Path, data: str | None, settings: Mapping[str, Any]) -> None:
         self._root, self._data = root, data
-        self._shots, self._seed = settings.get("shots"), int(settings.get("seed", 0))
+        self._shots = settings.get("shots")
+        drawn = ("samples", "temperature", "top_p", "seed")
+        self._sampling = Sampling(**{name: settings[name] for name in drawn if name in settings})
         self._modules: dict[Path, ModuleType] = {}
         self._known: dict[str, _Known] = {}
 
@@ -167,7 +169,7 @@ class _Benchmarks:
         spec = declared(function)
         if function is None or spec is None:
             raise HarnessError(f"{self._root / place} has no benchmark {name} any more")
-        loaded = load_benchmark(spec, self._data, self._shots, self._seed)
+        loaded = load_benchmark(spec, self._data, self._shots, self._sampling)
         if loaded is None:
             raise DataError(f"{spec.name}: no data ({spec.data}); give --data DIR")
         examples = {example.id: example for example in loaded.pack.examples}

@@ -56,7 +56,8 @@ class Generate:
     the ``top_k`` most probable tokens stay (0: all), then the fewest that have ``top_p`` of the probability.
     What is drawn depends on ``seed``, the sample's number and the place in its text, on nothing else. A
     sample ends in front of the earliest of the ``stop`` sequences in its text. ``turns``, if any, is the same
-    question as a conversation, for checkpoints that are asked through their chat template (``--eval-chat``).
+    question as a conversation, for checkpoints that are asked through their chat template (``--eval-chat``);
+    where the last turn is the assistant's, the samples go on from its end.
     """
 
     prompt: str

@@ -84,8 +84,8 @@ class Result:
 
     ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts of items (``scored`` to ``lost``) add
     up to ``collected``. ``metrics`` has the primary one first. ``truncated`` counts requests whose context
-    was cut; ``outputs`` to ``chat`` count generated texts as in a ``Record``. ``invalid`` says why the numbers
-    must not be believed, None where nothing is known against them.
+    was cut; ``outputs`` to ``unsandboxed`` count texts and programs as a ``Record`` does. ``invalid`` says why the
+    numbers must not be believed, None where nothing is known against them.
     """
 
     name: str
@@ -110,6 +110,8 @@ class Result:
     empty: int = 0
     no_answer: int = 0
     chat: int = 0
+    programs: dict[str, int] = field(default_factory=dict)
+    unsandboxed: int = 0
     invalid: str | None = None
 
     @property

@@ -80,13 +80,15 @@ class TextTokenizer:
         return ids or Refusal("the text has no tokens; there is nothing to score")
 
     def conversation(self, turns: Sequence[Turn]) -> str | Refusal:
-        """The turns as the checkpoint's chat template writes them, up to where the assistant begins."""
+        """The turns as the checkpoint's chat template writes them, up to where the assistant begins; where the
+        last turn is the assistant's, up to its last character: the answer goes on from there."""
         from jinja2 import TemplateError
 
         messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+        begun = turns[-1].role == "assistant"
         try:
             text: str = self._tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True
+                messages, tokenize=False, add_generation_prompt=not begun, continue_final_message=begun
             )
         except (TemplateError, ValueError, TypeError, KeyError) as error:
             return Refusal(f"the chat template fails ({error}); use --eval-chat off, or mend the template")

@@ -57,7 +57,7 @@ def _opening(summary: Summary) -> str:
         for name in shown
     )
     command = " ".join(["pytest", *map(str, summary.manifest.get("command", []))])
-    lines = (*wording.generated(summary), *wording.effort(summary))
+    lines = (*wording.generated(summary), *wording.programs(summary), *wording.effort(summary))
     effort = "".join(f'<p class="faint">{escape(text)}</p>' for text in lines)
     notes = "".join(f'<p class="note">{escape(text)}</p>' for text in wording.warnings(summary))
     return (
@@ -98,8 +98,11 @@ def _benchmark(declared: Declaration, results: Sequence[Result]) -> str:
     groups = [result for result in results if result.group is not None]
     shots = wording.few_shot(whole[0])
     broken = "NOT VALID" if any(result.invalid for result in whole) else ""
+    open_to_all = "UNSANDBOXED" if any(result.unsandboxed for result in whole) else ""
     facts = ", ".join(
-        part for part in (broken, shots, f"version {declared.version}", declared.pack.name) if part
+        part
+        for part in (broken, open_to_all, shots, f"version {declared.version}", declared.pack.name)
+        if part
     )
     blocks = [f"<h3>{escape(declared.name)}<small>{escape(facts)}</small></h3>", _table(whole)]
     if groups:

@@ -41,4 +41,5 @@ def _numbers(result: Result) -> dict[str, float | int | str | None]:
         numbers[name] = metric.value
         numbers[f"{name}_stderr"] = metric.stderr
     invalid = {"not_valid": result.invalid} if result.invalid else {}
-    return {**numbers, "samples": result.scored, **invalid}
+    unsandboxed = {"unsandboxed": result.unsandboxed} if result.unsandboxed else {}
+    return {**numbers, "samples": result.scored, **invalid, **unsandboxed}

@@ -217,6 +217,7 @@ def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
     if (rest := len(faults) - FAULTS_SHOWN) > 0:
         lines.append(("", f"and {rest} other messages, in errors.log", "red"))
     lines += [("outputs", text, "") for text in wording.generated(summary)]
+    lines += [("programs", text, "") for text in wording.programs(summary)]
     lines += [("effort", text, "") for text in wording.effort(summary)]
     lines += [("note", text, "yellow") for text in wording.warnings(summary)]
     lines += [("undefined", text, "") for text in wording.reasons(summary)]

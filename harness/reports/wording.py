@@ -182,9 +182,30 @@ def generated(summary: Summary) -> list[str]:
     return found
 
 
+def programs(summary: Summary) -> list[str]:
+    """What became of the programs of each benchmark."""
+    several = len(checkpoints(summary)) > 1
+    return [
+        f"{one.checkpoint + ', ' if several else ''}{one.name}: {count(sum(one.programs.values()), 'program')}, "
+        + ", ".join(f"{number} {outcome}" for outcome, number in one.programs.items())
+        for one in wholes(summary)
+        if one.programs
+    ]
+
+
+def unsandboxed(summary: Summary) -> list[str]:
+    """Which results came of programs that nothing kept from the machine."""
+    several = len(checkpoints(summary)) > 1
+    return [
+        f"{one.checkpoint + ', ' if several else ''}{one.name} is UNSANDBOXED: its programs ran without isolation"
+        for one in wholes(summary)
+        if one.unsandboxed
+    ]
+
+
 def warnings(summary: Summary) -> list[str]:
     """What a reader must know before believing the numbers."""
-    found = invalid(summary)
+    found = [*invalid(summary), *unsandboxed(summary)]
     if cut := totals(summary)["truncated"]:
         were = "request was" if cut == 1 else "requests were"
         found.append(f"{cut} {were} longer than the checkpoint takes: context was cut")

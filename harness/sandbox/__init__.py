@@ -3,6 +3,23 @@
 ``open_sandbox`` gives a ``Sandbox`` that answers ``RunProgram`` requests, many at a time.
 """
 
-from harness.sandbox.sandbox import Sandbox, open_sandbox
+from __future__ import annotations
 
-__all__ = ["Sandbox", "open_sandbox"]
+from typing import TYPE_CHECKING
+
+from harness.sandbox.settings import GRADERS, KINDS, Grader, Kind, SandboxSettings
+
+if TYPE_CHECKING:
+    from harness.sandbox.sandbox import Sandbox
+
+__all__ = ["GRADERS", "KINDS", "Grader", "Kind", "SandboxSettings", "open_sandbox"]
+
+
+def open_sandbox(kind: Kind = "bwrap", *, workers: int | None = None, grader: Grader = "exact") -> Sandbox:
+    """A sandbox whose walls have been tried, unless it has none; the arguments are as in ``SandboxSettings``.
+
+    Raises ``SandboxError`` with the reason and the remedy where programs cannot be run safely.
+    """
+    from harness.sandbox.sandbox import start
+
+    return start(SandboxSettings(kind=kind, workers=workers, grader=grader))

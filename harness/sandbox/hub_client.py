@@ -80,6 +80,7 @@ class HubClient:
                 break
             self._give_up(f"the sandbox ended: {self._end() or 'no reason given'}")
         self._end()
+        self._complaints.close()
         with self._lock:
             self._fault = self._fault or "the sandbox ends again and again"
             lost = [done for _, done, _ in self._waiting.values()]

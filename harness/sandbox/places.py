@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import SandboxError
-
-KINDS: Final = ("bwrap", "docker", "none")
+from harness.sandbox.settings import Kind
 
 INSIDE: Final = Path(__file__).parent / "inside"
 _BOUND: Final = "/touchstone/inside"
@@ -42,8 +41,8 @@ class Place:
     removal: tuple[str, ...] = ()
 
 
-def place(kind: str) -> Place:
-    """The place of a kind of ``KINDS``; raises ``SandboxError`` with the remedy where this machine lacks it."""
+def place(kind: Kind) -> Place:
+    """The place of a kind; raises ``SandboxError`` with the remedy where this machine lacks it."""
     if kind == "bwrap":
         return _bubblewrap()
     return _container() if kind == "docker" else _bare()

@@ -9,15 +9,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Self
 
 from harness.requests import CallTests, InputOutputTests, ProgramOutcome, RunProgram, RunProgramAnswer
 from harness.sandbox.hub_client import HubClient
-from harness.sandbox.places import KINDS, place
+from harness.sandbox.places import place
 from harness.sandbox.seccomp import system_calls
-
-Grader: TypeAlias = Literal["exact", "reference"]
-GRADERS: Final[tuple[Grader, ...]] = ("exact", "reference")
+from harness.sandbox.settings import Grader, SandboxSettings
 
 WALL: Final = 2.0
 """Wall seconds allowed for a second of CPU time: other processes want the machine too."""
@@ -135,18 +133,12 @@ class Sandbox:
         return future
 
 
-def open_sandbox(kind: str = "bwrap", *, workers: int | None = None, grader: Grader = "exact") -> Sandbox:
-    """A sandbox whose walls have been tried; ``workers`` programs run at once (default: one a core).
-
-    ``kind`` is one of ``KINDS``; "none" isolates nothing, and its answers say so. Raises ``SandboxError`` with
-    the reason and the remedy where programs cannot be run safely.
-    """
-    if kind not in KINDS:
-        raise ValueError(f"{kind!r} is no kind of sandbox; one of {', '.join(KINDS)}")
-    where = place(kind)
-    slots = workers or len(os.sched_getaffinity(0))
+def start(settings: SandboxSettings) -> Sandbox:
+    """A sandbox of that kind, tried by ``probe``; see ``harness.sandbox.open_sandbox``."""
+    where = place(settings.kind)
+    slots = settings.workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
     client = HubClient(where, slots, system_calls() if where.isolated else b"")
-    sandbox = Sandbox(client, isolated=where.isolated, grader=grader)
+    sandbox = Sandbox(client, isolated=where.isolated, grader=settings.grader)
     if where.isolated:
         from harness.sandbox.probe import try_walls
 

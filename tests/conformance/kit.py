@@ -3,7 +3,8 @@
     python -m tests.conformance.kit     writes ``pins.json`` anew
 
 ``pins.json`` has for each benchmark its version and two hashes: of everything it asks about its shipped rows, as
-run by default and without few-shot examples, and of how it scores answers made of hashes. Whoever changes what a
+run by default and without few-shot examples, and of how it scores answers made of hashes (and which programs it
+would have run on what tests). Whoever changes what a
 benchmark asks or how it scores changes a hash, and has to raise its version.
 """
 
@@ -26,18 +27,20 @@ from harness import (
     LoglikelihoodAnswer,
     RollingLoglikelihood,
 )
-from harness.benchmark import Benchmark, declared, generator_function
+from harness.benchmark import Benchmark, Sampling, declared, generator_function
 from harness.checkpoints import CheckpointInfo
 from harness.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from harness.data import Example
 from harness.engines.fake import FakeEngine
 from harness.files import load_module
-from harness.requests import Answer, Request
+from harness.metrics.code.programs import unix_lines
+from harness.requests import Answer, Request, RunProgram, RunProgramAnswer
 from harness.wire import to_plain
 
 ROOT = Path(__file__).parents[2]
 PINS = Path(__file__).with_name("pins.json")
-SEED = 1234
+SAMPLING = Sampling(seed=1234)
+MOST_ROUNDS = 2
 CAUSAL = CheckpointInfo("fake", "fake", Path(), "causal", "fake", "fake", "Fake", 2048)
 MASKED = CheckpointInfo("fake", "fake", Path(), "masked", "fake", "fake", "Fake", 512)
 
@@ -56,7 +59,7 @@ class Kit(NamedTuple):
 
     def loaded(self, shots: int) -> Loaded:
         """The benchmark with so many few-shot examples."""
-        found = load_benchmark(self.spec, None, shots, SEED)
+        found = load_benchmark(self.spec, None, shots, SAMPLING)
         assert found is not None
         return found
 
@@ -72,12 +75,15 @@ class Kit(NamedTuple):
     def score(self, example: Example, loaded: Loaded, answer: Callable[[Sequence[Request]], Any]) -> Any:
         """The scores of one row for the answers that ``answer`` gives."""
         generator, asked, several = self.begin(example, loaded)
-        found = answer(asked)
-        try:
-            generator.send(found if several else found[0])
-        except StopIteration as end:
-            return end.value
-        raise AssertionError(f"{self.spec.name} asks twice")
+        for _ in range(MOST_ROUNDS):
+            found = answer(asked)
+            try:
+                yielded = generator.send(found if several else found[0])
+            except StopIteration as end:
+                return end.value
+            several = isinstance(yielded, list)
+            asked = list(yielded) if several else [yielded]
+        raise AssertionError(f"{self.spec.name} asks more than {MOST_ROUNDS} times")
 
 
 def kits() -> Iterator[Kit]:
@@ -85,7 +91,7 @@ def kits() -> Iterator[Kit]:
     for path in sorted((ROOT / "evals").glob("test_*.py")):
         for function in vars(load_module(path, f"conformance_{path.stem}")).values():
             found = declared(function)
-            if found is not None and (loaded := load_benchmark(found, None, 0, SEED)) is not None:
+            if found is not None and (loaded := load_benchmark(found, None, 0, SAMPLING)) is not None:
                 yield Kit(found, generator_function(function), loaded.pack.examples)
 
 
@@ -93,7 +99,10 @@ def kits() -> Iterator[Kit]:
 
 
 def right_answers(kit: Kit, example: Example, asked: Sequence[Request]) -> list[Answer]:
-    """What a perfect checkpoint would answer."""
+    """What a perfect checkpoint would answer, and of its programs a judge without a sandbox."""
+    programs = [request for request in asked if isinstance(request, RunProgram)]
+    if programs:
+        return [_judged_by_its_text(request) for request in programs]
     if len(asked) > 1:
         gold = CHOICE[kit.spec.name](example.row)
         return [LoglikelihoodAnswer(-0.001 if n == gold else -1e6, n == gold, 2) for n in range(len(asked))]
@@ -110,8 +119,15 @@ def _right(kit: Kit, row: dict[str, Any], request: Request) -> Answer:
         case Generate():
             text = TEXT[kit.spec.name](row)
             return GenerateAnswer((Generated(text, "stop", len(text.split())),), 1)
-        case RollingLoglikelihood():
-            raise AssertionError("no benchmark asks this")
+        case RollingLoglikelihood() | RunProgram():
+            raise AssertionError("no benchmark asks this here")
+
+
+def _judged_by_its_text(request: RunProgram) -> RunProgramAnswer:
+    """Right is the reference solution, character by character; that it passes is shown where there is a sandbox."""
+    assert request.reference is not None
+    same = unix_lines(request.program).rstrip() == request.reference.rstrip()
+    return RunProgramAnswer("passed" if same else "wrong")
 
 
 def _labelled(row: dict[str, Any]) -> int:
@@ -142,6 +158,11 @@ TEXT: dict[str, Callable[[dict[str, Any]], str]] = {
         f"{row['solution']}\nFinal Answer: The final answer is ${_boxed(row)}$. I hope it is correct."
     ),
     "drop": lambda row: "\n".join(_fewest(row)),
+    "humaneval": lambda row: str(row["canonical_solution"]),
+    "mbpp": lambda row: f"{row['code']}\n",
+    "mbpp_sanitized": lambda row: f"{row['code']}\n",
+    "mbpp_docstring": lambda row: f"```python\n{row['code']}\n```\n",
+    "codecontests": lambda row: str(row["solution"]),
 }
 
 
@@ -158,13 +179,24 @@ def pin(kit: Kit) -> dict[str, Any]:
     """Version and hashes of a benchmark as it is."""
     prompts, scores = hashlib.sha256(), hashlib.sha256()
     engine = FakeEngine(kit.info)
+
+    def answer(asked: Sequence[Request]) -> list[Any]:
+        """Made of hashes; what programs were run is a part of the scores' hash."""
+        if not isinstance(asked[0], RunProgram):
+            return list(engine.answer(asked))
+        texts = [json.dumps(to_plain(request)).encode() for request in asked]
+        scores.update(b"".join(texts))
+        return [
+            RunProgramAnswer("passed" if hashlib.sha256(text).digest()[0] % 2 else "wrong") for text in texts
+        ]
+
     for count in sorted({0, kit.spec.num_fewshot}):
         loaded = kit.loaded(count)
         for example in kit.examples:
             _, asked, _ = kit.begin(example, loaded)
             prompts.update(json.dumps([to_plain(request) for request in asked]).encode())
             if count == kit.spec.num_fewshot:
-                found = kit.score(example, loaded, engine.answer)
+                found = kit.score(example, loaded, answer)
                 scores.update(
                     json.dumps({name: round(float(value), 9) for name, value in found.items()}).encode()
                 )

@@ -18,11 +18,12 @@ LAYERS = (
     ("errors", "requests", "files", "units", "statistics", "korean", "effort"),
     ("shipped",),
     ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints"),
-    ("journal", "data", "engines", "scheduling", "rundir", "fetch"),
+    ("journal", "data", "engines", "sandbox", "scheduling", "rundir", "fetch"),
     ("fewshot", "models", "conformance"),
     ("options", "aggregate", "reports", "drive"),
     ("collection",),
-    ("execution", "controller", "replay"),
+    ("execution", "controller", "replay", "grading"),
+    ("grade_command",),
     ("plugin", "cli"),
 )
 """A part of ``harness`` imports from layers above its own in this list, and from its own folder."""

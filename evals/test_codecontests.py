@@ -1,0 +1,122 @@
+"""CodeContests and APPS: whole programs that read the standard input and print, judged on pairs of both."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from harness.benchmark import HubData, Sampling, benchmark
+from harness.metrics.code import (
+    APPS_STOPS,
+    FENCE_STOPS,
+    StdioRow,
+    apps_row,
+    contest_row,
+    program_scores,
+    reads_and_prints,
+    script_program,
+    stdio_request,
+)
+from harness.requests import Generate, GenerateAnswer, RunProgram, Turn
+
+TASK = (
+    "Write a Python program that solves this problem. It reads from the standard input and prints to the "
+    "standard output."
+)
+
+
+def question(row: StdioRow) -> str:
+    """The statement and what is wanted."""
+    return f"{row['description'].strip()}\n\n{TASK}\n\n"
+
+
+def apps_question(row: StdioRow) -> str:
+    """The statement as the prompt of APPS has it."""
+    return f"\nQUESTION:\n{row['description']}\nUse Standard Input format\nANSWER:\n"
+
+
+def scores(
+    row: StdioRow, answer: GenerateAnswer, stops: tuple[str, ...], name: str
+) -> Generator[Any, Any, dict[str, float]]:
+    """Has the samples run, and scores them."""
+    programs = [script_program(sample.text, stops) for sample in answer.samples]
+    answers = yield [stdio_request(row, program.source, name) for program in programs]
+    return {**program_scores(answers), "no_answer": float(sum(program.empty for program in programs))}
+
+
+@benchmark(
+    name="codecontests",
+    version=1,
+    data="codecontests/problems",
+    row=StdioRow,
+    prepare=contest_row,
+    keep=reads_and_prints,
+    most_rows=1000,
+    asks=(Generate, RunProgram),
+    primary="pass@1",
+    hub=HubData("deepmind/code_contests", "test"),
+    source="Li et al. 2022 (AlphaCode), arXiv 2203.07814; google-deepmind/code_contests",
+)
+def test_codecontests(example: StdioRow, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
+    """CodeContests (Li et al. 2022), 0-shot, 1024 new tokens, in Python; ``--eval-samples`` a problem. Of more
+    than 1000 problems 1000 are drawn with the run's seed.
+
+    Prompt, our own: the statement, a sentence that asks for a Python program, and the beginning of a block of
+    code. The program is the text up to the end of the block.
+
+    The program is run on each of the problem's tests (public, private and generated ones) in the sandbox and
+    passes when it prints what is expected on all of them; the first failure ends it. Words are compared without
+    regard to case and white space, numbers within 1e-5 (execution/tester_sandboxer.cc). Limits are the problem's
+    own for each test, else 10 s and 256 MiB. Problems with files of their own are left out.
+
+    - ``pass@k`` (primary: k = 1), and with ``--eval-grader reference`` ``reference_pass@k`` and
+      ``graders_differ``: as for HumanEval.
+
+    Not comparable: AlphaCode's n@k, which picks n of k samples before it submits any; scores with a problem's own
+    checker, which this set does not have: a right output that is not the expected one is wrong here.
+    """
+    asked = question(example)
+    answer = yield Generate(
+        f"{asked}```python\n",
+        stop=FENCE_STOPS,
+        max_new_tokens=1024,
+        turns=(Turn("user", asked), Turn("assistant", "```python\n")),
+        **sampling.arguments(),
+    )
+    return (yield from scores(example, answer, FENCE_STOPS, "codecontests"))
+
+
+@benchmark(
+    name="apps_stdin",
+    version=1,
+    data="apps_stdin/selected",
+    row=StdioRow,
+    prepare=apps_row,
+    keep=reads_and_prints,
+    most_rows=1000,
+    asks=(Generate, RunProgram),
+    primary="pass@1",
+    hub=HubData("codeparrot/apps", "test"),
+    missing="give --eval-data DIR with apps_stdin/selected.jsonl, rows of APPS without starter code",
+    source="Hendrycks et al. 2021, arXiv 2105.09938; prompt and stops of bigcode-evaluation-harness, task apps",
+)
+def test_apps_stdin(example: StdioRow, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
+    """APPS (Hendrycks et al. 2021), the problems that read the standard input, 0-shot, 1024 new tokens;
+    ``--eval-samples`` a problem. Of more than 1000 problems 1000 are drawn with the run's seed.
+
+    Prompt: "QUESTION:", the statement, "Use Standard Input format", "ANSWER:", each in a line of its own. The text
+    ends before a line that begins with "QUESTION", "---" or "ANSWER"; the program is the text, or its block of
+    code where it has one. Judged as ``codecontests``.
+
+    Not comparable: APPS's own strict accuracy, whose comparison of outputs is another one, and whose problems
+    are also those in which a function is called; its share of tests passed, since the first failure ends a program.
+    """
+    asked = apps_question(example)
+    answer = yield Generate(
+        asked,
+        stop=APPS_STOPS,
+        max_new_tokens=1024,
+        turns=(Turn("user", asked),),
+        **sampling.arguments(),
+    )
+    return (yield from scores(example, answer, APPS_STOPS, "apps_stdin"))

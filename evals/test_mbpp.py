@@ -1,0 +1,175 @@
+"""MBPP: short Python functions from a sentence and a few assertions, judged by running them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from harness.benchmark import HubData, Sampling, Shot, benchmark
+from harness.metrics.code import (
+    DOCSTRING_STOPS,
+    MBPP_STOPS,
+    MbppRow,
+    mbpp_request,
+    mbpp_row,
+    program_scores,
+    script_program,
+)
+from harness.requests import Generate, GenerateAnswer, RunProgram, Turn
+
+SOURCE = "Austin et al. 2021, arXiv 2108.07732"
+HUB = "google-research-datasets/mbpp"
+
+
+def used(row: dict[str, Any]) -> bool:
+    """Whether a row takes part: the prompt's examples are tasks 2, 3 and 4, so that task 1 does not."""
+    return row.get("task_id") != 1
+
+
+def paper_prompt(row: MbppRow) -> str:
+    """The task with its first three tests."""
+    tests = "\n".join(row["test_list"][:3])
+    return (
+        f"You are an expert Python programmer, and here is your task: {row['text']} "
+        f"Your code should pass these tests:\n\n{tests}\n[BEGIN]\n"
+    )
+
+
+def shot(row: MbppRow) -> Shot:
+    """The task with its program, as published."""
+    return Shot(paper_prompt(row), f"{row['code']}\n[DONE]", between="")
+
+
+def docstring_prompt(row: MbppRow) -> str:
+    """The task and its first test as a docstring."""
+    return f'"""\n{row["text"]}\n{row["test_list"][0]}\n"""\n'
+
+
+def scores(
+    row: MbppRow, answer: GenerateAnswer, stops: tuple[str, ...], name: str
+) -> Generator[Any, Any, dict[str, float]]:
+    """Has the samples run, and scores them."""
+    programs = [script_program(sample.text, stops) for sample in answer.samples]
+    answers = yield [mbpp_request(row, program.source, name) for program in programs]
+    return {**program_scores(answers), "no_answer": float(sum(program.empty for program in programs))}
+
+
+@benchmark(
+    name="mbpp",
+    version=1,
+    data="mbpp/test",
+    row=MbppRow,
+    prepare=mbpp_row,
+    keep=used,
+    asks=(Generate, RunProgram),
+    primary="pass@1",
+    num_fewshot=3,
+    shots_from="mbpp/prompt",
+    shots_pick="first",
+    shot=shot,
+    hub=HubData(HUB, "test", "full"),
+    hub_shots=HubData(HUB, "prompt", "full"),
+    source=f"{SOURCE}; lm-evaluation-harness 0.4.13, task mbpp (version 1)",
+)
+def test_mbpp(
+    example: MbppRow, shots: str, turns: tuple[Turn, ...], sampling: Sampling
+) -> Generator[Any, Any, dict[str, float]]:
+    """MBPP (Austin et al. 2021), test split (tasks 11 to 510), the paper's prompt, 3-shot, 512 new tokens;
+    ``--eval-samples`` a task.
+
+    Prompt: "You are an expert Python programmer, and here is your task:", the task, "Your code should pass these
+    tests:", a blank line, three assertions, "[BEGIN]"; in the examples (tasks 2, 3 and 4, always these) a program
+    and "[DONE]" follow. The text ends before "[DONE]"; the program is the text, or its block of code where it has
+    one.
+
+    The program runs in the sandbox, and its three assertions, behind the task's setup code, in a process of their
+    own; 3 s of CPU time at least. The challenge tests are not used.
+
+    - ``pass@k`` (primary: k = 1), and with ``--eval-grader reference`` ``reference_pass@k`` and
+      ``graders_differ``: as for HumanEval.
+
+    Not comparable: ``mbpp_docstring`` and ``mbpp_sanitized``; scores of 0-shot or instruction prompts; MBPP+; the
+    paper's own share of tasks solved by any of 80 samples.
+    """
+    asked = paper_prompt(example)
+    answer = yield Generate(
+        shots + asked,
+        stop=MBPP_STOPS,
+        max_new_tokens=512,
+        turns=(*turns, Turn("user", asked)),
+        **sampling.arguments(),
+    )
+    return (yield from scores(example, answer, MBPP_STOPS, "mbpp"))
+
+
+@benchmark(
+    name="mbpp_sanitized",
+    version=1,
+    data="mbpp/sanitized_test",
+    row=MbppRow,
+    prepare=mbpp_row,
+    keep=used,
+    asks=(Generate, RunProgram),
+    primary="pass@1",
+    num_fewshot=3,
+    shots_from="mbpp/prompt",
+    shots_pick="first",
+    shot=shot,
+    hub=HubData(HUB, "test", "sanitized"),
+    hub_shots=HubData(HUB, "prompt", "full"),
+    source=f"{SOURCE}, the tasks that its authors have verified by hand",
+)
+def test_mbpp_sanitized(
+    example: MbppRow, shots: str, turns: tuple[Turn, ...], sampling: Sampling
+) -> Generator[Any, Any, dict[str, float]]:
+    """MBPP, the hand-verified tasks among 11 to 510, asked and judged as ``mbpp``, with all their assertions
+    (the first three are shown) and their imports.
+
+    Not comparable: ``mbpp``, whose tasks are other ones and worded otherwise; EvalPlus's MBPP, which is a later
+    selection of these with more tests, another prompt and no examples.
+    """
+    asked = paper_prompt(example)
+    answer = yield Generate(
+        shots + asked,
+        stop=MBPP_STOPS,
+        max_new_tokens=512,
+        turns=(*turns, Turn("user", asked)),
+        **sampling.arguments(),
+    )
+    return (yield from scores(example, answer, MBPP_STOPS, "mbpp_sanitized"))
+
+
+@benchmark(
+    name="mbpp_docstring",
+    version=1,
+    data="mbpp/test",
+    row=MbppRow,
+    prepare=mbpp_row,
+    keep=used,
+    asks=(Generate, RunProgram),
+    primary="pass@1",
+    hub=HubData(HUB, "test", "full"),
+    source=f"{SOURCE}; prompt of Fried et al. 2022 (InCoder), arXiv 2204.05999, as in "
+    "bigcode-evaluation-harness, task mbpp",
+)
+def test_mbpp_docstring(example: MbppRow, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
+    """MBPP (Austin et al. 2021), test split, as a docstring, 0-shot, 512 new tokens; ``--eval-samples`` a task.
+
+    Prompt: a docstring of two lines, the task and its first assertion. A completion ends before a line that begins
+    with "class", "assert", three double quotes, "print" or "if". Through a chat template the assistant's answer
+    begins with the docstring in a block of code. Judged as ``mbpp``.
+
+    Not comparable: ``mbpp``, which shows three examples and all three assertions.
+    """
+    asked = docstring_prompt(example)
+    answer = yield Generate(
+        asked,
+        stop=DOCSTRING_STOPS,
+        max_new_tokens=512,
+        turns=(
+            Turn("user", f"Write a Python program for this task:\n\n{asked}"),
+            Turn("assistant", f"```python\n{asked}"),
+        ),
+        **sampling.arguments(),
+    )
+    return (yield from scores(example, answer, DOCSTRING_STOPS, "mbpp_docstring"))

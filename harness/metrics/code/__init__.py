@@ -1,0 +1,57 @@
+"""Programs that a checkpoint has written: what of its text is run, on what tests, and what that is worth.
+
+``cutting`` takes the program out of a text, ``forms`` brings the published forms of a task into one,
+``programs`` asks for a program to be run, ``verdicts`` scores what became of it, ``passk`` is pass@k.
+"""
+
+from __future__ import annotations
+
+from harness.metrics.code.cutting import (
+    APPS_STOPS,
+    DOCSTRING_STOPS,
+    FENCE_STOPS,
+    HUMANEVAL_STOPS,
+    MBPP_STOPS,
+    Program,
+    function_program,
+    script_program,
+)
+from harness.metrics.code.forms import (
+    HumanEvalRow,
+    MbppRow,
+    StdioRow,
+    apps_row,
+    contest_row,
+    humaneval_row,
+    mbpp_row,
+    reads_and_prints,
+)
+from harness.metrics.code.passk import KS, pass_at, pass_at_k
+from harness.metrics.code.programs import humaneval_request, mbpp_request, stdio_request
+from harness.metrics.code.verdicts import program_scores
+
+__all__ = [
+    "APPS_STOPS",
+    "DOCSTRING_STOPS",
+    "FENCE_STOPS",
+    "HUMANEVAL_STOPS",
+    "KS",
+    "MBPP_STOPS",
+    "HumanEvalRow",
+    "MbppRow",
+    "Program",
+    "StdioRow",
+    "apps_row",
+    "contest_row",
+    "function_program",
+    "humaneval_request",
+    "humaneval_row",
+    "mbpp_request",
+    "mbpp_row",
+    "pass_at",
+    "pass_at_k",
+    "program_scores",
+    "reads_and_prints",
+    "script_program",
+    "stdio_request",
+]

@@ -1,0 +1,32 @@
+"""Scores of a task from what became of its programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.errors import BenchmarkError
+from harness.metrics.code.passk import pass_at
+from harness.requests import RunProgramAnswer
+
+
+def program_scores(answers: Sequence[RunProgramAnswer]) -> dict[str, float]:
+    """``pass@k`` for every k up to the number of samples; where there are verdicts of the reference grader,
+    ``reference_pass@k`` too, and ``graders_differ``: samples that only one of the two graders lets pass.
+
+    Raises ``BenchmarkError`` where a program could not be judged: it is neither right nor wrong.
+    """
+    faults = [answer.detail for answer in answers if "fault" in (answer.outcome, answer.reference_outcome)]
+    if faults:
+        raise BenchmarkError(f"{len(faults)} of {len(answers)} programs could not be judged: {faults[0]}")
+    passed = [answer.outcome == "passed" for answer in answers]
+    scores = pass_at(len(passed), sum(passed))
+    if any(answer.reference_outcome is None for answer in answers):
+        return scores
+    reference = [answer.reference_outcome == "passed" for answer in answers]
+    others = pass_at(len(reference), sum(reference))
+    differ = sum(mine != its for mine, its in zip(passed, reference, strict=True))
+    return {
+        **scores,
+        **{f"reference_{name}": value for name, value in others.items()},
+        "graders_differ": differ,
+    }

