@@ -20,7 +20,8 @@ import pytest
 
 from harness.errors import SandboxError
 from harness.requests import RunProgramAnswer
-from harness.sandbox import Sandbox, open_sandbox
+from harness.sandbox import open_sandbox
+from harness.sandbox.sandbox import Sandbox
 from tests.sandbox.outside import NAME as VARIABLE
 from tests.sandbox.outside import (
     SECRET,
@@ -43,6 +44,9 @@ AHEAD = 8
 
 MOST_WALL = 10.0
 """Seconds within which the verdict on a program of one second must be there."""
+
+GIVE_UP = 60.0
+"""Seconds after which it is not waited for."""
 
 ISOLATED = """\
 import os
@@ -87,10 +91,11 @@ class Opened:
     def _judge(self, attack: Attack) -> Seen:
         program = attack.program(str(self.outside.file), self.outside.port, VARIABLE)
         began = time.monotonic()
-        answer = self.sandbox.run(request(attack.task, program))
+        answer = self.sandbox.submit(request(attack.task, program)).result(GIVE_UP)
         seconds = time.monotonic() - began
         self.namespaces |= namespaces(descendants())
-        return Seen(answer, self.sandbox.run(right(attack.task, attack.name)), seconds)
+        after = self.sandbox.submit(right(attack.task, attack.name)).result(GIVE_UP)
+        return Seen(answer, after, seconds)
 
     def settled(self) -> dict[int, str]:
         """The processes of the sandbox once no program is run; waits a while for that."""
