@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -109,9 +110,6 @@ class Hub:
         asking, asked = socket.socketpair()
         reported, reporting = socket.socketpair()
         try:
-            frames.send(
-                mine.fileno(), {key: job[key] for key in ("program", "code", "trusted", "names", "reference")}
-            )
             self._programs.fork(
                 {"limits": asdict(limits), "slot": slot}, [reporting.fileno(), asked.fileno()]
             )
@@ -120,6 +118,8 @@ class Hub:
                 one.close()
             try:
                 deadline = time.monotonic() + limits.wall + _GRACE
+                parts = {key: job[key] for key in ("program", "code", "trusted", "names", "reference")}
+                frames.send(mine.fileno(), parts, deadline=deadline)
                 verdict = frames.receive(mine.fileno(), deadline=deadline)
             except frames.Late:
                 verdict = {"outcome": "timeout", "detail": "the tests took too long"}
@@ -169,7 +169,6 @@ class Hub:
         printed_by, write = os.pipe()
         opened = [read, given_to, printed_by, write]
         try:
-            frames.send(mine.fileno(), {"program": job["program"]})
             self._programs.fork(
                 {"limits": asdict(limits), "slot": slot}, [reporting.fileno(), theirs.fileno(), read, write]
             )
@@ -179,6 +178,9 @@ class Hub:
                 os.close(descriptor)
                 opened.remove(descriptor)
             opened.remove(given_to)
+            with suppress(frames.Closed, frames.Late):  # its report says why it did not read
+                deadline = time.monotonic() + limits.wall
+                frames.send(mine.fileno(), {"program": job["program"]}, deadline=deadline)
             printed, flooded = _exchange(given_to, printed_by, given.encode(), limits)
             if flooded:
                 reported.shutdown(socket.SHUT_WR)  # the keeper sees it and ends the program
@@ -191,11 +193,9 @@ class Hub:
             verdict = {"outcome": "passed", "detail": ""}
             if report.get("code") != 0:
                 verdict = {"outcome": "crashed", "detail": tester.NO_ANSWER}
-                try:
+                with suppress(frames.Closed, frames.Late):
                     said = frames.receive(mine.fileno(), deadline=time.monotonic() + _GRACE)
                     verdict = tester.described(said) if isinstance(said, dict) else verdict
-                except (frames.Closed, frames.Late):
-                    pass
             return _settled(verdict, report, limits), printed.decode("utf-8", "replace")
         finally:
             for one in (mine, theirs, reported, reporting):
