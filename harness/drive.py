@@ -23,7 +23,7 @@ from harness.data import Example
 from harness.engines import Engine
 from harness.errors import BenchmarkError, RequestError, WireError
 from harness.records import GENERATED, Record, Status
-from harness.requests import REQUEST_KINDS, GenerateAnswer, Refusal, Request, RunProgram
+from harness.requests import REQUEST_KINDS, GenerateAnswer, Refusal, Request, RunProgram, RunProgramAnswer
 from harness.wire import plain_scores, plain_text, to_plain
 
 MOST_YIELDS: Final = 1000
@@ -75,6 +75,8 @@ class _Running:
     seconds: float = 0.0
     truncated: int = 0
     generated: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(GENERATED, 0))
+    programs: dict[str, int] = field(default_factory=dict)
+    unsandboxed: int = 0
     failure: BaseException | None = None
     outcome: Outcome | None = None
 
@@ -264,6 +266,9 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
         state.truncated += bool(getattr(answer, "truncated", 0))
         if isinstance(answer, GenerateAnswer):
             _count_outputs(state.generated, answer)
+        elif isinstance(answer, RunProgramAnswer):
+            state.programs[answer.outcome] = state.programs.get(answer.outcome, 0) + 1
+            state.unsandboxed += answer.unsandboxed
         said = {"error": _sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
         state.exchanges.append(
             {"kind": type(request).__name__, "request": kept(to_plain(request)), "answer": said}
@@ -314,6 +319,8 @@ def _settle(
         seconds=round(state.seconds, 6),
         truncated=state.truncated,
         **state.generated,
+        programs=dict(state.programs),
+        unsandboxed=state.unsandboxed,
         exchanges=state.exchanges,
     )
     journal.append(record)

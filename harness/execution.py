@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from harness.asking import ProgramRunner
 from harness.benchmark import ENGINE_FIXTURE, generator_function
 from harness.collection import OWN_ARGUMENTS, checkpoint_of, given_of
 from harness.drive import Job, Outcome, StartedUnit, identity, run_unit
@@ -39,6 +40,7 @@ class Execution:
         quarantine: Quarantine,
         *,
         in_order: bool,
+        sandbox: ProgramRunner | None = None,
         by_kind: bool,
         note_effort: Callable[[Sequence[Effort]], None],
     ) -> None:
@@ -46,6 +48,7 @@ class Execution:
         ``by_kind`` units of items that ask for texts are larger than ``unit_size``, which xdist's controller
         could not know of. ``note_effort`` is told now and then what this process's answers have cost."""
         self._in_order = in_order
+        self._sandbox = sandbox
         self._meter = Meter(journal.who, note_effort)
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
         self._ahead: StartedUnit | None = None
@@ -81,7 +84,7 @@ class Execution:
             checkpoint = checkpoint_of(item).name
             begin = functools.partial(self._meter.begin, engine, checkpoint)
             try:
-                run_unit(unit, engine, _Recorder(self._journal, begin))
+                run_unit(unit, engine, _Recorder(self._journal, begin), self._sandbox)
             finally:
                 self._outcomes.update(unit.outcomes)
                 self._settled.update(unit.outcomes)

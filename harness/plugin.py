@@ -139,6 +139,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         Journal(run.directory.path, who),
         Quarantine(run.directory.quarantine),
         in_order=who == "main",
+        sandbox=run.collection.sandbox,
         by_kind=who == "main" and run.settings.unit is None,
         note_effort=functools.partial(run.directory.write_effort, who),
     )
