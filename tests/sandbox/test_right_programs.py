@@ -93,12 +93,9 @@ def test_helpers_of_the_prompt_are_the_prompt_s_for_program_and_test_alike(sandb
     ids=lambda value: ascii(value[:30]),
 )
 def test_odd_texts_are_judged_and_are_no_fault(sandbox: Sandbox, program: str, outcome: str) -> None:
-    answer = sandbox.submit(RunProgram(program, CallTests("assert add(1, 2) == 3\n"), task="odd")).result(
-        SOON
-    )
+    tests = CallTests("assert add(1, 2) == 3\n")
+    answer = sandbox.submit(RunProgram(program, tests, task="odd")).result(SOON)
     assert answer.outcome == outcome, answer
     assert answer.detail.isprintable()
-    assert (
-        sandbox.run(RunProgram("add = sum", CallTests("assert add([1, 2]) == 3"), task="odd")).outcome
-        == "passed"
-    )
+    after = sandbox.submit(RunProgram("def add(a, b):\n    return a + b\n", tests, task="odd"))
+    assert after.result(SOON).outcome == "passed"
