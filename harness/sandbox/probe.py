@@ -56,7 +56,7 @@ def try_walls(sandbox: Sandbox) -> None:
                 str(Path(__file__).parent),
                 "/touchstone/inside",
             ],
-            "environment": [name for name in os.environ if name not in _SHARED],
+            "environment": {name: value for name, value in os.environ.items() if name not in _SHARED},
             "port": listening.getsockname()[1],
             "local": name,
             "interpreter": os.path.realpath("/proc/self/exe"),
@@ -75,8 +75,8 @@ def try_walls(sandbox: Sandbox) -> None:
         raise SandboxError(_sentence(found))
 
 
-_SHARED: Final = ("LANG", "HOME", "PATH", "PWD", "PYTHONHASHSEED", "HOSTNAME")
-"""Variables that programs have too, with values of their own."""
+_SHARED: Final = ("LANG", "HOME", "PATH", "PWD", "PYTHONHASHSEED", "HOSTNAME", "TERM")
+"""Variables that programs or containers have too, of their own."""
 
 
 def _sentence(found: RunProgramAnswer) -> str:

@@ -33,6 +33,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_
     38,
 )
 _SECCOMP_MODE_FILTER: Final = 2
+_MOUNT_SETATTR, _MOUNT_ATTR_RDONLY, _AT_FDCWD, _AT_RECURSIVE = 442, 1, -100, 0x8000
 _CAPABILITY_VERSION: Final = 0x20080522
 _KILL: Final = 9
 
@@ -84,7 +85,10 @@ def enter_namespaces() -> None:
 
 
 def private_files(limits: Limits) -> None:
-    """An empty /tmp, and no /proc; everything else is read-only already."""
+    """An empty /tmp, no /proc, and everything else read-only."""
+    read_only = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
+    # On kernels before 5.12 this fails, and what the container has writable stays so: the probe will say it.
+    _libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, ctypes.byref(read_only), 32)
     size = f"size={limits.files}m,nr_inodes=4096,mode=1777".encode()
     _call("mount", b"tmpfs", b"/tmp", b"tmpfs", _MS_NOSUID | _MS_NODEV, size)
     hidden = _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
