@@ -38,8 +38,8 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 
 ATTACKS = attacks()
 
-WORKERS = 4
-AHEAD = 8
+WORKERS = 6
+AHEAD = 16
 """Programs that are judged before a test asks for them."""
 
 MOST_WALL = 10.0
