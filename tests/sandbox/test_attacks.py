@@ -182,3 +182,31 @@ def test_nothing_is_left_when_the_sandbox_is_closed(opened: Opened) -> None:
     assert not list(opened.temporary.iterdir())
     assert not files_left()
     assert not opened.outside.touched()
+
+
+def test_under_the_reference_grader_hostile_programs_may_pass_and_do_no_harm() -> None:
+    families = ("descriptors_", "equal_", "files_", "frame_", "host_", "kill_", "network_", "process_")
+    chosen = [one for one in ATTACKS if one.kind == "call" and one.name.startswith(families)]
+    with outside() as target:
+        try:
+            sandbox = open_sandbox("bwrap", workers=WORKERS, grader="reference")
+        except SandboxError as error:
+            pytest.skip(f"there is no sandbox here: {error}")
+        with sandbox:
+            begun = {
+                one.name: sandbox.submit(
+                    request(one.task, one.program(str(target.file), target.port, VARIABLE))
+                )
+                for one in chosen
+            }
+            answers = {name: future.result(GIVE_UP) for name, future in begun.items()}
+            after = sandbox.run(right("add", "after all of them"))
+        assert not target.touched()
+    assert (after.outcome, after.reference_outcome) == ("passed", "passed")
+    assert answers["equal_to_everything"].reference_outcome == "passed", "what the two graders differ in"
+    for name, answer in answers.items():
+        assert answer.outcome not in ("passed", "fault"), (name, answer)
+        assert answer.reference_outcome not in (None, "fault"), (name, answer)
+        assert SECRET not in answer.detail
+        assert "ESCAPED" not in answer.detail
+    assert not files_left()
