@@ -32,7 +32,7 @@ from tests.sandbox.outside import (
     namespaces,
     outside,
 )
-from tests.sandbox.tasks import MOST_SECONDS, TASKS, Attack, attacks, request, right
+from tests.sandbox.tasks import MOST_SECONDS, TASKS, Attack, PrintTask, attacks, request, right
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox is Linux's")
 
@@ -136,6 +136,14 @@ def chosen(request: pytest.FixtureRequest) -> list[Attack]:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec")
     ]
     return [call.params["attack"] for call in calls if "attack" in call.params]
+
+
+def test_every_hostile_program_says_in_a_sentence_what_it_tries() -> None:
+    assert len(ATTACKS) >= 50
+    for attack in ATTACKS:
+        assert attack.aim.endswith("."), attack.name
+        assert len(attack.aim) < 120, attack.name
+        assert isinstance(TASKS[attack.task], PrintTask) == (attack.kind == "stdio"), attack.name
 
 
 @pytest.mark.parametrize("task", TASKS)
