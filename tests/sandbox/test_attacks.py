@@ -32,14 +32,14 @@ from tests.sandbox.outside import (
     namespaces,
     outside,
 )
-from tests.sandbox.tasks import MOST_SECONDS, TASKS, Attack, attacks, request, right
+from tests.sandbox.tasks import MOST_SECONDS, TASKS, Attack, PrintTask, attacks, request, right
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox is Linux's")
 
 ATTACKS = attacks()
 
-WORKERS = 4
-AHEAD = 8
+WORKERS = 6
+AHEAD = 16
 """Programs that are judged before a test asks for them."""
 
 MOST_WALL = 10.0
@@ -138,6 +138,14 @@ def chosen(request: pytest.FixtureRequest) -> list[Attack]:
     return [call.params["attack"] for call in calls if "attack" in call.params]
 
 
+def test_every_hostile_program_says_in_a_sentence_what_it_tries() -> None:
+    assert len(ATTACKS) >= 50
+    for attack in ATTACKS:
+        assert attack.aim.endswith("."), attack.name
+        assert len(attack.aim) < 120, attack.name
+        assert isinstance(TASKS[attack.task], PrintTask) == (attack.kind == "stdio"), attack.name
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_a_right_solution_of_every_task_passes_and_none_at_all_does_not(opened: Opened, task: str) -> None:
     answers = [opened.sandbox.submit(right(task, str(number))) for number in range(2 * WORKERS)]
@@ -182,3 +190,31 @@ def test_nothing_is_left_when_the_sandbox_is_closed(opened: Opened) -> None:
     assert not list(opened.temporary.iterdir())
     assert not files_left()
     assert not opened.outside.touched()
+
+
+def test_under_the_reference_grader_hostile_programs_may_pass_and_do_no_harm() -> None:
+    families = ("descriptors_", "equal_", "files_", "frame_", "host_", "kill_", "network_", "process_")
+    chosen = [one for one in ATTACKS if one.kind == "call" and one.name.startswith(families)]
+    with outside() as target:
+        try:
+            sandbox = open_sandbox("bwrap", workers=WORKERS, grader="reference")
+        except SandboxError as error:
+            pytest.skip(f"there is no sandbox here: {error}")
+        with sandbox:
+            begun = {
+                one.name: sandbox.submit(
+                    request(one.task, one.program(str(target.file), target.port, VARIABLE))
+                )
+                for one in chosen
+            }
+            answers = {name: future.result(GIVE_UP) for name, future in begun.items()}
+            after = sandbox.run(right("add", "after all of them"))
+        assert not target.touched()
+    assert (after.outcome, after.reference_outcome) == ("passed", "passed")
+    assert answers["equal_to_everything"].reference_outcome == "passed", "what the two graders differ in"
+    for name, answer in answers.items():
+        assert answer.outcome not in ("passed", "fault"), (name, answer)
+        assert answer.reference_outcome not in (None, "fault"), (name, answer)
+        assert SECRET not in answer.detail
+        assert "ESCAPED" not in answer.detail
+    assert not files_left()
