@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from . import frames, jail, keeper, tester
 from .printed import same_printed
-from .zygote import Zygote
+from .zygote import Server, fork_for_each, import_common
 
 _LONGEST_JOB: Final = 2**30
 _TESTS_MEMORY: Final = 2048
@@ -37,17 +37,17 @@ _LAST_MOMENT: Final = 0.2
 def main() -> None:
     """Serves jobs from standard input on standard output until there are no more."""
     settings = frames.receive(0, longest=_LONGEST_JOB)
-    calls = bytes.fromhex(settings["system_calls"])
-    isolated = bool(settings["isolated"])
-
-    def program(request: dict[str, Any], descriptors: list[int]) -> None:
-        keeper.keep(request, descriptors, calls, isolated)
+    calls, isolated = bytes.fromhex(settings["system_calls"]), bool(settings["isolated"])
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what is forked here is not waited for
+    import_common()
 
     def tests(request: dict[str, Any], descriptors: list[int]) -> None:
         _be_tests(request, descriptors, calls if isolated else b"")
 
-    hub = Hub(Zygote(program, common=True), Zygote(tests, common=True))
-    hub.serve(int(settings["slots"]))
+    keepers = [
+        Server(keeper.Keeper(slot, calls, isolated=isolated).serve) for slot in range(int(settings["slots"]))
+    ]
+    Hub(keepers, Server(fork_for_each(tests))).serve()
 
 
 def _be_tests(request: dict[str, Any], descriptors: list[int], system_calls: bytes) -> None:
@@ -74,14 +74,14 @@ def _be_tests(request: dict[str, Any], descriptors: list[int], system_calls: byt
 class Hub:
     """The slots and their work."""
 
-    def __init__(self, programs: Zygote, tests: Zygote) -> None:
-        self._programs, self._tests = programs, tests
+    def __init__(self, keepers: list[Server], tests: Server) -> None:
+        self._keepers, self._tests = keepers, tests
         self._jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._output = threading.Lock()
 
-    def serve(self, slots: int) -> None:
+    def serve(self) -> None:
         """Works until standard input ends; what still runs then ends with this process."""
-        for slot in range(slots):
+        for slot in range(len(self._keepers)):
             threading.Thread(target=self._work, args=(slot,), daemon=True).start()
         self._say({"ready": os.getpid()})
         try:
@@ -99,6 +99,8 @@ class Hub:
             job = self._jobs.get()
             try:
                 found = self._scripted(job, slot) if "pairs" in job else self._called(job, slot)
+            except BrokenPipeError:
+                os._exit(1)  # a server of this hub has gone: the harness starts another hub
             except BaseException as error:
                 found = {"outcome": "fault", "detail": f"{type(error).__name__}: {error}"}
             self._say({"id": job["id"], **found})
@@ -110,10 +112,8 @@ class Hub:
         asking, asked = socket.socketpair()
         reported, reporting = socket.socketpair()
         try:
-            self._programs.fork(
-                {"limits": asdict(limits), "slot": slot}, [reporting.fileno(), asked.fileno()]
-            )
-            self._tests.fork({"cpu": limits.cpu + _GRACE, "slot": slot}, [theirs.fileno(), asking.fileno()])
+            self._keepers[slot].ask({"limits": asdict(limits)}, [reporting.fileno(), asked.fileno()])
+            self._tests.ask({"cpu": limits.cpu + _GRACE, "slot": slot}, [theirs.fileno(), asking.fileno()])
             for one in (theirs, asking, asked, reporting):
                 one.close()
             try:
@@ -169,9 +169,8 @@ class Hub:
         printed_by, write = os.pipe()
         opened = [read, given_to, printed_by, write]
         try:
-            self._programs.fork(
-                {"limits": asdict(limits), "slot": slot}, [reporting.fileno(), theirs.fileno(), read, write]
-            )
+            descriptors = [reporting.fileno(), theirs.fileno(), read, write]
+            self._keepers[slot].ask({"limits": asdict(limits)}, descriptors)
             for one in (theirs, reporting):
                 one.close()
             for descriptor in (read, write):
