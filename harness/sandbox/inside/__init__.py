@@ -6,6 +6,7 @@
     jail     what a program is locked into: namespaces, limits, system calls
     agent    the program's side: runs it, answers calls of its functions
     tester   the tests' side, in a process of their own: decides about calls
+    judging  the process that runs testers, one job after the other
     values   plain data between the two
     printed  comparison of printed text
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import queue
-import resource
 import select
 import signal
 import socket
@@ -19,14 +18,13 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
-from . import frames, jail, keeper, tester
+from . import frames, jail, judging, keeper, tester
 from .printed import same_printed
 from .zygote import Server, fork_for_each, import_common
 
-_LONGEST_JOB: Final = 2**30
-_TESTS_MEMORY: Final = 2048
-_TESTS_USERS: Final = 1000
-"""Between the users that programs run as and those that tests do."""
+_LONGEST_JOB: Final = judging.LONGEST_JOB
+_JOBS_OF_TESTS: Final = 64
+"""Jobs that one process of tests judges: what the tests of tasks leave in it does not add up for ever."""
 _GRACE: Final = 2.0
 """Seconds of wall time that the tests have beyond the program's."""
 
@@ -42,7 +40,7 @@ def main() -> None:
     import_common()
 
     def tests(request: dict[str, Any], descriptors: list[int]) -> None:
-        _be_tests(request, descriptors, calls if isolated else b"")
+        judging.serve(descriptors[0], request["slot"], calls if isolated else b"")
 
     keepers = [
         Server(keeper.Keeper(slot, calls, isolated=isolated).serve) for slot in range(int(settings["slots"]))
@@ -50,32 +48,57 @@ def main() -> None:
     Hub(keepers, Server(fork_for_each(tests))).serve()
 
 
-def _be_tests(request: dict[str, Any], descriptors: list[int], system_calls: bytes) -> None:
-    """The process of the tests: judges and says so; does not return."""
-    try:
-        hub, program = descriptors
-        os.setsid()
-        job = frames.receive(hub, longest=_LONGEST_JOB)
-        if system_calls:
-            jail.drop_user(request["slot"] + _TESTS_USERS)
-        jail.die_with_parent()
-        if system_calls:
-            jail.lock(jail.Limits(cpu=request["cpu"], memory=_TESTS_MEMORY), system_calls)
-        else:
-            resource.setrlimit(resource.RLIMIT_CPU, (int(2 * request["cpu"]) + 2,) * 2)
-        judged = tester.reference(program, job) if job["reference"] else tester.Judge(program).verdict(job)
-        frames.send(hub, judged)
-    except Exception as error:
-        frames.send(hub, {"outcome": "fault", "detail": f"the tests cannot run: {error}"})
-    finally:
-        os._exit(0)
+class Tests:
+    """The process of a slot's tests, as the hub sees it: it judges one job after the other, and another is forked
+    where it has ended or judged enough.
+    """
+
+    def __init__(self, server: Server, slot: int) -> None:
+        self._server, self._slot = server, slot
+        self._connection: socket.socket | None = None
+        self._left = 0
+
+    def judge(self, job: dict[str, Any], asking: socket.socket, deadline: float) -> dict[str, Any]:
+        """The verdict on a job whose program answers at the other end of ``asking``."""
+        if self._connection is None or not self._left:
+            self._renew()
+        assert self._connection is not None
+        self._left -= 1
+        try:
+            socket.send_fds(self._connection, [b"j"], [asking.fileno()])
+            asking.close()  # else the program's end of it would not be seen
+            frames.send(self._connection.fileno(), job, deadline=deadline)
+            found = frames.receive(self._connection.fileno(), deadline=deadline)
+        except frames.Late:
+            found = {"outcome": "timeout", "detail": "the tests took too long"}
+            self._drop()
+        except (frames.Closed, OSError):
+            found = {
+                "outcome": "timeout",
+                "detail": "the tests were ended: comparing the answers took too long",
+            }
+            self._drop()
+        return found if isinstance(found, dict) else {}
+
+    def _renew(self) -> None:
+        self._drop()
+        self._connection, theirs = socket.socketpair()
+        self._server.ask({"slot": self._slot}, [theirs.fileno()])
+        theirs.close()
+        self._left = _JOBS_OF_TESTS
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 class Hub:
     """The slots and their work."""
 
     def __init__(self, keepers: list[Server], tests: Server) -> None:
-        self._keepers, self._tests = keepers, tests
+        self._keepers = keepers
+        self._tests = [Tests(tests, slot) for slot in range(len(keepers))]
         self._jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._output = threading.Lock()
 
@@ -108,34 +131,22 @@ class Hub:
     def _called(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
         """Runs a program and the tests that call it."""
         limits = jail.Limits(**job["limits"])
-        mine, theirs = socket.socketpair()
         asking, asked = socket.socketpair()
         reported, reporting = socket.socketpair()
         try:
             self._keepers[slot].ask({"limits": asdict(limits)}, [reporting.fileno(), asked.fileno()])
-            self._tests.ask({"cpu": limits.cpu + _GRACE, "slot": slot}, [theirs.fileno(), asking.fileno()])
-            for one in (theirs, asking, asked, reporting):
-                one.close()
-            try:
-                deadline = time.monotonic() + limits.wall + _GRACE
-                parts = {key: job[key] for key in ("program", "code", "trusted", "names", "reference")}
-                frames.send(mine.fileno(), parts, deadline=deadline)
-                verdict = frames.receive(mine.fileno(), deadline=deadline)
-            except frames.Late:
-                verdict = {"outcome": "timeout", "detail": "the tests took too long"}
-            except frames.Closed:
-                verdict = {
-                    "outcome": "timeout",
-                    "detail": "the tests were ended: comparing the answers took too long",
-                }
-            mine.close()
+            asked.close()
+            reporting.close()
+            parts = {key: job[key] for key in ("program", "code", "trusted", "names", "reference")}
+            deadline = time.monotonic() + limits.wall + _GRACE
+            verdict = self._tests[slot].judge({**parts, "cpu": limits.cpu + _GRACE}, asking, deadline)
             if verdict["outcome"] == "crashed":
                 # Its connection closes a moment before it has ended, and how it ended is worth knowing.
                 select.select([reported], [], [], _LAST_MOMENT)
             reported.shutdown(socket.SHUT_WR)
             return _settled(verdict, self._report(reported, limits), limits)
         finally:
-            for one in (mine, theirs, asking, asked, reported, reporting):
+            for one in (asking, asked, reported, reporting):
                 one.close()
 
     def _report(self, reported: socket.socket, limits: jail.Limits) -> dict[str, Any]:
