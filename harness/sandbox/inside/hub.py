@@ -55,14 +55,13 @@ class Tests:
 
     def __init__(self, server: Server, slot: int) -> None:
         self._server, self._slot = server, slot
-        self._connection: socket.socket | None = None
-        self._left = 0
+        self._connection = self._forked()
+        self._left = _JOBS_OF_TESTS
 
     def judge(self, job: dict[str, Any], asking: socket.socket, deadline: float) -> dict[str, Any]:
         """The verdict on a job whose program answers at the other end of ``asking``."""
-        if self._connection is None or not self._left:
+        if not self._left:
             self._renew()
-        assert self._connection is not None
         self._left -= 1
         try:
             socket.send_fds(self._connection, [b"j"], [asking.fileno()])
@@ -71,26 +70,26 @@ class Tests:
             found = frames.receive(self._connection.fileno(), deadline=deadline)
         except frames.Late:
             found = {"outcome": "timeout", "detail": "the tests took too long"}
-            self._drop()
+            self._renew()
         except (frames.Closed, OSError):
             found = {
                 "outcome": "timeout",
                 "detail": "the tests were ended: comparing the answers took too long",
             }
-            self._drop()
+            self._renew()
         return found if isinstance(found, dict) else {}
 
     def _renew(self) -> None:
-        self._drop()
-        self._connection, theirs = socket.socketpair()
-        self._server.ask({"slot": self._slot}, [theirs.fileno()])
-        theirs.close()
+        """Gives the process up, which ends when it sees that, and has another forked."""
+        self._connection.close()
+        self._connection = self._forked()
         self._left = _JOBS_OF_TESTS
 
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def _forked(self) -> socket.socket:
+        mine, theirs = socket.socketpair()
+        with theirs:
+            self._server.ask({"slot": self._slot}, [theirs.fileno()])
+        return mine
 
 
 class Hub:
