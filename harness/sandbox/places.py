@@ -72,7 +72,7 @@ def _bubblewrap() -> Place:
         "--unshare-uts",
         "--unshare-cgroup-try",
     ]
-    command += ["--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
+    command += ["--as-pid-1", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     if os.getuid() == 0:
         # Programs become users of their own; the rest of root's rights is gone.
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
