@@ -58,7 +58,7 @@ def receive(descriptor: int, *, longest: int = LONGEST, deadline: float | None =
     body = _read(descriptor, length, deadline)
     try:
         return json.loads(body)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, MemoryError) as error:
         raise Closed(f"no message: {error}") from None
 
 
