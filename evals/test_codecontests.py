@@ -69,8 +69,7 @@ def test_codecontests(example: StdioRow, sampling: Sampling) -> Generator[Any, A
     regard to case and white space, numbers within 1e-5 (execution/tester_sandboxer.cc). Limits are the problem's
     own for each test, else 10 s and 256 MiB. Problems with files of their own are left out.
 
-    - ``pass@k`` (primary: k = 1), and with ``--eval-grader reference`` ``reference_pass@k`` and
-      ``graders_differ``: as for HumanEval.
+    - ``pass@k`` (primary: k = 1): as for HumanEval. There is no other grader: this one is the reference's.
 
     Not comparable: AlphaCode's n@k, which picks n of k samples before it submits any; scores with a problem's own
     checker, which this set does not have: a right output that is not the expected one is wrong here.

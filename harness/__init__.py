@@ -5,19 +5,23 @@ What a benchmark file needs is here: ``from harness import Loglikelihood, benchm
 
 from __future__ import annotations
 
-from harness.benchmark import HubData, Shot, benchmark, mean, perplexity
+from harness.benchmark import HubData, Sampling, Shot, benchmark, mean, perplexity
 from harness.requests import (
     MASK,
+    CallTests,
     Candidate,
     FillMask,
     FillMaskAnswer,
     Generate,
     GenerateAnswer,
     Generated,
+    InputOutputTests,
     Loglikelihood,
     LoglikelihoodAnswer,
     RollingAnswer,
     RollingLoglikelihood,
+    RunProgram,
+    RunProgramAnswer,
     Turn,
 )
 
@@ -25,6 +29,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "MASK",
+    "CallTests",
     "Candidate",
     "FillMask",
     "FillMaskAnswer",
@@ -32,10 +37,14 @@ __all__ = [
     "GenerateAnswer",
     "Generated",
     "HubData",
+    "InputOutputTests",
     "Loglikelihood",
     "LoglikelihoodAnswer",
     "RollingAnswer",
     "RollingLoglikelihood",
+    "RunProgram",
+    "RunProgramAnswer",
+    "Sampling",
     "Shot",
     "Turn",
     "benchmark",

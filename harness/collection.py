@@ -147,13 +147,13 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
             f"{spec.name}: no checkpoint; give --checkpoint PATH, or `touchstone fetch smollm2-135m`"
         )
         return []
-    asked_of_it = [kind for kind in spec.asks if kind is not RunProgram]
-    suited = [info for info in infos if all(kind in info.serves for kind in asked_of_it)]
+    asked = [kind for kind in spec.asks if kind is not RunProgram]  # which the sandbox answers
+    suited = [info for info in infos if all(kind in info.serves for kind in asked)]
     for info in infos:
         if info not in suited:
-            asked = ", ".join(kind.__name__ for kind in asked_of_it)
+            named = ", ".join(kind.__name__ for kind in asked)
             collection.deselected.append(
-                f"{spec.name}: asks {asked}, which {info.name} ({info.kind} LM) cannot answer"
+                f"{spec.name}: asks {named}, which {info.name} ({info.kind} LM) cannot answer"
             )
     return suited
 

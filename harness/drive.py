@@ -1,8 +1,8 @@
-"""Advances the generators of a unit together: collect what they ask, answer it in one call, send the answers
-back, repeat.
+"""Advances the generators of a unit together: what they ask is collected and answered by as few calls as there
+are rounds; each is sent its answers as soon as it has all of them, and asks on in the next round.
 
-Each item is journalled when its generator ends, not when pytest reports it: that is what makes ``-x``, Ctrl-C
-and crashes cheap. What one item does wrong ends that item alone.
+Each item is journalled when its generator ends, not when its unit does or pytest reports it: that is what makes
+``-x``, Ctrl-C and crashes cheap. What one item does wrong ends that item alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,15 +17,16 @@ from typing import Any, Final, Protocol
 
 import pytest
 
+from harness.asking import CAUGHT, STOPPING, Answered, Asking, ProgramRunner
 from harness.benchmark import NO_ANSWER, Benchmark
 from harness.data import Example
 from harness.engines import Engine
 from harness.errors import BenchmarkError, RequestError, WireError
 from harness.records import GENERATED, Record, Status
-from harness.requests import REQUEST_KINDS, Answer, GenerateAnswer, Refusal, Request
+from harness.requests import REQUEST_KINDS, GenerateAnswer, Refusal, Request, RunProgram, RunProgramAnswer
 from harness.wire import plain_scores, plain_text, to_plain
 
-MOST_ROUNDS: Final = 1000
+MOST_YIELDS: Final = 1000
 """A generator that yields this often is taken to be endless."""
 
 SYNC_EVERY: Final = 1.0
@@ -38,10 +38,6 @@ LONGEST_KEPT: Final = 1000
 
 KEPT_WHOLE: Final = ("program",)
 """Fields of a request that the journal keeps whole, however long."""
-
-STOPPING = (KeyboardInterrupt, SystemExit, pytest.exit.Exception)
-CAUGHT = (Exception, pytest.skip.Exception, pytest.fail.Exception)
-"""pytest's outcomes are BaseExceptions; both are an item's own affair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +63,20 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Running:
-    """A job on its way."""
+    """A job on its way. ``answers`` has those that have come to its present requests, by number."""
 
     job: Job
     generator: Generator[Any, Any, Any] | None = None
+    yields: int = 0
     requests: list[Request] = field(default_factory=list)
+    answers: dict[int, Answered] = field(default_factory=dict)
     single: bool = False
     exchanges: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     truncated: int = 0
     generated: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(GENERATED, 0))
+    programs: dict[str, int] = field(default_factory=dict)
+    unsandboxed: int = 0
     failure: BaseException | None = None
     outcome: Outcome | None = None
 
@@ -104,8 +104,18 @@ class StartedUnit:
 
     @property
     def requests(self) -> list[Request]:
-        """What its generators ask first."""
-        return [request for state in self.running for request in state.requests]
+        """What its generators ask the model first."""
+        return [
+            request
+            for state in self.running
+            for request in state.requests
+            if not isinstance(request, RunProgram)
+        ]
+
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        """How those items ended that have, by item; each is in the journal."""
+        return {state.job.item: state.outcome for state in self.running if state.outcome is not None}
 
     def close(self) -> None:
         """Closes the generators that have not ended."""
@@ -120,35 +130,45 @@ class Recorder(Protocol):
         """Writes a record."""
 
     def sync(self, *, every: float = 0.0) -> None:
-        """Called when a unit is done."""
+        """Called when an item or a unit is done."""
 
 
-def run_unit(unit: StartedUnit, engine: Engine, journal: Recorder) -> dict[str, Outcome]:
+def run_unit(
+    unit: StartedUnit, engine: Engine, journal: Recorder, sandbox: ProgramRunner | None = None
+) -> dict[str, Outcome]:
     """The outcome of every job by item; each is in the journal when this returns.
 
     Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
     """
-    running = unit.running
+
+    def take(state: _Running, number: int, answer: Answered, seconds: float) -> None:
+        state.answers[number] = answer
+        state.seconds += seconds
+        if len(state.answers) == len(state.requests):
+            _advance(state, engine, journal)
+            ask(state)
+
+    def ask(state: _Running) -> None:
+        if state.outcome is not None:
+            journal.sync(every=SYNC_EVERY)
+        elif sandbox is None and any(isinstance(request, RunProgram) for request in state.requests):
+            fault = f"{_who(state.job)} yielded a RunProgram, but there is no sandbox to run programs in"
+            _fail(state, BenchmarkError(fault), journal)
+        else:
+            asking.ask(state, state.requests)
+
+    asking = Asking(engine, sandbox, take)
     try:
-        for state in running:
+        for state in unit.running:
             if state.failure is not None:
                 _fail(state, state.failure, journal)
-        for _ in range(MOST_ROUNDS):
-            waiting = [state for state in running if state.outcome is None]
-            if not waiting:
-                break
-            _round(waiting, engine, journal)
-        for state in running:
-            if state.outcome is None:
-                _fail(
-                    state,
-                    BenchmarkError(f"{_who(state.job)} yielded {MOST_ROUNDS} times without returning scores"),
-                    journal,
-                )
+            ask(state)
+        asking.run()
     finally:
+        asking.close()
         unit.close()
         journal.sync(every=SYNC_EVERY)
-    return {state.job.item: state.outcome for state in running if state.outcome is not None}
+    return unit.outcomes
 
 
 def _start(state: _Running, engine: Engine) -> None:
@@ -174,25 +194,12 @@ def _start(state: _Running, engine: Engine) -> None:
         state.seconds += time.perf_counter() - began
 
 
-def _round(waiting: Sequence[_Running], engine: Engine, journal: Recorder) -> None:
-    """Answers what the waiting generators have asked and advances each to its next question or its end."""
-    requests = [request for state in waiting for request in state.requests]
-    began = time.perf_counter()
-    answers = _ask(engine, requests)
-    share = (time.perf_counter() - began) / len(requests)
-    position = 0
-    for state in waiting:
-        mine = answers[position : position + len(state.requests)]
-        position += len(state.requests)
-        state.seconds += share * len(mine)
-        _advance(state, mine, engine, journal)
-
-
-def _advance(
-    state: _Running, answers: Sequence[Answer | Refusal | BaseException], engine: Engine, journal: Recorder
-) -> None:
+def _advance(state: _Running, engine: Engine, journal: Recorder) -> None:
+    """Sends a generator the answers to all its requests, which takes it to its next question or its end."""
     began = time.perf_counter()
     assert state.generator is not None
+    answers = [state.answers[number] for number in range(len(state.requests))]
+    state.answers = {}
     _remember(state, answers)
     try:
         trouble = next((answer for answer in answers if isinstance(answer, (Refusal, BaseException))), None)
@@ -200,7 +207,7 @@ def _advance(
             reason = trouble.reason if isinstance(trouble, Refusal) else _sentence(trouble)
             yielded = state.generator.throw(RequestError(f"{_who(state.job)}: {reason}"))
         else:
-            yielded = state.generator.send(answers[0] if state.single else list(answers))
+            yielded = state.generator.send(answers[0] if state.single else answers)
         _take(state, yielded, engine)
     except StopIteration as end:
         state.seconds += time.perf_counter() - began
@@ -214,39 +221,14 @@ def _advance(
         state.seconds += time.perf_counter() - began
 
 
-def _ask(engine: Engine, requests: Sequence[Request]) -> list[Answer | Refusal | BaseException]:
-    """One answer a request. Where the engine breaks, requests are asked one by one, and only the guilty ones
-    fail.
-    """
-    try:
-        answers = engine.answer(requests)
-        if len(answers) != len(requests):
-            raise RuntimeError(f"the engine gave {len(answers)} answers to {len(requests)} requests")
-    except STOPPING:
-        raise
-    except Exception as error:
-        if len(requests) == 1:
-            return [error]
-        half = len(requests) // 2
-        return _ask(engine, requests[:half]) + _ask(engine, requests[half:])
-    return [_sound(answer) for answer in answers]
-
-
-def _sound(answer: Answer | Refusal) -> Answer | Refusal:
-    """The answer, or a refusal in place of one that holds a NaN: no score may come of it."""
-    numbers = [getattr(answer, "logprob", None), *(one.logprob for one in getattr(answer, "candidates", ()))]
-    if any(number is not None and math.isnan(number) for number in numbers):
-        return Refusal(
-            "the checkpoint answered with NaN; its weights are broken, or overflow: try --eval-dtype float32"
-        )
-    return answer
-
-
 def _take(state: _Running, yielded: object, engine: Engine) -> None:
     """Notes what a generator asks; raises ``BenchmarkError`` when it is no request that it may ask."""
     state.single = isinstance(yielded, REQUEST_KINDS)
     asked = [yielded] if state.single else yielded
     who = _who(state.job)
+    state.yields += 1
+    if state.yields > MOST_YIELDS:
+        raise BenchmarkError(f"{who} yielded {MOST_YIELDS} times without returning scores")
     if not isinstance(asked, (list, tuple)) or not asked:
         raise BenchmarkError(
             f"{who} yielded {_shown(yielded)}; yield a request or a list of requests, at least one"
@@ -262,7 +244,7 @@ def _take(state: _Running, yielded: object, engine: Engine) -> None:
             raise BenchmarkError(
                 f"{who} yielded a {type(request).__name__} but declares asks={named}; add it there"
             )
-        if type(request) not in engine.info.serves:
+        if not isinstance(request, (*engine.info.serves, RunProgram)):
             raise BenchmarkError(
                 f"{who} yielded a {type(request).__name__}, which a {engine.info.kind} checkpoint cannot answer"
             )
@@ -279,11 +261,14 @@ def _check_plain(request: Request, who: str) -> None:
         ) from None
 
 
-def _remember(state: _Running, answers: Sequence[Answer | Refusal | BaseException]) -> None:
+def _remember(state: _Running, answers: Sequence[Answered]) -> None:
     for request, answer in zip(state.requests, answers, strict=True):
         state.truncated += bool(getattr(answer, "truncated", 0))
         if isinstance(answer, GenerateAnswer):
             _count_outputs(state.generated, answer)
+        elif isinstance(answer, RunProgramAnswer):
+            state.programs[answer.outcome] = state.programs.get(answer.outcome, 0) + 1
+            state.unsandboxed += answer.unsandboxed
         said = {"error": _sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
         state.exchanges.append(
             {"kind": type(request).__name__, "request": kept(to_plain(request)), "answer": said}
@@ -334,6 +319,8 @@ def _settle(
         seconds=round(state.seconds, 6),
         truncated=state.truncated,
         **state.generated,
+        programs=dict(state.programs),
+        unsandboxed=state.unsandboxed,
         exchanges=state.exchanges,
     )
     journal.append(record)
@@ -369,7 +356,7 @@ def _close(state: _Running) -> None:
 
 def kept(request: dict[str, Any]) -> dict[str, Any]:
     """A request as the journal keeps it: of a long text its end, of a long list its last part, and the hash
-    of the whole. A program is kept whole: it is what the checkpoint has written, cut."""
+    of the whole; its parts likewise. A program is kept whole: it is what the checkpoint has written, cut."""
     found: dict[str, Any] = {}
     for name, value in request.items():
         if isinstance(value, dict):

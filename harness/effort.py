@@ -54,15 +54,18 @@ class Meter:
         self._latest = 0
         self._noted = time.monotonic()
 
-    def count(self, engine: object, checkpoint: str, counts: dict[str, Any]) -> None:
-        """Takes what an engine says, as plain data, that all its answers so far have cost."""
-        number = self._number_of.setdefault(engine, len(self._entries))
-        if number == len(self._entries):
+    def begin(self, engine: object, checkpoint: str) -> None:
+        """Called when an engine has answered something; the first time counts."""
+        self._latest = self._number_of.setdefault(engine, len(self._entries))
+        if self._latest == len(self._entries):
             self._entries.append(
                 Effort(who=self._who, checkpoint=checkpoint, engine={}, first_answer=process_age())
             )
-        self._entries[number] = replace(self._entries[number], engine=counts)
-        self._latest = number
+
+    def count(self, engine: object, checkpoint: str, counts: dict[str, Any]) -> None:
+        """Takes what an engine says, as plain data, that all its answers so far have cost."""
+        self.begin(engine, checkpoint)
+        self._entries[self._latest] = replace(self._entries[self._latest], engine=counts)
         if time.monotonic() - self._noted > NOTE_EVERY:
             self.note()
 

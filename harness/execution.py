@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from harness.asking import ProgramRunner
 from harness.benchmark import ENGINE_FIXTURE, generator_function
 from harness.collection import OWN_ARGUMENTS, checkpoint_of, given_of
 from harness.drive import Job, Outcome, StartedUnit, identity, run_unit
 from harness.effort import Effort, Meter
 from harness.journal import Journal
 from harness.records import Record, Status
+from harness.requests import Generate
 from harness.scheduling import Quarantine
 from harness.units import plan_units
 from harness.wire import to_plain
@@ -38,11 +40,15 @@ class Execution:
         quarantine: Quarantine,
         *,
         in_order: bool,
+        sandbox: ProgramRunner | None = None,
+        by_kind: bool,
         note_effort: Callable[[Sequence[Effort]], None],
     ) -> None:
-        """With ``in_order`` the units come one after the other; a worker cannot know which it gets next.
-        ``note_effort`` is told now and then what this process's answers have cost."""
+        """With ``in_order`` the units come one after the other; a worker cannot know which it gets next. With
+        ``by_kind`` units of items that ask for texts are larger than ``unit_size``, which xdist's controller
+        could not know of. ``note_effort`` is told now and then what this process's answers have cost."""
         self._in_order = in_order
+        self._sandbox = sandbox
         self._meter = Meter(journal.who, note_effort)
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
         self._ahead: StartedUnit | None = None
@@ -57,7 +63,8 @@ class Execution:
         ]
         self._leader_after: dict[str, pytest.Item] = {}
         before: list[int] = []
-        for unit in plan_units([item.nodeid for item in items], unit_size, alone):
+        generating = [item.nodeid for item in items if by_kind and _generates(item)]
+        for unit in plan_units([item.nodeid for item in items], unit_size, alone, generating):
             for index in unit:
                 self._unit_of[self._items[index].nodeid] = unit
             for index in before:
@@ -74,10 +81,14 @@ class Execution:
             except BaseException:  # an interrupt: the unit will not run
                 unit.close()
                 raise
-            outcomes = run_unit(unit, engine, self._journal)
-            self._meter.count(engine, checkpoint_of(item).name, to_plain(engine.effort))
-            self._outcomes.update(outcomes)
-            self._settled.update(outcomes)
+            checkpoint = checkpoint_of(item).name
+            begin = functools.partial(self._meter.begin, engine, checkpoint)
+            try:
+                run_unit(unit, engine, _Recorder(self._journal, begin), self._sandbox)
+            finally:
+                self._outcomes.update(unit.outcomes)
+                self._settled.update(unit.outcomes)
+            self._meter.count(engine, checkpoint, to_plain(engine.effort))
         return self._outcomes.pop(item.nodeid)
 
     def sync(self) -> None:
@@ -156,6 +167,27 @@ class Execution:
         if (found := self._functions.get(key)) is None:
             found = self._functions[key] = generator_function(item.function)
         return found
+
+
+class _Recorder:
+    """The journal, which also tells when items are scored."""
+
+    def __init__(self, journal: Journal, scored: Callable[[], None]) -> None:
+        self._journal, self._scored = journal, scored
+
+    def append(self, record: Record) -> None:
+        self._journal.append(record)
+        if record.status == "scored":
+            self._scored()
+
+    def sync(self, *, every: float = 0.0) -> None:
+        self._journal.sync(every=every)
+
+
+def _generates(item: pytest.Item) -> bool:
+    """Whether a benchmark item asks for texts."""
+    given = given_of(item)
+    return given is not None and Generate in given.loaded.spec.asks
 
 
 def _alike(item: pytest.Function, leader: pytest.Function) -> bool:

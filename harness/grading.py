@@ -62,9 +62,8 @@ class Kind:
     """Whether a completion goes on behind the prompt."""
 
 
-def _kind(name: str, data: str, row: Any, prepare: Any, request: Any, **more: Any) -> Kind:
-    key, begun = more.pop("key", "task_id"), more.pop("begun", False)
-    spec = Benchmark(
+def _spec(name: str, data: str, row: Any, prepare: Any, keep: Any = None) -> Benchmark:
+    return Benchmark(
         name=name,
         version=1,
         data=data,
@@ -72,28 +71,29 @@ def _kind(name: str, data: str, row: Any, prepare: Any, request: Any, **more: An
         primary="pass@1",
         row=row,
         prepare=prepare,
-        **more,
+        keep=keep,
     )
-    return Kind(spec, key, request, begun)
 
 
 KINDS: Final[Mapping[str, Kind]] = {
-    kind.spec.name: kind
-    for kind in (
-        _kind("humaneval", "humaneval/HumanEval", HumanEvalRow, humaneval_row, humaneval_request, begun=True),
-        _kind("mbpp", "mbpp/test", MbppRow, mbpp_row, mbpp_request),
-        _kind("mbpp_sanitized", "mbpp/sanitized_test", MbppRow, mbpp_row, mbpp_request),
-        _kind(
-            *("codecontests", "codecontests/problems", StdioRow, contest_row, stdio_request),
-            key="id",
-            keep=reads_and_prints,
-        ),
-        _kind(
-            *("apps_stdin", "apps_stdin/selected", StdioRow, apps_row, stdio_request),
-            key="id",
-            keep=reads_and_prints,
-        ),
-    )
+    "humaneval": Kind(
+        _spec("humaneval", "humaneval/HumanEval", HumanEvalRow, humaneval_row),
+        "task_id",
+        humaneval_request,
+        begun=True,
+    ),
+    "mbpp": Kind(_spec("mbpp", "mbpp/test", MbppRow, mbpp_row), "task_id", mbpp_request),
+    "mbpp_sanitized": Kind(
+        _spec("mbpp_sanitized", "mbpp/sanitized_test", MbppRow, mbpp_row), "task_id", mbpp_request
+    ),
+    "codecontests": Kind(
+        _spec("codecontests", "codecontests/problems", StdioRow, contest_row, reads_and_prints),
+        "id",
+        stdio_request,
+    ),
+    "apps_stdin": Kind(
+        _spec("apps_stdin", "apps_stdin/selected", StdioRow, apps_row, reads_and_prints), "id", stdio_request
+    ),
 }
 """What ``touchstone grade`` knows, by name."""
 

@@ -18,7 +18,7 @@ import pytest
 from harness.benchmark import Sampling
 from harness.models.settings import ModelSettings
 from harness.sandbox.settings import GRADERS, KINDS, SandboxSettings
-from harness.units import DEFAULT_SIZE
+from harness.units import DEFAULT_SIZE, GENERATING_SIZE
 
 MODEL_SETTINGS: Final = pytest.StashKey[ModelSettings]()
 
@@ -247,9 +247,10 @@ _OPTIONS: Final = (
     Option(
         "unit",
         parse_count(1),
-        DEFAULT_SIZE,
+        None,
         "N",
-        f"items whose requests are answered together, at most (default: {DEFAULT_SIZE})",
+        f"items whose requests are answered together, at most (default: {DEFAULT_SIZE}; "
+        f"{GENERATING_SIZE} that ask for texts, without -n)",
     ),
 )
 
@@ -268,7 +269,7 @@ class Settings:
     data: str | None
     output: Path
     run_id: str | None
-    unit: int
+    unit: int | None
     workers: int
     model: ModelSettings
     sandbox: SandboxSettings

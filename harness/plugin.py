@@ -124,7 +124,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     from harness.execution import Execution
     from harness.journal import Journal
     from harness.scheduling import Quarantine
-    from harness.units import unit_size
+    from harness.units import DEFAULT_SIZE, unit_size
 
     run.directory.make()
     run.directory.write_collected(
@@ -132,13 +132,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     )
     # Not from the environment: a run inside of a worker's test inherits that.
     who = session.config.workerinput["workerid"] if is_worker(session.config) else "main"  # type: ignore[attr-defined]
-    size = unit_size(len(session.items), run.settings.workers, run.settings.unit)
+    size = unit_size(len(session.items), run.settings.workers, run.settings.unit or DEFAULT_SIZE)
     run.execution = Execution(
         items,
         size,
         Journal(run.directory.path, who),
         Quarantine(run.directory.quarantine),
         in_order=who == "main",
+        sandbox=run.collection.sandbox,
+        by_kind=who == "main" and run.settings.unit is None,
         note_effort=functools.partial(run.directory.write_effort, who),
     )
     # Items live until the end of the session: looking at tens of thousands of them again and again for
@@ -172,10 +174,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
     from xdist.workermanage import parse_tx_spec_config
 
     from harness.scheduling import Quarantine, UnitScheduling
+    from harness.units import DEFAULT_SIZE
 
     run = config.stash[RUN]
     return UnitScheduling(
-        config, len(parse_tx_spec_config(config)), run.settings.unit, Quarantine(run.directory.quarantine)
+        config,
+        len(parse_tx_spec_config(config)),
+        run.settings.unit or DEFAULT_SIZE,
+        Quarantine(run.directory.quarantine),
     )
 
 

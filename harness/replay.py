@@ -8,6 +8,7 @@ the reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,12 @@ from harness.checkpoints import CheckpointInfo
 from harness.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from harness.data import Example
 from harness.drive import Job, StartedUnit, kept, run_unit
+from harness.engines import Done
 from harness.errors import DataError, HarnessError
 from harness.files import load_module
 from harness.journal import latest, read_journal
 from harness.records import Record
-from harness.requests import Answer, Refusal, Request, answer_from_plain
+from harness.requests import Answer, Refusal, Request, RunProgram, RunProgramAnswer, answer_from_plain
 from harness.rundir import RunDirectory
 from harness.wire import to_plain
 
@@ -89,15 +91,25 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
 
 
 class _Stored:
-    """An engine that gives the stored answers, in order, to the same questions."""
+    """An engine and a sandbox that give the stored answers, in order, to the same questions."""
 
     def __init__(self, info: CheckpointInfo, exchanges: Sequence[Mapping[str, Any]]) -> None:
         self.info = info
         self.effort: dict[str, Any] = {}
-        self._left: Iterator[Mapping[str, Any]] = iter(exchanges)
+        # Programs are asked for the moment a generator yields them, everything else a round later.
+        self._programs = iter([one for one in exchanges if one["kind"] == RunProgram.__name__])
+        self._others = iter([one for one in exchanges if one["kind"] != RunProgram.__name__])
 
-    def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
-        return [self._answer(request) for request in requests]
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
+        del done  # all answers are there at once
+        return [self._answer(request, self._others) for request in requests]
+
+    def submit(self, request: RunProgram) -> Future[RunProgramAnswer | Refusal]:
+        found: Future[RunProgramAnswer | Refusal] = Future()
+        answer = self._answer(request, self._programs)
+        assert isinstance(answer, (RunProgramAnswer, Refusal))
+        found.set_result(answer)
+        return found
 
     def prepare(self, requests: Sequence[Request]) -> None:
         """Nothing can be done ahead."""
@@ -105,8 +117,8 @@ class _Stored:
     def close(self) -> None:
         """Nothing to free."""
 
-    def _answer(self, request: Request) -> Answer | Refusal:
-        stored = next(self._left, None)
+    def _answer(self, request: Request, left: Iterator[Mapping[str, Any]]) -> Answer | Refusal:
+        stored = next(left, None)
         if stored is None:
             return Refusal("it asks more than it did when the run was made")
         if stored["kind"] != type(request).__name__ or stored["request"] != kept(to_plain(request)):
@@ -185,7 +197,7 @@ class _Benchmarks:
 
 
 def _again(job: Job, engine: _Stored) -> Record:
-    return run_unit(StartedUnit([job], engine), engine, _Nowhere())[job.item].record
+    return run_unit(StartedUnit([job], engine), engine, _Nowhere(), engine)[job.item].record
 
 
 def _info(rows: Mapping[str, Mapping[str, Any]], name: str) -> CheckpointInfo:

@@ -12,6 +12,10 @@ from typing import Final
 DEFAULT_SIZE: Final = 64
 """Items a unit holds at most: enough to fill batches, few enough that progress shows and a crash costs little."""
 
+GENERATING_SIZE: Final = 512
+"""The same for items that ask for texts, in a process that shares its work with no other. Each of them is done
+when its own texts are, and whenever a unit comes to its end, few texts are left to go on together."""
+
 UNITS_PER_WORKER: Final = 4
 """Units each worker should get at least, so that the last ones even out."""
 
@@ -41,13 +45,16 @@ def unit_size(count: int, workers: int, limit: int = DEFAULT_SIZE) -> int:
     return max(1, min(limit, share))
 
 
-def plan_units(nodeids: Sequence[str], size: int, alone: Iterable[str] = ()) -> list[list[int]]:
+def plan_units(
+    nodeids: Sequence[str], size: int, alone: Iterable[str] = (), generating: Iterable[str] = ()
+) -> list[list[int]]:
     """Indices into ``nodeids``, grouped into units; each index is in exactly one unit.
 
-    Items with the same ``unit_key`` come together in order of appearance, at most ``size`` a unit; those
-    named in ``alone`` get a unit each. Units are ordered by their first item.
+    Items with the same ``unit_key`` come together in order of appearance, at most ``size`` a unit, or
+    ``GENERATING_SIZE`` of those named in ``generating``; those named in ``alone`` get a unit each. Units are
+    ordered by their first item.
     """
-    solitary = set(alone)
+    solitary, large = set(alone), set(generating)
     units: list[list[int]] = []
     filling: dict[str, list[int]] = {}
     for index, nodeid in enumerate(nodeids):
@@ -56,7 +63,7 @@ def plan_units(nodeids: Sequence[str], size: int, alone: Iterable[str] = ()) -> 
             units.append([index])
             continue
         unit = filling.get(key)
-        if unit is None or len(unit) >= size:
+        if unit is None or len(unit) >= (GENERATING_SIZE if nodeid in large else size):
             unit = filling[key] = []
             units.append(unit)
         unit.append(index)

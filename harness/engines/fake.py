@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from harness.checkpoints import CheckpointInfo
+from harness.engines import Done
 from harness.requests import (
     MASK,
     Answer,
@@ -57,9 +58,14 @@ class FakeEngine:
         """It costs nothing."""
         return {}
 
-    def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """One answer a request, in the order asked; kinds that the checkpoint would not serve are refused."""
-        return [self._answer(request) for request in requests]
+        answers = []
+        for number, request in enumerate(requests):
+            answers.append(self._answer(request))
+            if done is not None:
+                done(number, answers[-1])
+        return answers
 
     def prepare(self, requests: Sequence[Request]) -> None:
         """Nothing can be done ahead."""

@@ -10,10 +10,12 @@ first of them, says so.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
+from harness.engines import Done
 from harness.models.generation import Generation
 from harness.models.loading import Loaded, quiet
 from harness.models.masks import Attention, attention_of
@@ -67,25 +69,43 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         with quiet():
             return isinstance(self._generator(), Generation)
 
-    def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
-        """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``."""
-        plans = self._ahead.made(requests)
-        prompts = [made for made in plans if isinstance(made, Prompt)]
-        works = [work for made in plans if isinstance(made, Plan) for work in made.work]
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
+        """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``. Scores are
+        told to ``done`` when all are there, generated texts one request after the other."""
+        found: dict[int, Answer | Refusal] = {}
+        with closing(self._answers(self._ahead.made(requests))) as answers:
+            for number, answer in answers:
+                found[number] = answer
+                if done is not None:
+                    done(number, answer)
+        return [found[number] for number in range(len(requests))]
+
+    def _answers(
+        self, plans: Sequence[Plan | Prompt | Refusal]
+    ) -> Generator[tuple[int, Answer | Refusal], None, None]:
+        """The number of each request and its answer, as soon as it is final; in between the model is at rest,
+        and transformers' warnings are as ever."""
+        scored = {number: made for number, made in enumerate(plans) if isinstance(made, Plan)}
+        prompts = {number: made for number, made in enumerate(plans) if isinstance(made, Prompt)}
+        yield from ((number, made) for number, made in enumerate(plans) if isinstance(made, Refusal))
         with quiet():
+            works = [work for made in scored.values() for work in made.work]
             scores = iter((self._shared or self._plain).score(works))
-            samples = iter(self._generator().run(prompts) if prompts else ())
-        answers: list[Answer | Refusal] = []
-        for made in plans:
-            if isinstance(made, Plan):
-                answers.append(made.answer([next(scores) for _ in made.work]))
-            else:
-                answers.append(
-                    made.answer([sample.outcome for sample in next(samples)])
-                    if isinstance(made, Prompt)
-                    else made
-                )
-        return answers
+        for number, made in scored.items():
+            yield number, made.answer([next(scores) for _ in made.work])
+        if not prompts:
+            return
+        numbers = list(prompts)
+        with quiet():
+            running = self._generator().run(list(prompts.values()))
+        with closing(running):
+            while True:
+                with quiet():
+                    ended = next(running, None)
+                if ended is None:
+                    return
+                number = numbers[ended.number]
+                yield number, prompts[number].answer([sample.outcome for sample in ended.samples])
 
     def close(self) -> None:
         """Frees the model's memory; the engine cannot answer afterwards."""

@@ -3,8 +3,8 @@
 What all prompts of a call begin with (few-shot examples) is computed once and never copied
 (``split_attention``); a prompt is computed once for all its samples; every row has its own length, so nothing
 is padded to the longest (``slots``). Which token comes next depends on a row's own logits and numbers only
-(``sampling``), hence not on the batch. Where memory runs out, the rows at work wait again, with the tokens
-they have, and fewer go on at once.
+(``sampling``), hence not on the batch, and a prompt is handed on as soon as its own texts are at their ends.
+Where memory runs out, the rows at work wait again, with the tokens they have, and fewer go on at once.
 
 Transformers has continuous batching of its own (``generate_batch``); it knows no stop sequences of text, one
 seed for a whole batch instead of one for each sample, and shares beginnings in whole blocks of its paged
@@ -14,15 +14,15 @@ cache only, so that it does not serve here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.models.beginnings import Group, group
+from harness.models.beginnings import group
 from harness.models.budget import Budget, free_memory, is_out_of_memory, release
 from harness.models.key_values import KeyValues
 from harness.models.needed import CANNOT
 from harness.models.prompts import Prompt
-from harness.models.samples import Ends, Sample, samples_of
+from harness.models.samples import Ended, Ends, Sample, samples_of
 from harness.models.sampling import choose
 from harness.models.shared_prefix import SharedPrefix
 from harness.models.slots import Held, Slots
@@ -55,15 +55,20 @@ class Generation:
         self._ends, self._budget, self._batch = ends, budget, batch
         self._most = batch or _MOST_ROWS.get(model.device.type, _MOST_ROWS["cpu"])
 
-    def run(self, prompts: Sequence[Prompt]) -> list[list[Sample]]:
-        """The different samples of each prompt, all at their ends."""
-        import torch
-
-        samples = [samples_of(prompt, self._ends) for prompt in prompts]
-        with torch.inference_mode():
-            for one in group([prompt.tokens for prompt in prompts]):
-                self._run_group(one, [sample for number in one.members for sample in samples[number]])
-        return samples
+    def run(self, prompts: Sequence[Prompt]) -> Generator[Ended, None, None]:
+        """Each prompt as soon as its samples are at their ends, while others go on; nothing is computed
+        until the next one is asked for."""
+        samples = {number: samples_of(prompt, self._ends) for number, prompt in enumerate(prompts)}
+        number_of = {sample: number for number, some in samples.items() for sample in some}
+        open_ = {number: len(some) for number, some in samples.items()}
+        for one in group([prompt.tokens for prompt in prompts]):
+            shared = prompts[one.members[0]].tokens[: one.shared]
+            waiting = deque(sample for number in one.members for sample in samples[number])
+            for sample in self._run_group(shared, waiting):
+                number = number_of.pop(sample)
+                open_[number] -= 1
+                if not open_[number]:
+                    yield Ended(number, samples.pop(number))
 
     def verify(self, works: Sequence[tuple[int, ...]], tolerance: float) -> str | None:
         """Feeds sequences as prompts and tokens behind them, and compares logits with those of a forward pass
@@ -96,33 +101,38 @@ class Generation:
         logits: torch.Tensor = self._model(input_ids=ids, use_cache=False).logits
         return logits[0, -1].float()
 
-    def _run_group(self, one: Group, samples: Sequence[Sample]) -> None:
-        """Brings all samples behind one beginning to their ends."""
-        waiting = deque(samples)
-        shared = samples[0].prompt.tokens[: one.shared]
+    def _run_group(self, shared: tuple[int, ...], waiting: deque[Sample]) -> Iterator[Sample]:
+        """Brings all samples behind one beginning to their ends, and gives each when it is there."""
+        import torch
+
+        longest = max(len(one.prompt.tokens) + one.prompt.request.max_new_tokens for one in waiting)
         while waiting:
             rows: _Rows | None = None
             try:
-                beginning = self._shared.beginning(shared)
-                most = self._room(beginning, samples)
+                with torch.inference_mode():
+                    beginning = self._shared.beginning(shared)
+                most = self._room(beginning, longest, len(waiting))
                 rows = _Rows(Slots(beginning, most), most, self._stepper, self._budget)
                 with splitting(self._model):
-                    rows.run(waiting)
+                    while waiting or rows.at_work:
+                        rows.run(waiting)
+                        yield from rows.leave()
             except Exception as error:
                 if self._batch is not None or not is_out_of_memory(error) or not self._halve():
                     raise
             if rows is not None:
                 # Outside of the handler, so that the error no longer holds on to the memory of its batch.
+                yield from rows.leave()
                 waiting.extendleft(reversed(rows.unfinished))
                 rows = None
             if waiting:
                 release(self._model.device)
 
-    def _room(self, beginning: KeyValues, samples: Sequence[Sample]) -> int:
+    def _room(self, beginning: KeyValues, longest: int, samples: int) -> int:
         """How many rows go on at once."""
         if self._batch is not None:
-            return min(self._batch, len(samples))
-        most = min(self._most, len(samples))
+            return min(self._batch, samples)
+        most = min(self._most, samples)
         free = free_memory(self._model.device)
         if free is None:
             return most
@@ -130,7 +140,6 @@ class Generation:
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         token = 2 * config.num_hidden_layers * heads * width * self._model.dtype.itemsize
-        longest = max(len(one.prompt.tokens) + one.prompt.request.max_new_tokens for one in samples)
         row = token * max(1, longest - len(beginning.tokens))
         return max(1, min(most, int(_SHARE * free / row)))
 
@@ -150,16 +159,26 @@ class _Rows:
     def __init__(self, slots: Slots, rows: int, stepper: Stepper, budget: Budget) -> None:
         self.at_work: list[Sample] = []
         self._coming: list[Sample] = []
+        self._ended: list[Sample] = []
         self._slots, self._most, self._stepper, self._budget = slots, rows, stepper, budget
         self._held: dict[int, tuple[Held, torch.Tensor]] = {}
 
     def run(self, waiting: deque[Sample]) -> None:
-        """Brings all to their ends; a sample is taken out of ``waiting`` when it is put to work."""
-        while waiting or self.at_work:
-            if waiting and len(self.at_work) < self._most:
-                self._let_in(waiting)
-            if self.at_work:
-                self._take(0, self._stepper.advance(self._slots, self.at_work))
+        """Goes on until some are at their ends; a sample is taken out of ``waiting`` when it is put to work."""
+        import torch
+
+        # The mode is the thread's, and whoever is told of an end should not find himself in it.
+        with torch.inference_mode():
+            while not self._ended and (waiting or self.at_work):
+                if waiting and len(self.at_work) < self._most:
+                    self._let_in(waiting)
+                else:
+                    self._take(0, self._stepper.advance(self._slots, self.at_work))
+
+    def leave(self) -> list[Sample]:
+        """Those at their ends, each once."""
+        ended, self._ended = self._ended, []
+        return ended
 
     @property
     def unfinished(self) -> list[Sample]:
@@ -239,6 +258,7 @@ class _Rows:
             sample = self.at_work[number]
             if any(sample.take(token) for token in chosen[number - first]):
                 self._stepper.ended(sample)
+                self._ended.append(sample)
                 self._slots.drop(number)
                 self.at_work[number] = self.at_work[-1]
                 self.at_work.pop()

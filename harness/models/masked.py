@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from harness.checkpoints import CheckpointInfo
+from harness.engines import Done
 from harness.models.loading import Loaded, quiet
 from harness.models.model_engine import ModelEngine
 from harness.models.plain import in_batches
@@ -47,8 +48,9 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
             probe = loaded.tokenizer.encode("a a a a")
             self._needed.verify(self._inputs([tuple(probe), tuple(probe[:-1])]))
 
-    def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``."""
+        del done  # no answer is there long before the others
         answers: dict[int, Answer | Refusal] = {}
         questions: list[_Question] = []
         for number, (request, text) in enumerate(zip(requests, self._ahead.made(requests), strict=True)):

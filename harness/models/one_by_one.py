@@ -5,11 +5,11 @@ Only the choice of a token and the end of a text are ours, so that both ways of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.models.prompts import Prompt
-from harness.models.samples import Ends, Sample, samples_of
+from harness.models.samples import Ended, Ends, Sample, samples_of
 from harness.models.sampling import choose
 from harness.models.work import WorkDone
 
@@ -23,9 +23,10 @@ class OneByOne:
     def __init__(self, model: Any, ends: Ends, *, done: WorkDone) -> None:
         self._model, self._ends, self._done = model, ends, done
 
-    def run(self, prompts: Sequence[Prompt]) -> list[list[Sample]]:
-        """The different samples of each prompt, all at their ends."""
-        return [[self._sample(sample) for sample in samples_of(prompt, self._ends)] for prompt in prompts]
+    def run(self, prompts: Sequence[Prompt]) -> Generator[Ended, None, None]:
+        """Each prompt once its samples are at their ends, in order."""
+        for number, prompt in enumerate(prompts):
+            yield Ended(number, [self._sample(sample) for sample in samples_of(prompt, self._ends)])
 
     def _sample(self, sample: Sample) -> Sample:
         import torch

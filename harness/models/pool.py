@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.checkpoints import CheckpointInfo
-from harness.engines import Engine
+from harness.engines import Done, Engine
 from harness.models import engine_of, load
 from harness.models.settings import ModelSettings
 from harness.requests import Answer, Refusal, Request
@@ -82,10 +82,10 @@ class Switched:
         """What answering has cost so far."""
         return self._engine.effort
 
-    def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """One answer a request, in the order asked."""
         self._adapters.put_on(self._name)
-        return self._engine.answer(requests)
+        return self._engine.answer(requests, done)
 
     def prepare(self, requests: Sequence[Request]) -> None:
         """What can be done without the model; no adapter matters to it."""

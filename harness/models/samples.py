@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.models.prompts import Prompt
 from harness.models.sampling import Draw, Warp
@@ -66,6 +66,13 @@ class Sample:
     def _finish(self, reason: FinishReason, tokens: Sequence[int]) -> None:
         text, stopped = self.watch.cut(tokens)
         self.outcome = Generated(text, "stop" if stopped else reason, len(self.tokens))
+
+
+class Ended(NamedTuple):
+    """The number of a prompt, and its different samples, all at their ends."""
+
+    number: int
+    samples: list[Sample]
 
 
 def samples_of(prompt: Prompt, ends: Ends) -> list[Sample]:

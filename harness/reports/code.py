@@ -34,7 +34,7 @@ from harness.records import Record
 from harness.requests import ProgramOutcome
 
 MOST_SAMPLES: Final = 100_000
-OUTCOMES: Final[tuple[str, ...]] = get_args(ProgramOutcome)
+FAILURES: Final = tuple(name for name in get_args(ProgramOutcome) if name != "passed")
 
 
 @dataclass(slots=True)
@@ -98,15 +98,12 @@ def task_table(tasks: Sequence[Task]) -> str:
     """The table of tasks as CSV: pass@k for every k that some task has samples enough for."""
     most = max((len(task.samples) for task in tasks), default=0)
     ks = [f"pass@{k}" for k in KS if k <= most]
-    outcomes = [
-        name for name in OUTCOMES if any(s["outcome"] == name for task in tasks for s in task.samples)
-    ]
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["task_id", "samples", "passed", *ks, *outcomes])
+    rows.writerow(["task_id", "samples", "passed", *ks, *FAILURES])
     for task in tasks:
         chances = pass_at(len(task.samples), task.passed)
-        counts = [sum(sample["outcome"] == name for sample in task.samples) for name in outcomes]
+        counts = [sum(sample["outcome"] == name for sample in task.samples) for name in FAILURES]
         numbers = [chances.get(name, "") for name in ks]
         rows.writerow([task.name, len(task.samples), task.passed, *numbers, *counts])
     return text.getvalue()

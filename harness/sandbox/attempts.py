@@ -29,6 +29,10 @@ def seen():
     return any(path.name.isdigit() and path.name != str(os.getpid()) for path in Path("/proc").iterdir())
 
 
+def inherited():
+    return any(os.environ.get(name) == value for name, value in given["environment"].items())
+
+
 def signalled():
     return any(reached(process) for process in range(2, 400) if process != os.getpid())
 
@@ -74,7 +78,7 @@ tcp, udp = socket.SOCK_STREAM, socket.SOCK_DGRAM
 attempt("reading a file of the host", lambda: Path(given["file"]).read_bytes())
 for folder in given["folders"]:
     attempt(f"writing to {folder}", (Path(folder) / "touchstone-probe").touch)
-attempt("seeing the host's environment", lambda: bool(set(given["environment"]) & set(os.environ)))
+attempt("seeing the host's environment", inherited)
 attempt("seeing other processes", seen)
 attempt("signalling other processes", signalled)
 attempt("signalling its parent", lambda: os.getppid() > 0 and reached(os.getppid()))

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from harness.errors import SandboxError
@@ -60,9 +61,13 @@ class HubClient:
         with self._lock:
             self._closed = True
             process = self._process
-        if process is not None:
-            process.kill()  # in its own process namespace everything ends with it
-        self._thread.join()
+            if process is not None and process.stdin is not None:
+                with suppress(OSError):
+                    process.stdin.close()  # the hub ends at that, and everything in its process namespace with it
+        self._thread.join(_END_SECONDS)
+        if self._thread.is_alive() and process is not None:
+            process.kill()
+            self._thread.join()
         if self._place.removal:
             subprocess.run(self._place.removal, capture_output=True, check=False)
 

@@ -72,7 +72,7 @@ def _bubblewrap() -> Place:
         "--unshare-uts",
         "--unshare-cgroup-try",
     ]
-    command += ["--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
+    command += ["--as-pid-1", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     if os.getuid() == 0:
         # Programs become users of their own; the rest of root's rights is gone.
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
@@ -154,14 +154,26 @@ def _links() -> list[tuple[str, str]]:
     return [(str(folder), str(folder.readlink())) for folder in folders if folder.is_symlink()]
 
 
+def _container_engine() -> str:
+    """The program of the first container engine that answers."""
+    found = [path for name in ("docker", "podman") if (path := shutil.which(name)) is not None]
+    for path in found:
+        if subprocess.run([path, "info"], capture_output=True, check=False).returncode == 0:
+            return path
+    if found:
+        raise SandboxError(
+            f"{' and '.join(found)} cannot be used: `{found[0]} info` fails; is its service running?"
+        )
+    raise SandboxError("no docker and no podman here; install one, or use --eval-sandbox bwrap")
+
+
 def _container() -> Place:
-    engine = shutil.which("docker") or shutil.which("podman")
-    if engine is None:
-        raise SandboxError("no docker and no podman here; install one, or use --eval-sandbox bwrap")
+    engine = _container_engine()
     image = os.environ.get(IMAGE, "python:3.11-slim")
     name = f"touchstone-{os.getpid()}-{os.urandom(4).hex()}"
     command = [engine, "run", "--rm", "--interactive", "--name", name, "--network", "none", "--read-only"]
     command += ["--tmpfs", "/tmp", "--pids-limit", "1024", "--cap-drop", "ALL"]
+    command += ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
     for right in ("SYS_ADMIN", "SETUID", "SETGID"):  # to give each program namespaces and a user of its own
         command += ["--cap-add", right]
     command += ["--security-opt", "apparmor=unconfined", "--volume", f"{INSIDE}:{_BOUND}:ro"]

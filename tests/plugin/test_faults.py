@@ -109,7 +109,8 @@ def test_a_worker_that_dies_once_costs_nothing(project: Project) -> None:
     assert len(project.records) == 40
 
 
-def test_after_kill_9_the_journal_holds_every_finished_item(project: Project) -> None:
+@pytest.mark.parametrize("unit", ["4", "64"])
+def test_after_kill_9_the_journal_holds_every_finished_item(project: Project, unit: str) -> None:
     project.rows(40)
     project.write("__import__('time').sleep(0.05)")
     command = [
@@ -121,7 +122,7 @@ def test_after_kill_9_the_journal_holds_every_finished_item(project: Project) ->
         "--eval-data",
         "data",
         "--eval-unit",
-        "4",
+        unit,
         "-s",
     ]
     process = subprocess.Popen(
@@ -149,6 +150,13 @@ def test_an_interrupt_keeps_what_was_finished(project: Project) -> None:
     assert result.ret == 2
     assert sum(record.status == "scored" for record in project.records.values()) >= 8
     assert len(project.records) == 20
+
+
+def test_an_item_that_ends_the_interpreter_takes_no_finished_item_with_it(project: Project) -> None:
+    project.write("if example['n'] == 5: raise SystemExit(3)")
+    assert project.run().ret == 9
+    assert {example for example, record in project.records.items() if record.status == "error"} == {"sums/5"}
+    assert len(read_journal(project.runs[0])) == 20
 
 
 def test_an_engine_that_cannot_be_loaded_ends_the_run_with_one_line(project: Project, tmp_path: Any) -> None:

@@ -81,14 +81,27 @@ def test_sums(example):
 """
 
 
-@pytest.mark.parametrize("kind", ["causal", "masked"])
+SAY = """
+from harness import Generate, benchmark
+
+
+@benchmark(name="sums", version=1, data="sums/test", asks=Generate, primary="acc")
+def test_sums(example):
+    first = yield Generate("and more " * example["n"] + example["q"], stop=(".",), max_new_tokens=2 + example["n"])
+    text = first.samples[0].text
+    then = yield Generate(text + example["q"], max_new_tokens=8, temperature=1.0, samples=3, seed=example["n"])
+    return {"acc": len(text), "margin": sum(map(ord, "".join(one.text for one in then.samples)))}
+"""
+
+
+@pytest.mark.parametrize("kind", ["causal", "masked", "texts"])
 def test_a_real_model_gives_the_same_scores_however_it_is_run(
     project: Project, tmp_path: Path, kind: str
 ) -> None:
     folder = tmp_path / kind
-    {"causal": tiny_causal, "masked": tiny_masked}[kind](folder)
-    if kind == "masked":
-        (project.path / "test_sums.py").write_text(FILL)
+    (tiny_masked if kind == "masked" else tiny_causal)(folder)
+    if kind != "causal":
+        (project.path / "test_sums.py").write_text({"masked": FILL, "texts": SAY}[kind])
     assert project.run("--eval-batch", "1", checkpoint=str(folder), apart=True).ret == 0
     plain = project.scores()
     (project.path / "conftest.py").write_text(SHUFFLE)

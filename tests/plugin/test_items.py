@@ -112,6 +112,53 @@ def test_the_next_unit_is_begun_before_one_is_answered_and_each_item_once(projec
     assert "".join(noted) == "b" * 16 + "a" * 8 + "b" * 4 + "a" * 12
 
 
+@pytest.mark.parametrize(
+    ("kind", "arguments", "first"),
+    [
+        ("Generate", (), 600),
+        ("Generate", ("--eval-unit", "64"), 128),
+        ("Generate", ("-n", "1"), 64),
+        ("Loglikelihood", (), 128),
+    ],
+)
+def test_many_texts_are_generated_together_unless_said_otherwise(
+    project: Project, kind: str, arguments: tuple[str, ...], first: int
+) -> None:
+    project.rows(600)
+    (project.path / "test_sums.py").write_text(
+        f"""
+from harness import Generate, Loglikelihood, benchmark
+
+def note(what):
+    with open("noted", "a") as file:
+        file.write(what)
+
+@benchmark(name="sums", version=1, data="sums/test", asks={kind}, primary="acc")
+def test_sums(example):
+    note("b")
+    yield {"Generate(example['q'], max_new_tokens=3)" if kind == "Generate" else "Loglikelihood('a', 'b')"}
+    note("a")
+    return {{"acc": 1.0}}
+"""
+    )
+    assert project.run(*arguments, apart="-n" in arguments).ret == 0
+    noted = (project.path / "noted").read_text()
+    assert (noted.index("a"), noted.count("b"), noted.count("a")) == (first, 600, 600)
+
+
+def test_a_benchmark_that_also_runs_programs_suits_the_same_checkpoints(project: Project) -> None:
+    text = (project.path / "test_sums.py").read_text()
+    text = text.replace("asks=Loglikelihood", "asks=(Loglikelihood, RunProgram)")
+    (project.path / "test_sums.py").write_text("from harness.requests import RunProgram\n" + text)
+    result = project.run("--co", "-q", "--eval-limit", "2", "--checkpoint", "fake:masked")
+    found = [line for line in result.outlines if line.startswith(("test_sums", "deselected"))]
+    assert found == [
+        "deselected sums: asks Loglikelihood, which fake-masked (masked LM) cannot answer",
+        "test_sums.py::test_sums[fake-causal-sums/0]",
+        "test_sums.py::test_sums[fake-causal-sums/1]",
+    ]
+
+
 def test_parameters_of_ones_own_do_not_tear_units_apart(project: Project) -> None:
     project.write("note('ended', style)")
     note = "import pytest\n\ndef note(*what):\n    with open('noted', 'a') as file:\n"

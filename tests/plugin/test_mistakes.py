@@ -37,6 +37,10 @@ def refused(result: pytest.RunResult, *words: str) -> None:
         (["--eval-data", "nowhere"], ["'nowhere' is no folder"]),
         (["--eval-run-id", "../x"], ["'../x' is no run id"]),
         (["--eval-seq-len", "0"], ["'0' is no whole number"]),
+        (["--eval-samples", "0"], ["'0' is no whole number from 1 up"]),
+        (["--eval-temperature", "hot"], ["'hot' is no temperature"]),
+        (["--eval-top-p", "2"], ["'2' is no share of the probability"]),
+        (["--eval-samples", "5", "--eval-temperature", "0"], ["5 greedy samples of a task are all the same"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
 )

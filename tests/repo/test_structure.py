@@ -19,7 +19,7 @@ LAYERS = (
     ("shipped",),
     ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints"),
     ("journal", "data", "engines", "sandbox", "scheduling", "rundir", "fetch"),
-    ("fewshot", "models", "conformance"),
+    ("fewshot", "models", "conformance", "asking"),
     ("options", "aggregate", "reports", "drive"),
     ("collection",),
     ("execution", "controller", "replay", "grading"),

@@ -71,7 +71,7 @@ def test_outcomes_are_told_apart(sandbox: Sandbox, program: str, outcome: str, d
 
 def test_a_program_that_only_sleeps_is_ended_too(sandbox: Sandbox) -> None:
     answer = sandbox.run(adding("import time\ntime.sleep(60)", seconds=0.2))
-    assert (answer.outcome, answer.detail) == ("timeout", "still there after 2.4 s")
+    assert (answer.outcome, answer.detail) == ("timeout", "still there after 2.8 s")
 
 
 def test_the_tasks_own_helpers_are_not_the_programs(sandbox: Sandbox) -> None:
@@ -196,13 +196,22 @@ def test_a_sandbox_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_container_has_no_network_no_files_and_few_rights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places.shutil, "which", lambda name: f"/usr/bin/{name}" if name == "podman" else None)
+    monkeypatch.setattr(places, "_container_engine", lambda: "/usr/bin/podman")
     command = " ".join(places.place("docker").command)
     assert command.startswith("/usr/bin/podman run --rm --interactive")
     for part in ("--network none", "--read-only", "--cap-drop ALL", "--pids-limit"):
         assert part in command
-    monkeypatch.setattr(places.shutil, "which", lambda _: None)
+
+
+def test_without_a_container_engine_that_answers_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SandboxError, match="no docker and no podman here"):
+        places.place("docker")
+    (tmp_path / "docker").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "docker").chmod(0o755)
+    with pytest.raises(SandboxError, match="docker info` fails; is its service running"):
         places.place("docker")
 
 

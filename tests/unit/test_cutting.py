@@ -109,6 +109,12 @@ def test_a_sample_without_any_code_is_no_answer(text: str, empty: bool) -> None:
     assert script_program(text, ()).empty is empty
 
 
+@pytest.mark.parametrize("line", ["```" + "a" * 200_000 + "`", "`" * 200_000 + "a`", " " * 200_000 + "``"])
+def test_a_very_long_line_takes_no_longer_than_its_length(line: str) -> None:
+    assert script_program(line, ()).code == line
+    assert script_program(f"{line}\n```python\nx = 1\n```", ()).source in ("x = 1\n", f"{line}\n")
+
+
 @given(st.text(st.sampled_from("`pydef \n#arifcls():"), max_size=80))
 def test_any_text_gives_a_program_and_cutting_twice_is_cutting_once(text: str) -> None:
     once = cut(text, HUMANEVAL_STOPS)

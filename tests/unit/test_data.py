@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from harness.benchmark import Benchmark, HubData, Shot
-from harness.data import Example, Pack, limited, load_pack, load_shots
+from harness.data import Example, Pack, limited, load_pack, load_shots, read_lines
 from harness.errors import DataError
 from harness.fewshot import draw_shots
 from harness.requests import Loglikelihood, Turn
@@ -97,6 +98,15 @@ def test_a_file_that_is_not_utf8_or_empty_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "sums/test.jsonl").write_bytes(b'{"question": "\xff"}')
     with pytest.raises(DataError, match="not UTF-8"):
         load_pack(spec(), data)
+
+
+def test_a_file_of_rows_may_be_packed_with_gzip(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"a": 1}\n\n{"a": 2}\n'))
+    assert [(line.number, line.data) for line in read_lines(path)] == [(1, {"a": 1}), (3, {"a": 2})]
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"rows\.jsonl\.gz: cannot be read"):
+        list(read_lines(path))
 
 
 def test_a_pack_that_is_nowhere_is_none(tmp_path: Path) -> None:

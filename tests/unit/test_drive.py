@@ -13,6 +13,7 @@ from harness.benchmark import Benchmark
 from harness.checkpoints import CheckpointInfo
 from harness.data import Example
 from harness.drive import Job, StartedUnit, run_unit
+from harness.engines import Done
 from harness.journal import Journal, read_journal
 from harness.requests import Answer, FillMask, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
 
@@ -30,7 +31,7 @@ class CountingEngine:
         self.effort: dict[str, Any] = {}
         self.batches: list[int] = []
 
-    def answer(self, requests: Sequence[Request]) -> list[Answer | Refusal]:
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         self.batches.append(len(requests))
         answers: list[Answer | Refusal] = []
         for request in requests:

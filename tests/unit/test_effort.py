@@ -57,6 +57,8 @@ def test_a_checkpoint_loaded_anew_adds_up_and_keeps_the_time_of_its_first_answer
     meter.note()
     assert written == []
     one, other = Engine(), Engine()
+    meter.begin(one, "a")
+    meter.begin(one, "a")
     meter.count(one, "a", {"tokens": 10})
     meter.count(one, "a", {"tokens": 30})
     meter.count(other, "b", {"tokens": 7})

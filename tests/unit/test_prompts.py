@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,12 @@ def test_turns_are_written_by_the_template_up_to_the_assistants_turn() -> None:
     assert text_of(made, prompt) == "<user>one?\n<assistant>two\n<user>three?\n<me>"
     assert isinstance(prompt, Prompt)
     assert prompt.chat
+
+
+def test_an_answer_that_has_been_begun_goes_on_from_its_last_character() -> None:
+    made = tokenizer(TEMPLATE)
+    begun = replace(REQUEST, turns=(Turn("user", "one?"), Turn("assistant", "```python\n")))
+    assert text_of(made, prepared(made, begun, chat=True)) == "<user>one?\n<assistant>```python\n"
 
 
 def test_without_chat_the_plain_prompt_is_given() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.units import plan_units, unit_key, unit_size
+from harness.units import GENERATING_SIZE, plan_units, unit_key, unit_size
 
 NODEIDS = st.lists(
     st.builds(
@@ -47,6 +47,25 @@ def test_every_worker_can_get_its_share_of_units(count: int, workers: int, limit
     assert 1 <= size <= limit
     if workers > 1 and count >= workers * 4:
         assert -(-count // size) >= workers
+
+
+@given(NODEIDS, st.integers(1, 20))
+def test_units_of_texts_are_larger_and_no_others(nodeids: list[str], size: int) -> None:
+    generating = [nodeid for nodeid in nodeids if "::test_x" in nodeid]
+    units = plan_units(nodeids, size, generating=generating)
+    others = [nodeid for nodeid in nodeids if nodeid not in generating]
+    found = [[nodeids[index] for index in unit] for unit in units]
+    assert [unit for unit in found if unit[0] in others] == [
+        [others[index] for index in unit] for unit in plan_units(others, size)
+    ]
+    keys = [unit_key(unit[0]) for unit in found if unit[0] in generating]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_unit_of_texts_has_its_limit_too() -> None:
+    nodeids = [f"t.py::test_a[x/{number}]" for number in range(2 * GENERATING_SIZE + 1)]
+    sizes = [len(unit) for unit in plan_units(nodeids, 8, nodeids[:3], nodeids)]
+    assert sizes == [1, 1, 1, GENERATING_SIZE, GENERATING_SIZE - 2]
 
 
 def test_a_key_keeps_brackets_in_file_names_apart_from_parameters() -> None:

@@ -37,7 +37,9 @@ APPS_STOPS: Final = ("\nQUESTION", "\n---", "\nANSWER")
 FENCE_STOPS: Final = ("\n```",)
 """Where the prompt has opened a block of code."""
 
-_FENCE: Final = re.compile(r"^[ \t]*```+[ \t]*([\w+#.-]*)[^\n`]*$", re.MULTILINE)
+_FENCE: Final = re.compile(r"^[ \t]*+```++[ \t]*+([\w+#.-]*+)[^\n`]*+$", re.MULTILINE)
+"""Nothing is tried twice: a stranger's line may be very long."""
+
 _PYTHON: Final = ("python", "python3", "py")
 _STATEMENT: Final = re.compile(
     r"^(?:def |class |async def |import \w|from [\w.]+ import |@\w|for \w.*:|while .*:|if .*:|try:|with .*:"

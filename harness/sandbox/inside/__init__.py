@@ -1,11 +1,12 @@
 """What runs inside the sandbox: standard library only, bound into it read-only, nothing of the harness beside it.
 
     hub      takes jobs, has them run side by side, says what became of each     (the only one the harness talks to)
-    zygote   two small processes that fork: one programs, the other tests
+    zygote   small processes that serve requests and fork
+    keeper   one a slot: forks programs, waits outside of their namespaces for their end, or ends them
     jail     what a program is locked into: namespaces, limits, system calls
-    keeper   waits outside of a program's namespaces for its end, or ends it
     agent    the program's side: runs it, answers calls of its functions
     tester   the tests' side, in a process of their own: decides about calls
+    judging  the process that runs testers, one job after the other
     values   plain data between the two
     printed  comparison of printed text
 

@@ -6,6 +6,7 @@ the tests' side reads with care (``values``).
 
 from __future__ import annotations
 
+import _sitebuiltins
 import builtins
 import operator
 import os
@@ -88,6 +89,8 @@ class _Agent:
         module = types.ModuleType(name)
         sys.modules[name] = module  # dataclasses and pickle look there
         self._module = module.__dict__
+        for word in ("exit", "quit"):  # what the module site would have made
+            setattr(builtins, word, _sitebuiltins.Quitter(word, "end of input"))
         random.seed(0)  # the fork server's state is the same for all; a verdict must not depend on luck
         try:
             exec(compile(program, PROGRAM, "exec", dont_inherit=True), self._module)

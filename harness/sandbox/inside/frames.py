@@ -7,6 +7,7 @@ import os
 import select
 import struct
 import time
+from contextlib import suppress
 from typing import Any, Final
 
 LONGEST: Final = 16 * 2**20
@@ -26,15 +27,25 @@ class Late(BaseException):
     """Nothing came in time."""
 
 
-def send(descriptor: int, message: Any) -> None:
-    """Writes a message whole; raises ``Closed`` when nobody reads any more."""
+def send(descriptor: int, message: Any, *, deadline: float | None = None) -> None:
+    """Writes a message whole. Raises ``Closed`` when nobody reads any more, ``Late`` when ``time.monotonic()``
+    passes ``deadline``.
+    """
     body = json.dumps(message, separators=(",", ":")).encode()
     view = memoryview(_HEAD.pack(len(body)) + body)
     try:
+        if deadline is not None:
+            os.set_blocking(descriptor, False)
         while view:
-            view = view[os.write(descriptor, view) :]
+            if deadline is not None:
+                _wait(descriptor, deadline, select.POLLOUT)
+            with suppress(BlockingIOError):
+                view = view[os.write(descriptor, view) :]
     except OSError as error:
         raise Closed(str(error)) from None
+    finally:
+        if deadline is not None:
+            os.set_blocking(descriptor, True)
 
 
 def receive(descriptor: int, *, longest: int = LONGEST, deadline: float | None = None) -> Any:
@@ -47,7 +58,7 @@ def receive(descriptor: int, *, longest: int = LONGEST, deadline: float | None =
     body = _read(descriptor, length, deadline)
     try:
         return json.loads(body)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, MemoryError) as error:
         raise Closed(f"no message: {error}") from None
 
 
@@ -55,7 +66,7 @@ def _read(descriptor: int, count: int, deadline: float | None) -> bytes:
     parts = []
     while count:
         if deadline is not None:
-            _wait(descriptor, deadline)
+            _wait(descriptor, deadline, select.POLLIN)
         try:
             part = os.read(descriptor, min(count, 2**20))
         except OSError as error:
@@ -67,9 +78,9 @@ def _read(descriptor: int, count: int, deadline: float | None) -> bytes:
     return b"".join(parts)
 
 
-def _wait(descriptor: int, deadline: float) -> None:
+def _wait(descriptor: int, deadline: float, event: int) -> None:
     left = deadline - time.monotonic()
     poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
+    poll.register(descriptor, event)
     if left <= 0 or not poll.poll(left * 1000):
         raise Late

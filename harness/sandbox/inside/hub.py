@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import os
 import queue
-import resource
 import select
 import signal
 import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
-from . import frames, jail, keeper, tester
+from . import frames, jail, judging, keeper, tester
 from .printed import same_printed
-from .zygote import Zygote
+from .zygote import Server, fork_for_each, import_common
 
-_LONGEST_JOB: Final = 2**30
-_TESTS_MEMORY: Final = 2048
-_TESTS_USERS: Final = 1000
-"""Between the users that programs run as and those that tests do."""
+_LONGEST_JOB: Final = judging.LONGEST_JOB
+_JOBS_OF_TESTS: Final = 64
+"""Jobs that one process of tests judges: what the tests of tasks leave in it does not add up for ever."""
 _GRACE: Final = 2.0
 """Seconds of wall time that the tests have beyond the program's."""
 
@@ -36,51 +35,75 @@ _LAST_MOMENT: Final = 0.2
 def main() -> None:
     """Serves jobs from standard input on standard output until there are no more."""
     settings = frames.receive(0, longest=_LONGEST_JOB)
-    calls = bytes.fromhex(settings["system_calls"])
-    isolated = bool(settings["isolated"])
-
-    def program(request: dict[str, Any], descriptors: list[int]) -> None:
-        keeper.keep(request, descriptors, calls, isolated)
+    calls, isolated = bytes.fromhex(settings["system_calls"]), bool(settings["isolated"])
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what is forked here is not waited for
+    import_common()
 
     def tests(request: dict[str, Any], descriptors: list[int]) -> None:
-        _be_tests(request, descriptors, calls if isolated else b"")
+        judging.serve(descriptors[0], request["slot"], calls if isolated else b"")
 
-    hub = Hub(Zygote(program, common=True), Zygote(tests, common=True))
-    hub.serve(int(settings["slots"]))
+    keepers = [
+        Server(keeper.Keeper(slot, calls, isolated=isolated).serve) for slot in range(int(settings["slots"]))
+    ]
+    Hub(keepers, Server(fork_for_each(tests))).serve()
 
 
-def _be_tests(request: dict[str, Any], descriptors: list[int], system_calls: bytes) -> None:
-    """The process of the tests: judges and says so; does not return."""
-    try:
-        hub, program = descriptors
-        os.setsid()
-        job = frames.receive(hub, longest=_LONGEST_JOB)
-        if system_calls:
-            jail.drop_user(request["slot"] + _TESTS_USERS)
-        jail.die_with_parent()
-        if system_calls:
-            jail.lock(jail.Limits(cpu=request["cpu"], memory=_TESTS_MEMORY), system_calls)
-        else:
-            resource.setrlimit(resource.RLIMIT_CPU, (int(2 * request["cpu"]) + 2,) * 2)
-        judged = tester.reference(program, job) if job["reference"] else tester.Judge(program).verdict(job)
-        frames.send(hub, judged)
-    except Exception as error:
-        frames.send(hub, {"outcome": "fault", "detail": f"the tests cannot run: {error}"})
-    finally:
-        os._exit(0)
+class Tests:
+    """The process of a slot's tests, as the hub sees it: it judges one job after the other, and another is forked
+    where it has ended or judged enough.
+    """
+
+    def __init__(self, server: Server, slot: int) -> None:
+        self._server, self._slot = server, slot
+        self._connection = self._forked()
+        self._left = _JOBS_OF_TESTS
+
+    def judge(self, job: dict[str, Any], asking: socket.socket, deadline: float) -> dict[str, Any]:
+        """The verdict on a job whose program answers at the other end of ``asking``."""
+        if not self._left:
+            self._renew()
+        self._left -= 1
+        try:
+            socket.send_fds(self._connection, [b"j"], [asking.fileno()])
+            asking.close()  # else the program's end of it would not be seen
+            frames.send(self._connection.fileno(), job, deadline=deadline)
+            found = frames.receive(self._connection.fileno(), deadline=deadline)
+        except frames.Late:
+            found = {"outcome": "timeout", "detail": "the tests took too long"}
+            self._renew()
+        except (frames.Closed, OSError):
+            found = {
+                "outcome": "timeout",
+                "detail": "the tests were ended: comparing the answers took too long",
+            }
+            self._renew()
+        return found if isinstance(found, dict) else {}
+
+    def _renew(self) -> None:
+        """Gives the process up, which ends when it sees that, and has another forked."""
+        self._connection.close()
+        self._connection = self._forked()
+        self._left = _JOBS_OF_TESTS
+
+    def _forked(self) -> socket.socket:
+        mine, theirs = socket.socketpair()
+        with theirs:
+            self._server.ask({"slot": self._slot}, [theirs.fileno()])
+        return mine
 
 
 class Hub:
     """The slots and their work."""
 
-    def __init__(self, programs: Zygote, tests: Zygote) -> None:
-        self._programs, self._tests = programs, tests
+    def __init__(self, keepers: list[Server], tests: Server) -> None:
+        self._keepers = keepers
+        self._tests = [Tests(tests, slot) for slot in range(len(keepers))]
         self._jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._output = threading.Lock()
 
-    def serve(self, slots: int) -> None:
+    def serve(self) -> None:
         """Works until standard input ends; what still runs then ends with this process."""
-        for slot in range(slots):
+        for slot in range(len(self._keepers)):
             threading.Thread(target=self._work, args=(slot,), daemon=True).start()
         self._say({"ready": os.getpid()})
         try:
@@ -98,6 +121,8 @@ class Hub:
             job = self._jobs.get()
             try:
                 found = self._scripted(job, slot) if "pairs" in job else self._called(job, slot)
+            except BrokenPipeError:
+                os._exit(1)  # a server of this hub has gone: the harness starts another hub
             except BaseException as error:
                 found = {"outcome": "fault", "detail": f"{type(error).__name__}: {error}"}
             self._say({"id": job["id"], **found})
@@ -105,37 +130,22 @@ class Hub:
     def _called(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
         """Runs a program and the tests that call it."""
         limits = jail.Limits(**job["limits"])
-        mine, theirs = socket.socketpair()
         asking, asked = socket.socketpair()
         reported, reporting = socket.socketpair()
         try:
-            frames.send(
-                mine.fileno(), {key: job[key] for key in ("program", "code", "trusted", "names", "reference")}
-            )
-            self._programs.fork(
-                {"limits": asdict(limits), "slot": slot}, [reporting.fileno(), asked.fileno()]
-            )
-            self._tests.fork({"cpu": limits.cpu + _GRACE, "slot": slot}, [theirs.fileno(), asking.fileno()])
-            for one in (theirs, asking, asked, reporting):
-                one.close()
-            try:
-                deadline = time.monotonic() + limits.wall + _GRACE
-                verdict = frames.receive(mine.fileno(), deadline=deadline)
-            except frames.Late:
-                verdict = {"outcome": "timeout", "detail": "the tests took too long"}
-            except frames.Closed:
-                verdict = {
-                    "outcome": "timeout",
-                    "detail": "the tests were ended: comparing the answers took too long",
-                }
-            mine.close()
+            self._keepers[slot].ask({"limits": asdict(limits)}, [reporting.fileno(), asked.fileno()])
+            asked.close()
+            reporting.close()
+            parts = {key: job[key] for key in ("program", "code", "trusted", "names", "reference")}
+            deadline = time.monotonic() + limits.wall + _GRACE
+            verdict = self._tests[slot].judge({**parts, "cpu": limits.cpu + _GRACE}, asking, deadline)
             if verdict["outcome"] == "crashed":
                 # Its connection closes a moment before it has ended, and how it ended is worth knowing.
                 select.select([reported], [], [], _LAST_MOMENT)
             reported.shutdown(socket.SHUT_WR)
             return _settled(verdict, self._report(reported, limits), limits)
         finally:
-            for one in (mine, theirs, asking, asked, reported, reporting):
+            for one in (asking, asked, reported, reporting):
                 one.close()
 
     def _report(self, reported: socket.socket, limits: jail.Limits) -> dict[str, Any]:
@@ -169,16 +179,17 @@ class Hub:
         printed_by, write = os.pipe()
         opened = [read, given_to, printed_by, write]
         try:
-            frames.send(mine.fileno(), {"program": job["program"]})
-            self._programs.fork(
-                {"limits": asdict(limits), "slot": slot}, [reporting.fileno(), theirs.fileno(), read, write]
-            )
+            descriptors = [reporting.fileno(), theirs.fileno(), read, write]
+            self._keepers[slot].ask({"limits": asdict(limits)}, descriptors)
             for one in (theirs, reporting):
                 one.close()
             for descriptor in (read, write):
                 os.close(descriptor)
                 opened.remove(descriptor)
             opened.remove(given_to)
+            with suppress(frames.Closed, frames.Late):  # its report says why it did not read
+                deadline = time.monotonic() + limits.wall
+                frames.send(mine.fileno(), {"program": job["program"]}, deadline=deadline)
             printed, flooded = _exchange(given_to, printed_by, given.encode(), limits)
             if flooded:
                 reported.shutdown(socket.SHUT_WR)  # the keeper sees it and ends the program
@@ -191,11 +202,9 @@ class Hub:
             verdict = {"outcome": "passed", "detail": ""}
             if report.get("code") != 0:
                 verdict = {"outcome": "crashed", "detail": tester.NO_ANSWER}
-                try:
+                with suppress(frames.Closed, frames.Late):
                     said = frames.receive(mine.fileno(), deadline=time.monotonic() + _GRACE)
                     verdict = tester.described(said) if isinstance(said, dict) else verdict
-                except (frames.Closed, frames.Late):
-                    pass
             return _settled(verdict, report, limits), printed.decode("utf-8", "replace")
         finally:
             for one in (mine, theirs, reported, reporting):

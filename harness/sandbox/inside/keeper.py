@@ -1,4 +1,4 @@
-"""Waits outside of a program's namespaces for its end, or ends it, and says what it has used."""
+"""Forks programs, waits outside of their namespaces for their end, or ends them, and says what they have used."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from . import agent, frames, jail
+from .zygote import Requests
 
 _CORES: Final = os.cpu_count() or 1
 
@@ -22,31 +23,67 @@ _SCHEDULED: Final = 2
 """The clock of what the scheduler has given a process: CPUCLOCK_SCHED of the kernel."""
 
 
-def keep(request: dict[str, Any], descriptors: list[int], system_calls: bytes, isolated: bool) -> None:
-    """Forks the program in namespaces of its own, waits for its end and reports it; does not return.
-
-    ``descriptors``: where to report; the connection of the program's side; for a script also what it reads from
-    and prints to.
+class Keeper:
+    """Runs one program after the other. Its own process is the first of a process namespace and has all rights
+    in a user namespace that is its own, and none outside.
     """
-    report, *rest = descriptors
-    try:
-        limits = jail.Limits(**request["limits"])
-        if isolated:
-            jail.drop_user(request["slot"])
-            jail.enter_namespaces()
-        jail.die_with_parent()  # last: a change of user takes it back
-        child = os.fork()
+
+    def __init__(self, slot: int, system_calls: bytes, *, isolated: bool) -> None:
+        self._slot, self._system_calls, self._isolated = slot, system_calls, isolated
+        self._namespaces: jail.ProcessNamespaces | None = None
+
+    def serve(self, requests: Requests) -> None:
+        """Keeps what is asked for, one at a time; a fault is said in every report."""
+        fault = ""
+        try:
+            if self._isolated:
+                self._isolate()
+        except OSError as error:
+            fault = str(error)
+        while (request := requests.next()) is not None:
+            asked, (report, *rest) = request
+            try:
+                if fault:
+                    raise OSError(fault)
+                found = self._keep(jail.Limits(**asked["limits"]), report, rest)
+            except OSError as error:
+                found = {"fault": str(error)}
+            with suppress(frames.Closed):
+                frames.send(report, found)
+            for descriptor in (report, *rest):
+                with suppress(OSError):
+                    os.close(descriptor)
+
+    def _isolate(self) -> None:
+        """Goes on as a child in namespaces of its own."""
+        jail.drop_user(self._slot)
+        jail.enter_namespaces()
+        if os.fork() != 0:
+            os._exit(0)
+        self._namespaces = jail.ProcessNamespaces()
+        jail.read_only_files()
+
+    def _keep(self, limits: jail.Limits, report: int, rest: list[int]) -> dict[str, Any]:
+        """Forks the program, waits for its end, and says how that was.
+
+        ``rest``: the connection of the program's side; for a script also what it reads from and prints to.
+        """
+        if self._namespaces is None:
+            child = os.fork()
+        else:
+            jail.empty_tmp(limits)
+            child = self._namespaces.fork()
         if child == 0:
             os.close(report)
-            _be_program(rest, limits, system_calls, isolated)
-        for descriptor in rest:
-            os.close(descriptor)
-        frames.send(report, _wait(child, report, limits))
-    except BaseException as error:
-        with suppress(frames.Closed):
-            frames.send(report, {"fault": f"{type(error).__name__}: {error}"})
-    finally:
-        os._exit(0)
+            _be_program(rest, limits, self._system_calls, self._isolated)
+        try:
+            for descriptor in rest:
+                os.close(descriptor)
+            rest.clear()
+            return _wait(child, report, limits)
+        finally:
+            if self._namespaces is not None:
+                jail.drop_tmp()
 
 
 def _be_program(descriptors: list[int], limits: jail.Limits, system_calls: bytes, isolated: bool) -> None:
@@ -61,7 +98,7 @@ def _be_program(descriptors: list[int], limits: jail.Limits, system_calls: bytes
             os.dup2(descriptor, stream)
         connection = _alone(connection)
         if isolated:
-            jail.private_files(limits)
+            os.chdir("/tmp")
             jail.lock(limits, system_calls)
         else:
             _limit_only(limits)

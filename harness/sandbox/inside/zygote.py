@@ -1,6 +1,7 @@
-"""A small process that forks for others: starting Python anew for every program takes longer than most programs.
+"""Small processes that serve requests, and one kind of them that forks: starting Python anew for every program
+takes longer than most programs.
 
-It holds no program and no test: what it forks for comes to the forked process by a connection of its own.
+They hold no program and no test: what they fork for comes to the forked process by a connection of its own.
 """
 
 from __future__ import annotations
@@ -31,58 +32,79 @@ _COMMON: Final = (
     *("hashlib", "heapq", "itertools", "json", "math", "operator", "random", "re", "statistics", "string"),
     *("time", "types", "typing"),
 )
-"""What programs import most; they share its memory."""
+
+Request = tuple[dict[str, Any], list[int]]
+"""What is asked, and the descriptors that came with it, which are the receiver's to close."""
 
 
-class Zygote:
-    """The handle of such a process; ``fork`` may be called by several threads."""
+def import_common() -> None:
+    """Imports what programs import most; processes forked later share the memory of it."""
+    for name in _COMMON:
+        importlib.import_module(name)
 
-    def __init__(self, run: Callable[[dict[str, Any], list[int]], None], *, common: bool) -> None:
-        """``run`` is called in every forked process, with the request and the descriptors, and does not return.
-        With ``common`` the modules that programs often import are imported before."""
+
+class Server:
+    """A process forked to serve requests; ``ask`` may be called by several threads."""
+
+    def __init__(self, serve: Callable[[Requests], None]) -> None:
+        """``serve`` is called in the new process, which ends when it returns."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.pid = os.fork()
-        if self.pid == 0:
-            self._socket.close()
-            _serve(theirs, run, common)
+        if os.fork() == 0:
+            _be(serve, theirs)
         theirs.close()
 
-    def fork(self, request: dict[str, Any], descriptors: list[int]) -> None:
-        """Forks a process for a small request; it gets copies of the descriptors."""
+    def ask(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        """Sends a small request; the server gets copies of the descriptors. Raises ``OSError`` when it is gone."""
         socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
 
 
-def _serve(requests: socket.socket, run: Callable[[dict[str, Any], list[int]], None], common: bool) -> None:
-    code = 1
-    try:
-        _close_all_but(requests.fileno())
+class Requests:
+    """The server's end."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def next(self) -> Request | None:
+        """The next request, None when there are no more."""
+        message, descriptors, _, _ = socket.recv_fds(self._connection, 65536, _MOST_DESCRIPTORS)
+        return (json.loads(message), list(descriptors)) if message else None
+
+    def close(self) -> None:
+        """For processes forked from the server: what is asked next is not for them."""
+        self._connection.close()
+
+
+def fork_for_each(run: Callable[[dict[str, Any], list[int]], None]) -> Callable[[Requests], None]:
+    """Serves every request in a process of its own, in which ``run`` is called."""
+
+    def serve(requests: Requests) -> None:
         signal.signal(
             signal.SIGCHLD, signal.SIG_IGN
         )  # nobody waits for what is forked here: it reports itself
-        if common:
-            for name in _COMMON:
-                importlib.import_module(name)
-        gc.collect()
-        gc.freeze()  # collecting in a fork would copy the pages of all that was there before
-        while True:
-            message, descriptors, _, _ = socket.recv_fds(requests, 65536, _MOST_DESCRIPTORS)
-            if not message:
-                code = 0
-                break
+        while (request := requests.next()) is not None:
             if os.fork() == 0:
                 requests.close()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                run(json.loads(message), list(descriptors))
+                run(*request)
                 os._exit(1)
-            for descriptor in descriptors:
+            for descriptor in request[1]:
                 os.close(descriptor)
+
+    return serve
+
+
+def _be(serve: Callable[[Requests], None], connection: socket.socket) -> None:
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1):
+            os.dup2(nothing, stream)
+        os.closerange(3, connection.fileno())
+        os.closerange(connection.fileno() + 1, 4096)
+        gc.collect()
+        gc.freeze()  # collecting in a fork would copy the pages of all that was there before
+        serve(Requests(connection))
+        code = 0
     finally:
         os._exit(code)
-
-
-def _close_all_but(descriptor: int) -> None:
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1):
-        os.dup2(nothing, stream)
-    os.closerange(3, descriptor)
-    os.closerange(descriptor + 1, 4096)

@@ -1,0 +1,7 @@
+"""Calls the quit() of interactive sessions."""
+
+KIND = "call"
+
+
+def add(a, b):
+    quit(0)

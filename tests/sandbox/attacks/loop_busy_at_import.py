@@ -1,0 +1,5 @@
+"""Never ends, before a test can run."""
+
+KIND = "call"
+while True:
+    pass

@@ -1,0 +1,4 @@
+"""Deletes the function."""
+
+KIND = "call"
+del add

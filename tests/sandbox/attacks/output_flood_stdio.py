@@ -1,0 +1,5 @@
+"""Prints without end."""
+
+KIND = "stdio"
+while True:
+    print("5" * 100_000)

@@ -1,0 +1,4 @@
+"""Raises KeyboardInterrupt while the program is read."""
+
+KIND = "call"
+raise KeyboardInterrupt("passed")

@@ -1,0 +1,200 @@
+"""The benchmarks of programs, asked directly: what they ask, what they have run, how they score."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.benchmark import Sampling
+from harness.data import drawn
+from harness.requests import CallTests, Generate, InputOutputTests, RunProgramAnswer
+from tests.code_runs import Bench, by_word, functions
+
+SAMPLED = Sampling(5, 0.2, 0.95, 1234)
+SHIPPED = {"humaneval": 164, "mbpp": 32, "mbpp_sanitized": 32, "mbpp_docstring": 32, "codecontests": 12}
+
+
+@pytest.fixture(scope="module")
+def benches() -> dict[str, Bench]:
+    return {name: Bench(name, SAMPLED) for name in SHIPPED}
+
+
+def test_every_benchmark_asks_for_texts_and_for_programs() -> None:
+    assert set(functions()) == {*SHIPPED, "apps_stdin"}
+    for bench in (Bench(name) for name in SHIPPED):
+        assert [kind.__name__ for kind in bench.spec.asks] == ["Generate", "RunProgram"]
+        assert bench.spec.primary == "pass@1"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_all_shipped_rows_are_asked_with_the_runs_sampling(benches: dict[str, Bench], name: str) -> None:
+    bench = benches[name]
+    assert len(bench.loaded.pack.examples) == SHIPPED[name]
+    seeds = set()
+    for place in range(SHIPPED[name]):
+        asked = bench.ask(place, ["x = 1"] * 5, by_word)
+        request = asked.generate
+        assert (request.samples, request.temperature, request.top_p) == (5, 0.2, 0.95)
+        assert request.fault() is None
+        seeds.add(request.seed)
+        assert len(asked.programs) == 5
+        assert {program.task.startswith(f"{name}/") for program in asked.programs} == {True}
+        assert hash(tuple(asked.programs))
+    assert len(seeds) == SHIPPED[name]
+
+
+def test_an_examples_seed_depends_on_nothing_but_names_and_the_runs_seed() -> None:
+    seed = SAMPLED.of("humaneval", "humaneval/3").seed
+    assert seed == Sampling(20, 0.8, 1.0, 1234).of("humaneval", "humaneval/3").seed
+    others = (SAMPLED.of("mbpp", "humaneval/3"), SAMPLED.of("humaneval", "humaneval/4"))
+    assert seed not in {other.seed for other in (*others, Sampling(seed=1).of("humaneval", "humaneval/3"))}
+    assert 0 <= seed < 2**48
+
+
+def test_one_sample_is_greedy_by_default() -> None:
+    request = Bench("humaneval").ask(0, [""], by_word).generate
+    assert (request.samples, request.temperature, request.top_p) == (1, 0.0, 1.0)
+
+
+def test_humaneval_completes_the_published_prompt(benches: dict[str, Bench]) -> None:
+    bench = benches["humaneval"]
+    row = bench.loaded.pack.examples[0].row
+    asked = bench.ask(0, ["    return right\n\n# more"] * 2 + ["    x\n"] * 2 + [""], by_word)
+    assert asked.generate == Generate(
+        row["prompt"],
+        stop=("\nclass", "\ndef", "\n#", "\nif", "\nprint"),
+        max_new_tokens=512,
+        turns=asked.generate.turns,
+        **SAMPLED.of("humaneval", "humaneval/0").arguments(),
+    )
+    assert [turn.role for turn in asked.generate.turns] == ["user", "assistant"]
+    assert asked.generate.turns[-1].text.endswith(f"```python\n{row['prompt']}\n")
+    assert asked.programs[0].program == f"{row['prompt']}    return right\n"
+    assert isinstance(asked.programs[0].tests, CallTests)
+    assert asked.scores == {"pass@1": pytest.approx(0.4), "pass@5": 1.0, "no_answer": 1.0}
+
+
+def test_mbpp_shows_tasks_2_3_and_4_with_their_programs_and_three_assertions(
+    benches: dict[str, Bench],
+) -> None:
+    bench = benches["mbpp"]
+    row = bench.loaded.pack.examples[0].row
+    request = bench.ask(0, ["right"] * 5, by_word).generate
+    parts = request.prompt.split("\n[BEGIN]\n")
+    assert len(parts) == 5
+    assert parts[-1] == ""
+    assert [part.count("[DONE]") for part in parts] == [0, 1, 1, 1, 0]
+    assert parts[0] == (
+        "You are an expert Python programmer, and here is your task: Write a function to find the similar elements "
+        "from the given two tuple lists. Your code should pass these tests:\n\n"
+        "assert similar_elements((3, 4, 5, 6),(5, 7, 4, 10)) == (4, 5)\n"
+        "assert similar_elements((1, 2, 3, 4),(5, 4, 3, 7)) == (3, 4)\n"
+        "assert similar_elements((11, 12, 14, 13),(17, 15, 14, 13)) == (13, 14)"
+    )
+    assert parts[1].startswith(
+        "def similar_elements(test_tup1, test_tup2):\r\n  res = tuple(set(test_tup1) & set(test_tup2))\r\n"
+        "  return (res) \n[DONE]\n\nYou are an expert"
+    )
+    assert "is_not_prime" in parts[1]
+    assert "heap_queue_largest" in parts[2]
+    assert parts[3].endswith("\n".join(row["test_list"]))
+    assert request.stop == ("[DONE]",)
+    assert [turn.role for turn in request.turns] == ["user", "assistant"] * 3 + ["user"]
+
+
+def test_mbpp_without_examples_and_as_a_docstring(benches: dict[str, Bench]) -> None:
+    bench = benches["mbpp_docstring"]
+    row = bench.loaded.pack.examples[0].row
+    asked = bench.ask(0, ["def f(): right\nassert f()"] * 5, by_word)
+    assert asked.generate.prompt == f'"""\n{row["text"]}\n{row["test_list"][0]}\n"""\n'
+    assert asked.programs[0].program == "def f(): right"
+
+
+def test_sanitized_mbpp_shows_three_of_its_assertions_and_runs_all(tmp_path: Path) -> None:
+    row = {
+        "task_id": 20,
+        "prompt": "Do it.",
+        "code": "def f(): right",
+        "test_imports": ["import math"],
+        "test_list": [f"assert f({n})" for n in range(4)],
+    }
+    (tmp_path / "mbpp").mkdir()
+    (tmp_path / "mbpp" / "sanitized_test.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    asked = Bench("mbpp_sanitized", data=str(tmp_path)).ask(0, ["right"], by_word)
+    assert "assert f(2)\n[BEGIN]" in asked.generate.prompt
+    assert "assert f(3)" not in asked.generate.prompt
+    tests = asked.programs[0].tests
+    assert isinstance(tests, CallTests)
+    assert tests.code == "import math\n" + "".join(f"assert f({n})\n" for n in range(4))
+
+
+def test_codecontests_asks_for_a_program_in_a_block(benches: dict[str, Bench]) -> None:
+    bench = benches["codecontests"]
+    row = bench.loaded.pack.examples[0].row
+    asked = bench.ask(0, ["print('right')"] * 5, by_word)
+    assert asked.generate.prompt.startswith(row["description"].strip())
+    assert asked.generate.prompt.endswith("standard output.\n\n```python\n")
+    assert (asked.generate.stop, asked.generate.max_new_tokens) == (("\n```",), 1024)
+    request = asked.programs[0]
+    assert (request.seconds, request.memory, request.reference) == (2.0, 256, row["solution"])
+    assert isinstance(request.tests, InputOutputTests)
+    assert len(request.tests.pairs) == len(row["tests"])
+
+
+def test_apps_is_asked_as_its_authors_ask(tmp_path: Path) -> None:
+    row = {"id": 3, "description": "D", "test_list": [{"input": "1", "output": ["2"]}], "starter_code": ""}
+    called = {**row, "starter_code": "class Solution:"}
+    (tmp_path / "apps_stdin").mkdir()
+    text = "".join(json.dumps(one) + "\n" for one in (called, row))
+    (tmp_path / "apps_stdin" / "selected.jsonl").write_text(text, encoding="utf-8")
+    bench = Bench("apps_stdin", data=str(tmp_path))
+    assert len(bench.loaded.pack.examples) == 1
+    asked = bench.ask(0, ["print(2)\n---"], by_word)
+    assert asked.generate.prompt == "\nQUESTION:\nD\nUse Standard Input format\nANSWER:\n"
+    assert asked.programs[0].program == "print(2)"
+
+
+def test_of_very_many_problems_as_many_as_declared_are_drawn_with_the_seed() -> None:
+    bench = Bench("codecontests")
+    examples: list[Any] = list(range(1500))
+    some = drawn(bench.spec, examples, 1)
+    assert len(some) == bench.spec.most_rows == 1000
+    assert list(some) == sorted(set(some))
+    assert drawn(bench.spec, examples, 1) == some
+    assert drawn(bench.spec, examples, 2) != some
+    assert drawn(bench.spec, examples[:1000], 1) == examples[:1000]
+    assert drawn(Bench("humaneval").spec, examples, 1) == examples
+
+
+def test_both_graders_verdicts_are_scores() -> None:
+    def judge(request: Any) -> RunProgramAnswer:
+        return RunProgramAnswer("wrong", reference_outcome="passed")
+
+    scores = Bench("humaneval").ask(0, ["    pass"], judge).scores
+    assert scores == {"pass@1": 0.0, "reference_pass@1": 1.0, "graders_differ": 1, "no_answer": 0.0}
+
+
+def test_training_rows_are_asked_as_the_published_ones(tmp_path: Path) -> None:
+    bench = Bench("humaneval")
+    row = bench.loaded.pack.examples[5].row
+    form = {
+        "instruction": row["prompt"],
+        "input": "",
+        "output": row["canonical_solution"],
+        "task_id": row["task_id"],
+        "metadata": {
+            "source": "humaneval",
+            "test": row["test"],
+            "entry_point": row["entry_point"],
+            "has_tests": True,
+        },
+    }
+    (tmp_path / "humaneval").mkdir()
+    (tmp_path / "humaneval" / "HumanEval.jsonl").write_text(json.dumps(form) + "\n", encoding="utf-8")
+    same = Bench("humaneval", data=str(tmp_path)).ask(0, ["    pass"], by_word)
+    published = bench.ask(5, ["    pass"], by_word)
+    assert same.programs == published.programs
+    assert same.generate.prompt == published.generate.prompt
