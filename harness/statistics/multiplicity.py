@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def tested(p_values: Sequence[float | None]) -> int:
+def count_tests(p_values: Sequence[float | None]) -> int:
     """How many hypotheses have a p, and so how many are corrected for."""
     return sum(p is not None for p in p_values)
 

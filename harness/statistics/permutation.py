@@ -57,6 +57,8 @@ def _as_steps(sizes: Sequence[float]) -> list[int] | None:
     """The sizes as whole multiples of one step, None where they have none or counting would take too long."""
     import numpy as np
 
+    if sizes[0] * _COUNTED < sizes[-1]:
+        return None
     ratios = np.asarray(sizes) / sizes[0]
     for denominator in range(1, _STEPS + 1):
         scaled = ratios * denominator

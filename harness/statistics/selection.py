@@ -138,19 +138,26 @@ def _noise(
     """None where a single unit leaves no variance to estimate."""
     import numpy as np
 
-    values = np.asarray([*runs, new], dtype=float)
-    residuals = values - values.mean(axis=1, keepdims=True)
+    totals = np.asarray([*runs, new], dtype=float)
+    n = totals.shape[1]
+    means = np.asarray([math.fsum(run) / n for run in (*runs, new)])
+    sizes = np.ones(n)
     if clusters is not None and any(one is not None for one in clusters):
         places: dict[Hashable, int] = {}
         codes = [
             places.setdefault(("alone", index) if one is None else ("shared", one), len(places))
             for index, one in enumerate(clusters)
         ]
-        residuals = np.asarray([np.bincount(codes, weights=row, minlength=len(places)) for row in residuals])
-    units = residuals.shape[1]
+        totals = np.asarray([np.bincount(codes, weights=row) for row in totals])
+        sizes = np.bincount(codes).astype(float)
+    units = len(sizes)
     if units < 2:
         return None
-    return _Noise(residuals @ residuals.T / values.shape[1] ** 2 * units / (units - 1), units)
+    # Sums of products, not of products of distances: of right and wrong answers these are whole numbers,
+    # so the order of the items changes nothing.
+    weighed = np.outer(means, totals @ sizes)
+    products = totals @ totals.T - weighed - weighed.T + np.outer(means, means) * (sizes @ sizes)
+    return _Noise(products / n**2 * units / (units - 1), units)
 
 
 def _alone(best: int, mean: float, runs: int, plain: Comparison) -> Selection:

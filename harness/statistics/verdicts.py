@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from harness.statistics.comparison import Comparison
-from harness.statistics.multiplicity import holm, tested
+from harness.statistics.multiplicity import count_tests, holm
 from harness.statistics.power import items_to_settle
 
 ALPHA: Final = 0.05
@@ -72,7 +72,7 @@ def judge(
     own = dict(margins or {})
     _check(comparisons, margin, own, alpha)
     adjusted = holm([one.p for one in comparisons.values()])
-    family = tested([one.p for one in comparisons.values()])
+    family = count_tests([one.p for one in comparisons.values()])
     return {
         name: _verdict(one, own.get(name, margin), alpha, p, family)
         for (name, one), p in zip(comparisons.items(), adjusted, strict=True)
