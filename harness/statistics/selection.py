@@ -6,10 +6,13 @@ lie. So a new run just as good looks worse than "the best", and a plain paired t
 - **Noise of the means**: jointly normal, with the covariance of all runs' means over the same items (clusters whole),
   so what the runs share by having the same items cancels. Simulating their maximum instead of resampling items is
   the Gaussian multiplier bootstrap (Chernozhukov, Chetverikov and Kato 2013, Annals of Statistics 41).
-- **Contenders**: the runs that may be the best: within sqrt(log n) standard errors (of the difference) of the one
-  measured best. They are taken as equal, which is the least favourable case; the others stay as far behind as they
-  were measured (moment selection: Hansen 2005, J. Business and Economic Statistics 23; the constant of Andrews and
-  Soares 2010, Econometrica 78). A run far ahead of all others is its only contender, and nothing changes.
+- **Contenders**: the runs that may be the best: at most c standard errors (of the difference) behind the one measured
+  best. They are taken as equal, which is the least favourable case; the others stay as far behind as they were
+  measured. A run far ahead of all others is its only contender, and nothing changes. The value is shrunk with
+  c = sqrt(2 log log n), which finds the right runs in the long run (Hansen 2005, J. Business and Economic Statistics
+  23); the test has c = sqrt(2 log n), because with few items the smaller one leaves out equal runs so often that it
+  errs by half more than it may (any c that grows, but slower than sqrt(n), will do: Andrews and Soares 2010,
+  Econometrica 78).
 - **Shrunk value**: the measured best less the expected maximum of that noise.
 - **Test that the new run is no worse than the best**: the chance that max over runs of (run - new), when the
   contenders and the new run are equal, is as large as measured (reality check for data snooping: White 2000,
@@ -44,8 +47,8 @@ class Selection:
     """The best of several runs against a new one.
 
     ``chosen`` is its place among the runs, ``measured`` and ``shrunk`` its value before and after allowing for the
-    choice, ``contenders`` the places of all that may be the best. ``comparison`` is the one to judge by: against
-    the shrunk value; ``as_measured`` is the plain one.
+    choice, ``contenders`` the places of all that the test takes as equally good. ``comparison`` is the one to judge
+    by: against the shrunk value; ``as_measured`` is the plain one.
     """
 
     chosen: int
@@ -188,12 +191,19 @@ def _select(
 
     behind = max(means) - np.asarray(means)
     errors = _errors_to(noise.covariance, means.index(max(means)))
-    rival = behind <= math.sqrt(math.log(max(noise.units, 3))) * errors
     sample = _sample(noise.covariance, seed, draws)
     # What all runs share (the items) has mean 0 and only blurs the maximum.
-    lead = (np.where(rival, 0.0, -behind) + sample[:, :-1] - sample.mean(axis=1, keepdims=True)).max(axis=1)
-    optimism = max(0.0, float(lead.mean()))
-    gaps = lead - (sample[:, -1] - sample.mean(axis=1))
+    sample -= sample.mean(axis=1, keepdims=True)
+
+    def lead(rival: np.ndarray) -> np.ndarray:
+        """The maximum over the runs, above the truth of the contenders."""
+        found: np.ndarray = (np.where(rival, 0.0, -behind) + sample[:, :-1]).max(axis=1)
+        return found
+
+    growth = math.log(max(noise.units, 3))
+    rival = behind <= math.sqrt(2 * growth) * errors
+    optimism = max(0.0, float(lead(behind <= math.sqrt(2 * math.log(growth)) * errors).mean()))
+    gaps = lead(rival) - sample[:, -1]
     contenders = tuple(int(place) for place in np.flatnonzero(rival))
     return Selection(
         chosen=best,

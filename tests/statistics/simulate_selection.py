@@ -58,7 +58,7 @@ def gates(
             shifts = np.asarray([*before, added])[:, None]
             right = moved(base, shifts)
             values = (generator.random(right.shape) < right).astype(float)
-            found = compare_with_best(values[:-1].tolist(), values[-1].tolist(), seed=run, draws=2000)
+            found = compare_with_best(values[:-1].tolist(), values[-1].tolist(), seed=run, draws=5000)
             fair[str(place)], measured[str(place)] = found.comparison, found.as_measured
             if place == 0:
                 truth = float(right[found.chosen].mean())
