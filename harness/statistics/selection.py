@@ -87,11 +87,11 @@ def compare_with_best(
     means = [math.fsum(run) / len(run) for run in runs]
     best = means.index(max(means)) if chosen is None else chosen
     plain = compare_paired(runs[best], new, clusters, level=level, seed=seed)
-    noise = _noise(runs, new, clusters) if len(runs) > 1 else None
+    noise = noise_of(runs, new, clusters) if len(runs) > 1 else None
     if noise is None:
-        return _alone(best, means[best], len(runs), plain)
+        return nothing_chosen(best, means[best], len(runs), plain)
     how = "normal noise of the means, covariance over the items" + (" by cluster" if clusters else "")
-    return _select(best, means, plain, noise, how=how, seed=seed, draws=draws)
+    return select(best, means, plain, noise, how=how, seed=seed, draws=draws)
 
 
 def compare_with_best_total(
@@ -121,24 +121,24 @@ def compare_with_best_total(
         else compare_means(old, new, level=level)
     )
     if len(runs) == 1:
-        return _alone(best, means[best], 1, plain)
+        return nothing_chosen(best, means[best], 1, plain)
     errors = [one.stderr for one in (*runs, new)]
-    noise = _Noise(np.diag(np.square(errors)), min(one.n for one in (*runs, new)))
+    noise = Noise(np.diag(np.square(errors)), min(one.n for one in (*runs, new)))
     how = "normal noise of the means, runs taken as independent: only totals are known"
-    return _select(best, means, plain, noise, how=how, seed=seed, draws=draws)
+    return select(best, means, plain, noise, how=how, seed=seed, draws=draws)
 
 
-class _Noise(NamedTuple):
+class Noise(NamedTuple):
     """The covariance of the means, the new run's last, and the number of independent units behind it."""
 
     covariance: np.ndarray
     units: int
 
 
-def _noise(
+def noise_of(
     runs: Sequence[Sequence[float]], new: Sequence[float], clusters: Sequence[Hashable | None] | None
-) -> _Noise | None:
-    """None where a single unit leaves no variance to estimate."""
+) -> Noise | None:
+    """The noise of the means over the items; None where a single unit leaves no variance to estimate."""
     import numpy as np
 
     totals = np.asarray([*runs, new], dtype=float)
@@ -160,10 +160,10 @@ def _noise(
     # so the order of the items changes nothing.
     weighed = np.outer(means, totals @ sizes)
     products = totals @ totals.T - weighed - weighed.T + np.outer(means, means) * (sizes @ sizes)
-    return _Noise(products / n**2 * units / (units - 1), units)
+    return Noise(products / n**2 * units / (units - 1), units)
 
 
-def _alone(best: int, mean: float, runs: int, plain: Comparison) -> Selection:
+def nothing_chosen(best: int, mean: float, runs: int, plain: Comparison) -> Selection:
     """Nothing was chosen, or nothing is known of the noise."""
     return Selection(
         chosen=best,
@@ -177,16 +177,17 @@ def _alone(best: int, mean: float, runs: int, plain: Comparison) -> Selection:
     )
 
 
-def _select(
+def select(
     best: int,
     means: Sequence[float],
     plain: Comparison,
-    noise: _Noise,
+    noise: Noise,
     *,
     how: str,
     seed: int,
     draws: int,
 ) -> Selection:
+    """The run at ``best`` against the new one, whose plain comparison is given, allowing for the choice."""
     import numpy as np
 
     behind = max(means) - np.asarray(means)

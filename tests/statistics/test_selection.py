@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from harness.statistics.best_composites import RunsOfBenchmark, RunsOfPart, compare_composite_with_best
 from harness.statistics.paired import compare_paired
 from harness.statistics.selection import Selection, compare_with_best, compare_with_best_total
 from harness.statistics.unpaired import Total
@@ -122,3 +123,32 @@ def test_runs_on_other_items_are_refused() -> None:
         compare_with_best([[1.0, 0.0, 1.0], [1.0, 0.0]], [1.0, 1.0, 0.0])
     with pytest.raises(ValueError, match="the best of no runs"):
         compare_with_best([], [1.0])
+
+
+def test_the_best_by_a_composite_of_one_metric_is_the_best_by_that_metric() -> None:
+    *runs, last = answers([0.6] * 6 + [0.55], 11)
+    found = compare_composite_with_best([RunsOfBenchmark([RunsOfPart(1.0, runs, last)])])
+    expected = compare_with_best(runs, last)
+    assert (found.chosen, found.contenders) == (expected.chosen, expected.contenders)
+    assert found.shrunk == pytest.approx(expected.shrunk)
+    assert found.comparison.p == pytest.approx(expected.comparison.p, rel=0.1)
+
+
+def test_the_noise_of_a_composite_holds_what_metrics_of_the_same_items_share() -> None:
+    *runs, last = answers([0.6] * 6 + [0.6], 12)
+    halves = RunsOfBenchmark([RunsOfPart(0.5, runs, last), RunsOfPart(0.5, runs, last)])
+    whole = compare_with_best(runs, last)
+    together = compare_composite_with_best([halves])
+    assert together.shrunk == pytest.approx(whole.shrunk)
+    apart = compare_composite_with_best([RunsOfBenchmark([part]) for part in halves.parts])
+    luck = whole.measured - whole.shrunk
+    assert apart.measured - apart.shrunk == pytest.approx(luck / np.sqrt(2), rel=0.35)
+    assert apart.shrunk > together.shrunk
+
+
+def test_composites_of_runs_that_do_not_fit_are_refused() -> None:
+    one, two = RunsOfPart(0.5, [[1.0, 0.0]], [1.0, 1.0]), RunsOfPart(0.5, [[1.0], [0.0]], [1.0])
+    with pytest.raises(ValueError, match="1 runs of one metric but 2 of another"):
+        compare_composite_with_best([RunsOfBenchmark([one]), RunsOfBenchmark([two])])
+    with pytest.raises(ValueError, match="the best of no runs"):
+        compare_composite_with_best([])
