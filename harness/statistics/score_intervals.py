@@ -52,19 +52,16 @@ def tango_interval(gained: float, lost: float, n: float, level: float = 0.95) ->
         other = tango_interval(lost, gained, n, level)
         return Limits(-other.high, -other.low)
     z, difference = z_quantile(level), (gained - lost) / n
-    low = _crossing(lambda one: _tango(gained, lost, n, one) - z, -1.0, difference)
-    high = _crossing(lambda one: -_tango(gained, lost, n, one) - z, 1.0, difference)
+
+    def excess(supposed: float, side: int) -> float:
+        """How far the statistic of a supposed difference exceeds z, times its standard error."""
+        share = supposed_share_lost(gained, lost, n, supposed)
+        variance = n * (2 * share + supposed * (1 - supposed))
+        return side * (gained - lost - n * supposed) - z * math.sqrt(max(0.0, variance))
+
+    low = _crossing(lambda one: excess(one, 1), -1.0, difference)
+    high = _crossing(lambda one: excess(one, -1), 1.0, difference)
     return Limits(low, high)
-
-
-def _tango(gained: float, lost: float, n: float, difference: float) -> float:
-    """The score statistic of a supposed difference."""
-    share = supposed_share_lost(gained, lost, n, difference)
-    variance = n * (2 * share + difference * (1 - difference))
-    distance = gained - lost - n * difference
-    if variance <= 0:
-        return math.copysign(math.inf, distance) if distance else 0.0
-    return distance / math.sqrt(variance)
 
 
 def supposed_share_lost(gained: float, lost: float, n: float, difference: float) -> float:
@@ -77,16 +74,14 @@ def supposed_share_lost(gained: float, lost: float, n: float, difference: float)
 
 
 def _crossing(excess: Callable[[float], float], outside: float, inside: float) -> float:
-    """Where ``excess`` falls to 0 on the way in, by halving: it does not rise from outside to inside."""
+    """Where ``excess`` falls to 0 on the way in; ``outside`` where it is not positive there."""
+    from scipy.optimize import brentq
+
     if excess(outside) <= 0:
         return outside
-    for _ in range(60):
-        middle = (outside + inside) / 2
-        if excess(middle) > 0:
-            outside = middle
-        else:
-            inside = middle
-    return inside
+    # At the estimate itself the variance, and with it the excess, is 0 where no item differs.
+    near = inside + (outside - inside) * 1e-9
+    return float(brentq(excess, outside, near, xtol=1e-15, rtol=1e-14)) if excess(near) < 0 else inside
 
 
 def share_test_p(hits_a: float, n_a: float, hits_b: float, n_b: float) -> float:
