@@ -1,6 +1,6 @@
 """How often the gate fails over a checkpoint compared with itself, and how often it catches a real drop.
 
-python -m tests.statistics.simulate_gate [--runs 2000] [--seed 1]
+python -m tests.statistics.simulate_gate [--runs 2000] [--seed 1] [--only NAME]
 
 - *same*: 10 benchmarks of 200 to 2400 items, accuracies 0.3 to 0.9. Each item has its own chance of being right, the
   same in both runs (a beta distribution in which items are mostly easy or mostly hard), and each run its own luck:
@@ -14,15 +14,17 @@ python -m tests.statistics.simulate_gate [--runs 2000] [--seed 1]
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 from harness.statistics.comparison import Comparison
 from harness.statistics.paired import compare_flips, compare_paired
 from harness.statistics.verdicts import MARGIN, gate_fails, judge
+
+T = TypeVar("T")
 
 SIZES: Final = (200, 2400, 440, 1900, 700, 1660, 930, 1420, 1180, 2150)
 ACCURACIES: Final = tuple(np.linspace(0.3, 0.9, 10).tolist())
@@ -111,30 +113,42 @@ def _worse_alone(one: Comparison) -> bool:
     return judge({"alone": one})["alone"].kind == "worse"
 
 
-def simulate(runs: int, seed: int) -> Mapping[str, Rates]:
-    """All four simulations."""
-    generator = np.random.default_rng(seed)
+def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Rates]]:
+    """All simulations by name; each has a generator of its own."""
+    few = max(1, runs // 4)
     return {
-        "same": rates(same_twice(runs, generator, SIZES, ACCURACIES)),
-        "same, subjects": rates(same_twice(runs, generator, *SUBJECTS)),
-        "same, texts": rates(same_twice_with_texts(max(1, runs // 4), generator)),
-        "drop of 3 points": rates(one_drop(runs, generator)),
+        "same": lambda: rates(same_twice(runs, np.random.default_rng(seed), SIZES, ACCURACIES)),
+        "same, subjects": lambda: rates(same_twice(runs, np.random.default_rng(seed + 1), *SUBJECTS)),
+        "same, texts": lambda: rates(same_twice_with_texts(few, np.random.default_rng(seed + 2))),
+        "drop of 3 points": lambda: rates(one_drop(runs, np.random.default_rng(seed + 3))),
     }
 
 
 def main() -> None:
     """Prints the shares of gates that fail."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+    chosen = choose(__doc__ or "", simulations)
     print(f"{'':20}{'runs':>8}{'fails':>10}{'uncorrected limit':>20}{'uncorrected p':>16}")
-    for name, one in simulate(options.runs, options.seed).items():
+    for name, simulation in chosen.items():
+        one = simulation()
         print(
             f"{name:20}{one.runs:8}{one.failed:10.2%}{one.uncorrected_limit:20.2%}{one.uncorrected_p:16.2%}"
         )
+
+
+def choose(
+    text: str, simulations_: Callable[[int, int], Mapping[str, Callable[[], T]]]
+) -> dict[str, Callable[[], T]]:
+    """The simulations that the command line asks for."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", action="append", metavar="NAME", help="may be given several times")
+    options = parser.parse_args()
+    known = simulations_(options.runs, options.seed)
+    for name in options.only or ():
+        if name not in known:
+            parser.error(f"no simulation {name!r}; there are: {'; '.join(known)}")
+    return {name: one for name, one in known.items() if name in (options.only or known)}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How often a gate against the best of 11 fails, with the choice allowed for and without.
 
-python -m tests.statistics.simulate_selection [--runs 2000] [--seed 1]
+python -m tests.statistics.simulate_selection [--runs 2000] [--seed 1] [--only NAME]
 
 Every benchmark takes its own best of 11 earlier runs on the same items. *equal*: the 11 and the new one are one
 checkpoint, with sampling seeds of their own (the items as in ``simulate_gate``), on 10 benchmarks of 200 to 2400 items,
@@ -11,8 +11,7 @@ points below the 11 equal ones on the first of 3 benchmarks of 2400 items.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +19,7 @@ import numpy as np
 
 from harness.statistics.selection import compare_with_best
 from harness.statistics.verdicts import gate_fails, judge
-from tests.statistics.simulate_gate import ACCURACIES, SIZES, chances
+from tests.statistics.simulate_gate import ACCURACIES, SIZES, chances, choose
 
 RUNS_BEFORE: Final = 11
 EQUAL: Final = (0.0,) * RUNS_BEFORE
@@ -76,30 +75,26 @@ def moved(base: np.ndarray, shifts: np.ndarray) -> np.ndarray:
     return found
 
 
-def simulate(runs: int, seed: int) -> Mapping[str, Rates]:
-    """All simulations."""
+def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Rates]]:
+    """All simulations by name; each has a generator of its own."""
     ten, three = list(zip(SIZES, ACCURACIES, strict=True)), [(2400, 0.6)] * 3
     return {
-        "equal, 10 benchmarks": gates(runs, seed, ten, EQUAL, (0.0,) * 10),
-        "equal, 3 benchmarks": gates(runs, seed + 1, three, EQUAL, (0.0,) * 3),
-        "equal, 1 benchmark": gates(runs, seed + 2, three[:1], EQUAL, (0.0,)),
-        "one ahead, 3": gates(runs, seed + 3, three, AHEAD, (0.04,) * 3),
-        "spread, 3": gates(runs, seed + 4, three, SPREAD, (0.0,) * 3),
-        "drop of 3 points": gates(runs, seed + 5, three, EQUAL, (-0.03, 0.0, 0.0)),
-        "drop of 5 points": gates(runs, seed + 6, three, EQUAL, (-0.05, 0.0, 0.0)),
+        "equal, 10 benchmarks": lambda: gates(runs, seed, ten, EQUAL, (0.0,) * 10),
+        "equal, 3 benchmarks": lambda: gates(runs, seed + 1, three, EQUAL, (0.0,) * 3),
+        "equal, 1 benchmark": lambda: gates(runs, seed + 2, three[:1], EQUAL, (0.0,)),
+        "one ahead, 3": lambda: gates(runs, seed + 3, three, AHEAD, (0.04,) * 3),
+        "spread, 3": lambda: gates(runs, seed + 4, three, SPREAD, (0.0,) * 3),
+        "drop of 3 points": lambda: gates(runs, seed + 5, three, EQUAL, (-0.03, 0.0, 0.0)),
+        "drop of 5 points": lambda: gates(runs, seed + 6, three, EQUAL, (-0.05, 0.0, 0.0)),
     }
 
 
 def main() -> None:
     """Prints the shares of gates that fail, and what shrinking does to the best."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+    chosen = choose(__doc__ or "", simulations)
     print(f"{'':22}{'runs':>6}{'fails':>9}{'plain':>9}{'best above truth':>18}{'after shrinking':>17}")
-    for name, one in simulate(options.runs, options.seed).items():
+    for name, simulation in chosen.items():
+        one = simulation()
         print(
             f"{name:22}{one.runs:6}{one.failed:9.2%}{one.failed_plain:9.2%}"
             f"{one.excess:15.2f} pt{one.excess_shrunk:14.2f} pt"

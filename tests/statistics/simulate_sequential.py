@@ -1,6 +1,6 @@
 """What stopping early saves, and that it costs no error: the same simulated runs judged at looks and at the end.
 
-python -m tests.statistics.simulate_sequential [--runs 2000] [--seed 1]
+python -m tests.statistics.simulate_sequential [--runs 2000] [--seed 1] [--only NAME]
 
 A gate of benchmarks on which 85 % of the items keep their verdict, looked at after each fifth of the items.
 *fails*: the share of gates that say worse of any benchmark; *at the end*: the same of all items by the rule without
@@ -10,8 +10,7 @@ called so, which at the margin is an error.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +19,7 @@ import numpy as np
 from harness.statistics.paired import compare_flips
 from harness.statistics.sequential import FRACTIONS, Plan, Stop, look_at, plan_looks
 from harness.statistics.verdicts import MARGIN, gate_fails, judge
-from tests.statistics.simulate_gate import SIZES
+from tests.statistics.simulate_gate import SIZES, choose
 
 THREE: Final = (2400, 2400, 2400)
 FLIPS: Final = 0.15
@@ -93,31 +92,29 @@ def follow(plan: Plan, cells: np.ndarray) -> Stop:
     raise AssertionError("the last look always stops")
 
 
-def simulate(runs: int, seed: int) -> Mapping[str, Rates]:
-    """All simulations."""
+def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Rates]]:
+    """All simulations by name; each has a generator of its own."""
     return {
-        "no drop, 3 of 2400": gates(runs, seed, THREE, (0.0,) * 3),
-        "no drop, 10 benchmarks": gates(runs, seed + 1, SIZES, (0.0,) * 10),
-        "one of 3 drops 3": gates(runs, seed + 2, THREE, (0.03, 0.0, 0.0)),
-        "one of 3 drops 5": gates(runs, seed + 3, THREE, (0.05, 0.0, 0.0)),
-        "all of 3 drop 5": gates(runs, seed + 4, THREE, (0.05,) * 3),
-        "all of 3 drop 8": gates(runs, seed + 5, THREE, (0.08,) * 3),
-        "all of 10 drop 5": gates(runs, seed + 6, SIZES, (0.05,) * 10),
-        "at the margin, few flips": gates(runs, seed + 7, (8000,) * 3, (MARGIN,) * 3, flips=0.05),
-        "no drop, few flips, strict": gates(runs, seed + 8, (8000,) * 3, (0.0,) * 3, flips=0.05, strict=True),
+        "no drop, 3 of 2400": lambda: gates(runs, seed, THREE, (0.0,) * 3),
+        "no drop, 10 benchmarks": lambda: gates(runs, seed + 1, SIZES, (0.0,) * 10),
+        "one of 3 drops 3": lambda: gates(runs, seed + 2, THREE, (0.03, 0.0, 0.0)),
+        "one of 3 drops 5": lambda: gates(runs, seed + 3, THREE, (0.05, 0.0, 0.0)),
+        "all of 3 drop 5": lambda: gates(runs, seed + 4, THREE, (0.05,) * 3),
+        "all of 3 drop 8": lambda: gates(runs, seed + 5, THREE, (0.08,) * 3),
+        "all of 10 drop 5": lambda: gates(runs, seed + 6, SIZES, (0.05,) * 10),
+        "at the margin, few flips": lambda: gates(runs, seed + 7, (8000,) * 3, (MARGIN,) * 3, flips=0.05),
+        "no drop, few flips, strict": lambda: gates(
+            runs, seed + 8, (8000,) * 3, (0.0,) * 3, flips=0.05, strict=True
+        ),
     }
 
 
 def main() -> None:
     """Prints errors and savings."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+    chosen = choose(__doc__ or "", simulations)
     print(f"{'':28}{'runs':>6}{'fails':>9}{'at the end':>12}{'saved':>8}{'not worse':>11}{'at the end':>12}")
-    for name, one in simulate(options.runs, options.seed).items():
+    for name, simulation in chosen.items():
+        one = simulation()
         print(
             f"{name:28}{one.runs:6}{one.failed:9.2%}{one.failed_at_end:12.2%}{one.saved:8.1%}"
             f"{one.not_worse:11.2%}{one.not_worse_at_end:12.2%}"
