@@ -59,11 +59,11 @@ def compare_paired(
     if not baseline:
         return undefined("no items in common", level=level)
     differences = [b - a for a, b in zip(baseline, new, strict=True)]
-    moments = moments_of(differences, clusters)
-    if not moments.clustered and is_binary(baseline) and is_binary(new):
+    if is_binary(baseline) and is_binary(new) and not _shared(clusters):
         gained, lost = differences.count(1), differences.count(-1)
         right = sum(a == b == 1 for a, b in zip(baseline, new, strict=True))
         return compare_flips(right, gained, lost, len(new) - right - gained - lost, level=level)
+    moments = moments_of(differences, clusters)
     test = sign_flip_test(moments.totals, seed=seed, draws=draws)
     return _compare_units(baseline, new, moments, test, level)
 
@@ -112,9 +112,13 @@ class Moments(NamedTuple):
 def moments_of(differences: Sequence[float], clusters: Sequence[Hashable | None] | None) -> Moments:
     """The moments of at least one item's differences; an id of None is a cluster of its own."""
     n = len(differences)
+    if not _shared(clusters):
+        mean = math.fsum(differences) / n
+        plain = math.fsum((one - mean) ** 2 for one in differences) / (n - 1) / n if n > 1 else None
+        return Moments(n, mean, list(differences), plain, plain, float(n), False)
     members: dict[Hashable, list[float]] = {}
     for index, difference in enumerate(differences):
-        shared = None if clusters is None else clusters[index]
+        shared = clusters[index] if clusters else None
         members.setdefault(("alone", index) if shared is None else ("shared", shared), []).append(difference)
     mean, units = math.fsum(differences) / n, len(members)
     totals = [math.fsum(one) for one in members.values()]
@@ -124,7 +128,13 @@ def moments_of(differences: Sequence[float], clusters: Sequence[Hashable | None]
         variance = square / n**2 * units / (units - 1)
         plain = math.fsum((one - mean) ** 2 for one in differences) / (n - 1) / n
     kish = n**2 / sum(len(one) ** 2 for one in members.values())
-    return Moments(n, mean, totals, variance, plain, kish, units < n)
+    return Moments(n, mean, totals, variance, plain, kish, True)
+
+
+def _shared(clusters: Sequence[Hashable | None] | None) -> bool:
+    """Whether any two items are of one cluster."""
+    ids = [one for one in clusters or () if one is not None]
+    return len(set(ids)) < len(ids)
 
 
 def allowance(moments: Moments) -> float:
