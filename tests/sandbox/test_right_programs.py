@@ -81,7 +81,7 @@ def test_helpers_of_the_prompt_are_the_prompt_s_for_program_and_test_alike(sandb
         ("x = '\ud800'\ndef add(a, b):\n    return a - b\n", "error"),
         ("(" * 100_000, "error"),
         ("x = " + "-" * 1_000_000 + "1\n", "memory"),
-        ("x = [" + "1, " * 1_000_000 + "]\ndef add(a, b):\n    return 0\n", "wrong"),
+        ("x = [" + "1, " * 200_000 + "]\ndef add(a, b):\n    return 0\n", "wrong"),
         ("import numpy_that_is_not_there\n", "error"),
         ("def add(a, b):\n    return input()\n", "error"),
         ("def add(a, b, c):\n    return a + b\n", "error"),
