@@ -18,10 +18,9 @@ from typing import NamedTuple
 
 import pytest
 
-from harness.errors import SandboxError
 from harness.requests import RunProgramAnswer
-from harness.sandbox import open_sandbox
 from harness.sandbox.sandbox import Sandbox
+from tests.sandbox.here import opened_here
 from tests.sandbox.outside import NAME as VARIABLE
 from tests.sandbox.outside import (
     SECRET,
@@ -127,10 +126,7 @@ def opened() -> Iterator[Opened]:
         tempfile.tempdir = str(temporary)
         try:
             with ExitStack() as stack:
-                try:
-                    sandbox = stack.enter_context(open_sandbox("bwrap", workers=WORKERS))
-                except SandboxError as error:
-                    pytest.skip(f"there is no sandbox here: {error}")
+                sandbox = stack.enter_context(opened_here(workers=WORKERS))
                 answer = sandbox.run(request("add", ISOLATED.replace("PID", str(os.getpid()))))
                 if "isolated" not in answer.detail:
                     pytest.fail(f"programs see the processes outside, so hostile ones are not run: {answer}")
@@ -209,11 +205,7 @@ def test_under_the_reference_grader_hostile_programs_may_pass_and_do_no_harm() -
     families = ("descriptors_", "equal_", "files_", "frame_", "host_", "kill_", "network_", "process_")
     chosen = [one for one in ATTACKS if one.kind == "call" and one.name.startswith(families)]
     with outside() as target:
-        try:
-            sandbox = open_sandbox("bwrap", workers=WORKERS, grader="reference")
-        except SandboxError as error:
-            pytest.skip(f"there is no sandbox here: {error}")
-        with sandbox:
+        with opened_here(workers=WORKERS, grader="reference") as sandbox:
             begun = {
                 one.name: sandbox.submit(
                     request(one.task, one.program(str(target.file), target.port, VARIABLE))
