@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 from harness.benchmark import HubData, Sampling, benchmark
@@ -12,12 +13,11 @@ from harness.metrics.code import (
     StdioRow,
     apps_row,
     contest_row,
-    program_scores,
     reads_and_prints,
-    script_program,
+    script_scores,
     stdio_request,
 )
-from harness.requests import Generate, GenerateAnswer, RunProgram, Turn
+from harness.requests import Generate, RunProgram, Turn
 
 TASK = (
     "Write a Python program that solves this problem. It reads from the standard input and prints to the "
@@ -33,15 +33,6 @@ def question(row: StdioRow) -> str:
 def apps_question(row: StdioRow) -> str:
     """The statement as the prompt of APPS has it."""
     return f"\nQUESTION:\n{row['description']}\nUse Standard Input format\nANSWER:\n"
-
-
-def scores(
-    row: StdioRow, answer: GenerateAnswer, stops: tuple[str, ...], name: str
-) -> Generator[Any, Any, dict[str, float]]:
-    """Has the samples run, and scores them."""
-    programs = [script_program(sample.text, stops) for sample in answer.samples]
-    answers = yield [stdio_request(row, program.source, name) for program in programs]
-    return {**program_scores(answers), "no_answer": float(sum(program.empty for program in programs))}
 
 
 @benchmark(
@@ -82,7 +73,11 @@ def test_codecontests(example: StdioRow, sampling: Sampling) -> Generator[Any, A
         turns=(Turn("user", asked), Turn("assistant", "```python\n")),
         **sampling.arguments(),
     )
-    return (yield from scores(example, answer, FENCE_STOPS, "codecontests"))
+    return (
+        yield from script_scores(
+            answer, FENCE_STOPS, partial(stdio_request, example, benchmark="codecontests")
+        )
+    )
 
 
 @benchmark(
@@ -118,4 +113,6 @@ def test_apps_stdin(example: StdioRow, sampling: Sampling) -> Generator[Any, Any
         turns=(Turn("user", asked),),
         **sampling.arguments(),
     )
-    return (yield from scores(example, answer, APPS_STOPS, "apps_stdin"))
+    return (
+        yield from script_scores(answer, APPS_STOPS, partial(stdio_request, example, benchmark="apps_stdin"))
+    )

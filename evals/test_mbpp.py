@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 from harness.benchmark import HubData, Sampling, Shot, benchmark
@@ -12,10 +13,9 @@ from harness.metrics.code import (
     MbppRow,
     mbpp_request,
     mbpp_row,
-    program_scores,
-    script_program,
+    script_scores,
 )
-from harness.requests import Generate, GenerateAnswer, RunProgram, Turn
+from harness.requests import Generate, RunProgram, Turn
 
 SOURCE = "Austin et al. 2021, arXiv 2108.07732"
 HUB = "google-research-datasets/mbpp"
@@ -43,15 +43,6 @@ def shot(row: MbppRow) -> Shot:
 def docstring_prompt(row: MbppRow) -> str:
     """The task and its first test as a docstring."""
     return f'"""\n{row["text"]}\n{row["test_list"][0]}\n"""\n'
-
-
-def scores(
-    row: MbppRow, answer: GenerateAnswer, stops: tuple[str, ...], name: str
-) -> Generator[Any, Any, dict[str, float]]:
-    """Has the samples run, and scores them."""
-    programs = [script_program(sample.text, stops) for sample in answer.samples]
-    answers = yield [mbpp_request(row, program.source, name) for program in programs]
-    return {**program_scores(answers), "no_answer": float(sum(program.empty for program in programs))}
 
 
 @benchmark(
@@ -99,7 +90,7 @@ def test_mbpp(
         turns=(*turns, Turn("user", asked)),
         **sampling.arguments(),
     )
-    return (yield from scores(example, answer, MBPP_STOPS, "mbpp"))
+    return (yield from script_scores(answer, MBPP_STOPS, partial(mbpp_request, example, benchmark="mbpp")))
 
 
 @benchmark(
@@ -136,7 +127,11 @@ def test_mbpp_sanitized(
         turns=(*turns, Turn("user", asked)),
         **sampling.arguments(),
     )
-    return (yield from scores(example, answer, MBPP_STOPS, "mbpp_sanitized"))
+    return (
+        yield from script_scores(
+            answer, MBPP_STOPS, partial(mbpp_request, example, benchmark="mbpp_sanitized")
+        )
+    )
 
 
 @benchmark(
@@ -172,4 +167,8 @@ def test_mbpp_docstring(example: MbppRow, sampling: Sampling) -> Generator[Any, 
         ),
         **sampling.arguments(),
     )
-    return (yield from scores(example, answer, DOCSTRING_STOPS, "mbpp_docstring"))
+    return (
+        yield from script_scores(
+            answer, DOCSTRING_STOPS, partial(mbpp_request, example, benchmark="mbpp_docstring")
+        )
+    )

@@ -20,7 +20,7 @@ from harness.sandbox.settings import Grader, SandboxSettings
 SLOTS_PER_WORKER: Final = 2
 """Programs under way for a core: a program and its tests wait for each other half of the time."""
 
-WALL: Final = 4.0
+WALL: Final = 2.0
 """Wall seconds allowed for a second of CPU time: other programs and the model want the machine too."""
 
 WALL_EXTRA: Final = 2.0

@@ -18,10 +18,9 @@ from typing import NamedTuple
 
 import pytest
 
-from harness.errors import SandboxError
 from harness.requests import RunProgramAnswer
-from harness.sandbox import open_sandbox
 from harness.sandbox.sandbox import Sandbox
+from tests.sandbox.here import opened_here
 from tests.sandbox.outside import NAME as VARIABLE
 from tests.sandbox.outside import (
     SECRET,
@@ -77,6 +76,8 @@ class Opened:
     stack: ExitStack
     pool: ThreadPoolExecutor
     usual: int = 0
+    others: frozenset[int] = frozenset()
+    """Processes that this one had started before, for other tests."""
     namespaces: set[str] = field(default_factory=set)
     begun: dict[str, Future[Seen]] = field(default_factory=dict)
 
@@ -105,8 +106,19 @@ class Opened:
         return found
 
 
+def at_rest() -> int:
+    """The number of processes once it stays the same for a while: the sandbox's own are forked one by one."""
+    seen, since = len(descendants()), time.monotonic()
+    while time.monotonic() - since < 0.5:
+        time.sleep(0.02)
+        if (now := len(descendants())) != seen:
+            seen, since = now, time.monotonic()
+    return seen
+
+
 @pytest.fixture(scope="module")
 def opened() -> Iterator[Opened]:
+    others = frozenset(descendants())
     before, mounts = tempfile.tempdir, Path("/proc/self/mountinfo").read_text()
     with ExitStack() as everything:
         temporary = Path(everything.enter_context(tempfile.TemporaryDirectory(prefix="attacks-")))
@@ -114,15 +126,12 @@ def opened() -> Iterator[Opened]:
         tempfile.tempdir = str(temporary)
         try:
             with ExitStack() as stack:
-                try:
-                    sandbox = stack.enter_context(open_sandbox("bwrap", workers=WORKERS))
-                except SandboxError as error:
-                    pytest.skip(f"there is no sandbox here: {error}")
+                sandbox = stack.enter_context(opened_here(workers=WORKERS))
                 answer = sandbox.run(request("add", ISOLATED.replace("PID", str(os.getpid()))))
                 if "isolated" not in answer.detail:
                     pytest.fail(f"programs see the processes outside, so hostile ones are not run: {answer}")
                 pool = stack.enter_context(ThreadPoolExecutor(WORKERS))
-                yield Opened(sandbox, target, temporary, mounts, stack, pool, usual=len(descendants()))
+                yield Opened(sandbox, target, temporary, mounts, stack, pool, usual=at_rest(), others=others)
         finally:
             tempfile.tempdir = before
 
@@ -180,7 +189,7 @@ def test_nothing_is_left_when_the_sandbox_is_closed(opened: Opened) -> None:
     began = time.monotonic()
     opened.stack.close()
     assert time.monotonic() - began < 5.0
-    assert not descendants()
+    assert not descendants().keys() - opened.others
     assert opened.namespaces, "the processes of the sandbox are in namespaces of their own"
     until = time.monotonic() + 10.0  # the last of them is for the machine's first process to wait for
     while left := [pid for pid in all_processes() if namespaces([pid]) & opened.namespaces]:
@@ -196,11 +205,7 @@ def test_under_the_reference_grader_hostile_programs_may_pass_and_do_no_harm() -
     families = ("descriptors_", "equal_", "files_", "frame_", "host_", "kill_", "network_", "process_")
     chosen = [one for one in ATTACKS if one.kind == "call" and one.name.startswith(families)]
     with outside() as target:
-        try:
-            sandbox = open_sandbox("bwrap", workers=WORKERS, grader="reference")
-        except SandboxError as error:
-            pytest.skip(f"there is no sandbox here: {error}")
-        with sandbox:
+        with opened_here(workers=WORKERS, grader="reference") as sandbox:
             begun = {
                 one.name: sandbox.submit(
                     request(one.task, one.program(str(target.file), target.port, VARIABLE))

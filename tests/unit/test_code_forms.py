@@ -79,6 +79,22 @@ def test_mbpp_runs_its_setup_and_its_assertions_with_plain_line_ends() -> None:
     assert row["code"] == MBPP["code"]  # what the prompt shows stays as published
 
 
+def test_a_function_that_has_a_name_of_pythons_own_is_the_programs_in_the_tests_of_its_task() -> None:
+    row = mbpp_row(
+        {
+            "text": "Write a function to find the sum of two numbers.",
+            "code": "def helper(a): return a\r\ndef sum(a, b):\r\n    return helper(a) + b",
+            "task_id": 12,
+            "test_setup_code": "",
+            "test_list": ["assert sum(1, 2) == 3"],
+            "challenge_test_list": [],
+        }
+    )
+    tests = mbpp_request(row, row["code"]).tests
+    assert isinstance(tests, CallTests)
+    assert tests.names == ("sum",)
+
+
 def test_sanitized_mbpp_has_a_prompt_and_imports() -> None:
     row = mbpp_row(
         {

@@ -28,7 +28,7 @@ from harness.metrics.code.forms import (
 )
 from harness.metrics.code.passk import KS, pass_at, pass_at_k
 from harness.metrics.code.programs import humaneval_request, mbpp_request, stdio_request
-from harness.metrics.code.verdicts import program_scores
+from harness.metrics.code.verdicts import program_scores, script_scores
 
 __all__ = [
     "APPS_STOPS",
@@ -53,5 +53,6 @@ __all__ = [
     "program_scores",
     "reads_and_prints",
     "script_program",
+    "script_scores",
     "stdio_request",
 ]

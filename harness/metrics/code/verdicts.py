@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 from harness.errors import BenchmarkError
+from harness.metrics.code.cutting import script_program
 from harness.metrics.code.passk import pass_at
-from harness.requests import RunProgramAnswer
+from harness.requests import GenerateAnswer, RunProgram, RunProgramAnswer
+
+
+def script_scores(
+    answer: GenerateAnswer, stops: Sequence[str], request: Callable[[str], RunProgram]
+) -> Generator[Any, Any, dict[str, float]]:
+    """A part of a benchmark (``yield from``): takes the programs out of texts, has them run as ``request`` makes
+    it of each, and returns the scores of the task.
+    """
+    programs = [script_program(sample.text, stops) for sample in answer.samples]
+    answers = yield [request(program.source) for program in programs]
+    return {**program_scores(answers), "no_answer": float(sum(program.empty for program in programs))}
 
 
 def program_scores(answers: Sequence[RunProgramAnswer]) -> dict[str, float]:

@@ -1,0 +1,188 @@
+"""Boundaries of group-sequential tests: how extreme a statistic must be at each of several looks at growing data.
+
+Everything is on the scale of a standard normal statistic Z that is large when the hypothesis is false. At the
+fraction t of all information Z(t) sqrt(t) is Brownian motion with drift theta, which is the mean of Z at the end
+(Jennison and Turnbull 2000, "Group Sequential Methods", section 3.1).
+
+- **Error spending** (Lan and DeMets 1983, Biometrika 70): of the error rate a, at most ``spent(t, a)`` may be used
+  up to fraction t. Here the function that imitates O'Brien and Fleming (1979, Biometrics 35),
+  2 - 2 Phi(z(1 - a/2) / sqrt(t)): next to nothing early, so the last look costs little.
+- **Upper boundary**: at each look the chance of a first crossing without drift equals what is newly spent.
+- **Lower boundary** (giving up): the same with the chance of missing a drift theta, for which the whole procedure
+  has power 1 - beta (Pampallona, Tsiatis and Kim 2001, Drug Information Journal 35). It does not bind: the upper
+  one is computed as if it were not there, so going on in spite of it costs no error.
+- Chances by recursive integration over the looks (Armitage, McPherson and Rowe 1969, JRSS A 132).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_NORMAL: Final = NormalDist()
+_NODES: Final = 96
+_FAR: Final = 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class Boundaries:
+    """Upper and lower limits of Z at each look; ``drift`` is the one that is found with power 1 - beta.
+
+    ``lower`` and ``drift`` are None where no giving up is planned.
+    """
+
+    fractions: tuple[float, ...]
+    upper: tuple[float, ...]
+    lower: tuple[float, ...] | None = None
+    drift: float | None = None
+
+
+def spent(fraction: float, error: float) -> float:
+    """How much of the one-sided ``error`` rate may have been used at this fraction of the information."""
+    if fraction >= 1:
+        return error
+    return 2 * _NORMAL.cdf(-_NORMAL.inv_cdf(1 - error / 2) / math.sqrt(fraction)) if fraction > 0 else 0.0
+
+
+def upper_boundaries(fractions: Sequence[float], alpha: float) -> Boundaries:
+    """The limits of a one-sided test of level ``alpha``; raises ``ValueError`` for fractions that do not rise to
+    1."""
+    _check(fractions, alpha)
+    found: list[float] = []
+    path = _Path()
+    for new in _steps(fractions, alpha):
+        found.append(path.advance_upper(fractions[len(found)], new))
+    return Boundaries(tuple(fractions), tuple(found))
+
+
+def two_boundaries(fractions: Sequence[float], alpha: float, beta: float) -> Boundaries:
+    """The limits of a one-sided test of level ``alpha`` that gives up where a drift found with power
+    1 - ``beta`` has become unlikely; at the last look both meet."""
+    _check(fractions, alpha)
+    upper = upper_boundaries(fractions, alpha).upper
+    least = _NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(1 - beta)
+
+    # The larger the drift, the less of it is missed at the last look beyond what may be.
+    drift = _root(lambda one: _lower(fractions, upper, beta, one)[1], 0.9 * least, 1.6 * least)
+    lower, _ = _lower(fractions, upper, beta, drift)
+    return Boundaries(tuple(fractions), upper, (*lower, upper[-1]), drift)
+
+
+def crossing_chances(boundaries: Boundaries, drift: float) -> tuple[list[float], list[float]]:
+    """The chances of stopping above and below at each look, under a drift. Without a lower limit the second are 0."""
+    path, above, below = _Path(drift), [], []
+    lower = boundaries.lower or (None,) * len(boundaries.upper)
+    for fraction, high, low in zip(boundaries.fractions, boundaries.upper, lower, strict=True):
+        up, down = path.advance(fraction, high, low)
+        above.append(up)
+        below.append(down)
+    return above, below
+
+
+def _lower(
+    fractions: Sequence[float], upper: Sequence[float], beta: float, drift: float
+) -> tuple[list[float], float]:
+    """The lower limits of all looks but the last, and how much more than planned is missed at that one."""
+    path, found, steps = _Path(drift), list[float](), _steps(fractions, beta)
+    for fraction, high, new in zip(fractions[:-1], upper, steps, strict=False):
+        found.append(path.advance_lower(fraction, high, new))
+    return found, path.advance(fractions[-1], 2 * _FAR, upper[-1])[1] - steps[-1]
+
+
+def _steps(fractions: Sequence[float], error: float) -> list[float]:
+    total = [spent(fraction, error) for fraction in fractions]
+    return [now - before for now, before in zip(total, [0.0, *total[:-1]], strict=True)]
+
+
+def _check(fractions: Sequence[float], alpha: float) -> None:
+    rising = all(a < b for a, b in zip((0.0, *fractions), fractions, strict=False))
+    if not fractions or not rising or fractions[-1] != 1.0:
+        raise ValueError(f"fractions {tuple(fractions)} do not rise from above 0 to 1")
+    if not 0 < alpha < 0.5:
+        raise ValueError(f"alpha is {alpha}; give a rate between 0 and 0.5")
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    from scipy.optimize import brentq
+
+    return float(brentq(function, low, high, xtol=1e-10))
+
+
+class _Path:
+    """The part of the Brownian motion that has not stopped: nodes, their weights and the density there."""
+
+    def __init__(self, drift: float = 0.0) -> None:
+        import numpy as np
+
+        self.drift = drift
+        self.fraction = 0.0
+        self.rule = np.polynomial.legendre.leggauss(_NODES)
+        self.nodes: np.ndarray | None = None
+        self.mass: np.ndarray | None = None  # density times weight
+
+    def advance_upper(self, fraction: float, chance: float) -> float:
+        """The limit that is crossed with this chance at the next look."""
+        if chance <= 0:  # so early that nothing can be spent that a float would hold
+            return _FAR
+        limit = _root(lambda z: self._beyond(fraction, z) - chance, -_FAR, _FAR)
+        self._keep(fraction, -_FAR, limit)
+        return limit
+
+    def advance_lower(self, fraction: float, high: float, chance: float) -> float:
+        """The limit under which this chance lies at the next look, at most ``high``."""
+        if self._under(fraction, high) <= chance:
+            limit = high
+        elif self._under(fraction, -_FAR) >= chance:
+            limit = -_FAR
+        else:
+            limit = _root(lambda z: self._under(fraction, z) - chance, -_FAR, high)
+        self._keep(fraction, limit, high)
+        return limit
+
+    def advance(self, fraction: float, high: float, low: float | None) -> tuple[float, float]:
+        chances = self._beyond(fraction, high), 0.0 if low is None else self._under(fraction, low)
+        self._keep(fraction, -_FAR if low is None else low, high)
+        return chances
+
+    def _beyond(self, fraction: float, z: float) -> float:
+        return self._tail(fraction, z, 1.0)
+
+    def _under(self, fraction: float, z: float) -> float:
+        return self._tail(fraction, z, -1.0)
+
+    def _tail(self, fraction: float, z: float, side: float) -> float:
+        from scipy.special import ndtr
+
+        step = fraction - self.fraction
+        limit = z * math.sqrt(fraction)
+        if self.nodes is None or self.mass is None:
+            return float(ndtr(side * (self.drift * step - limit) / math.sqrt(step)))
+        reach = (self.nodes + self.drift * step - limit) / math.sqrt(step)
+        return float(self.mass @ ndtr(side * reach))
+
+    def _keep(self, fraction: float, low: float, high: float) -> None:
+        """Carries the density over to what lies between both limits at this look."""
+        step, root = fraction - self.fraction, math.sqrt(fraction)
+        centre = self.drift * fraction
+        start = max(low * root, centre - _FAR * root)
+        end = max(start, min(high * root, centre + _FAR * root))
+        points, weights = self.rule
+        nodes = start + (points + 1) * (end - start) / 2
+        if self.nodes is None or self.mass is None:
+            density = _density(nodes - self.drift * step, step)
+        else:
+            density = _density(nodes[:, None] - self.nodes[None, :] - self.drift * step, step) @ self.mass
+        self.nodes, self.mass, self.fraction = nodes, density * weights * (end - start) / 2, fraction
+
+
+def _density(distance: np.ndarray, variance: float) -> np.ndarray:
+    import numpy as np
+
+    found: np.ndarray = np.exp(-(distance**2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
+    return found

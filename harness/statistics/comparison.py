@@ -1,0 +1,75 @@
+"""What is known about the difference between two runs; the form that every test of this package returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final
+
+LEVEL: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A new run against a baseline: values, difference (new - baseline), its interval, and the test of no difference.
+
+    ``p`` is two-sided. ``n`` counts the items (the smaller number where the runs have their own), ``units`` the
+    independent ones: clusters, where items share a text. ``gained`` and ``lost`` count the items that only the new
+    run, or only the baseline, has right; None where values are not right or wrong. What is undefined is None, with
+    ``why``; ``why`` may also name an assumption. Larger values are better: for a perplexity compare
+    log-probabilities.
+    """
+
+    baseline: float | None
+    new: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    stderr: float | None
+    p: float | None
+    n: int
+    units: int
+    method: str
+    gained: int | None = None
+    lost: int | None = None
+    level: float = LEVEL
+    why: str | None = None
+
+
+def undefined(why: str, *, n: int = 0, level: float = LEVEL) -> Comparison:
+    """A comparison of which nothing is known, and the reason."""
+    return Comparison(
+        baseline=None,
+        new=None,
+        difference=None,
+        low=None,
+        high=None,
+        stderr=None,
+        p=None,
+        n=n,
+        units=n,
+        method="none",
+        level=level,
+        why=why,
+    )
+
+
+def check_level(level: float) -> float:
+    """The level of confidence; raises ``ValueError`` unless it lies between 0 and 1."""
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level}; give a share between 0 and 1, 0.95 for a 95 % interval")
+    return level
+
+
+def check_finite(name: str, values: Sequence[float]) -> None:
+    """Raises ``ValueError`` naming the first value that is not a finite number."""
+    for place, value in enumerate(values):
+        if not math.isfinite(value):
+            raise ValueError(f"{name} has the value {value} at place {place}; leave out what has no score")
+
+
+def z_quantile(level: float) -> float:
+    """How many standard errors a two-sided interval of this level reaches."""
+    return NormalDist().inv_cdf((1 + level) / 2)

@@ -1,0 +1,220 @@
+"""Two runs on the same items: the difference of their means, its interval, and the exact test of no difference.
+
+    values        items           test                           interval
+    right/wrong   independent     McNemar, exact                 Tango's score interval
+    right/wrong   in clusters     signs of cluster totals        Tango's, with an effective number of items
+    graded        independent     signs of items                 t, with two items more where scores lie in [0, 1]
+    graded        in clusters     signs of cluster totals        t over clusters, likewise
+
+- Standard error of the difference: that of a mean of the items' differences, as in ``intervals`` (with clusters
+  Liang and Zeger 1986, and Miller 2024, arXiv 2411.00640, who recommends it for evaluations).
+- **Effective number of items**: n / design effect * (z / t)^2 as in ``intervals`` (Korn and Graubard 1998). For
+  McNemar's test on clusters the design effect enters the same way in Eliasziw and Donner (1991, Statistics in
+  Medicine 10).
+- **Two items more**: a t interval has no width where no item differs, and too little where few do, as most items of
+  a benchmark score the same twice. As Bonett and Price (2012, J. Educational and Behavioral Statistics 37) add one
+  item gained and one lost to 0/1 data, so the variance here holds two further items with the largest differences
+  that scores in [0, 1] allow. They are added to the width only; the difference stays as measured.
+
+Exchanging the runs turns every sign round; the order of the items does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from harness.statistics.comparison import (
+    LEVEL,
+    Comparison,
+    check_finite,
+    check_level,
+    undefined,
+    z_quantile,
+)
+from harness.statistics.permutation import DRAWS, PermutationTest, sign_flip_test
+from harness.statistics.score_intervals import mcnemar_p, tango_interval
+
+
+def compare_paired(
+    baseline: Sequence[float],
+    new: Sequence[float],
+    clusters: Sequence[Hashable | None] | None = None,
+    *,
+    level: float = LEVEL,
+    seed: int = 0,
+    draws: int = DRAWS,
+) -> Comparison:
+    """The new run against the baseline; both have one value for each item, in the same order.
+
+    ``clusters`` has one id an item; None stands for an item that shares nothing. Undefined: everything for no
+    items; test and interval where all of several items are one cluster; the interval for one graded item, and
+    where no item differs and scores are not within [0, 1]. Raises ``ValueError`` for lists of unequal length and
+    values that are not finite.
+    """
+    check_level(level)
+    check_items(baseline, new, clusters)
+    if not baseline:
+        return undefined("no items in common", level=level)
+    differences = [b - a for a, b in zip(baseline, new, strict=True)]
+    if is_binary(baseline) and is_binary(new) and not _shared(clusters):
+        gained, lost = differences.count(1), differences.count(-1)
+        right = sum(a == b == 1 for a, b in zip(baseline, new, strict=True))
+        return compare_flips(right, gained, lost, len(new) - right - gained - lost, level=level)
+    moments = moments_of(differences, clusters)
+    test = sign_flip_test(moments.totals, seed=seed, draws=draws)
+    return _compare_units(baseline, new, moments, test, level)
+
+
+def compare_flips(right: int, gained: int, lost: int, wrong: int, *, level: float = LEVEL) -> Comparison:
+    """The comparison from counts of independent items: both right, only the new run, only the baseline, neither."""
+    n = right + gained + lost + wrong
+    if not n:
+        return undefined("no items in common", level=level)
+    low, high = tango_interval(gained, lost, n, level)
+    difference = (gained - lost) / n
+    variance = (gained + lost - n * difference**2) / (n - 1) / n if n > 1 else None
+    return Comparison(
+        baseline=(right + lost) / n,
+        new=(right + gained) / n,
+        difference=difference,
+        low=min(low, difference),
+        high=max(high, difference),
+        stderr=None if variance is None else math.sqrt(max(0.0, variance)),
+        p=mcnemar_p(gained, lost),
+        n=n,
+        units=n,
+        method="McNemar exact; Tango interval",
+        gained=gained,
+        lost=lost,
+        level=level,
+    )
+
+
+class Moments(NamedTuple):
+    """Differences of items by independent unit: totals, the mean over items, and the variance of that mean.
+
+    ``variance`` and ``plain`` (as if the items were independent) are None for one unit. ``kish`` is the number of
+    units of equal size that would weigh the same, n^2 / sum of squared sizes.
+    """
+
+    n: int
+    mean: float
+    totals: list[float]
+    variance: float | None
+    plain: float | None
+    kish: float
+    clustered: bool
+
+
+def moments_of(differences: Sequence[float], clusters: Sequence[Hashable | None] | None) -> Moments:
+    """The moments of at least one item's differences; an id of None is a cluster of its own."""
+    n = len(differences)
+    if not _shared(clusters):
+        mean = math.fsum(differences) / n
+        plain = math.fsum((one - mean) ** 2 for one in differences) / (n - 1) / n if n > 1 else None
+        return Moments(n, mean, list(differences), plain, plain, float(n), False)
+    members: dict[Hashable, list[float]] = {}
+    for index, difference in enumerate(differences):
+        shared = clusters[index] if clusters else None
+        members.setdefault(("alone", index) if shared is None else ("shared", shared), []).append(difference)
+    mean, units = math.fsum(differences) / n, len(members)
+    totals = [math.fsum(one) for one in members.values()]
+    variance = plain = None
+    if units > 1:
+        square = math.fsum(math.fsum(value - mean for value in one) ** 2 for one in members.values())
+        variance = square / n**2 * units / (units - 1)
+        plain = math.fsum((one - mean) ** 2 for one in differences) / (n - 1) / n
+    kish = n**2 / sum(len(one) ** 2 for one in members.values())
+    return Moments(n, mean, totals, variance, plain, kish, True)
+
+
+def _shared(clusters: Sequence[Hashable | None] | None) -> bool:
+    """Whether any two items are of one cluster."""
+    ids = [one for one in clusters or () if one is not None]
+    return len(set(ids)) < len(ids)
+
+
+def allowance(moments: Moments) -> float:
+    """What two more independent units with differences of 1 and -1 add to the variance of the mean."""
+    return 2 / (moments.kish + 2) ** 2
+
+
+def _compare_units(
+    baseline: Sequence[float], new: Sequence[float], moments: Moments, test: PermutationTest, level: float
+) -> Comparison:
+    n, units = moments.n, len(moments.totals)
+    binary = is_binary(baseline) and is_binary(new)
+    known = Comparison(
+        baseline=math.fsum(baseline) / n,
+        new=math.fsum(new) / n,
+        difference=moments.mean,
+        low=None,
+        high=None,
+        stderr=None if moments.variance is None else math.sqrt(moments.variance),
+        p=None,
+        n=n,
+        units=units,
+        method="none",
+        level=level,
+        gained=sum(a < b for a, b in zip(baseline, new, strict=True)) if binary else None,
+        lost=sum(a > b for a, b in zip(baseline, new, strict=True)) if binary else None,
+    )
+    if moments.variance is None:
+        why = "one item" if n == 1 else f"all {n} items share one cluster"
+        return replace(known, why=f"{why}: no test of a difference")
+    limits, how = _limits(baseline, new, moments, level, binary)
+    over = f" over {units} clusters" if moments.clustered else ""
+    known = replace(known, p=test.p, method=f"permutation{over} ({test.how}); {how}")
+    if limits is None:
+        return replace(known, why="no item differs, and how far scores can is not known: no interval")
+    return replace(known, low=limits[0], high=limits[1])
+
+
+def _limits(
+    baseline: Sequence[float], new: Sequence[float], moments: Moments, level: float, binary: bool
+) -> tuple[tuple[float, float] | None, str]:
+    quantile = t_quantile(len(moments.totals) - 1, level)
+    variance = moments.variance or 0.0
+    if binary:
+        spread = variance / moments.plain if moments.plain else moments.n / moments.kish
+        share = (z_quantile(level) / quantile) ** 2 / max(1.0, spread)
+        gained = sum(a < b for a, b in zip(baseline, new, strict=True)) * share
+        lost = sum(a > b for a, b in zip(baseline, new, strict=True)) * share
+        low, high = tango_interval(gained, lost, moments.n * share, level)
+        return (min(low, moments.mean), max(high, moments.mean)), "Tango interval, effective n"
+    how = "t interval"
+    if all(0 <= value <= 1 for value in (*baseline, *new)):
+        variance, how = variance + allowance(moments), "t interval with two items more"
+    elif not variance:
+        return None, "no interval"
+    half = quantile * math.sqrt(variance)
+    return (moments.mean - half, moments.mean + half), how
+
+
+def t_quantile(freedom: float, level: float) -> float:
+    """How many standard errors a two-sided t interval of this level reaches."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, (1 + level) / 2))
+
+
+def is_binary(values: Sequence[float]) -> bool:
+    """Whether every value is 0 or 1."""
+    return all(value in (0, 1) for value in values)
+
+
+def check_items(
+    baseline: Sequence[float], new: Sequence[float], clusters: Sequence[Hashable | None] | None
+) -> None:
+    """Raises ``ValueError`` unless there is one finite value of both runs, and one cluster id, for each item."""
+    if len(baseline) != len(new):
+        raise ValueError(
+            f"{len(baseline)} values of the baseline but {len(new)} of the new run; give both on the same items"
+        )
+    if clusters is not None and len(clusters) != len(new):
+        raise ValueError(f"{len(new)} values but {len(clusters)} cluster ids; give one an item")
+    check_finite("the baseline", baseline)
+    check_finite("the new run", new)

@@ -1,0 +1,168 @@
+"""Stop a benchmark once its verdict is settled: looks at growing shares of the items, with the error rates kept.
+
+Items come in an order drawn from a seed, so what has been seen at a look is a random part of the whole. At each look
+the comparison of all items so far may end in:
+
+    worse        the exact test's p is below the look's own level, and the difference is below -m
+    better       the mirror image
+    not worse    the lower limit of the interval at the look's own level is above -m
+    (given up)   a difference that would be found worse at the end has become unlikely: "cannot tell", early
+    go on        else; at the last look: "cannot tell"
+
+- The looks' levels for "worse" spend alpha / 2 over all looks (``boundaries``; O'Brien and Fleming's shape), divided
+  by the number of benchmarks. That is the first step of Holm's procedure, so a gate fails over equal runs as rarely as
+  without looks (group-sequential Holm procedures: Ye, Li, Liu and Yao 2013, Statistics in Medicine 32).
+- Those for "not worse" spend alpha / 2 for each benchmark by itself, as in ``verdicts``.
+- Giving up costs power only; ``beta`` = 0.02 bounds what it costs at the drop that the plan finds with power 0.98.
+  A strict gate, which also fails on "cannot tell", never gives up.
+- The interval stated at a stop has the level of its look (repeated confidence interval: Jennison and Turnbull 1989,
+  JRSS B 51): it holds whenever one stops. The difference itself is biased away from 0 after an early stop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final, cast
+
+from harness.statistics.boundaries import Boundaries, two_boundaries, upper_boundaries
+from harness.statistics.comparison import Comparison
+from harness.statistics.verdicts import ALPHA, MARGIN, Kind
+
+FRACTIONS: Final = (0.2, 0.4, 0.6, 0.8, 1.0)
+BETA: Final = 0.02
+
+_NORMAL: Final = NormalDist()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """When to look, as numbers of items, and how extreme the comparison must be at each look."""
+
+    looks: tuple[int, ...]
+    worse: Boundaries
+    not_worse: Boundaries
+    margin: float
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The level of the interval at each look, for whoever makes the comparison."""
+        return tuple(1 - 2 * _NORMAL.cdf(-z) for z in self.not_worse.upper)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Where a benchmark stopped: after ``items`` of ``total``, with which verdict and why."""
+
+    kind: Kind
+    look: int
+    items: int
+    total: int
+    comparison: Comparison
+    why: str
+
+
+def item_order(
+    ids: Sequence[str], clusters: Sequence[Hashable | None] | None = None, *, seed: int = 0
+) -> list[int]:
+    """The places of the items in the order in which to ask them: at random by ``seed``, clusters kept together.
+
+    It depends on ids and seed only, not on the order given, so two runs look at the same items first.
+    """
+    shared = clusters if clusters is not None else [None] * len(ids)
+
+    def key(place: int) -> tuple[str, str]:
+        unit = ids[place] if shared[place] is None else f"cluster {shared[place]}"
+        return _hashed(seed, unit), _hashed(seed, ids[place])
+
+    return sorted(range(len(ids)), key=key)
+
+
+def cut(
+    ordered_clusters: Sequence[Hashable | None], fractions: Sequence[float] = FRACTIONS
+) -> tuple[int, ...]:
+    """How many items have been asked at each look: the fraction, rounded up to the end of a cluster. Looks that
+    fall together are one."""
+    total, found = len(ordered_clusters), list[int]()
+    for fraction in fractions:
+        count = min(total, math.ceil(fraction * total - 1e-9))
+        while 0 < count < total and _joined(ordered_clusters[count - 1], ordered_clusters[count]):
+            count += 1
+        if count and count not in found:
+            found.append(count)
+    return tuple(found)
+
+
+def plan_looks(
+    looks: Sequence[int],
+    *,
+    family: int = 1,
+    margin: float = MARGIN,
+    alpha: float = ALPHA,
+    beta: float = BETA,
+    strict: bool = False,
+) -> Plan:
+    """The plan for looks after these numbers of items, the last being all, in a gate over ``family`` benchmarks."""
+    if not looks or family < 1:
+        raise ValueError(f"looks={tuple(looks)}, family={family}: give at least one look and one benchmark")
+    fractions = [look / looks[-1] for look in looks]
+    own = alpha / 2 / family
+    return Plan(
+        looks=tuple(looks),
+        worse=upper_boundaries(fractions, own) if strict else two_boundaries(fractions, own, beta),
+        not_worse=upper_boundaries(fractions, alpha / 2),
+        margin=margin,
+    )
+
+
+def look_at(plan: Plan, look: int, comparison: Comparison) -> Stop | None:
+    """What look number ``look`` (from 0) decides of the comparison of all items so far; None: go on.
+
+    The comparison's interval must have the level ``plan.levels[look]``; raises ``ValueError`` for any other.
+    """
+    if comparison.low is not None and abs(comparison.level - plan.levels[look]) > 1e-9:
+        raise ValueError(
+            f"look {look} needs an interval of level {plan.levels[look]}, not {comparison.level}"
+        )
+    settled = _settled(plan, look, comparison)
+    if settled is None and look == len(plan.looks) - 1:
+        known = comparison.difference is not None
+        settled = "cannot tell", "all items were asked" if known else comparison.why or "nothing to compare"
+    if settled is None:
+        return None
+    return Stop(
+        kind=settled[0],
+        look=look,
+        items=plan.looks[look],
+        total=plan.looks[-1],
+        comparison=comparison,
+        why=settled[1],
+    )
+
+
+def _settled(plan: Plan, look: int, comparison: Comparison) -> tuple[Kind, str] | None:
+    difference, p, low = comparison.difference, comparison.p, comparison.low
+    if difference is None:
+        return None
+    certain = p is not None and p / 2 <= _NORMAL.cdf(-plan.worse.upper[look])
+    if certain and abs(difference) > plan.margin:
+        word, kind = ("loss", "worse") if difference < 0 else ("gain", "better")
+        return cast(Kind, kind), f"the {word} is beyond what chance gives at this look"
+    if low is not None and low > -plan.margin:
+        return "not worse", "a loss of more than the margin is ruled out at this look"
+    if plan.worse.lower is not None and comparison.stderr is not None and look < len(plan.looks) - 1:
+        z = -difference / comparison.stderr if comparison.stderr else 0.0
+        if z < plan.worse.lower[look]:
+            return "cannot tell", "more items are unlikely to find it worse"
+    return None
+
+
+def _hashed(seed: int, text: str) -> str:
+    return hashlib.sha256(f"{seed}\n{text}".encode()).hexdigest()
+
+
+def _joined(one: Hashable | None, other: Hashable | None) -> bool:
+    return one is not None and one == other

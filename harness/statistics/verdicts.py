@@ -1,0 +1,162 @@
+"""Differences -> verdicts: is the new run worse than the baseline, by more than a margin m and by more than chance?
+
+    worse        p <= alpha after Holm over all benchmarks that were tested, and the difference is below -m
+    better       the mirror image: p <= alpha after Holm, and the difference is above m
+    not worse    neither, and the lower limit of the benchmark's own interval is above -m
+    cannot tell  everything else, with about how many items it would take
+
+In this order; worse and not worse exclude each other (an interval encloses its difference), and better is the stronger
+claim of the two that can hold at once, so it is the one stated. A difference that is certain but within the margin
+is no reason to stop a checkpoint: it is "not worse" or, where its interval reaches below -m, "cannot tell".
+
+Why these rules keep their promises:
+
+- p is two-sided, so a gate over any number of equal runs fails with chance alpha / 2 at most (Holm 1979 for the
+  benchmarks together), and errs in either direction with chance alpha at most.
+- An upper limit below -m of intervals that hold for all benchmarks together (Holm's level in place of alpha) implies
+  both conditions of "worse", so it needs no rule of its own. A single benchmark's 95 % interval must not be read so:
+  over many benchmarks that would be a test without correction.
+- "not worse" (non-inferiority: Blackwelder 1982, Controlled Clinical Trials 3) is said of each benchmark at its own
+  level (1 - alpha two-sided). That a gate passes because *all* are not worse is then wrong with chance alpha / 2 at
+  most, without correction (intersection-union test: Berger 1982, Technometrics 24).
+- A benchmark without a p was not tested: it does not count in Holm's correction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from harness.statistics.comparison import Comparison
+from harness.statistics.multiplicity import count_tests, holm
+from harness.statistics.power import items_to_settle
+
+ALPHA: Final = 0.05
+MARGIN: Final = 0.01
+
+Kind = Literal["worse", "better", "not worse", "cannot tell"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What can be said of one benchmark, and the numbers it was said by.
+
+    ``p_adjusted`` is Holm's over ``family`` tested benchmarks, None where there was no test. ``items`` is about how
+    many items would tell no difference from one of the margin with power 0.8; for "cannot tell" only, None where
+    not known. ``why`` is the reason for a person.
+    """
+
+    kind: Kind
+    comparison: Comparison
+    margin: float
+    alpha: float
+    p_adjusted: float | None
+    family: int
+    items: int | None
+    why: str
+
+
+def judge(
+    comparisons: Mapping[str, Comparison],
+    *,
+    margin: float = MARGIN,
+    margins: Mapping[str, float] | None = None,
+    alpha: float = ALPHA,
+) -> dict[str, Verdict]:
+    """One verdict a benchmark, in the order given; ``margins`` are those that differ from ``margin``.
+
+    Raises ``ValueError`` for a margin below 0, one of a benchmark that is not compared, an alpha out of range, or an
+    interval of another level than 1 - alpha.
+    """
+    own = dict(margins or {})
+    _check(comparisons, margin, own, alpha)
+    adjusted = holm([one.p for one in comparisons.values()])
+    family = count_tests([one.p for one in comparisons.values()])
+    return {
+        name: _verdict(one, own.get(name, margin), alpha, p, family)
+        for (name, one), p in zip(comparisons.items(), adjusted, strict=True)
+    }
+
+
+def gate_fails(verdicts: Iterable[Verdict], *, strict: bool = False) -> bool:
+    """Whether any benchmark is worse or, for a strict gate, cannot be told."""
+    kinds = {verdict.kind for verdict in verdicts}
+    return "worse" in kinds or (strict and "cannot tell" in kinds)
+
+
+def kind_of(comparison: Comparison, p: float | None, margin: float, alpha: float) -> Kind:
+    """The rule above; ``p`` is the one corrected for the number of benchmarks."""
+    difference, low = comparison.difference, comparison.low
+    if difference is None:
+        return "cannot tell"
+    significant = p is not None and p <= alpha
+    if significant and difference < -margin:
+        return "worse"
+    if significant and difference > margin:
+        return "better"
+    return "not worse" if low is not None and low > -margin else "cannot tell"
+
+
+def _verdict(comparison: Comparison, margin: float, alpha: float, p: float | None, family: int) -> Verdict:
+    kind = kind_of(comparison, p, margin, alpha)
+    items = items_to_settle(comparison, margin, alpha=alpha) if kind == "cannot tell" else None
+    return Verdict(
+        kind=kind,
+        comparison=comparison,
+        margin=margin,
+        alpha=alpha,
+        p_adjusted=p,
+        family=family,
+        items=items,
+        why=_why(kind, comparison, margin, p=p, family=family, items=items),
+    )
+
+
+def _why(
+    kind: Kind,
+    comparison: Comparison,
+    margin: float,
+    *,
+    p: float | None,
+    family: int,
+    items: int | None,
+) -> str:
+    if comparison.difference is None:
+        return comparison.why or "nothing to compare"
+    moved = f"{100 * comparison.difference:+.2f} points"
+    if comparison.low is not None and comparison.high is not None:
+        moved += f" [{100 * comparison.low:+.2f}, {100 * comparison.high:+.2f}]"
+    if kind in ("worse", "better"):
+        over = f" after Holm over {family} benchmarks" if family > 1 else ""
+        return f"{moved}, p = {p:.2g}{over}: by more than {100 * margin:g} points and by more than chance"
+    if kind == "not worse":
+        return f"{moved}: a loss of more than {100 * margin:g} points is ruled out"
+    if comparison.low is None:
+        return f"{moved}; {comparison.why or 'no interval'}"
+    if p is not None and p <= 1 - comparison.level and comparison.difference < 0:
+        return (
+            f"{moved}: lower, but within the margin of {100 * margin:g} points or beyond it, nobody can say"
+        )
+    more = f"; about {items} items would tell" if items else ""
+    return f"{moved}: neither no loss nor one of {100 * margin:g} points is ruled out{more}"
+
+
+def _check(
+    comparisons: Mapping[str, Comparison], margin: float, margins: Mapping[str, float], alpha: float
+) -> None:
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha is {alpha}; give a rate between 0 and 1")
+    for name, one in {"margin": margin, **margins}.items():
+        if not 0 <= one < 1:
+            raise ValueError(f"{name} is {one}; give a share from 0 to below 1: 0.01 is one point")
+    for name in margins:
+        if name not in comparisons:
+            raise ValueError(
+                f"a margin is given for {name!r}, which is not compared; compared are: {list(comparisons)}"
+            )
+    for name, comparison in comparisons.items():
+        if comparison.low is not None and abs(comparison.level - (1 - alpha)) > 1e-9:
+            raise ValueError(
+                f"{name}: the interval's level is {comparison.level}, not 1 - alpha = {1 - alpha:g}"
+            )

@@ -1,0 +1,103 @@
+"""The difference of a composite score between two runs."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from harness.statistics.comparison import undefined
+from harness.statistics.composites import Benchmark, Part, compare_composite_totals, compare_composites
+from harness.statistics.paired import compare_paired
+from harness.statistics.unpaired import compare_rates
+
+
+def drawn(n: int, seed: int) -> list[float]:
+    generator = random.Random(seed)
+    return [float(generator.random() < 0.6) for _ in range(n)]
+
+
+def test_a_composite_of_one_metric_is_the_comparison_of_that_metric() -> None:
+    a, b, clusters = drawn(90, 1), drawn(90, 2), [place // 3 for place in range(90)]
+    found = compare_composites([Benchmark([Part(1.0, a, b)], clusters)])
+    expected = compare_paired(a, b, clusters)
+    assert (found.difference, found.stderr, found.p) == pytest.approx(
+        (expected.difference, expected.stderr, expected.p)
+    )
+    assert (found.baseline, found.new) == pytest.approx((expected.baseline, expected.new))
+
+
+def test_metrics_of_the_same_items_are_taken_together_and_benchmarks_apart() -> None:
+    """score = 0.4 real@1 + 0.3 real@5 + 0.3 lambada@1, with real@5 right wherever real@1 is."""
+    real = [(drawn(200, seed), drawn(200, seed + 10)) for seed in (1, 2)]
+    five = [[max(one, more) for one, more in zip(run, extra, strict=True)] for run, extra in real]
+    (one_a, _), (one_b, _) = real
+    last_a, last_b = drawn(60, 5), drawn(60, 6)
+    found = compare_composites(
+        [
+            Benchmark([Part(0.4, one_a, one_b), Part(0.3, five[0], five[1])]),
+            Benchmark([Part(0.3, last_a, last_b)]),
+        ]
+    )
+    same = 0.4 * np.subtract(one_b, one_a) + 0.3 * np.subtract(five[1], five[0])
+    other = 0.3 * np.subtract(last_b, last_a)
+    assert found.difference == pytest.approx(same.mean() + other.mean())
+    assert found.stderr == pytest.approx(math.hypot(stats.sem(same), stats.sem(other)))
+    assert (found.n, found.units) == (260, 260)
+    assert found.p == pytest.approx(2 * stats.norm.sf(abs(found.difference) / found.stderr), abs=0.03)
+
+
+def test_the_resampled_spread_of_a_composite_is_its_standard_error() -> None:
+    generator = np.random.default_rng(4)
+    a, b = generator.random((2, 120)), np.clip(generator.random((2, 120)) + 0.05, 0, 1)
+    found = compare_composites(
+        [Benchmark([Part(0.4, a[0].tolist(), b[0].tolist()), Part(0.6, a[1].tolist(), b[1].tolist())])]
+    )
+    steps = 0.4 * (b[0] - a[0]) + 0.6 * (b[1] - a[1])
+    means = steps[generator.integers(120, size=(20_000, 120))].mean(axis=1)
+    assert found.stderr == pytest.approx(means.std(), rel=0.03)
+    assert (found.low, found.high) == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.02)
+
+
+def test_totals_of_the_same_items_are_taken_as_wholly_dependent() -> None:
+    one, five = compare_rates(0.6604, 2400, 0.6613, 2400), compare_rates(0.8158, 2400, 0.8163, 2400)
+    last = compare_rates(0.3433, 600, 0.3533, 600)
+    found = compare_composite_totals([[(0.4, one), (0.3, five)], [(0.3, last)]])
+    assert found.difference == pytest.approx(0.4 * 0.0009 + 0.3 * 0.0005 + 0.3 * 0.01)
+    assert found.stderr == pytest.approx(math.hypot(0.4 * one.stderr + 0.3 * five.stderr, 0.3 * last.stderr))
+    assert found.p == pytest.approx(2 * stats.norm.sf(found.difference / found.stderr))
+    assert found.baseline == pytest.approx(0.4 * 0.6604 + 0.3 * 0.8158 + 0.3 * 0.3433)
+
+
+def test_what_is_undefined_is_none_with_a_reason() -> None:
+    assert compare_composites([]).why == "no parts"
+    assert compare_composites([Benchmark([Part(1.0, [], [])])]).why == "a part has no items in common"
+    single = compare_composites([Benchmark([Part(1.0, [0.0], [1.0])])])
+    assert (single.difference, single.p) == (1.0, None)
+    assert single.why == "all items of a benchmark are one unit: no test of a difference"
+    assert compare_composite_totals([[(0.4, undefined("no items in common"))]]).why == "no items in common"
+    with pytest.raises(ValueError, match="parts of one benchmark have 2 and 1 items"):
+        compare_composites([Benchmark([Part(0.5, [0.0, 1.0], [0.0, 1.0]), Part(0.5, [0.0], [1.0])])])
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=25), st.floats(0.1, 1))
+def test_exchanging_the_runs_mirrors_the_composite(items: list[tuple[float, float]], weight: float) -> None:
+    a, b = [one for one, _ in items], [one for _, one in items]
+    there = compare_composites([Benchmark([Part(weight, a, b), Part(0.5, b, a)])], draws=199)
+    back = compare_composites([Benchmark([Part(weight, b, a), Part(0.5, a, b)])], draws=199)
+    assert there.p == back.p
+    assert (there.low, there.high) == pytest.approx((-(back.high or 0), -(back.low or 0)), abs=1e-12)
+
+
+def test_identical_runs_have_a_composite_without_difference_and_with_a_width() -> None:
+    a = drawn(300, 3)
+    found = compare_composites([Benchmark([Part(0.4, a, a), Part(0.6, a, a)])])
+    assert (found.difference, found.p) == (0.0, 1.0)
+    assert found.low is not None
+    assert -0.01 < found.low < 0

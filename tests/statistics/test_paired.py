@@ -1,0 +1,269 @@
+"""Two runs on the same items: against SciPy, statsmodels and enumeration, and what must hold for any values."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+from statsmodels.stats.contingency_tables import mcnemar
+
+from harness.statistics.comparison import Comparison
+from harness.statistics.paired import compare_flips, compare_paired
+from harness.statistics.permutation import sign_flip_test
+from harness.statistics.score_intervals import mcnemar_p, supposed_share_lost, tango_interval
+
+hits = st.integers(0, 1).map(float)
+graded = st.floats(0, 1)
+pairs = st.one_of(
+    st.lists(st.tuples(hits, hits), min_size=1, max_size=40),
+    st.lists(st.tuples(graded, graded), min_size=1, max_size=40),
+)
+
+
+def enumerated_p(totals: Sequence[float]) -> float:
+    """The share of all signs that make the sum as large."""
+    statistic = abs(math.fsum(totals))
+    sums = [
+        abs(math.fsum(sign * total for sign, total in zip(signs, totals, strict=True)))
+        for signs in itertools.product((1, -1), repeat=len(totals))
+    ]
+    return sum(one >= statistic - 1e-9 for one in sums) / len(sums)
+
+
+def score_statistic(gained: int, lost: int, n: int, difference: float) -> float:
+    """Tango's, with the share of lost items found by maximising the likelihood."""
+
+    def misfit(share: float) -> float:
+        cells = ((gained, share + difference), (lost, share), (n - gained - lost, 1 - 2 * share - difference))
+        return -sum(count * math.log(max(chance, 1e-300)) for count, chance in cells if count)
+
+    low, high = max(0.0, -difference), (1 - difference) / 2
+    share = optimize.minimize_scalar(misfit, bounds=(low, high), method="bounded", options={"xatol": 1e-13}).x
+    return (gained - lost - n * difference) / math.sqrt(n * (2 * share + difference * (1 - difference)))
+
+
+def values(found: Comparison) -> tuple[float, float, float, float]:
+    """Difference, limits and p of a comparison that has them all."""
+    assert found.difference is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.p is not None
+    return found.difference, found.low, found.high, found.p
+
+
+def columns(items: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [a for a, _ in items], [b for _, b in items]
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(0, 0), (0, 1), (3, 3), (1, 9), (12, 30), (140, 190)])
+def test_mcnemars_p_is_that_of_statsmodels_and_of_scipys_binomial_test(gained: int, lost: int) -> None:
+    table = [[50, gained], [lost, 40]]
+    assert mcnemar_p(gained, lost) == pytest.approx(min(1.0, mcnemar(table, exact=True).pvalue))
+    if gained + lost:
+        assert mcnemar_p(gained, lost) == pytest.approx(stats.binomtest(gained, gained + lost).pvalue)
+
+
+@pytest.mark.parametrize(("gained", "lost", "n"), [(5, 9, 40), (14, 2, 50), (1, 1, 12), (60, 90, 600)])
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.999])
+def test_tangos_limits_are_where_the_score_test_begins_to_reject(
+    gained: int, lost: int, n: int, level: float
+) -> None:
+    z, (low, high) = stats.norm.ppf((1 + level) / 2), tango_interval(gained, lost, n, level)
+    assert score_statistic(gained, lost, n, low) == pytest.approx(z, abs=1e-5)
+    assert score_statistic(gained, lost, n, high) == pytest.approx(-z, abs=1e-5)
+
+
+def test_at_no_difference_tangos_statistic_is_mcnemars_without_correction() -> None:
+    assert supposed_share_lost(14, 5, 60, 0.0) == pytest.approx(19 / 120)
+    expected = mcnemar([[20, 14], [5, 21]], exact=False, correction=False).statistic
+    assert score_statistic(14, 5, 60, 0.0) ** 2 == pytest.approx(expected, rel=1e-6)
+
+
+def test_where_nothing_differs_the_interval_has_a_width_all_the_same() -> None:
+    z = stats.norm.ppf(0.975)
+    assert tango_interval(0, 0, 200) == pytest.approx((-(z**2) / (200 + z**2), z**2 / (200 + z**2)))
+
+
+def test_tangos_interval_reaches_its_ends_where_every_item_flips() -> None:
+    low, high = tango_interval(10, 0, 10)
+    assert high == pytest.approx(1.0)
+    assert 0.4 < low < 0.8
+
+
+def test_tangos_interval_covers_the_truth_as_often_as_it_says() -> None:
+    """All outcomes of 60 items weighed by their chances: 10 % gained, 16 % lost."""
+    n, gain, loss = 60, 0.10, 0.16
+    covered = 0.0
+    for gained, lost in itertools.product(range(20), range(28)):
+        low, high = tango_interval(gained, lost, n)
+        chance = stats.multinomial.pmf([gained, lost, n - gained - lost], n, [gain, loss, 1 - gain - loss])
+        covered += chance * (low <= gain - loss <= high)
+    assert 0.94 < covered < 0.965
+
+
+@pytest.mark.parametrize(
+    "totals",
+    [[1, 1, 1, -1, 1], [2, -1, 0, 1, 3, 1], [0.5, 0.25, -0.75, 1], [0.31, 0.72, -0.11, 0.9], [0.1] * 7],
+)
+def test_the_permutation_test_counts_what_enumeration_counts(totals: list[float]) -> None:
+    found = sign_flip_test(totals)
+    assert found.how.startswith("exact")
+    assert found.p == pytest.approx(enumerated_p(totals))
+    expected = stats.permutation_test((totals,), np.sum, permutation_type="samples", n_resamples=np.inf)
+    assert found.p == pytest.approx(min(1.0, expected.pvalue))
+
+
+def test_totals_of_one_size_give_mcnemars_test_for_any_number_of_units() -> None:
+    found = sign_flip_test([1.0] * 190 + [-1.0] * 140)
+    assert (found.p, found.how) == (pytest.approx(mcnemar_p(190, 140), rel=1e-9), "exact, counted")
+
+
+def test_many_graded_units_are_drawn_with_one_added_to_both_counts() -> None:
+    generator = random.Random(3)
+    totals = [generator.gauss(0.2, 1) for _ in range(60)]
+    found = sign_flip_test(totals, draws=20_000)
+    assert found.how == "20000 draws"
+    assert found.p == pytest.approx(stats.ttest_1samp(totals, 0).pvalue, abs=0.01)
+    assert sign_flip_test([abs(total) for total in totals], draws=99).p == 1 / 100
+    assert sign_flip_test(totals, draws=20_000) == found
+
+
+def test_right_and_wrong_answers_are_compared_by_mcnemar_and_tango() -> None:
+    baseline, new = [1.0] * 6 + [0.0] * 4, [1.0] * 4 + [0.0] * 5 + [1.0]
+    found = compare_paired(baseline, new)
+    assert (found.gained, found.lost, found.n, found.units) == (1, 2, 10, 10)
+    assert (found.baseline, found.new) == (0.6, 0.5)
+    assert values(found) == pytest.approx((-0.1, *tango_interval(1, 2, 10), 1.0))
+    assert found.stderr == pytest.approx(stats.sem(np.subtract(new, baseline)))
+    assert found == compare_flips(4, 1, 2, 3)
+
+
+def test_items_that_share_a_text_are_flipped_together() -> None:
+    baseline, new = [1, 1, 1, 0, 0, 1, 0, 1, 1.0], [0, 0, 1, 0, 1, 0, 0, 0, 1.0]
+    clusters = ["a", "a", "a", "b", "b", "c", None, None, "d"]
+    found = compare_paired(baseline, new, clusters)
+    totals = [-2, 1, -1, 0, -1, 0]
+    assert (found.n, found.units, found.gained, found.lost) == (9, 6, 1, 4)
+    assert found.p == pytest.approx(enumerated_p(totals))
+    mean, sizes = -3 / 9, [3, 2, 1, 1, 1, 1]
+    square = sum((total - size * mean) ** 2 for total, size in zip(totals, sizes, strict=True))
+    assert found.stderr == pytest.approx(math.sqrt(square / 81 * 6 / 5))
+
+
+def test_clusters_of_doubled_items_count_as_one_item_each() -> None:
+    generator = random.Random(8)
+    items = [(float(generator.random() < 0.6), float(generator.random() < 0.6)) for _ in range(300)]
+    baseline, new = columns(items)
+    single = compare_paired(baseline, new)
+    double = compare_paired(baseline * 2, new * 2, [*range(300), *range(300)])
+    assert double.p == pytest.approx(single.p)
+    assert double.stderr == pytest.approx(single.stderr)
+    assert values(double)[1:3] == pytest.approx(values(single)[1:3], abs=1e-3)
+
+
+def test_graded_scores_have_a_t_interval_with_two_items_more() -> None:
+    generator = random.Random(5)
+    baseline = [generator.random() for _ in range(50)]
+    new = [generator.random() for _ in range(50)]
+    difference, low, high, p = values(compare_paired(baseline, new))
+    steps = np.subtract(new, baseline)
+    plain = stats.ttest_1samp(steps, 0)
+    error = math.sqrt(stats.sem(steps) ** 2 + 2 / 52**2)
+    assert difference == pytest.approx(steps.mean())
+    assert (low, high) == pytest.approx(stats.t.interval(0.95, 49, steps.mean(), error))
+    assert p == pytest.approx(plain.pvalue, abs=0.02)
+
+
+def test_scores_of_no_known_range_have_the_plain_t_interval() -> None:
+    baseline, new = [-2.0, -3.5, -1.0, -4.0], [-2.5, -3.0, -1.75, -4.5]
+    found = compare_paired(baseline, new)
+    expected = stats.ttest_rel(new, baseline).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_what_is_undefined_is_none_with_a_reason() -> None:
+    nothing = compare_paired([], [])
+    assert (nothing.difference, nothing.p, nothing.why) == (None, None, "no items in common")
+    one = compare_paired([0.5], [0.25])
+    assert (one.difference, one.p, one.low, one.why) == (
+        -0.25,
+        None,
+        None,
+        "one item: no test of a difference",
+    )
+    together = compare_paired([1.0, 0.0], [0.0, 0.0], ["a", "a"])
+    assert (together.p, together.why) == (None, "all 2 items share one cluster: no test of a difference")
+    same = compare_paired([-3.0, -2.0], [-3.0, -2.0])
+    assert (same.p, same.low, same.stderr) == (1.0, None, 0.0)
+    assert same.why is not None
+
+
+@pytest.mark.parametrize(
+    ("baseline", "new", "clusters", "message"),
+    [
+        ([1.0], [1.0, 0.0], None, "1 values of the baseline but 2 of the new run"),
+        ([1.0], [1.0], ["a", "b"], "1 values but 2 cluster ids"),
+        ([1.0, math.nan], [1.0, 0.0], None, "the baseline has the value nan at place 1"),
+    ],
+)
+def test_lists_that_do_not_fit_are_named(
+    baseline: list[float], new: list[float], clusters: list[Hashable | None] | None, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        compare_paired(baseline, new, clusters)
+
+
+@settings(deadline=None)
+@given(pairs, st.data())
+def test_exchanging_the_runs_mirrors_the_result(
+    items: list[tuple[float, float]], data: st.DataObject
+) -> None:
+    clusters = data.draw(
+        st.none() | st.lists(st.sampled_from(["a", "b", "c", None]), min_size=len(items), max_size=len(items))
+    )
+    baseline, new = columns(items)
+    there = compare_paired(baseline, new, clusters, draws=199)
+    back = compare_paired(new, baseline, clusters, draws=199)
+    assert back.p == there.p
+    assert back.difference == pytest.approx(-(there.difference or 0.0))
+    assert (back.gained, back.lost) == (there.lost, there.gained)
+    assert (back.low is None) == (there.low is None)
+    if there.low is not None and there.high is not None:
+        assert (back.low, back.high) == pytest.approx((-there.high, -there.low), abs=1e-12)
+
+
+@settings(deadline=None)
+@given(pairs, st.randoms(use_true_random=False), st.data())
+def test_the_order_of_the_items_does_not_matter(
+    items: list[tuple[float, float]], shuffler: random.Random, data: st.DataObject
+) -> None:
+    clusters = data.draw(
+        st.lists(st.sampled_from(["a", "b", "c", None]), min_size=len(items), max_size=len(items))
+    )
+    order = list(range(len(items)))
+    shuffler.shuffle(order)
+    moved = columns([items[place] for place in order])
+    assert compare_paired(*moved, draws=199) == compare_paired(*columns(items), draws=199)
+    known = compare_paired(*columns(items), clusters, draws=199)
+    assert compare_paired(*moved, [clusters[place] for place in order], draws=199) == known
+
+
+@settings(deadline=None)
+@given(pairs, st.data())
+def test_limits_enclose_the_difference_and_scores_bound_them(
+    items: list[tuple[float, float]], data: st.DataObject
+) -> None:
+    clusters = data.draw(st.lists(st.integers(0, 6), min_size=len(items), max_size=len(items)))
+    for found in (compare_paired(*columns(items)), compare_paired(*columns(items), clusters)):
+        assert found.difference is not None
+        assert (found.low is None) == (found.high is None) == (found.p is None)
+        if found.low is not None and found.high is not None:
+            assert found.low <= found.difference <= found.high
+            assert found.low < found.high

@@ -1,0 +1,160 @@
+"""Verdicts: the rule case by case, and what must hold for any two runs."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.statistics.comparison import Comparison, undefined
+from harness.statistics.paired import compare_flips, compare_paired
+from harness.statistics.verdicts import Kind, gate_fails, judge
+
+MIRROR = {"worse": "better", "better": "worse"}
+
+
+def compared(difference: float, half: float, p: float | None) -> Comparison:
+    """A comparison with this difference, half the width of its interval, and p."""
+    return replace(
+        compare_flips(500, 50, 50, 400),
+        difference=difference,
+        low=difference - half,
+        high=difference + half,
+        p=p,
+    )
+
+
+def kind(comparison: Comparison, **settings_: float) -> Kind:
+    return judge({"one": comparison}, **settings_)["one"].kind
+
+
+@pytest.mark.parametrize(
+    ("difference", "half", "p", "expected"),
+    [
+        (-0.03, 0.02, 0.003, "worse"),
+        (-0.03, 0.04, 0.14, "cannot tell"),
+        (-0.008, 0.006, 0.01, "cannot tell"),  # certain, yet perhaps within the margin
+        (-0.005, 0.003, 0.001, "not worse"),  # certain, and certainly within the margin
+        (0.0, 0.009, 1.0, "not worse"),
+        (0.0, 0.011, 1.0, "cannot tell"),
+        (0.005, 0.003, 0.001, "not worse"),
+        (0.03, 0.035, 0.09, "not worse" if 0.03 - 0.035 > -0.01 else "cannot tell"),
+        (0.03, 0.02, 0.003, "better"),
+        (0.02, 0.05, None, "cannot tell"),
+        (0.06, 0.05, None, "not worse"),  # no test, but an interval
+    ],
+)
+def test_a_verdict_follows_from_difference_interval_and_p(
+    difference: float, half: float, p: float | None, expected: str
+) -> None:
+    assert kind(compared(difference, half, p)) == expected
+
+
+def test_the_margin_is_each_benchmarks_own() -> None:
+    both = {"large": compared(-0.03, 0.02, 0.003), "small": compared(-0.03, 0.02, 0.003)}
+    found = judge(both, margins={"large": 0.06})
+    assert (found["large"].kind, found["small"].kind) == ("not worse", "worse")
+    assert judge(both, margin=0.06, margins={"small": 0.0})["small"].margin == 0.0
+
+
+def test_what_is_certain_of_one_benchmark_alone_is_not_so_of_one_among_many() -> None:
+    others = {f"other {number}": compared(0.0, 0.02, 0.9) for number in range(9)}
+    found = judge({"fallen": compared(-0.03, 0.029, 0.02), **others})
+    assert kind(compared(-0.03, 0.029, 0.02)) == "worse"
+    assert (found["fallen"].kind, found["fallen"].family) == ("cannot tell", 10)
+    assert found["fallen"].p_adjusted == pytest.approx(0.2)
+
+
+def test_a_benchmark_that_was_not_tested_does_not_make_the_others_uncertain() -> None:
+    found = judge({"fallen": compared(-0.03, 0.029, 0.02), "untested": undefined("no items in common")})
+    assert (found["fallen"].kind, found["fallen"].family) == ("worse", 1)
+    untested = found["untested"]
+    assert (untested.kind, untested.why, untested.p_adjusted) == ("cannot tell", "no items in common", None)
+
+
+def test_cannot_tell_comes_with_the_number_of_items_it_would_take() -> None:
+    found = judge({"one": compare_flips(1000, 180, 180, 1040)})["one"]
+    assert found.kind == "cannot tell"
+    # 15 % of the items flip: (1.96 + 0.84)^2 * 0.15 / 0.01^2
+    assert found.items == pytest.approx(11_770, rel=0.01)
+    assert str(found.items) in found.why
+
+
+def test_the_reason_is_written_for_a_person() -> None:
+    found = judge(
+        {"real_coref": compare_flips(1400, 60, 140, 800), "lambada": compare_flips(200, 60, 60, 280)}
+    )
+    assert found["real_coref"].why.startswith("-3.33 points [-4.5")
+    assert "after Holm over 2 benchmarks" in found["real_coref"].why
+    assert "neither no loss nor one of 1 points is ruled out" in found["lambada"].why
+
+
+def test_the_gate_fails_on_worse_and_a_strict_one_also_on_cannot_tell() -> None:
+    good, open_, bad = (
+        judge({"one": compared(difference, half, p)})["one"]
+        for difference, half, p in ((0.0, 0.005, 1.0), (0.0, 0.05, 1.0), (-0.05, 0.02, 1e-4))
+    )
+    assert [gate_fails([one]) for one in (good, open_, bad)] == [False, False, True]
+    assert [gate_fails([one], strict=True) for one in (good, open_, bad)] == [False, True, True]
+    assert not gate_fails([])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"margin": -0.01}, "margin is -0.01"),
+        ({"margins": {"gsm8k": 0.01}}, "a margin is given for 'gsm8k', which is not compared"),
+        ({"margins": {"one": 1.0}}, "one is 1.0; give a share"),
+        ({"alpha": 0.1}, "the interval's level is 0.95, not 1 - alpha = 0.9"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(arguments: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        judge({"one": compared(0.0, 0.01, 1.0)}, **arguments)
+
+
+items = st.one_of(
+    st.lists(st.tuples(st.integers(0, 1).map(float), st.integers(0, 1).map(float)), min_size=1, max_size=60),
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=30),
+)
+runs = st.lists(items, min_size=1, max_size=4)
+
+
+def verdicts(benchmarks: list[list[tuple[float, float]]], *, back: bool = False) -> list[str]:
+    found = {}
+    for number, pairs in enumerate(benchmarks):
+        columns = [a for a, _ in pairs], [b for _, b in pairs]
+        found[str(number)] = compare_paired(*(reversed(columns) if back else columns), draws=199)
+    return [one.kind for one in judge(found).values()]
+
+
+@settings(deadline=None)
+@given(runs)
+def test_exchanging_the_runs_turns_worse_into_better(benchmarks: list[list[tuple[float, float]]]) -> None:
+    there, back = verdicts(benchmarks), verdicts(benchmarks, back=True)
+    for one, other in zip(there, back, strict=True):
+        if "worse" in (one, other) or "better" in (one, other):
+            assert other == MIRROR[one]
+
+
+@settings(deadline=None)
+@given(runs)
+def test_identical_runs_are_never_worse(benchmarks: list[list[tuple[float, float]]]) -> None:
+    same = [[(a, a) for a, _ in pairs] for pairs in benchmarks]
+    assert set(verdicts(same)) <= {"not worse", "cannot tell"}
+    many = [one * (1000 // len(one)) for one in same if len(one) > 1]
+    assert set(verdicts(many)) <= {"not worse"}
+
+
+@settings(deadline=None)
+@given(runs, st.randoms(use_true_random=False))
+def test_neither_the_order_of_items_nor_that_of_benchmarks_matters(
+    benchmarks: list[list[tuple[float, float]]], shuffler: random.Random
+) -> None:
+    known = verdicts(benchmarks)
+    moved = [shuffler.sample(one, len(one)) for one in benchmarks]
+    assert verdicts(moved) == known
+    assert verdicts(moved[::-1]) == known[::-1]
