@@ -20,7 +20,7 @@ LAYERS = (
     ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints"),
     ("journal", "data", "engines", "sandbox", "scheduling", "rundir", "fetch"),
     ("fewshot", "models", "conformance", "asking"),
-    ("options", "aggregate", "reports", "drive"),
+    ("options", "aggregate", "reports", "drive", "saved"),
     ("collection",),
     ("execution", "controller", "replay", "grading"),
     ("grade_command", "show_command"),

@@ -1,0 +1,91 @@
+"""A run's summary and records -> what is saved of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from harness.records import Record
+from harness.results import Declaration, Result, Summary, wholes
+from harness.saved.entry import Items, Saved
+
+OWN_CONDITIONS: Final = ("version", "data", "shots", "few_shot", "template")
+"""The conditions that come from the benchmark and its results; the others are the run's settings."""
+
+
+def conditions_of(declaration: Declaration, result: Result, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What the scores may depend on beside the checkpoint: the benchmark, its data, how it was asked, and the
+    settings that change answers."""
+    few_shot = {name: value for name, value in declaration.few_shot.items() if name != "num_fewshot"}
+    return {
+        "version": declaration.version,
+        "data": declaration.pack.sha256,
+        "shots": result.shots,
+        "few_shot": few_shot,
+        "template": "chat" if result.chat else "plain",
+        **{name: value for name, value in settings.items() if name not in ("shots", "chat")},
+    }
+
+
+def saved_of(
+    summary: Summary,
+    records: Iterable[Record],
+    *,
+    changing: Iterable[str],
+    codes: Mapping[str, str] | None = None,
+) -> list[tuple[Saved, Items]]:
+    """An entry for each checkpoint and benchmark of the run. ``changing`` names the settings of the manifest that
+    change answers, ``codes`` gives the hash of what scored each benchmark.
+
+    A checkpoint without a fingerprint (a manifest of another program) has none here: its entry says "".
+    """
+    by_place: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.status == "scored":
+            by_place.setdefault((record.checkpoint, record.benchmark), []).append(record)
+    rows = {row["name"]: row for row in summary.checkpoints}
+    declared = {declaration.name: declaration for declaration in summary.declarations}
+    written = summary.manifest.get("settings", {})
+    settings = {name: written.get(name) for name in changing}
+    found = []
+    for result in wholes(summary):
+        items = items_of(by_place.get((result.checkpoint, result.benchmark), []))
+        row = rows.get(result.checkpoint, {})
+        declaration = declared[result.benchmark]
+        saved = Saved(
+            run_id=summary.run_id,
+            directory=summary.directory,
+            began=float(summary.manifest.get("began") or 0.0),
+            checkpoint=result.checkpoint,
+            fingerprint=row.get("fingerprint") or "",
+            path=row.get("path") or "",
+            step=row.get("step"),
+            benchmark=result.benchmark,
+            primary=result.primary,
+            conditions=conditions_of(declaration, result, settings),
+            aggregate=declaration.aggregate,
+            metrics=result.metrics,
+            collected=result.collected,
+            scored=result.scored,
+            skipped=result.skipped,
+            faults=result.faults,
+            invalid=result.invalid,
+            items_sha256=items.digest(),
+            code=(codes or {}).get(result.benchmark),
+            checkpoint_info=dict(row),
+        )
+        found.append((saved, items))
+    return found
+
+
+def items_of(records: Iterable[Record]) -> Items:
+    """The scores of scored records, in order of the examples' ids."""
+    ordered = sorted(records, key=lambda record: record.example)
+    names = dict.fromkeys(name for record in ordered for name in record.scores)
+    return Items(
+        examples=[record.example for record in ordered],
+        rows=[record.row for record in ordered],
+        groups=[record.group for record in ordered],
+        clusters=[record.cluster for record in ordered],
+        scores={name: [record.scores.get(name) for record in ordered] for name in names},
+    )

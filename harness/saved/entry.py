@@ -1,0 +1,121 @@
+"""What is saved of one checkpoint on one benchmark: plain data, its JSON form, and what differs between two."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from harness.errors import HarnessError
+from harness.results import Metric
+
+SCHEMA: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """One checkpoint on one benchmark in one run.
+
+    ``conditions`` is everything but the checkpoint that its scores may depend on, by the names that a person is
+    told ("version", "data", "shots", "template", "seed", "seq_len", ...). ``aggregate`` is the declaration's:
+    metric -> {"by": ..., "of": ...}. ``metrics`` has the primary one first. ``faults`` counts items that should have
+    been scored and were not; ``items_sha256`` is over the ids and rows of those that were. ``code`` is the hash of
+    what scores: the benchmark's file and this package's version. ``began`` is in seconds since 1970.
+    """
+
+    run_id: str
+    directory: str
+    began: float
+    checkpoint: str
+    fingerprint: str
+    path: str
+    step: int | None
+    benchmark: str
+    primary: str
+    conditions: dict[str, Any]
+    aggregate: dict[str, dict[str, str]]
+    metrics: dict[str, Metric]
+    collected: int
+    scored: int
+    skipped: int
+    faults: int
+    invalid: str | None
+    items_sha256: str
+    code: str | None = None
+    checkpoint_info: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every item that was collected has a score and nothing is known against the numbers."""
+        return self.faults == 0 and self.skipped == 0 and self.invalid is None and self.scored > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Items:
+    """The scored items of a ``Saved``, in order of their ids, by columns of one length.
+
+    ``scores`` has None where an item has no such score; ``clusters`` is None throughout where items share nothing.
+    """
+
+    examples: list[str]
+    rows: list[str]
+    groups: list[str | None]
+    clusters: list[str | None]
+    scores: dict[str, list[float | None]]
+
+    def digest(self) -> str:
+        """SHA-256 over the ids and the hashes of the rows."""
+        lines = "\n".join(f"{example}\t{row}" for example, row in zip(self.examples, self.rows, strict=True))
+        return hashlib.sha256(lines.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def differing(
+    mine: Mapping[str, Any], other: Mapping[str, Any], allowed: Sequence[str] = ()
+) -> dict[str, tuple[Any, Any]]:
+    """The conditions that are not the same, by name, mine first; without those that are ``allowed`` to differ."""
+    names = dict.fromkeys((*mine, *other))
+    return {
+        name: (mine.get(name), other.get(name))
+        for name in names
+        if name not in allowed and mine.get(name) != other.get(name)
+    }
+
+
+def saved_json(saved: Saved) -> dict[str, Any]:
+    """The entry as a JSON object."""
+    return {"schema": SCHEMA, "kind": "saved", **asdict(saved)}
+
+
+def saved_from_json(data: Mapping[str, Any]) -> Saved:
+    """The entry that ``saved_json`` wrote; raises ``HarnessError`` saying what is wrong with any other object."""
+    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA or data.get("kind") != "saved":
+        raise HarnessError(f"no saved result of schema {SCHEMA}")
+    known = {name: data[name] for name in Saved.__dataclass_fields__ if name in data}
+    try:
+        known["metrics"] = {name: Metric(**metric) for name, metric in data["metrics"].items()}
+        return Saved(**known)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise HarnessError(f"incomplete saved result: {error}") from None
+
+
+def items_json(items: Items) -> dict[str, Any]:
+    """The scores as a JSON object."""
+    return {"schema": SCHEMA, "kind": "saved items", **asdict(items)}
+
+
+def items_from_json(data: Mapping[str, Any]) -> Items:
+    """The scores that ``items_json`` wrote; raises ``HarnessError`` saying what is wrong with any other object."""
+    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA or data.get("kind") != "saved items":
+        raise HarnessError(f"no saved items of schema {SCHEMA}")
+    try:
+        items = Items(**{name: data[name] for name in Items.__dataclass_fields__})
+        columns: list[list[Any]] = [items.examples, items.rows, items.groups, items.clusters]
+        lengths = {len(column) for column in (*columns, *items.scores.values())}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise HarnessError(f"incomplete saved items: {error}") from None
+    if len(lengths) > 1:
+        raise HarnessError(
+            f"saved items with columns of {sorted(lengths)} entries; they must have the same number"
+        )
+    return items
