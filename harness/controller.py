@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any, Final
 
 import pytest
@@ -181,6 +181,7 @@ class Controller:
             effort=self.directory.read_effort(),
         )
         write_results(self.summary)
+        self._save_results(known.values())
         write_code_files(
             self.directory.path, {item for item, record in known.items() if record.status == "scored"}
         )
@@ -191,6 +192,17 @@ class Controller:
         if (self.summary.faults or invalid) and session.exitstatus in fine:
             return NOT_VALID
         return session.exitstatus
+
+    def _save_results(self, records: Iterable[Record]) -> None:
+        """Keeps each checkpoint's results where later runs find them."""
+        from harness.saved.build import saved_of
+        from harness.saved.store import Store
+
+        assert self.summary is not None
+        store = Store(self.directory.path.parent)
+        for saved, items in saved_of(self.summary, records, changing=self.settings.changing_answers()):
+            if items.examples:
+                store.save(saved, items)
 
     def _record_lost(self, missing: list[Collected], *, early: bool) -> dict[str, Record]:
         """Journals one record for every item that no process has recorded; gives them by item."""
