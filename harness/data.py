@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import random
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,7 +109,7 @@ def read_lines(path: Path) -> Iterator[Line]:
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     for number, raw in enumerate(text.split("\n"), start=1):
         if not raw.strip():

@@ -109,6 +109,15 @@ def test_a_file_of_rows_may_be_packed_with_gzip(tmp_path: Path) -> None:
         list(read_lines(path))
 
 
+def test_a_packed_file_with_a_broken_middle_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl.gz"
+    whole = bytearray(gzip.compress(b'{"a": 1}\n' * 1000))
+    whole[10] = 0xFF
+    path.write_bytes(whole)
+    with pytest.raises(DataError, match=r"rows\.jsonl\.gz: cannot be read"):
+        list(read_lines(path))
+
+
 def test_a_pack_that_is_nowhere_is_none(tmp_path: Path) -> None:
     assert load_pack(spec(), str(tmp_path)) is None
 
