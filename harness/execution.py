@@ -43,11 +43,15 @@ class Execution:
         sandbox: ProgramRunner | None = None,
         by_kind: bool,
         note_effort: Callable[[Sequence[Effort]], None],
+        breaks: Sequence[str] = (),
+        settled: Callable[[str], str | None] | None = None,
     ) -> None:
         """With ``in_order`` the units come one after the other; a worker cannot know which it gets next. With
         ``by_kind`` units of items that ask for texts are larger than ``unit_size``, which xdist's controller
-        could not know of. ``note_effort`` is told now and then what this process's answers have cost."""
+        could not know of. ``note_effort`` is told now and then what this process's answers have cost. No unit goes
+        on beyond an item in ``breaks``; ``settled`` gives the reason why an item is not needed any more, if any."""
         self._in_order = in_order
+        self._not_needed = settled
         self._sandbox = sandbox
         self._meter = Meter(journal.who, note_effort)
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
@@ -64,7 +68,7 @@ class Execution:
         self._leader_after: dict[str, pytest.Item] = {}
         before: list[int] = []
         generating = [item.nodeid for item in items if by_kind and _generates(item)]
-        for unit in plan_units([item.nodeid for item in items], unit_size, alone, generating):
+        for unit in plan_units([item.nodeid for item in items], unit_size, alone, generating, breaks):
             for index in unit:
                 self._unit_of[self._items[index].nodeid] = unit
             for index in before:
@@ -74,6 +78,8 @@ class Execution:
     def call(self, item: pytest.Function) -> Outcome:
         """The outcome of an item, computed now together with its unit, unless another item has done so."""
         if item.nodeid not in self._outcomes:
+            if self._not_needed is not None and (reason := self._not_needed(item.nodeid)) is not None:
+                pytest.skip(reason)
             engine: Engine = item._request.getfixturevalue(ENGINE_FIXTURE)
             unit = self._started(item, engine)
             try:

@@ -3,6 +3,7 @@
 run.json          the manifest: command, versions, machine, commit, checkpoints, settings
 items-WHO.jsonl   the journal, one shard a process
 collected.json    every collected item, the benchmarks' declarations, what was left out and why
+courses.json      with --gate-sequential: the order of the items, and after how many of them one looks
 effort-WHO.json   what answering cost, one file a process
 quarantine.txt    items that ran alone, because a worker died with them
 run.log           what happened when: begin, what was left out, dead workers, end
@@ -58,6 +59,7 @@ class RunDirectory:
         self.manifest = path / "run.json"
         self.collected = path / "collected.json"
         self.fault = path / "fault.txt"
+        self.courses = path / "courses.json"
 
     def exists(self) -> bool:
         """Whether anything was written: a run without benchmarks leaves no folder."""
@@ -103,6 +105,17 @@ class RunDirectory:
             for name, one in data["declarations"].items()
         }
         return [Collected(*row) for row in data["items"]], declarations, list(data["deselected"])
+
+    def write_courses(self, courses: Mapping[str, Any]) -> None:
+        """Notes in which order items are asked, and where one looks; every process notes the same."""
+        write_atomic(self.courses, json.dumps(courses, ensure_ascii=False))
+
+    def read_courses(self) -> dict[str, Any]:
+        """What ``write_courses`` noted; empty in a run that does not stop early."""
+        if not self.courses.is_file():
+            return {}
+        found: dict[str, Any] = json.loads(self.courses.read_text(encoding="utf-8"))
+        return found
 
     def write_effort(self, who: str, rows: Sequence[Effort]) -> None:
         """Notes what answering has cost a process so far."""

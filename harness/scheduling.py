@@ -14,7 +14,7 @@ comes back as it was.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,11 +64,20 @@ class UnitScheduling:
     2 left it gets 6 7; when gw1 has only 5 left, nothing waits and it is told to shut down.
     """
 
-    def __init__(self, config: pytest.Config, numnodes: int, limit: int, quarantine: Quarantine) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        numnodes: int,
+        limit: int,
+        quarantine: Quarantine,
+        breaks: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """``breaks`` is asked once all workers have collected; see ``plan_units``."""
         self.config = config
         self.numnodes = numnodes
         self.limit = limit
         self.quarantine = quarantine
+        self.breaks = breaks
         self.collection: list[str] | None = None
         self.broken = False
         self._collections: dict[WorkerController, list[str]] = {}
@@ -123,7 +132,7 @@ class UnitScheduling:
             self.collection = next(iter(self._collections.values()))
             self._index = {nodeid: index for index, nodeid in enumerate(self.collection)}
             size = unit_size(len(self.collection), self.numnodes, self.limit)
-            self._queue(plan_units(self.collection, size))
+            self._queue(plan_units(self.collection, size, breaks=self.breaks()))
         self._feed_all()
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:

@@ -46,19 +46,25 @@ def unit_size(count: int, workers: int, limit: int = DEFAULT_SIZE) -> int:
 
 
 def plan_units(
-    nodeids: Sequence[str], size: int, alone: Iterable[str] = (), generating: Iterable[str] = ()
+    nodeids: Sequence[str],
+    size: int,
+    alone: Iterable[str] = (),
+    generating: Iterable[str] = (),
+    breaks: Iterable[str] = (),
 ) -> list[list[int]]:
     """Indices into ``nodeids``, grouped into units; each index is in exactly one unit.
 
     Items with the same ``unit_key`` come together in order of appearance, at most ``size`` a unit, or
-    ``GENERATING_SIZE`` of those named in ``generating``; those named in ``alone`` get a unit each. Units are
-    ordered by their first item.
+    ``GENERATING_SIZE`` of those named in ``generating``; those named in ``alone`` get a unit each. No unit goes on
+    beyond an item named in ``breaks``. Units are ordered by their first item.
     """
-    solitary, large = set(alone), set(generating)
+    solitary, large, ends = set(alone), set(generating), set(breaks)
     units: list[list[int]] = []
     filling: dict[str, list[int]] = {}
     for index, nodeid in enumerate(nodeids):
         key = unit_key(nodeid)
+        if nodeid in ends:
+            filling.clear()
         if nodeid in solitary or key == nodeid:
             units.append([index])
             continue

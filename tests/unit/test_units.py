@@ -79,3 +79,13 @@ def test_a_key_keeps_brackets_in_file_names_apart_from_parameters() -> None:
 
 def test_an_ordinary_test_is_a_unit_of_its_own() -> None:
     assert plan_units(["t.py::a", "t.py::b[1]", "t.py::c[x/1]", "t.py::c[x/2]"], 8) == [[0], [1], [2, 3]]
+
+
+@given(st.integers(0, 60), st.integers(1, 9), st.sets(st.integers(0, 59)))
+def test_no_unit_goes_on_beyond_a_break(count: int, size: int, places: set[int]) -> None:
+    nodeids = [f"t.py::x[m/{'ab'[n % 2]}/{n}]" for n in range(count)]
+    breaks = [nodeids[place] for place in places if place < count]
+    units = plan_units(nodeids, size, breaks=breaks)
+    assert sorted(index for unit in units for index in unit) == list(range(count))
+    for unit in units:
+        assert not any(unit[0] < place <= unit[-1] for place in places)
