@@ -8,6 +8,7 @@
         WireError                a value cannot travel between processes
       JournalError               a journal cannot be read or written
       SandboxError               programs cannot be run safely here
+      GateError                  a gate's configuration or baseline cannot be used
 
 Mistakes in options are ``pytest.UsageError``; plugin code turns a ``CheckpointError`` or ``DataError`` into
 one, so that a person sees one line and exit code 4, never a traceback.
@@ -46,3 +47,7 @@ class JournalError(HarnessError):
 
 class SandboxError(HarnessError):
     """Programs cannot be run safely here: the message names the reason and the remedy."""
+
+
+class GateError(HarnessError):
+    """A gate's configuration or baseline cannot be used: the message names the key, the value, and what to do."""
