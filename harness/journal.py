@@ -88,6 +88,32 @@ def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
     return [record for path in shards for record in read_shard(path, exchanges=exchanges)]
 
 
+class Tail:
+    """Follows the shards of a run that goes on: each call of ``new`` gives what was written since the one before."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._read: dict[Path, int] = {}
+
+    def new(self) -> list[Record]:
+        """The records written since, without requests and answers; a line that is not whole yet comes next time.
+
+        Raises ``JournalError`` as ``read_shard`` does, but that lines are counted from where the last call ended.
+        """
+        found: list[Record] = []
+        for path in sorted(self._directory.glob("items-*.jsonl")):
+            try:
+                with path.open("rb") as shard:
+                    shard.seek(self._read.get(path, 0))
+                    text = shard.read()
+            except OSError as error:
+                raise JournalError(f"cannot read {path}: {error.strerror}") from error
+            whole = text[: text.rfind(b"\n") + 1]
+            found += _records(whole.splitlines(keepends=True), path, exchanges=False)
+            self._read[path] = self._read.get(path, 0) + len(whole)
+        return found
+
+
 def read_exchanges(directory: Path, kind: str) -> Iterator[Record]:
     """The records that have an exchange of this kind, as ``read_journal`` gives them, one at a time.
 
