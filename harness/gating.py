@@ -21,15 +21,19 @@ from harness.errors import GateError, HarnessError
 from harness.gate.baselines import ITEMS, Source
 from harness.gate.checking import check_plan
 from harness.gate.config import MODES, Plan, check_names, parse_mode, read_plan
-from harness.gate.deciding import cases_of, decide
+from harness.gate.deciding import Early, cases_of, composite_of, decide
 from harness.gate.pairing import Entry
 from harness.gate.report import MISTAKE, NOT_VALID, Gate, gate_json
 from harness.gate.sources import open_source
 from harness.gate.wording import decision_text
 from harness.options import Settings
 from harness.results import Collected, Declaration, Summary
+from harness.rundir import RunDirectory
 from harness.saved.build import OWN_CONDITIONS
 from harness.saved.entry import Items, Saved
+from harness.sequential.order import Course, Series, courses_from_json
+from harness.sequential.stops import judged
+from harness.sequential.watch import Watch
 
 AS_CONFIGURED: Final = "as configured"
 """What ``--gate`` without a word means: the mode of the configuration, else plain."""
@@ -66,6 +70,11 @@ def add_gate_options(parser: pytest.Parser) -> None:
         default=None,
         metavar="METRIC",
         help="choose the best and compare by this metric or composite (score) instead of each benchmark's primary one",
+    )
+    group.addoption(
+        "--gate-sequential",
+        action="store_true",
+        help="ask the items in a drawn order and stop a benchmark once its verdict is settled",
     )
     group.addoption(
         "--gate-config",
@@ -109,11 +118,12 @@ class Gating:
         try:
             self.plan = _plan(config, self._changing)
             if self.plan is not None:
-                self._open()
+                self.source()
         except HarnessError as error:
             raise pytest.UsageError(str(error)) from None
 
-    def _open(self) -> Source:
+    def source(self) -> Source:
+        """Where the baselines come from, as it stands now."""
         assert self.plan is not None
         return open_source(self.plan.baseline, self._output, folder=self._folder, changing=self._changing)
 
@@ -140,13 +150,41 @@ class Gating:
         self._exit_code = gate.exit_code
         return replace(summary, gate=gate_json(gate, decision_text(gate)))
 
+    def watch(
+        self,
+        directory: RunDirectory,
+        courses: Mapping[Series, Course],
+        declarations: Mapping[str, Declaration],
+    ) -> Watch:
+        """What follows the run's journal and says which items are not needed any more."""
+        assert self.plan is not None
+        return Watch(directory, courses, declarations, self.source(), self.plan, self._changing)
+
+    def _early(self, summary: Summary) -> dict[Series, Early]:
+        """The verdicts that were settled by a look, from the run's own notes and journal."""
+        assert self.plan is not None
+        if not self.plan.sequential:
+            return {}
+        directory = RunDirectory(Path(summary.directory))
+        declared = {one.name: one for one in summary.declarations}
+        watch = self.watch(directory, courses_from_json(directory.read_courses()), declared)
+        return {
+            series: Early(
+                one.found,
+                judged(one, margin=watch.margin(series), alpha=self.plan.alpha, family=watch.family(series)),
+            )
+            for series, one in watch.stops().items()
+        }
+
     def _decide(self, entries: Sequence[Entry], summary: Summary) -> Gate:
         assert self.plan is not None
         plain = Gate(
             mode=self.plan.mode, baseline=self.plan.baseline, margin=self.plan.margin, alpha=self.plan.alpha
         )
         try:
-            return decide(cases_of(entries, summary.composites), self._open(), self.plan)
+            return decide(
+                cases_of(entries, summary.composites), self.source(), self.plan, self._early(summary)
+            )
         except GateError as error:
             return replace(plain, mistake=str(error))
         except HarnessError as error:
@@ -166,7 +204,12 @@ def _plan(config: pytest.Config, changing: Iterable[str]) -> Plan | None:
     path, metric = config.getoption("--gate-config"), config.getoption("--gate-metric")
     allow = [name for given in config.getoption("--baseline-allow") for name in given.split(",") if name]
     if mode is None and baseline is None:
-        alone = {"--gate-config": path, "--gate-metric": metric, "--baseline-allow": allow}
+        alone = {
+            "--gate-sequential": config.getoption("--gate-sequential"),
+            "--gate-config": path,
+            "--gate-metric": metric,
+            "--baseline-allow": allow,
+        }
         lone = next((name for name, given in alone.items() if given), None)
         if lone is not None:
             raise GateError(f"{lone} does nothing alone; give --gate, or --baseline to see verdicts only")
@@ -181,8 +224,13 @@ def _plan(config: pytest.Config, changing: Iterable[str]) -> Plan | None:
         mode=_mode(mode, plan),
         baseline=baseline or plan.baseline,
         metric=metric or plan.metric,
+        sequential=config.getoption("--gate-sequential"),
         allow=tuple(name.replace("-", "_") for name in (*plan.allow, *allow)),
     )
+    if plan.sequential and composite_of(plan.metric) is not None:
+        raise GateError(
+            f"--gate-sequential: the composite {plan.metric} needs all items; leave one of the two out"
+        )
     known = [
         *OWN_CONDITIONS,
         *(name for name in changing if name not in ("shots", "chat", "base_model")),

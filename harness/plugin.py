@@ -18,9 +18,17 @@ import pytest
 from harness import collection as collecting
 from harness.benchmark import declared
 from harness.errors import CheckpointError, HarnessError, WireError
-from harness.gating import add_gate_options, keep_apart
+from harness.gating import Gating, add_gate_options, keep_apart
 from harness.options import MODEL_SETTINGS, Settings, add_options, is_worker, settings_of
 from harness.rundir import RunDirectory, new_run_id
+from harness.sequential.order import (
+    Course,
+    Series,
+    breaks_of,
+    courses_from_json,
+    courses_json,
+    draw_courses,
+)
 from harness.shipped import load_shipped_module
 from harness.wire import FATAL, scrub
 
@@ -38,6 +46,8 @@ class Run:
         self.directory = directory
         self.collection = collecting.Collection(settings)
         self.execution: Execution | None = None
+        self.gating: Gating | None = None
+        self.courses: dict[Series, Course] = {}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,6 +73,8 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     run = Run(settings, directory)
     config.stash[RUN] = run
+    if config.getoption("--gate-sequential"):
+        run.gating = Gating(config, settings, directory.path.parent)
     if settings.checkpoints and not is_worker(config):
         try:
             run.collection.known_checkpoints()
@@ -109,6 +121,8 @@ def pytest_collection_modifyitems(
         refused = collecting.drop_unsafe(items, run.collection)
         if refused:
             config.hook.pytest_deselected(items=refused)
+        if run.gating is not None:
+            run.courses = draw_courses(items, run.settings.seed)
     return found
 
 
@@ -136,9 +150,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     from harness.units import DEFAULT_SIZE, unit_size
 
     run.directory.make()
-    run.directory.write_collected(
-        collecting.collected_of(items), collecting.declarations_of(items), run.collection.deselected
-    )
+    declared_here = collecting.declarations_of(items)
+    run.directory.write_collected(collecting.collected_of(items), declared_here, run.collection.deselected)
+    watch = None
+    if run.gating is not None:
+        run.directory.write_courses(courses_json(run.courses))
+        watch = run.gating.watch(run.directory, run.courses, declared_here)
     # Not from the environment: a run inside of a worker's test inherits that.
     who = session.config.workerinput["workerid"] if is_worker(session.config) else "main"  # type: ignore[attr-defined]
     size = unit_size(len(session.items), run.settings.workers, run.settings.unit or DEFAULT_SIZE)
@@ -151,6 +168,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         sandbox=run.collection.sandbox,
         by_kind=who == "main" and run.settings.unit is None,
         note_effort=functools.partial(run.directory.write_effort, who),
+        breaks=breaks_of(run.courses),
+        settled=None if watch is None else watch.settled,
     )
     # Items live until the end of the session: looking at tens of thousands of them again and again for
     # garbage takes a fifth of the time that pytest needs for a trivial item.
@@ -191,6 +210,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
         len(parse_tx_spec_config(config)),
         run.settings.unit or DEFAULT_SIZE,
         Quarantine(run.directory.quarantine),
+        breaks=lambda: breaks_of(courses_from_json(run.directory.read_courses())),
     )
 
 

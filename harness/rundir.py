@@ -106,15 +106,15 @@ class RunDirectory:
         }
         return [Collected(*row) for row in data["items"]], declarations, list(data["deselected"])
 
-    def write_courses(self, courses: Mapping[str, Any]) -> None:
+    def write_courses(self, courses: Sequence[Mapping[str, Any]]) -> None:
         """Notes in which order items are asked, and where one looks; every process notes the same."""
         write_atomic(self.courses, json.dumps(courses, ensure_ascii=False))
 
-    def read_courses(self) -> dict[str, Any]:
+    def read_courses(self) -> list[dict[str, Any]]:
         """What ``write_courses`` noted; empty in a run that does not stop early."""
         if not self.courses.is_file():
-            return {}
-        found: dict[str, Any] = json.loads(self.courses.read_text(encoding="utf-8"))
+            return []
+        found: list[dict[str, Any]] = json.loads(self.courses.read_text(encoding="utf-8"))
         return found
 
     def write_effort(self, who: str, rows: Sequence[Effort]) -> None:

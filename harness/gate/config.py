@@ -86,6 +86,7 @@ class Plan:
     allow: tuple[str, ...] = ()
     margin: float = MARGIN
     alpha: float = ALPHA
+    sequential: bool = False
     benchmarks: Mapping[str, Own] = field(default_factory=dict)
 
     def own(self, benchmark: str) -> Own:

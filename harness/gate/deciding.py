@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from harness.errors import GateError
 from harness.gate.baselines import Found, Source, find
 from harness.gate.config import Plan
-from harness.gate.judging import Compared, Weighed, compare, compare_composite, judge
+from harness.gate.judging import Compared, Judged, Weighed, compare, compare_composite, judge
 from harness.gate.lines import Reasons, benchmark_line, composite_line, hold_floors, metric_of
 from harness.gate.pairing import Entry
 from harness.gate.report import Gate, Line
@@ -46,11 +47,24 @@ def cases_of(entries: Sequence[Entry], composites: Sequence[Mapping[str, Any]]) 
     ]
 
 
-def decide(cases: Sequence[Case], source: Source, plan: Plan) -> Gate:
-    """What the gate finds over all checkpoints. Raises ``GateError`` for a metric that was asked for and that no
+class Early(NamedTuple):
+    """A verdict that was settled before all items were asked, and what it was held against."""
+
+    found: Found
+    judged: Judged
+
+
+def decide(
+    cases: Sequence[Case],
+    source: Source,
+    plan: Plan,
+    early: Mapping[tuple[str, str], Early] = MappingProxyType({}),
+) -> Gate:
+    """What the gate finds over all checkpoints. ``early`` has the verdicts that are settled already, by checkpoint and
+    benchmark. Raises ``GateError`` for a metric that was asked for and that no
     result has."""
     _check_metric(cases, plan)
-    lines = [line for case in cases for line in judge_case(case, source, plan)]
+    lines = [line for case in cases for line in judge_case(case, source, plan, early)]
     lines += _floors_not_run(cases, plan)
     nothing = source.kind == "run" and all(line.state == "absent" for line in lines)
     return Gate(
@@ -64,16 +78,28 @@ def decide(cases: Sequence[Case], source: Source, plan: Plan) -> Gate:
     )
 
 
-def judge_case(case: Case, source: Source, plan: Plan) -> list[Line]:
+def judge_case(
+    case: Case,
+    source: Source,
+    plan: Plan,
+    early: Mapping[tuple[str, str], Early] = MappingProxyType({}),
+) -> list[Line]:
     """The lines of one checkpoint."""
-    found = {name: _find(entry, source, plan) for name, entry in case.entries.items()}
+    settled = {name: early[key] for name in case.entries if (key := (case.checkpoint, name)) in early}
+    found = {
+        name: settled[name].found if name in settled else _find(entry, source, plan)
+        for name, entry in case.entries.items()
+    }
     composite = composite_of(plan.metric)
     together = _together(case, composite, found) if composite is not None else None
-    compared = _compare(case, composite, together, found, plan)
+    left = {name: one for name, one in found.items() if name not in settled}
+    compared = _compare(case, composite, together, left, plan)
     own = {name: margin for name, one in plan.benchmarks.items() if (margin := one.margin) is not None}
     judged = judge(compared, margin=plan.margin, margins=own, alpha=plan.alpha)
+    judged |= {name: one.judged for name, one in settled.items()}
     lines = [
-        benchmark_line(entry, found[name], judged.get(name), plan) for name, entry in case.entries.items()
+        benchmark_line(entry, found[name], judged.get(name), plan, early=name in settled)
+        for name, entry in case.entries.items()
     ]
     if composite is not None and together is not None:
         line = _plain_composite(case, composite)

@@ -35,11 +35,14 @@ def metric_of(entry: Entry, plan: Plan) -> str:
     return plan.metric if plan.metric in saved.metrics else saved.primary
 
 
-def benchmark_line(entry: Entry, found: Found, judged: Judged | None, plan: Plan) -> Line:
-    """The line of a benchmark."""
+def benchmark_line(
+    entry: Entry, found: Found, judged: Judged | None, plan: Plan, *, early: bool = False
+) -> Line:
+    """The line of a benchmark; one that was settled ``early`` may have items that were not asked."""
     saved, reasons = entry.saved, Reasons()
     metric = metric_of(entry, plan)
-    if not saved.complete:
+    whole = replace(saved, skipped=0).complete if early else saved.complete
+    if not whole:
         reasons.invalid.append(f"the result is not whole: {incomplete(saved)}")
     elif found.state == "refused":
         reasons.invalid.append(found.reason)

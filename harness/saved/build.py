@@ -6,23 +6,23 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from harness.records import Record
-from harness.results import Declaration, Result, Summary, wholes
+from harness.results import Declaration, Summary, wholes
 from harness.saved.entry import Items, Saved
 
 OWN_CONDITIONS: Final = ("version", "data", "shots", "few_shot", "template")
 """The conditions that come from the benchmark and its results; the others are the run's settings."""
 
 
-def conditions_of(declaration: Declaration, result: Result, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the scores may depend on beside the checkpoint: the benchmark, its data, how it was asked, and the
-    settings that change answers."""
+def conditions_of(declaration: Declaration, settings: Mapping[str, Any], *, chat: bool) -> dict[str, Any]:
+    """What the scores may depend on beside the checkpoint: the benchmark, its data, how it was asked (``chat``: through
+    a chat template), and the settings that change answers."""
     few_shot = {name: value for name, value in declaration.few_shot.items() if name != "num_fewshot"}
     return {
         "version": declaration.version,
         "data": declaration.pack.sha256,
-        "shots": result.shots,
+        "shots": int(declaration.few_shot.get("num_fewshot") or 0),
         "few_shot": few_shot,
-        "template": "chat" if result.chat else "plain",
+        "template": "chat" if chat else "plain",
         **{name: value for name, value in settings.items() if name not in ("shots", "chat")},
     }
 
@@ -62,7 +62,7 @@ def saved_of(
             step=row.get("step"),
             benchmark=result.benchmark,
             primary=result.primary,
-            conditions=conditions_of(declaration, result, settings),
+            conditions=conditions_of(declaration, settings, chat=bool(result.chat)),
             aggregate=declaration.aggregate,
             metrics=result.metrics,
             collected=result.collected,

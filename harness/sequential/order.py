@@ -6,8 +6,8 @@ the order that ``statistics.sequential.item_order`` draws.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
@@ -19,17 +19,13 @@ Series: TypeAlias = tuple[str, str]
 
 
 class Course(NamedTuple):
-    """One checkpoint's items of one benchmark in the order in which they are asked, and after how many one looks, the
-    last being all."""
+    """One checkpoint's items of one benchmark in the order in which they are asked: node ids, ids of the examples,
+    hashes of their rows; and after how many one looks, the last being all."""
 
     items: list[str]
     examples: list[str]
+    rows: list[str]
     looks: tuple[int, ...]
-
-    @property
-    def breaks(self) -> list[str]:
-        """The first item after each look but the last."""
-        return [self.items[look] for look in self.looks[:-1]]
 
 
 def draw_courses(items: list[pytest.Item], seed: int) -> dict[Series, Course]:
@@ -42,26 +38,52 @@ def draw_courses(items: list[pytest.Item], seed: int) -> dict[Series, Course]:
     found = {}
     for series, own in places.items():
         before = [items[place] for place in own]
-        examples, clusters = _identities(before)
+        examples, rows, clusters = _identities(before)
         order = item_order(examples, clusters, seed=seed)
         for place, which in zip(own, order, strict=True):
             items[place] = before[which]
         found[series] = Course(
             [before[which].nodeid for which in order],
             [examples[which] for which in order],
+            [rows[which] for which in order],
             cut([clusters[which] for which in order]),
         )
     return found
 
 
-def _identities(items: Sequence[pytest.Item]) -> tuple[list[str], list[Hashable | None]]:
+def breaks_of(courses: Mapping[Series, Course]) -> list[str]:
+    """The first item after each look but the last, of all courses: no unit may go on beyond it."""
+    return [course.items[look] for course in courses.values() for look in course.looks[:-1]]
+
+
+def courses_json(courses: Mapping[Series, Course]) -> list[dict[str, Any]]:
+    """The courses as plain data."""
+    return [
+        {"checkpoint": checkpoint, "benchmark": benchmark, **course._asdict()}
+        for (checkpoint, benchmark), course in courses.items()
+    ]
+
+
+def courses_from_json(rows: Sequence[Mapping[str, Any]]) -> dict[Series, Course]:
+    """What ``courses_json`` made plain."""
+    return {
+        (row["checkpoint"], row["benchmark"]): Course(
+            row["items"], row["examples"], row["rows"], tuple(row["looks"])
+        )
+        for row in rows
+    }
+
+
+def _identities(items: Sequence[pytest.Item]) -> tuple[list[str], list[str], list[Hashable | None]]:
     examples: list[str] = []
+    rows: list[str] = []
     clusters: list[Hashable | None] = []
     for item in items:
         given = given_of(item)
         assert given is not None
         spec, example = given.loaded.spec, given.example
         examples.append(example.id)
+        rows.append(example.sha256)
         cluster = example.row.get(spec.cluster) if spec.cluster else None
         clusters.append(None if cluster is None else str(cluster))
-    return examples, clusters
+    return examples, rows, clusters

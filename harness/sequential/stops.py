@@ -1,8 +1,8 @@
 """Where a benchmark stops: looks at growing shares of its items, held against its baselines.
 
-The looks and what they decide are ``statistics.sequential``'s. A look needs a score of every item so far; after one that ended
-in error or was skipped there is no further look. What a look says depends on the items in front of it alone, so every
-process that has their records comes to the same end.
+The looks and what they decide are ``statistics.sequential``'s. A look needs a score of every item so far; after
+one that ended in error or was skipped there is no further look. What a look says depends on the items in front of it
+alone, so every process that has their records comes to the same end.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Settled:
 
 @dataclass(slots=True)
 class Looks:
-    """The looks at one benchmark of one checkpoint by one metric. ``saved`` is its result but for the numbers; ``found``
-    has its baselines."""
+    """The looks at one benchmark of one checkpoint, by one metric. ``saved`` is its result without numbers,
+    ``found`` what it is held against."""
 
     course: Course
     plan: Plan
@@ -79,10 +79,10 @@ class Looks:
         return means.index(max(means))
 
 
-def judged(settled: Settled, *, alpha: float, family: int) -> Judged:
+def judged(settled: Settled, *, margin: float, alpha: float, family: int) -> Judged:
     """The verdict of a stop. Its p is not adjusted: the looks' own levels allow for their number and for that of the
     benchmarks."""
-    comparison, margin = settled.compared.comparison, settled.margin
+    comparison = settled.compared.comparison
     return Judged(
         compared=settled.compared,
         verdict=Verdict(
@@ -93,6 +93,17 @@ def judged(settled: Settled, *, alpha: float, family: int) -> Judged:
             p_adjusted=None,
             family=family,
             items=None,
-            why=_why(settled),
+            why=_why(settled.stop),
         ),
     )
+
+
+def _why(stop: Stop) -> str:
+    one = stop.comparison
+    if one.difference is None:
+        return one.why or "nothing to compare"
+    moved = f"{100 * one.difference:+.2f} points"
+    if one.low is not None and one.high is not None:
+        moved += f" [{100 * one.low:+.2f}, {100 * one.high:+.2f}] at this look's level"
+    when = "at the last look" if stop.items == stop.total else f"after {stop.items} of {stop.total} items"
+    return f"{moved}: settled {when}; {stop.why}"

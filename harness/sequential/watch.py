@@ -1,0 +1,161 @@
+"""Follows a run's journal and says which items are not needed any more.
+
+The looks at a benchmark begin when the first of them can be taken: only then is it known whether it was asked through a
+chat template, and with that what it can be held against. Where there is no baseline nothing stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.gate.baselines import Source, find
+from harness.gate.config import Plan
+from harness.gate.lines import metric_of
+from harness.gate.pairing import Entry
+from harness.journal import Tail, latest
+from harness.records import Record
+from harness.results import Declaration, Metric
+from harness.rundir import RunDirectory
+from harness.saved.build import conditions_of
+from harness.saved.entry import Items, Saved
+from harness.sequential.order import Course, Series
+from harness.sequential.stops import Looks, Settled
+from harness.statistics.sequential import plan_looks
+
+
+@dataclass(slots=True)
+class Watch:
+    """The looks of a run. ``courses`` has the order of each checkpoint's items of each benchmark."""
+
+    directory: RunDirectory
+    courses: Mapping[Series, Course]
+    declarations: Mapping[str, Declaration]
+    source: Source
+    plan: Plan
+    changing: Sequence[str]
+    _looks: dict[Series, Looks | None] = field(default_factory=dict)
+    _records: dict[str, Record] = field(default_factory=dict)
+    _places: dict[str, tuple[Series, int]] = field(default_factory=dict)
+    _tail: Tail | None = None
+
+    def __post_init__(self) -> None:
+        for series, course in self.courses.items():
+            for place, item in enumerate(course.items):
+                self._places[item] = series, place
+
+    def settled(self, item: str) -> str | None:
+        """Why the item is not needed any more; None where it is."""
+        series, place = self._places.get(item, (None, 0))
+        if series is None or place < self.courses[series].looks[0]:
+            return None
+        found = self._advance(series)
+        return found.text if found is not None and place >= found.stop.items else None
+
+    def stops(self) -> dict[Series, Settled]:
+        """The stop of each benchmark whose verdict a look has settled, at the last look too."""
+        return {series: found for series in self.courses if (found := self._advance(series)) is not None}
+
+    def family(self, series: Series) -> int:
+        """How many benchmarks of the checkpoint share the chance of a false alarm: all that were collected."""
+        return sum(checkpoint == series[0] for checkpoint, _ in self.courses)
+
+    def margin(self, series: Series) -> float:
+        """The benchmark's margin."""
+        own = self.plan.own(series[1]).margin
+        return self.plan.margin if own is None else own
+
+    def _advance(self, series: Series) -> Settled | None:
+        if (known := self._looks.get(series)) is not None and known.settled is not None:
+            return known.settled
+        self._read()
+        if series not in self._looks:
+            first = self.courses[series].items[: self.courses[series].looks[0]]
+            records = [record for item in first if (record := self._records.get(item)) is not None]
+            if len(records) < len(first):
+                return None
+            self._looks[series] = self._begin(series, records)
+        looks = self._looks[series]
+        return None if looks is None else looks.advance(self._records)
+
+    def _read(self) -> None:
+        if self._tail is None:
+            self._tail = Tail(self.directory.path)
+        for item, record in latest(self._tail.new()).items():
+            if record.status != "lost" or item not in self._records:
+                self._records[item] = record
+
+    def _begin(self, series: Series, records: Sequence[Record]) -> Looks | None:
+        """The looks at a benchmark whose first items have these records; None where it has no baseline."""
+        course = self.courses[series]
+        saved = self._saved(series, records)
+        everything = Entry(saved, _all_items(course, saved))
+        metric = metric_of(everything, self.plan)
+        found = find(everything, self.source, metric=metric, allow=self.plan.allow)
+        if found.state != "chosen":
+            return None
+        plan = plan_looks(
+            course.looks,
+            family=self.family(series),
+            margin=self.margin(series),
+            alpha=self.plan.alpha,
+            strict=self.plan.mode == "strict",
+        )
+        return Looks(course, plan, saved, found, metric)
+
+    def _saved(self, series: Series, records: Sequence[Record]) -> Saved:
+        """The result that is on its way, as far as it is known: without numbers."""
+        checkpoint, benchmark = series
+        declaration = self.declarations[benchmark]
+        manifest: dict[str, Any] = self.directory.read_manifest()
+        row: dict[str, Any] = next(
+            (one for one in manifest.get("checkpoints", ()) if one["name"] == checkpoint), {}
+        )
+        written = manifest.get("settings", {})
+        scores = dict.fromkeys(name for record in records for name in record.scores)
+        count = len(self.courses[series].items)
+        return Saved(
+            run_id=self.directory.run_id,
+            directory=str(self.directory.path),
+            began=float(manifest.get("began") or 0.0),
+            checkpoint=checkpoint,
+            fingerprint=row.get("fingerprint") or "",
+            path=row.get("path") or "",
+            step=row.get("step"),
+            benchmark=benchmark,
+            primary=declaration.primary,
+            conditions=conditions_of(
+                declaration,
+                {name: written.get(name) for name in self.changing},
+                chat=any(record.chat for record in records),
+            ),
+            aggregate=declaration.aggregate,
+            metrics={name: _unknown(name) for name in (*scores, *declaration.aggregate)},
+            collected=count,
+            scored=count,
+            skipped=0,
+            faults=0,
+            invalid=None,
+            items_sha256="",
+        )
+
+
+def _all_items(course: Course, saved: Saved) -> Items:
+    """All the items of the course as if they had been scored, to find what has the same."""
+    count = len(course.items)
+    return Items(
+        examples=list(course.examples),
+        rows=list(course.rows),
+        groups=[None] * count,
+        clusters=[None] * count,
+        scores={name: [0.0] * count for name in (*saved.metrics, *_scores_of(saved))},
+    )
+
+
+def _scores_of(saved: Saved) -> list[str]:
+    return [one["of"] for one in saved.aggregate.values()]
+
+
+def _unknown(name: str) -> Metric:
+    return Metric(name=name, value=None, low=None, high=None, stderr=None, n=0, method="none")
