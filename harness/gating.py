@@ -27,7 +27,7 @@ from harness.gate.report import MISTAKE, NOT_VALID, Gate, gate_json
 from harness.gate.sources import open_source
 from harness.gate.wording import decision_text
 from harness.options import Settings
-from harness.results import Collected, Declaration, Summary
+from harness.results import Collected, Declaration, Summary, wholes
 from harness.rundir import RunDirectory
 from harness.saved.build import OWN_CONDITIONS
 from harness.saved.entry import Items, Saved
@@ -182,9 +182,9 @@ class Gating:
             mode=self.plan.mode, baseline=self.plan.baseline, margin=self.plan.margin, alpha=self.plan.alpha
         )
         try:
-            return decide(
-                cases_of(entries, summary.composites), self.source(), self.plan, self._early(summary)
-            )
+            early = self._early(summary)
+            gate = decide(cases_of(entries, summary.composites), self.source(), self.plan, early)
+            return _with_asked(gate, summary) if self.plan.sequential else gate
         except GateError as error:
             return replace(plain, mistake=str(error))
         except HarnessError as error:
@@ -196,6 +196,15 @@ class Gating:
         if status not in fine or not self._exit_code:
             return status
         return status if status == NOT_VALID and self._exit_code != MISTAKE else self._exit_code
+
+
+def _with_asked(gate: Gate, summary: Summary) -> Gate:
+    """The gate with what stopping early has saved."""
+    total = sum(result.collected for result in wholes(summary))
+    asked = total - sum(result.skipped for result in wholes(summary))
+    saved = f"{(total - asked) / total:.0%}" if total else "nothing"
+    note = f"benchmarks stop once they are settled: {asked} of {total} items were asked, {saved} saved"
+    return replace(gate, asked=(asked, total), notes=(*gate.notes, note))
 
 
 def _plan(config: pytest.Config, changing: Iterable[str]) -> Plan | None:

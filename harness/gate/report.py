@@ -85,8 +85,9 @@ class Line:
 class Gate:
     """What a gate found over all checkpoints of a run. ``mode`` None: nobody asked it to decide.
 
-    ``mistake``: what was asked for is not there, such as a floor of an unknown metric; ``broken``: the baselines could
-    not be read. Either leaves nothing judged.
+    ``asked``: of a gate that may stop early, how many items were asked, of how many. ``mistake``: what was asked for is
+    not there, such as a floor of an unknown metric; ``broken``: the baselines could not be read. Either leaves nothing
+    judged.
     """
 
     mode: str | None
@@ -95,6 +96,7 @@ class Gate:
     alpha: float
     lines: tuple[Line, ...] = ()
     notes: tuple[str, ...] = ()
+    asked: tuple[int, int] | None = None
     mistake: str | None = None
     broken: str | None = None
 

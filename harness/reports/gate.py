@@ -106,5 +106,12 @@ def _numbers(line: Line, several: bool) -> str:
     if line.difference is not None:
         holm = f" (Holm over {line.family})" if line.family > 1 else ""
         parts.append(f"{difference_text(line)} points")
-        parts.append(f"p {p_text(line.p_adjusted)}{holm}" if line.p_adjusted is not None else "no test")
+        parts.append(_test_text(line, holm))
     return ", ".join(parts)
+
+
+def _test_text(line: Line, holm: str) -> str:
+    """The p-value, Holm's where it was corrected."""
+    if line.p_adjusted is not None:
+        return f"p {p_text(line.p_adjusted)}{holm}"
+    return "no test" if line.p is None else f"p {p_text(line.p)} at its look"

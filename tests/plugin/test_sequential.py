@@ -1,0 +1,104 @@
+"""What a person sees of ``--gate-sequential``: benchmarks that stop once they are settled."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.plugin.conftest import Project
+
+GOOD = "return {'acc': float(example['n'] % 10 < 8)}"
+BAD = "return {'acc': float(example['n'] % 10 < 2)}"
+
+
+def begin(project: Project, count: int = 300) -> str:
+    """A first run with a good score; gives its run id."""
+    project.rows(count)
+    project.write(GOOD)
+    assert project.run().ret == 0
+    (run,) = project.runs
+    return run.name
+
+
+def gate_of(project: Project, first: str) -> dict[str, Any]:
+    """The gate's section of the run that is not the first."""
+    (run,) = [run for run in project.runs if run.name != first]
+    found: dict[str, Any] = json.loads((run / "summary.json").read_text(encoding="utf-8"))["gate"]
+    return found
+
+
+@pytest.mark.parametrize("arguments", [[], ["-n", "2"], ["-n", "1"], ["--eval-unit", "7"]], ids=" ".join)
+def test_a_bad_checkpoint_is_stopped_early_with_exit_code_8(project: Project, arguments: list[str]) -> None:
+    first = begin(project)
+    project.write(BAD)
+    result = project.run("--gate", "--baseline", first, "--gate-sequential", *arguments, apart=True)
+    assert result.ret == 8
+    gate = gate_of(project, first)
+    (line,) = gate["lines"]
+    assert line["kind"] == "worse"
+    assert line["n"] < 300
+    assert line["n"] <= gate["asked"][0] < gate["asked"][1] == 300
+    result.stdout.fnmatch_lines(["*settled after *", "note *of 300 items were asked*"])
+
+
+def test_the_verdict_is_the_same_with_and_without_workers(project: Project) -> None:
+    first = begin(project)
+    project.write(BAD)
+    found = []
+    for arguments in ([], ["-n", "2"]):
+        name = f"r{len(found)}"
+        project.run(
+            "--gate", "--baseline", first, "--gate-sequential", "--eval-run-id", name, *arguments, apart=True
+        )
+        summary = json.loads((project.path / "results" / name / "summary.json").read_text(encoding="utf-8"))
+        (line,) = summary["gate"]["lines"]
+        found.append({key: line[key] for key in ("kind", "n", "difference", "low", "high", "p")})
+    assert found[0] == found[1]
+
+
+def test_what_is_not_asked_is_skipped_with_the_reason_and_is_no_baseline_later(project: Project) -> None:
+    first = begin(project)
+    project.write(BAD)
+    project.run("--gate", "--baseline", first, "--gate-sequential")
+    (run,) = [run for run in project.runs if run.name != first]
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    assert summary["totals"]["skipped"] > 0
+    assert summary["totals"]["errors"] == 0
+    (entry,) = (project.path / "results" / "saved").glob(f"*/sums@{run.name}.json")
+    assert json.loads(entry.read_text(encoding="utf-8"))["skipped"] == summary["totals"]["skipped"]
+    project.write(GOOD)
+    again = project.run("--gate", "--baseline", run.name)
+    assert again.ret == 9
+    again.stdout.fnmatch_lines(["*is not whole: * of 300 items*"])
+
+
+def test_without_a_baseline_all_items_are_asked(project: Project) -> None:
+    project.rows(60)
+    result = project.run("--gate", "--gate-sequential")
+    assert result.ret == 0
+    assert {record.status for record in project.records.values()} == {"scored"}
+
+
+def test_an_item_that_fails_makes_the_run_not_valid(project: Project) -> None:
+    first = begin(project)
+    project.write("assert example['n'] != 5\n    " + GOOD)
+    result = project.run("--gate", "--baseline", first, "--gate-sequential")
+    assert result.ret == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--gate-sequential"], "--gate-sequential does nothing alone"),
+        (
+            ["--gate", "--gate-sequential", "--gate-metric", "score"],
+            "--gate-sequential: the composite score needs all items",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(project: Project, arguments: list[str], message: str) -> None:
+    result = project.run(*arguments)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"*{message}*"])

@@ -1,0 +1,18 @@
+"""Courses are plain data, and their breaks lie where one looks."""
+
+from __future__ import annotations
+
+import json
+
+from harness.sequential.order import Course, breaks_of, courses_from_json, courses_json
+
+COURSE = Course(["i1", "i2", "i3", "i4"], ["b/1", "b/2", "b/3", "b/4"], ["r"] * 4, (1, 3, 4))
+
+
+def test_courses_come_back_from_json_as_they_were() -> None:
+    courses = {("step-1", "b"): COURSE}
+    assert courses_from_json(json.loads(json.dumps(courses_json(courses)))) == courses
+
+
+def test_a_unit_breaks_after_each_look_but_the_last() -> None:
+    assert breaks_of({("step-1", "b"): COURSE}) == ["i2", "i4"]
