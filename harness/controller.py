@@ -7,6 +7,7 @@ dies while it sends a report can leave pytest with exit code 0.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable
@@ -19,6 +20,7 @@ from harness.errors import HarnessError
 from harness.gating import Gating
 from harness.journal import Journal, latest, read_journal
 from harness.options import Settings
+from harness.publishing import check_markdown, commands, publish, shown
 from harness.records import Record
 from harness.results import Collected, Summary
 from harness.rundir import RunDirectory, environment
@@ -45,6 +47,8 @@ class Controller:
         self.collection = collection
         self.summary: Summary | None = None
         self._gating = Gating(config, settings, directory.path.parent)
+        check_markdown(settings.markdown)
+        self._unpublished: list[str] = []
         self._began = time.time()
         self._begun = False
         self._progress: Any = None
@@ -188,6 +192,7 @@ class Controller:
         results = self._save_results(known.values())
         self.summary = self._gating.judge(self.summary, results, valid=not invalid)
         write_results(self.summary)
+        self._unpublished = publish(self.config, self.summary, self.settings.markdown, os.environ)
         write_code_files(
             self.directory.path, {item for item, record in known.items() if record.status == "scored"}
         )
@@ -253,7 +258,8 @@ class Controller:
 
         terminalreporter.section("benchmarks")
         width = terminalreporter._tw.fullwidth
-        for line in render(self.summary, width, terminalreporter.hasmarkup).splitlines():
+        lines = render(self.summary, width, terminalreporter.hasmarkup).splitlines()
+        for line in (*shown(lines, os.environ), *self._unpublished, *commands(self.summary, os.environ)):
             terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -10,6 +11,11 @@ from harness.gate.report import KINDS, STRICT, Gate, Line
 
 NAMED: Final = 3
 """Reasons that the decision names before "and N more"."""
+
+_SAID: Final = re.compile(
+    r"[+-][\d.]+ points( \[[^]]*\])?(, p = \S+( after Holm over \d+ benchmarks)?)?[:;] "
+)
+"""What a verdict's reason begins with and a line shows already."""
 
 HINT: Final = "; --gate makes the exit code depend on them"
 
@@ -48,6 +54,11 @@ def difference_text(line: Line) -> str:
     return f"{100 * line.difference:+.2f}{limits}"
 
 
+def points_text(share: float) -> str:
+    """``1 point``, ``2.5 points``."""
+    return "1 point" if f"{100 * share:g}" == "1" else f"{100 * share:g} points"
+
+
 def p_text(p: float | None) -> str:
     """A p-value with two digits, ``< 0.0001`` below that, ``-`` for none."""
     return "-" if p is None else "< 0.0001" if p < 0.0001 else f"{p:.2g}"
@@ -71,7 +82,8 @@ def baseline_text(line: Line) -> str:
 def reason_texts(line: Line) -> list[str]:
     """Why the line is not valid, why it fails, what the verdict rests on, and notes."""
     fails = [reason for reason in line.fails if reason != "worse"]
-    return [*line.invalid, *fails, *([line.why] if line.why not in line.invalid else []), *line.notes]
+    why = _SAID.sub("", line.why, count=1)
+    return [*line.invalid, *fails, *([why] if why not in line.invalid else []), *line.notes]
 
 
 def _failure(line: Line) -> str:

@@ -7,7 +7,14 @@ from html import escape
 from typing import Any, Final
 
 from harness.gate.report import Line, lines_from_json, ordered
-from harness.gate.wording import baseline_text, difference_text, p_text, reason_texts, value_text
+from harness.gate.wording import (
+    baseline_text,
+    difference_text,
+    p_text,
+    points_text,
+    reason_texts,
+    value_text,
+)
 
 STYLES: Final = {
     "worse": "bold red",
@@ -54,7 +61,7 @@ def heading(gate: Mapping[str, Any]) -> str:
     """How was judged, in a few words."""
     mode = "verdicts only" if gate.get("mode") is None else gate["mode"]
     return (
-        f"{mode}, against {gate['baseline']}, margin {100 * gate['margin']:g} points, "
+        f"{mode}, against {gate['baseline']}, margin {points_text(gate['margin'])}, "
         f"alpha {gate['alpha']:g} over all benchmarks of a checkpoint"
     )
 

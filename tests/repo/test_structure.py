@@ -15,17 +15,17 @@ import harness
 ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS = (
-    ("errors", "requests", "files", "units", "statistics", "korean", "effort"),
+    ("errors", "requests", "files", "units", "steps", "statistics", "korean", "effort"),
     ("shipped",),
     ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints"),
-    ("journal", "data", "engines", "sandbox", "scheduling", "rundir", "fetch", "saved"),
-    ("fewshot", "models", "conformance", "asking", "gate"),
+    ("journal", "data", "engines", "sandbox", "scheduling", "rundir", "fetch", "saved", "series"),
+    ("fewshot", "models", "conformance", "asking", "gate", "unloadable", "code_hash", "reuse"),
     ("options", "aggregate", "reports", "drive"),
-    ("collection",),
-    ("sequential",),
+    ("collection", "imports", "publishing", "ending"),
+    ("sequential", "interleaving"),
     ("gating",),
-    ("execution", "controller", "replay", "grading"),
-    ("grade_command", "show_command"),
+    ("execution", "controller", "replay", "grading", "comparing"),
+    ("grade_command", "show_command", "baseline_command", "compare_command", "import_command"),
     ("plugin", "cli"),
 )
 """A part of ``harness`` imports from layers above its own in this list, and from its own folder."""
