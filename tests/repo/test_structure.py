@@ -21,7 +21,7 @@ LAYERS = (
     ("journal", "data", "engines", "sandbox", "scheduling", "rundir", "fetch", "saved"),
     ("fewshot", "models", "conformance", "asking", "gate"),
     ("options", "aggregate", "reports", "drive"),
-    ("collection",),
+    ("collection", "imports"),
     ("execution", "controller", "replay", "grading"),
     ("grade_command", "show_command"),
     ("plugin", "cli"),
