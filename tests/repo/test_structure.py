@@ -22,8 +22,8 @@ LAYERS = (
     ("fewshot", "models", "conformance", "asking", "gate"),
     ("options", "aggregate", "reports", "drive"),
     ("collection", "imports"),
-    ("execution", "controller", "replay", "grading"),
-    ("grade_command", "show_command"),
+    ("execution", "controller", "replay", "grading", "comparing"),
+    ("grade_command", "show_command", "compare_command", "import_command"),
     ("plugin", "cli"),
 )
 """A part of ``harness`` imports from layers above its own in this list, and from its own folder."""
