@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from harness.comparing.facts import SCHEMA, Flip, Flips, pair_facts
 from harness.comparing.groups import by_group
 from harness.comparing.pairs import Pair, compare_pair
 from harness.errors import HarnessError
-from harness.imports.answers import shown_answers
+from harness.imports.answers import Shown, shown_answers
 from harness.imports.contender import Contender
 from harness.imports.find import find_contenders
 from harness.imports.sizes import parse_sizes
@@ -86,7 +87,7 @@ def flips_of(pair: Pair, count: int) -> Flips:
     """The first items gained and lost of each benchmark that was compared by its items, ``count`` of each."""
     found: dict[str, list[Flip]] = {}
     for name, line in pair.judged.items():
-        if line.flips is None:
+        if line.flips is None or line.identical:
             continue
         chosen = dict.fromkeys(line.flips.gained[:count], True)
         chosen |= dict.fromkeys(line.flips.lost[:count], False)
@@ -96,15 +97,12 @@ def flips_of(pair: Pair, count: int) -> Flips:
             Flip(
                 example=example,
                 gained=gained,
-                question=b[example].question
-                if example in b
-                else a[example].question
-                if example in a
-                else None,
+                question=next((one.question for one in _known(example, b, a)), None),
                 baseline=a[example].answer if example in a else None,
                 new=b[example].answer if example in b else None,
+                # Of a choice only the side that is right knows which one that is.
                 gold=next(
-                    (side[example].gold for side in (a, b) if example in side and side[example].gold), None
+                    (one.gold for one in _known(example, *((b, a) if gained else (a, b))) if one.gold), None
                 ),
             )
             for example, gained in chosen.items()
@@ -112,8 +110,12 @@ def flips_of(pair: Pair, count: int) -> Flips:
     return found
 
 
-def _shown(one: Contender, benchmark: str, metric: str, chosen: dict[str, bool]) -> dict[str, Any]:
-    return dict(shown_answers(one.entries[benchmark], metric, chosen))
+def _known(example: str, *sides: Mapping[str, Shown]) -> list[Shown]:
+    return [side[example] for side in sides if example in side]
+
+
+def _shown(one: Contender, benchmark: str, metric: str, chosen: Mapping[str, bool]) -> dict[str, Shown]:
+    return shown_answers(one.entries[benchmark], metric, chosen)
 
 
 def _rate(name: str, text: str, *, zero: bool = False) -> float:

@@ -7,7 +7,7 @@ totals, as runs on different items. Means over groups (``acc_macro``) have no it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from harness.comparing.totals import compare_totals
@@ -36,8 +36,9 @@ class Flips(NamedTuple):
 class Line:
     """One metric of one benchmark in both results.
 
-    ``items`` says how many items each has and how many are common, where both have them. ``identical``: every common
-    item scores the same in both. ``verdict`` is None for what is shown beside the primary metric.
+    ``sizes`` are the numbers of items of the baseline and the new result that were compared, 0 where not known.
+    ``items`` says how many each has and how many are common, where both have them. ``identical``: every common item
+    scores the same in both. ``verdict`` is None for what is shown beside the primary metric.
     """
 
     benchmark: str
@@ -45,6 +46,7 @@ class Line:
     primary: bool
     compared: Compared
     paired: bool
+    sizes: tuple[int, int]
     items: tuple[int, int, int] | None = None
     flips: Flips | None = None
     identical: bool = False
@@ -67,6 +69,8 @@ def compare_metric(baseline: Entry, new: Entry, metric: str, *, primary: bool, l
     found = shared_columns(baseline, new, metric)
     if found is not None:
         compared = compare(_paired(new), [_paired(baseline)], metric, level=level)
+        if conditions_apart(baseline, new):  # asked otherwise, the same scores are luck
+            compared = replace(compared, identical=False)
         (before,), after = found.columns.baselines, found.columns.new
         return Line(
             benchmark=new.saved.benchmark,
@@ -74,6 +78,7 @@ def compare_metric(baseline: Entry, new: Entry, metric: str, *, primary: bool, l
             primary=primary,
             compared=compared,
             paired=True,
+            sizes=(found.counts[2], found.counts[2]),
             items=found.counts,
             flips=_flips(found.names, before, after),
             identical=before == after,
@@ -86,6 +91,7 @@ def compare_metric(baseline: Entry, new: Entry, metric: str, *, primary: bool, l
         primary=primary,
         compared=_compared(metric, comparison),
         paired=False,
+        sizes=(a.n, b.n),
         items=_counts(baseline, new, metric),
     )
 
@@ -99,11 +105,17 @@ def conditions_apart(baseline: Entry, new: Entry) -> dict[str, tuple[Any, Any]]:
     """The conditions that are known of both results and differ, the baseline's first."""
     found = differing(baseline.saved.conditions, new.saved.conditions)
     both = baseline.saved.conditions.keys() & new.saved.conditions.keys()
+    if "shots" in found:  # another number of examples has other examples
+        both = both - {"few_shot"}
     return {name: values for name, values in found.items() if name in both}
 
 
 def condition_text(name: str, values: Sequence[Any]) -> str:
-    """``shots 0 and 5``; of hashes the beginnings."""
+    """``shots 0 and 5``; of hashes the beginnings, of tables what differs in them."""
+    first, second = values
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        parts = differing(first, second)
+        return ", ".join(condition_text(f"{name} {key}", pair) for key, pair in parts.items())
     shown = [_shown(value) for value in values]
     return f"{name} {' and '.join(shown)}"
 

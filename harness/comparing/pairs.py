@@ -18,6 +18,7 @@ from harness.comparing.lines import (
     by_score,
     compare_metric,
     compared_composite,
+    conditions_apart,
     metric_of,
     shared_columns,
 )
@@ -166,6 +167,8 @@ def _composite(
             [Part(weight, metric, _items(b), [_items(a)]) for weight, metric, a, b in pairs],
             level=level,
         )
+        if any(conditions_apart(a, b) for _, _, a, b in pairs):
+            compared = replace(compared, identical=False)
     else:
         groups: dict[str, list[tuple[float, Comparison]]] = {}
         for weight, metric, a, b in pairs:
@@ -175,7 +178,13 @@ def _composite(
             composite.name, compare_composite_totals(list(groups.values()), level=level)
         )
     return Line(
-        benchmark=composite.name, metric=composite.formula, primary=True, compared=compared, paired=paired
+        benchmark=composite.name,
+        metric=composite.formula,
+        primary=True,
+        compared=compared,
+        paired=paired,
+        sizes=(compared.comparison.n, compared.comparison.n),
+        identical=compared.identical,
     )
 
 

@@ -67,13 +67,15 @@ def _table(pair: Pair, *, wide: bool) -> Table:
     header = wording.header(pair.lines[0].comparison.level)
     for place, label in enumerate(_columns(header, wide=wide)):
         right = 2 <= place < len(_columns(header, wide=wide)) - 1
-        table.add_column(label, justify="right" if right else "left", overflow="fold", no_wrap=right)
+        kept = right or place == 1
+        table.add_column(label, justify="right" if right else "left", overflow="fold", no_wrap=kept)
     before = ""
     for line in pair.lines:
         one = wording.cells(line)
+        mark = " " if not line.primary else "*" if wording.is_valid(pair, line) else "!"
         shown = one._replace(
-            benchmark="" if one.benchmark == before else one.benchmark,
-            metric=f"{'*' if line.primary else ' '} {one.metric}",
+            benchmark="" if one.benchmark == before else _breakable(one.benchmark),
+            metric=f"{mark} {one.metric}",
         )
         before = one.benchmark
         table.add_row(*_texts(shown, line.primary, wide=wide))
@@ -83,6 +85,12 @@ def _table(pair: Pair, *, wide: bool) -> Table:
     if not wide and table.row_count:
         table.columns[1].header = Text(" " * 2 + "metric")
     return table
+
+
+def _breakable(name: str) -> str:
+    """The name of a group with spaces, where a narrow column may break it."""
+    whole, slash, group = name.partition("/")
+    return f"{whole}{slash} {group.replace('_', ' ')}" if group else name
 
 
 def _columns(one: Cells, *, wide: bool) -> list[str]:
@@ -97,7 +105,7 @@ def _columns(one: Cells, *, wide: bool) -> list[str]:
         f"{one.points}\n{one.interval}",
         one.percent,
         f"{one.p}\nn {one.n}" if one.n and one.n != NOTHING else one.p,
-        one.verdict if one.flips in ("", NOTHING) else f"{one.verdict}\n{one.flips}".strip("\n"),
+        one.verdict if one.flips in ("", NOTHING) else f"{one.verdict}\n{one.flips}",
     ]
 
 

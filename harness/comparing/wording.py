@@ -9,6 +9,7 @@ from harness.comparing.lines import Line, condition_text, conditions_apart
 from harness.comparing.pairs import Mean, Pair
 from harness.imports.contender import Contender
 from harness.reports.wording import NOTHING, count, number
+from harness.requests import MASK
 from harness.statistics.comparison import Comparison
 from harness.statistics.verdicts import Kind
 
@@ -59,15 +60,21 @@ def cells(line: Line) -> Cells:
         interval(one),
         percent(line.percent),
         p_value(one.p),
-        str(one.n) if one.n else NOTHING,
+        sizes(line),
         flips(line),
-        (IDENTICAL if line.identical and line.verdict is None else verdict(line)),
+        line.verdict.kind if line.verdict else "",
     )
 
 
 def composite_cells(line: Line) -> Cells:
     """A composite's line; its number of items is that of its smallest part, and says nothing."""
     return cells(line)._replace(metric="composite", n="", flips="")
+
+
+def sizes(line: Line) -> str:
+    """The number of items; of both where they are different ones."""
+    known = [str(n) if n else NOTHING for n in dict.fromkeys(line.sizes)]
+    return "/".join(known)
 
 
 def points(difference: float | None) -> str:
@@ -93,15 +100,16 @@ def p_value(p: float | None) -> str:
 
 
 def flips(line: Line) -> str:
-    """``+12 -7``: items gained and lost."""
-    return NOTHING if line.flips is None else f"+{len(line.flips.gained)} -{len(line.flips.lost)}"
+    """``+12 -7``: items gained and lost; ``identical`` where no item scores otherwise."""
+    if line.flips is None:
+        return NOTHING
+    return IDENTICAL if line.identical else f"+{len(line.flips.gained)} -{len(line.flips.lost)}"
 
 
-def verdict(line: Line) -> str:
-    """The verdict; where no item scores otherwise, that too."""
-    if line.verdict is None:
-        return ""
-    return f"{line.verdict.kind}, {IDENTICAL}" if line.identical else line.verdict.kind
+def is_valid(pair: Pair, line: Line) -> bool:
+    """Whether nothing is known against either value."""
+    sides = (pair.baseline.entries.get(line.benchmark), pair.new.entries.get(line.benchmark))
+    return not any(entry and entry.saved.invalid for entry in sides)
 
 
 def about(one: Contender) -> str:
@@ -175,15 +183,23 @@ def _apart(pair: Pair) -> list[str]:
             pair.baseline.entries[name], pair.new.entries[name]
         ).items():
             found.setdefault(condition_text(condition, values), []).append(name)
-    return [f"not asked alike, {text}: {', '.join(names)}" for text, names in found.items()]
+    every = f"all {len(pair.judged)} benchmarks"
+    return [
+        f"not asked alike, {text}: {every if 1 < len(names) == len(pair.judged) else ', '.join(names)}"
+        for text, names in found.items()
+    ]
 
 
 def _items(pair: Pair) -> list[str]:
     """What was compared on part of the items, or without any."""
     found = []
-    totals = [name for name, line in pair.judged.items() if not line.paired and line.items is None]
-    if totals:
-        found.append(f"only totals are known, compared as runs on different items: {', '.join(totals)}")
+    totals: dict[str, list[str]] = {}
+    for name, line in pair.judged.items():
+        if not line.paired and line.items is None:
+            totals.setdefault(line.comparison.method, []).append(name)
+    for method, names in totals.items():
+        how = f", by {method}" if method != "none" else ""
+        found.append(f"only totals are known, compared as runs on different items{how}: {', '.join(names)}")
     for name, line in pair.judged.items():
         if line.items is None or len(set(line.items)) == 1:
             continue
@@ -208,10 +224,16 @@ def one_line(text: Any) -> str:
 
 
 def clipped(text: str, width: int, *, end: bool = False) -> str:
-    """At most so many characters, the beginning or, with ``end``, the end."""
+    """At most so many characters: the beginning or, with ``end``, the end; what is around a mask, if there is one."""
     plain = one_line(text)
     if len(plain) <= width:
         return plain
+    at = plain.find(MASK)
+    if at >= 0 and len(plain) - at + width // 2 > width:
+        plain = f"{plain[: at + width // 2]}…"
+        end = True
+        if len(plain) <= width:
+            return plain
     return f"…{plain[-(width - 1) :]}" if end else f"{plain[: width - 1]}…"
 
 

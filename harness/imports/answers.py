@@ -108,7 +108,7 @@ def _record(record: Record, metric: str, row: Mapping[str, Any] | None) -> Shown
         shown = Shown(rolling[0]["request"]["text"], f"log-probability {answer.get('logprob')}")
     else:
         shown = Shown("", "")
-    if gold is None and len(kinds.get("Loglikelihood", ())) > 1 and record.scores.get(metric) == 1:
+    if len(kinds.get("Loglikelihood", ())) > 1 and record.scores.get(metric) == 1:
         gold = shown.answer  # it was right, so this is the right one
     return Shown(shown.question, shown.answer, gold or shown.gold)
 
@@ -170,7 +170,8 @@ def _sample(data: Mapping[str, Any], metric: str) -> Shown:
     if len(scored) == len(answers) == len(options) > 1:
         lengths = [max(1, len(text.strip())) if metric == "acc_norm" else 1 for text in options]
         best = max(range(len(scored)), key=lambda place: float(scored[place][0]) / lengths[place])
-        gold = options[target] if isinstance(target, int) and 0 <= target < len(options) else target
+        place = int(str(target)) if str(target).isdecimal() else -1  # a number, as it is or as text
+        gold = options[place] if 0 <= place < len(options) else target
         return Shown(question, options[best].strip(), None if gold is None else str(gold).strip())
     first = answers[0]
     answer = first[0] if isinstance(first, list) and first else first

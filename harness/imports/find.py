@@ -186,10 +186,13 @@ def _newest_runs(output: Path) -> list[Path]:
 
 
 def _unique(contenders: list[Contender]) -> list[Contender]:
-    """The contenders, those of one name with their origin behind it, and a number where that is the same."""
-    counts = Counter(one.name for one in contenders)
+    """The contenders, those of one name with their origin behind it, or a number where that is the same."""
+    origins: dict[str, list[str]] = {}
+    for one in contenders:
+        origins.setdefault(one.name, []).append(one.origin)
+    told = {name for name, found in origins.items() if len(found) == len(set(found)) > 1}
     named = [
-        replace(one, name=f"{one.name} ({one.origin})") if counts[one.name] > 1 else one for one in contenders
+        replace(one, name=f"{one.name} ({one.origin})") if one.name in told else one for one in contenders
     ]
     seen: Counter[str] = Counter()
     found = []

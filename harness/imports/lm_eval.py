@@ -25,6 +25,7 @@ from harness.saved.entry import Items
 
 RESULTS: Final = "results_*.json"
 _SIGNS: Final = ("config", "configs", "versions", "n-shot")
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d.-]+$")
 _OLD_MMLU: Final = "hendrycksTest-"
 _OURS: Final = {"lambada_openai": "lambada"}
 
@@ -100,10 +101,20 @@ def _entry(
         conditions=_conditions(content, task),
         aggregate=found.aggregate,
     )
-    beside = path.with_name(f"samples_{task}_{path.stem.removeprefix('results_')}.jsonl")
-    if not path.stem.startswith("results_") or not beside.is_file():
+    beside = _samples_beside(path, task)
+    if beside is None:
         return Entry(saved=saved)
     return Entry(saved=saved, items=_items(beside, benchmark), answers=beside)
+
+
+def _samples_beside(path: Path, task: str) -> Path | None:
+    """The samples of the same date as the results, where they were kept."""
+    date = _DATE.search(path.stem)
+    if date is None:
+        return None
+    names = (task, re.sub(r"\W", "_", task))
+    places = (path.with_name(f"samples_{name}_{date[0]}.jsonl") for name in names if "/" not in name)
+    return next((place for place in places if place.is_file()), None)
 
 
 def _items(path: Path, benchmark: str) -> Items:
