@@ -7,6 +7,8 @@
     touchstone baseline ...    the saved results that runs are held against: set, show, list, rm
     touchstone rescore RUN     today's scorers on a run's stored answers
     touchstone grade BENCHMARK SAMPLES  runs the programs of a file of samples, for pass@k
+    touchstone compare A B [C ...]  what can be said of B against A
+    touchstone import FILE     published results, to compare with
     touchstone conformance [FILE]  a scorer's verdicts on hard answers against the reference's
 
 Every command takes ``--json``. Mistakes are one line on stderr and exit code 4.
@@ -81,6 +83,8 @@ def _parser() -> argparse.ArgumentParser:
         "--root", type=Path, metavar="DIR", help="the folder pytest ran in (default: the run's)"
     )
     _grade_options(_command(commands, "grade", _grade, "runs the programs of a file of samples, for pass@k"))
+    _compare_options(_command(commands, "compare", _compare, "what can be said of results against others"))
+    _import_options(_command(commands, "import", _import, "published results, to compare with"))
     kit = _command(commands, "conformance", _conformance, "a scorer's verdicts against recorded ones")
     kit.add_argument(
         "file", nargs="?", type=Path, metavar="FILE", help="JSON lines: scorer, gold, output, verdict"
@@ -194,6 +198,30 @@ def _grade(options: argparse.Namespace) -> dict[str, Any]:
     found = run(options)
     options.code = NOT_VALID if found["not_judged"] else 0
     return found
+
+
+def _compare_options(parser: argparse.ArgumentParser) -> None:
+    from harness.compare_command import add_options
+
+    add_options(parser)
+
+
+def _compare(options: argparse.Namespace) -> dict[str, Any]:
+    from harness.compare_command import run
+
+    return run(options)
+
+
+def _import_options(parser: argparse.ArgumentParser) -> None:
+    from harness.import_command import add_options
+
+    add_options(parser)
+
+
+def _import(options: argparse.Namespace) -> dict[str, Any]:
+    from harness.import_command import run
+
+    return run(options)
 
 
 def _conformance(options: argparse.Namespace) -> Any:

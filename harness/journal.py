@@ -114,12 +114,21 @@ class Tail:
         return found
 
 
+def each_record(directory: Path) -> Iterator[Record]:
+    """The records of every shard with their exchanges, one at a time, as ``read_journal`` gives them."""
+    yield from _shards(directory, b"")
+
+
 def read_exchanges(directory: Path, kind: str) -> Iterator[Record]:
     """The records that have an exchange of this kind, as ``read_journal`` gives them, one at a time.
 
     Other lines are not even parsed: a run has very many of them.
     """
     mark = _ENCODER.encode({"kind": kind})[1:-1].encode()  # in a text its quotes would be escaped
+    yield from _shards(directory, mark)
+
+
+def _shards(directory: Path, mark: bytes) -> Iterator[Record]:
     for path in sorted(directory.glob("items-*.jsonl")):
         try:
             with path.open("rb") as shard:

@@ -1,0 +1,167 @@
+"""A comparison for terminals: a table a pair, the lists and notes below it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.comparing import wording
+from harness.comparing.facts import Flip, Flips
+from harness.comparing.pairs import Pair
+from harness.comparing.wording import Cells
+from harness.reports.wording import NOTHING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WIDE: Final = 126
+"""Columns from which each line has one row; below, interval, number of items and flips stand on a second."""
+
+_STYLES: Final = {"better": "green", "worse": "bold red"}
+
+
+def render(pairs: Sequence[Pair], flips: Sequence[Flips] = (), *, width: int, color: bool) -> str:
+    """All comparisons as text of at most ``width`` columns (of at least 60), with ANSI colours if wanted."""
+    from rich.console import Console
+
+    console = Console(
+        file=io.StringIO(),
+        width=max(width, 60),
+        color_system="standard" if color else None,
+        force_terminal=color,
+        no_color=not color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    for place, pair in enumerate(pairs):
+        if place:
+            console.print()
+        _pair(pair, flips[place] if place < len(flips) else {}, console.print, max(width, 60))
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def _pair(pair: Pair, flips: Flips, write: Callable[..., None], width: int) -> None:
+    from rich.text import Text
+
+    names = [(label, one) for label, one in (("A", pair.baseline), ("B", pair.new))]
+    for label, one in names:
+        write(Text.assemble((f"{label}  ", "dim"), (one.name, "bold cyan"), f"  {wording.about(one)}"))
+    write()
+    write(_table(pair, wide=width >= WIDE))
+    write()
+    write(_notes(pair))
+    for name, found in flips.items():
+        write()
+        _flips(name, found, write, width)
+
+
+def _table(pair: Pair, *, wide: bool) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2 if wide else 1, 0, 0), header_style="dim")
+    header = wording.header(pair.lines[0].comparison.level)
+    for place, label in enumerate(_columns(header, wide=wide)):
+        right = 2 <= place < len(_columns(header, wide=wide)) - 1
+        kept = right or place == 1
+        table.add_column(label, justify="right" if right else "left", overflow="fold", no_wrap=kept)
+    before = ""
+    for line in pair.lines:
+        one = wording.cells(line)
+        mark = " " if not line.primary else "*" if wording.is_valid(pair, line) else "!"
+        shown = one._replace(
+            benchmark="" if one.benchmark == before else _breakable(one.benchmark),
+            metric=f"{mark} {one.metric}",
+        )
+        before = one.benchmark
+        table.add_row(*_texts(shown, line.primary, wide=wide))
+    for line in pair.composites:
+        one = wording.composite_cells(line)
+        table.add_row(*_texts(one._replace(metric=f"* {one.metric}"), True, wide=wide))
+    if not wide and table.row_count:
+        table.columns[1].header = Text(" " * 2 + "metric")
+    return table
+
+
+def _breakable(name: str) -> str:
+    """The name of a group with spaces, where a narrow column may break it."""
+    whole, slash, group = name.partition("/")
+    return f"{whole}{slash} {group.replace('_', ' ')}" if group else name
+
+
+def _columns(one: Cells, *, wide: bool) -> list[str]:
+    """The cells of a row; a narrow one has two lines."""
+    if wide:
+        return list(one)
+    return [
+        one.benchmark,
+        one.metric,
+        one.baseline,
+        one.new,
+        f"{one.points}\n{one.interval}",
+        one.percent,
+        f"{one.p}\nn {one.n}" if one.n and one.n != NOTHING else one.p,
+        one.verdict if one.flips in ("", NOTHING) else f"{one.verdict}\n{one.flips}",
+    ]
+
+
+def _texts(one: Cells, primary: bool, *, wide: bool) -> list[Any]:
+    from rich.text import Text
+
+    cells = _columns(one, wide=wide)
+    style = _STYLES.get(one.verdict.partition(",")[0], "")
+    return [
+        Text(cell, style=style if place == len(cells) - 1 else "bold" if primary and place < 5 else "")
+        for place, cell in enumerate(cells)
+    ]
+
+
+def _notes(pair: Pair) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    notes = Table.grid(padding=(0, 2, 0, 0))
+    notes.add_column(no_wrap=True, style="dim")
+    notes.add_column(overflow="fold")
+    for title, text in wording.lists(pair):
+        notes.add_row(title, text)
+    for line in pair.composites:
+        notes.add_row(line.benchmark, f"{line.verdict.why if line.verdict else ''}; = {line.metric}")
+    if pair.mean is not None:
+        notes.add_row("mean", wording.mean(pair.mean))
+    for text in wording.notes(pair):
+        notes.add_row("note", Text(text, style="yellow"))
+    return notes
+
+
+def _flips(name: str, found: Sequence[Flip], write: Callable[..., None], width: int) -> None:
+    from rich.text import Text
+
+    write(Text.assemble((name, "bold cyan"), "  items gained and lost"))
+    for flip in found:
+        word, style = ("gained", "green") if flip.gained else ("lost", "red")
+        write(Text.assemble((word, style), f"  {flip.example}"))
+        for label, text, end in (
+            ("question", flip.question, True),
+            ("A", flip.baseline, False),
+            ("B", flip.new, False),
+            ("gold", flip.gold, False),
+        ):
+            room = (3 if label == "question" else 2) * (width - 12) - 1
+            shown = wording.clipped(text or NOTHING, room, end=end)
+            write(_labelled(label, shown))
+
+
+def _labelled(label: str, text: str) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    line = Table.grid(padding=(0, 2, 0, 0))
+    line.add_column(no_wrap=True, style="dim", min_width=10, justify="right")
+    line.add_column(overflow="fold")
+    line.add_row(label, Text(text))
+    return line

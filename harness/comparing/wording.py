@@ -1,0 +1,243 @@
+"""How comparisons are put into words: the cells of tables, the lists of verdicts, the notes below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from harness.comparing.lines import Line, condition_text, conditions_apart
+from harness.comparing.pairs import Mean, Pair
+from harness.imports.contender import Contender
+from harness.reports.wording import NOTHING, count, number
+from harness.requests import MASK
+from harness.statistics.comparison import Comparison
+from harness.statistics.verdicts import Kind
+
+TITLES: Final[tuple[tuple[Kind, str], ...]] = (
+    ("better", "improvements"),
+    ("worse", "regressions"),
+    ("not worse", "not worse"),
+    ("cannot tell", "cannot tell"),
+)
+IDENTICAL: Final = "identical"
+
+
+class Cells(NamedTuple):
+    """A line of a comparison in words."""
+
+    benchmark: str
+    metric: str
+    baseline: str
+    new: str
+    points: str
+    interval: str
+    percent: str
+    p: str
+    n: str
+    flips: str
+    verdict: str
+
+
+HEADER: Final = Cells(
+    "benchmark", "metric", "A", "B", "points", "95 % interval", "per cent", "p", "n", "flips", "verdict"
+)
+
+
+def header(level: float) -> Cells:
+    """The titles of the columns, for intervals of this level."""
+    return HEADER._replace(interval=f"{100 * level:g} % interval")
+
+
+def cells(line: Line) -> Cells:
+    """The line; ``p`` is the plain one, verdicts go by Holm's."""
+    one = line.comparison
+    return Cells(
+        line.benchmark,
+        line.metric,
+        number(one.baseline),
+        number(one.new),
+        points(one.difference),
+        interval(one),
+        percent(line.percent),
+        p_value(one.p),
+        sizes(line),
+        flips(line),
+        line.verdict.kind if line.verdict else "",
+    )
+
+
+def composite_cells(line: Line) -> Cells:
+    """A composite's line; its number of items is that of its smallest part, and says nothing."""
+    return cells(line)._replace(metric="composite", n="", flips="")
+
+
+def sizes(line: Line) -> str:
+    """The number of items; of both where they are different ones."""
+    known = [str(n) if n else NOTHING for n in dict.fromkeys(line.sizes)]
+    return "/".join(known)
+
+
+def points(difference: float | None) -> str:
+    """``+1.23``: a hundredth of the score is a point."""
+    return NOTHING if difference is None else f"{100 * difference:+.2f}"
+
+
+def interval(one: Comparison) -> str:
+    """``[-0.52, +2.98]`` in points."""
+    return NOTHING if one.low is None or one.high is None else f"[{points(one.low)}, {points(one.high)}]"
+
+
+def percent(value: float | None) -> str:
+    """``+1.2 %``."""
+    return NOTHING if value is None else f"{value:+.1f} %"
+
+
+def p_value(p: float | None) -> str:
+    """Three decimals, two digits below 0.001."""
+    if p is None:
+        return NOTHING
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+
+
+def flips(line: Line) -> str:
+    """``+12 -7``: items gained and lost; ``identical`` where no item scores otherwise."""
+    if line.flips is None:
+        return NOTHING
+    return IDENTICAL if line.identical else f"+{len(line.flips.gained)} -{len(line.flips.lost)}"
+
+
+def is_valid(pair: Pair, line: Line) -> bool:
+    """Whether nothing is known against either value."""
+    sides = (pair.baseline.entries.get(line.benchmark), pair.new.entries.get(line.benchmark))
+    return not any(entry and entry.saved.invalid for entry in sides)
+
+
+def about(one: Contender) -> str:
+    """Where a contender's results were read, and what is known of the checkpoint."""
+    parts = [one.origin]
+    parts += [f"step {one.about['step']}"] if "step" in one.about else []
+    parts += [f"epoch {one.about['epoch']:g}"] if "epoch" in one.about else []
+    parts += [count(one.about["seq_len"], "token")] if "seq_len" in one.about else []
+    return ", ".join(parts)
+
+
+def lists(pair: Pair) -> list[tuple[str, str]]:
+    """Improvements, regressions and the rest, each with its benchmarks and why."""
+    found = []
+    for kind, title in TITLES:
+        names = pair.of_kind(kind)
+        found += [(title, "none")] if not names else []
+        found += [
+            (title if place == 0 else "", reason(pair.judged[name])) for place, name in enumerate(names)
+        ]
+    return found
+
+
+def reason(line: Line) -> str:
+    """``arc_easy: +1.20 points [...], p = ...``."""
+    why = line.verdict.why if line.verdict else ""
+    return f"{line.benchmark}: {why}"
+
+
+def mean(found: Mean) -> str:
+    """The mean improvement in one line."""
+    one = found.comparison
+    limits = f" {interval(one)}" if one.low is not None else ""
+    tested = f", p = {p_value(one.p)}" if one.p is not None else ""
+    over = f" over the {found.relative} with a baseline above 0" if found.relative < found.benchmarks else ""
+    relative = f", {percent(found.percent)}{over}" if found.percent is not None else ""
+    return f"{points(one.difference)} points{limits}{tested}{relative}, over {count(found.benchmarks, 'benchmark')}"
+
+
+def notes(pair: Pair) -> list[str]:
+    """What a reader must know before believing the numbers."""
+    a, b = pair.baseline, pair.new
+    return [
+        *dict.fromkeys((*a.notes, *b.notes)),
+        *_invalid(pair),
+        *_apart(pair),
+        *_items(pair),
+        *_faults(pair),
+        *(
+            f"only {name} has {', '.join(left)}: not compared"
+            for name, left in (("A", pair.only_in(a, b)), ("B", pair.only_in(b, a)))
+            if left
+        ),
+    ]
+
+
+def _invalid(pair: Pair) -> list[str]:
+    return [
+        f"{name} of {side} is NOT VALID: {why}"
+        for side, one in (("A", pair.baseline), ("B", pair.new))
+        for name in pair.judged
+        if (why := one.entries[name].saved.invalid)
+    ]
+
+
+def _apart(pair: Pair) -> list[str]:
+    """Conditions that differ, one line each with its benchmarks."""
+    found: dict[str, list[str]] = {}
+    for name in pair.judged:
+        for condition, values in conditions_apart(
+            pair.baseline.entries[name], pair.new.entries[name]
+        ).items():
+            found.setdefault(condition_text(condition, values), []).append(name)
+    every = f"all {len(pair.judged)} benchmarks"
+    return [
+        f"not asked alike, {text}: {every if 1 < len(names) == len(pair.judged) else ', '.join(names)}"
+        for text, names in found.items()
+    ]
+
+
+def _items(pair: Pair) -> list[str]:
+    """What was compared on part of the items, or without any."""
+    found = []
+    totals: dict[str, list[str]] = {}
+    for name, line in pair.judged.items():
+        if not line.paired and line.items is None:
+            totals.setdefault(line.comparison.method, []).append(name)
+    for method, names in totals.items():
+        how = f", by {method}" if method != "none" else ""
+        found.append(f"only totals are known, compared as runs on different items{how}: {', '.join(names)}")
+    for name, line in pair.judged.items():
+        if line.items is None or len(set(line.items)) == 1:
+            continue
+        a, b, both = line.items
+        how = "compared on these" if line.paired else "compared as runs on different items"
+        found.append(f"{name}: {both} of {a} items of A and {b} of B are the same: {how}")
+    return found
+
+
+def _faults(pair: Pair) -> list[str]:
+    return [
+        f"{name}: {count(faults, 'item')} of {side} should have been scored and {'was' if faults == 1 else 'were'} not"
+        for side, one in (("A", pair.baseline), ("B", pair.new))
+        for name in pair.judged
+        if (faults := one.entries[name].saved.faults)
+    ]
+
+
+def one_line(text: Any) -> str:
+    """The text with its line breaks and runs of blanks as single spaces."""
+    return " ".join(str(text).split())
+
+
+def clipped(text: str, width: int, *, end: bool = False) -> str:
+    """At most so many characters: the beginning or, with ``end``, the end; what is around a mask, if there is one."""
+    plain = one_line(text)
+    if len(plain) <= width:
+        return plain
+    at = plain.find(MASK)
+    if at >= 0 and len(plain) - at + width // 2 > width:
+        plain = f"{plain[: at + width // 2]}…"
+        end = True
+        if len(plain) <= width:
+            return plain
+    return f"…{plain[-(width - 1) :]}" if end else f"{plain[: width - 1]}…"
+
+
+def joined(names: Iterable[str]) -> str:
+    """The names with commas, or "none"."""
+    found: Sequence[str] = list(names)
+    return ", ".join(found) or "none"

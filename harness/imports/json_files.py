@@ -1,0 +1,110 @@
+"""Result files in JSON of systems A and D, and which form a file has.
+
+System D: ``{"model": NAME, "results": {TASK: {METRIC: value, METRIC_stderr: value, "samples": n}}}``; ``samples`` may
+be missing: then the number of items is read off the standard error where only one fits, else not known.
+
+A task that is the whole of others in the file (its items are theirs together) is left out: its parts are compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import DataError
+from harness.imports.contender import Contender, Entry, Source, published_entry, source_of
+from harness.imports.korean import Row, WrongValueError, is_korean, read_row
+from harness.imports.tables import BadRow, Table
+from harness.imports.task_metrics import metrics_of, primary_of
+
+_ENDINGS: Final = ("_eval_results", "_results")
+
+
+def read_json(path: Path) -> tuple[Source, Any]:
+    """The file and what it holds; raises ``DataError`` for what is no JSON."""
+    source, data = source_of(path)
+    try:
+        return source, json.loads(data)
+    except ValueError as error:
+        raise DataError(f"{path}: not valid JSON ({error})") from None
+
+
+def is_task_file(content: object) -> bool:
+    """Whether this is the content of a file of system D, or of lm-evaluation-harness."""
+    return (
+        isinstance(content, Mapping)
+        and isinstance(content.get("results"), Mapping)
+        and all(isinstance(one, Mapping) for one in content["results"].values())
+    )
+
+
+def is_korean_file(content: object) -> bool:
+    """Whether this is the content of a file of system A: an object, or a list of them."""
+    rows = content if isinstance(content, list) else [content]
+    return bool(rows) and all(isinstance(row, Mapping) and is_korean(row) for row in rows)
+
+
+def read_korean_file(path: Path, sizes: Mapping[str, int]) -> Table:
+    """The checkpoints of a file of system A; ``BadRow.line`` is the place in its list."""
+    source, content = read_json(path)
+    rows: list[Row] = []
+    bad: list[BadRow] = []
+    for place, fields in enumerate(content if isinstance(content, list) else [content], start=1):
+        try:
+            rows.append(read_row(fields, origin=path.name, source=source, sizes=sizes))
+        except WrongValueError as error:
+            value = None if error.value is None else str(error.value)
+            bad.append(BadRow(place, error.column, value, error.remedy))
+    contradictions = tuple(one for row in rows for one in row.contradictions)
+    return Table(tuple(row.contender for row in rows), contradictions, tuple(bad))
+
+
+def read_task_file(path: Path, sizes: Mapping[str, int]) -> Contender:
+    """The contender of a file of system D. Raises ``DataError`` naming a value that is no number."""
+    source, content = read_json(path)
+    name = str(content.get("model") or file_stem(path))
+    entries, left_out = {}, []
+    wholes = _wholes(content["results"])
+    for task, values in content["results"].items():
+        if task in wholes:
+            left_out.append(f"{path.name}: {task} is left out, its {wholes[task]} parts are compared")
+            continue
+        found = metrics_of(values, where=f"{path}, {task}", n=values.get("samples"), default=sizes.get(task))
+        if not found.metrics:
+            left_out.append(f"{path.name}: {task} has no values")
+            continue
+        saved = published_entry(
+            task,
+            found.metrics,
+            primary=primary_of(task, found.metrics),
+            source=source,
+            name=name,
+            about={},
+            aggregate=found.aggregate,
+            invalid=values.get("not_valid"),
+        )
+        entries[task] = Entry(saved=saved)
+    return Contender(name=name, origin=path.name, entries=entries, notes=tuple(left_out))
+
+
+def file_stem(path: Path) -> str:
+    """The file's name without what all result files end in."""
+    for ending in _ENDINGS:
+        if path.stem.endswith(ending):
+            return path.stem.removesuffix(ending)
+    return path.stem
+
+
+def _wholes(results: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """The tasks whose items are those of other tasks together, with the number of these."""
+    found = {}
+    for task, values in results.items():
+        stem = "mmlu" if task.startswith("mmlu") else task
+        parts = [other for other in results if other != task and other.startswith(f"{stem}_")]
+        sizes = [results[part].get("samples") for part in parts]
+        known = [size for size in sizes if isinstance(size, int)]
+        if len(parts) > 1 and len(known) == len(parts) and sum(known) == values.get("samples"):
+            found[task] = len(parts)
+    return found

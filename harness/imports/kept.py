@@ -1,0 +1,72 @@
+"""Saved and imported results as contenders: by the checkpoint's name, path or fingerprint.
+
+Of each benchmark the newest entry counts. Checkpoints of one name but different fingerprints are different contenders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.imports.contender import IMPORTED, Contender, Entry
+from harness.imports.naming import select
+from harness.imports.run_folder import about, answers_of
+from harness.saved.entry import Saved
+from harness.saved.store import Store
+
+SHORTEST: Final = 8
+"""Digits of a fingerprint that a person must give."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The newest saved results of one checkpoint, by benchmark; their items are not read yet."""
+
+    name: str
+    about: Mapping[str, Any]
+    entries: Mapping[str, Saved]
+
+
+def kept(store: Store) -> list[Kept]:
+    """Every checkpoint that has saved results, in order of their first."""
+    found: dict[tuple[str, str], dict[str, Saved]] = {}
+    for saved in store.find():  # oldest first, so the last of a benchmark stays
+        by = (saved.fingerprint, "" if saved.fingerprint else saved.checkpoint)
+        found.setdefault(by, {})[saved.benchmark] = saved
+    rows = []
+    for entries in found.values():
+        last = max(entries.values(), key=lambda saved: saved.began)
+        rows.append(Kept(last.checkpoint, about(last.checkpoint_info), entries))
+    return rows
+
+
+def meant(candidates: list[Kept], wanted: str) -> list[Kept]:
+    """Those whose path or fingerprint (from 8 digits on) is wanted, else those whose name is."""
+    sure = [one for one in candidates if any(_is(saved, wanted) for saved in one.entries.values())]
+    return sure or select(candidates, wanted)
+
+
+def contender_of(store: Store, one: Kept) -> Contender:
+    """The checkpoint with its items. Raises ``DataError`` where these cannot be read."""
+    last = max(one.entries.values(), key=lambda saved: saved.began)
+    imported = last.fingerprint.startswith(IMPORTED)
+    source = last.run_id.partition("#")[0] if imported else last.run_id
+    return Contender(
+        name=one.name,
+        origin=f"{'imported from' if imported else 'saved of run'} {source}",
+        about=dict(one.about),
+        entries={name: _entry(store, saved) for name, saved in one.entries.items()},
+    )
+
+
+def _is(saved: Saved, wanted: str) -> bool:
+    if len(wanted) >= SHORTEST and saved.fingerprint.startswith(wanted):
+        return True
+    return bool(saved.path) and Path(saved.path).resolve() == Path(wanted).resolve()
+
+
+def _entry(store: Store, saved: Saved) -> Entry:
+    items = store.items(saved)
+    return Entry(saved=saved, items=items if items.examples else None, answers=answers_of(saved))

@@ -1,0 +1,56 @@
+"""Runs of this harness as contenders: one a checkpoint, with their items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.imports.contender import Contender, Entry
+from harness.journal import latest, read_journal
+from harness.reports.files import SUMMARY, load_summary
+from harness.saved.build import saved_of
+from harness.saved.entry import Saved
+
+UNCHANGING: Final = ("data", "unit", "workers", "device", "batch")
+"""The settings in a manifest that change no score."""
+
+
+def is_run(folder: Path) -> bool:
+    """Whether this is the folder of a run that ended."""
+    return (folder / SUMMARY).is_file()
+
+
+def read_run(folder: Path) -> list[Contender]:
+    """The checkpoints of a run, in its order. Raises ``HarnessError`` where summary or journal cannot be read."""
+    summary = load_summary(folder)
+    records = latest(read_journal(folder, exchanges=False)).values()
+    changing = [name for name in summary.manifest.get("settings", {}) if name not in UNCHANGING]
+    found: dict[str, Contender] = {}
+    for saved, items in saved_of(summary, records, changing=changing):
+        contender = found.setdefault(
+            saved.checkpoint,
+            Contender(
+                name=saved.checkpoint, origin=f"run {summary.run_id}", about=about(saved.checkpoint_info)
+            ),
+        )
+        kept = items if items.examples else None
+        contender.entries[saved.benchmark] = Entry(saved=saved, items=kept, answers=folder)
+    return list(found.values())
+
+
+def about(info: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a checkpoint's row a person wants beside its name."""
+    given = {
+        "series": info.get("series"),
+        "step": info.get("global_step", info.get("step")),
+        "epoch": info.get("epoch"),
+        "seq_len": info.get("seq_len"),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def answers_of(saved: Saved) -> Path | None:
+    """The run's folder of a saved result, while it is there."""
+    folder = Path(saved.directory)
+    return folder if saved.directory and folder.is_dir() else None
