@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,9 @@ def by_peft(base: Path, adapter: Path, *, masked: bool = False) -> Any:
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
     model = (AutoModelForMaskedLM if masked else AutoModelForCausalLM).from_pretrained(base)
-    return PeftModel.from_pretrained(model, adapter).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PEFT's: it uses what transformers calls old
+        return PeftModel.from_pretrained(model, adapter).eval()
 
 
 def expected(base: Path, adapter: Path) -> list[float]:
