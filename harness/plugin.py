@@ -100,7 +100,21 @@ def pytest_collection_modifyitems(
         refused = collecting.drop_unsafe(items, run.collection)
         if refused:
             config.hook.pytest_deselected(items=refused)
+    if len(run.collection.checkpoints or ()) > 1:
+        from harness.interleaving import interleave
+
+        interleave(items, _unit_size(run, len(items)), by_kind=_by_kind(config, run))
     return found
+
+
+def _unit_size(run: Run, count: int) -> int:
+    from harness.units import DEFAULT_SIZE, unit_size
+
+    return unit_size(count, run.settings.workers, run.settings.unit or DEFAULT_SIZE)
+
+
+def _by_kind(config: pytest.Config, run: Run) -> bool:
+    return not is_worker(config) and run.settings.unit is None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -124,7 +138,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     from harness.execution import Execution
     from harness.journal import Journal
     from harness.scheduling import Quarantine
-    from harness.units import DEFAULT_SIZE, unit_size
 
     run.directory.make()
     run.directory.write_collected(
@@ -132,15 +145,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     )
     # Not from the environment: a run inside of a worker's test inherits that.
     who = session.config.workerinput["workerid"] if is_worker(session.config) else "main"  # type: ignore[attr-defined]
-    size = unit_size(len(session.items), run.settings.workers, run.settings.unit or DEFAULT_SIZE)
     run.execution = Execution(
         items,
-        size,
+        _unit_size(run, len(session.items)),
         Journal(run.directory.path, who),
         Quarantine(run.directory.quarantine),
         in_order=who == "main",
         sandbox=run.collection.sandbox,
-        by_kind=who == "main" and run.settings.unit is None,
+        by_kind=_by_kind(session.config, run),
         note_effort=functools.partial(run.directory.write_effort, who),
     )
     # Items live until the end of the session: looking at tens of thousands of them again and again for

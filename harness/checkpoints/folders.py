@@ -12,6 +12,7 @@ from harness.checkpoints.inside import check_inside
 from harness.checkpoints.json_files import ModelConfig, TokenizerConfig, read_json
 from harness.checkpoints.lengths import check_vocabulary, length_of
 from harness.checkpoints.progress import progress_of
+from harness.checkpoints.sizes import check_sizes
 from harness.checkpoints.tensors import count_parameters, main_dtype, shapes_of
 from harness.checkpoints.weights import INDEX, PICKLED, WEIGHTS, weights_of
 from harness.errors import CheckpointError
@@ -40,6 +41,7 @@ def recognise_folder(
     shapes = shapes_of(tensors)
     check_tokenizer(folder)
     check_vocabulary(folder, config, shapes)
+    check_sizes(folder / "config.json", config, shapes)
     length = length_of(folder, kind, config, shapes, _tokenizer_length(folder, config, trust_remote_code))
     progress = progress_of(folder)
     return CheckpointInfo(

@@ -23,7 +23,7 @@ LAYERS = (
     ("options", "aggregate", "reports", "drive"),
     ("collection",),
     ("execution", "controller", "replay", "grading"),
-    ("grade_command", "show_command"),
+    ("grade_command", "show_command", "interleaving"),
     ("plugin", "cli"),
 )
 """A part of ``harness`` imports from layers above its own in this list, and from its own folder."""

@@ -182,8 +182,7 @@ def test_base_and_adapters_share_one_model_and_answer_as_they_do_alone(
     assert alone[0] != alone[1] != alone[2]
     models = {id(engine._engine._open.model) for engine in engines}  # type: ignore[attr-defined]
     assert len(models) == 1
-    for engine in engines:
-        engine.close()
+    assert [pool.engine(info) for info in infos] == engines, "each is made once"
     pool.close()
 
 
@@ -202,12 +201,10 @@ def test_a_base_is_freed_when_another_is_loaded(base: Path, tmp_path: Path) -> N
     pool = Pool(SETTINGS)
     engine: Any = pool.engine(only(base))
     model = weakref.ref(engine._engine._open.model)
-    engine.close()
-    del engine
     other = pool.engine(only(tiny_causal(tmp_path / "other", seed=5)))
     gc.collect()
     assert model() is None
-    other.close()
+    assert other.answer(ASKED)
     pool.close()
 
 
