@@ -1,8 +1,8 @@
 """Ways to break a checkpoint, each with words of the line that a person should read then.
 
 Every table is keyed by what is wrong. ``FOLDERS`` are faults that files' headers give away, of a folder as Transformers
-saves a
-causal model; ``LOADED`` those that only loading it finds; ``PT_FILES`` and ``GGUF`` those of such files.
+saves a causal model; ``LOADED`` those that only loading it finds; ``ADAPTERS``, ``PT_FILES`` and ``GGUF`` those of such
+checkpoints.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def gone(*names: str) -> Breaking:
 def index(weight_map: dict[str, str]) -> Breaking:
     def change(folder: Path) -> None:
         (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
-        text("model.safetensors.index.json", json.dumps({"weight_map": weight_map}))(folder)
+        text("model.safetensors.index.json", json.dumps({"metadata": {}, "weight_map": weight_map}))(folder)
 
     return change
 
@@ -309,19 +309,19 @@ def old_pickle(folder: Path) -> None:
 
 
 def tokenizer_table(**model: object) -> Breaking:
-    return text("tokenizer.json", json.dumps({"version": "1.0", "model": model}))
+    return text("tokenizer.json", json.dumps({"version": "1.0", "added_tokens": [], "model": model}))
 
 
 UP = "model.layers.1.mlp.up_proj.weight"
 
 LOADED: dict[str, tuple[Breaking, tuple[str, ...]]] = {
-    "a tensor is missing": (stored(lambda held: held.pop(UP)), ("1 tensors", "missing", UP)),
+    "a tensor is missing": (stored(lambda held: held.pop(UP)), ("1 tensor of", "missing", UP)),
     "a layer is missing": (config(num_hidden_layers=3), ("missing", "model.layers.2.")),
     "tensors left over": (
         stored(lambda held: held.update({"model.extra.weight": zeros(2)})),
         ("model.extra",),
     ),
-    "a layer left over": (config(num_hidden_layers=1), ("no place", "model.layers.1.")),
+    "a layer left over": (config(num_hidden_layers=1), ("without a place", "model.layers.1.")),
     "a wrong shape": (stored(lambda held: held.update({UP: zeros(3, 3)})), ("shape mismatch", UP, "[3, 3]")),
     "another width": (config(hidden_size=64, head_dim=8), ("shape mismatch", "[64]")),
     "a negative width": (config(hidden_size=-32), ("config.json", "hidden_size")),
@@ -334,10 +334,9 @@ LOADED: dict[str, tuple[Breaking, tuple[str, ...]]] = {
     "a width that is a text": (config(hidden_size="wide"), ("hidden_size",)),
     "an unknown activation": (config(hidden_act="nonsense"), ("nonsense",)),
     "an unknown dtype": (config(dtype="float33", torch_dtype="float33"), ("float33",)),
-    "an unknown quantization": (config(quantization_config={"quant_method": "nothing"}), ("nothing",)),
     "a quantization without its package": (
         config(quantization_config={"quant_method": "gptq", "bits": 4}),
-        ("gptq",),
+        ("GPTQ", "pip install"),
     ),
     "rope that is none": (config(rope_parameters={"rope_type": "wrong"}), ("wrong",)),
     "a tokenizer without a model": (text("tokenizer.json", "{}"), ("its tokenizer cannot be loaded",)),
@@ -357,7 +356,7 @@ LOADED: dict[str, tuple[Breaking, tuple[str, ...]]] = {
     ),
     "a generation config that is no JSON": (text("generation_config.json", "{"), ("generation_config.json",)),
     "an old pickle that wants more": (old_pickle, ("its pickle wants posix.system, which may run code",)),
-    "shards that repeat nothing": (
+    "a tensor that no shard has": (
         lambda folder: [
             stored(lambda held: held.pop(UP))(folder),
             index({"lm_head.weight": "model-00001-of-00001.safetensors"})(folder),
