@@ -55,25 +55,29 @@ class Execution:
         self._sandbox = sandbox
         self._meter = Meter(journal.who, note_effort)
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
-        self._ahead: StartedUnit | None = None
+        self._ahead: dict[str, StartedUnit] = {}
         self._items = list(items)
         self._journal = journal
         self._quarantine = quarantine
         self._outcomes: dict[str, Outcome] = {}
         self._settled: set[str] = set()
         self._unit_of: dict[str, list[int]] = {}
-        alone = [
-            item.nodeid for item in items if any(mark.name in ALONE_MARKS for mark in item.iter_markers())
-        ]
         self._leader_after: dict[str, pytest.Item] = {}
-        before: list[int] = []
-        generating = [item.nodeid for item in items if by_kind and _generates(item)]
-        for unit in plan_units([item.nodeid for item in items], unit_size, alone, generating, breaks):
+        before: dict[str | None, list[int]] = {}
+        last: str | None = None
+        generating = generating_of(items) if by_kind else []
+        nodeids = [item.nodeid for item in items]
+        for unit in plan_units(nodeids, unit_size, alone_of(items), generating, breaks):
             for index in unit:
                 self._unit_of[self._items[index].nodeid] = unit
-            for index in before:
-                self._leader_after[self._items[index].nodeid] = self._items[unit[0]]
-            before = unit
+            leader = self._items[unit[0]]
+            # Units of checkpoints that share a model alternate: after a unit comes the next of its own checkpoint, and
+            # in between fixtures that know the checkpoint are made anew.
+            whose = checkpoint_of(leader).name if given_of(leader) is not None else None
+            if whose == last or _needs_no_fixture(leader):
+                for index in before.get(whose, ()):
+                    self._leader_after[self._items[index].nodeid] = leader
+            before[whose], last = unit, whose
 
     def call(self, item: pytest.Function) -> Outcome:
         """The outcome of an item, computed now together with its unit, unless another item has done so."""
@@ -113,13 +117,13 @@ class Execution:
 
     def close(self) -> None:
         """Closes generators that were started for a unit that never came."""
-        if self._ahead is not None:
-            self._ahead.close()
-            self._ahead = None
+        for unit in self._ahead.values():
+            unit.close()
+        self._ahead.clear()
 
     def _started(self, item: pytest.Function, engine: Engine) -> StartedUnit:
         """The unit of an item with its generators started, now or ahead of time."""
-        ahead, self._ahead = self._ahead, None
+        ahead = self._ahead.pop(checkpoint_of(item).name, None)
         if ahead is not None:
             if item.nodeid in ahead.items and not ahead.items & self._settled:
                 return ahead
@@ -136,8 +140,9 @@ class Execution:
             return
         same = leader.parent is item.parent and leader.originalname == item.originalname
         if same and _alike(leader, item):
-            self._ahead = StartedUnit([self._job(one, item) for one in self._members(leader)], engine)
-            engine.prepare(self._ahead.requests)
+            ahead = StartedUnit([self._job(one, item) for one in self._members(leader)], engine)
+            self._ahead[checkpoint_of(item).name] = ahead
+            engine.prepare(ahead.requests)
 
     def _members(self, leader: pytest.Function) -> list[pytest.Function]:
         """The unit's items that can run under the leader's fixtures and have not run yet, the leader first."""
@@ -190,10 +195,25 @@ class _Recorder:
         self._journal.sync(every=every)
 
 
-def _generates(item: pytest.Item) -> bool:
-    """Whether a benchmark item asks for texts."""
-    given = given_of(item)
-    return given is not None and Generate in given.loaded.spec.asks
+def alone_of(items: Sequence[pytest.Item]) -> list[str]:
+    """The node ids of items with marks for which they run alone."""
+    return [item.nodeid for item in items if any(mark.name in ALONE_MARKS for mark in item.iter_markers())]
+
+
+def generating_of(items: Sequence[pytest.Item]) -> list[str]:
+    """The node ids of benchmark items that ask for texts."""
+    return [
+        item.nodeid
+        for item in items
+        if (given := given_of(item)) is not None and Generate in given.loaded.spec.asks
+    ]
+
+
+def _needs_no_fixture(item: pytest.Item) -> bool:
+    """Whether all arguments of a benchmark item are the plugin's or parameters."""
+    if given_of(item) is None or not isinstance(item, pytest.Function):
+        return False
+    return all(name in OWN_ARGUMENTS or name in item.callspec.params for name in item._fixtureinfo.argnames)
 
 
 def _alike(item: pytest.Function, leader: pytest.Function) -> bool:

@@ -123,7 +123,23 @@ def pytest_collection_modifyitems(
             config.hook.pytest_deselected(items=refused)
         if run.gating is not None:
             run.courses = draw_courses(items, run.settings.seed)
+    if len(run.collection.checkpoints or ()) > 1:
+        from harness.interleaving import interleave
+
+        interleave(
+            items, _unit_size(run, len(items)), by_kind=_by_kind(config, run), breaks=breaks_of(run.courses)
+        )
     return found
+
+
+def _unit_size(run: Run, count: int) -> int:
+    from harness.units import DEFAULT_SIZE, unit_size
+
+    return unit_size(count, run.settings.workers, run.settings.unit or DEFAULT_SIZE)
+
+
+def _by_kind(config: pytest.Config, run: Run) -> bool:
+    return not is_worker(config) and run.settings.unit is None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -147,7 +163,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     from harness.execution import Execution
     from harness.journal import Journal
     from harness.scheduling import Quarantine
-    from harness.units import DEFAULT_SIZE, unit_size
 
     run.directory.make()
     declared_here = collecting.declarations_of(items)
@@ -158,15 +173,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         watch = run.gating.watch(run.directory, run.courses, declared_here)
     # Not from the environment: a run inside of a worker's test inherits that.
     who = session.config.workerinput["workerid"] if is_worker(session.config) else "main"  # type: ignore[attr-defined]
-    size = unit_size(len(session.items), run.settings.workers, run.settings.unit or DEFAULT_SIZE)
     run.execution = Execution(
         items,
-        size,
+        _unit_size(run, len(session.items)),
         Journal(run.directory.path, who),
         Quarantine(run.directory.quarantine),
         in_order=who == "main",
         sandbox=run.collection.sandbox,
-        by_kind=who == "main" and run.settings.unit is None,
+        by_kind=_by_kind(session.config, run),
         note_effort=functools.partial(run.directory.write_effort, who),
         breaks=breaks_of(run.courses),
         settled=None if watch is None else watch.settled,

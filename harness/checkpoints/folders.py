@@ -9,9 +9,10 @@ from typing import Final
 from harness.checkpoints.architectures import check_no_code, kind_of
 from harness.checkpoints.info import CheckpointInfo
 from harness.checkpoints.inside import check_inside
-from harness.checkpoints.json_files import ModelConfig, TokenizerConfig, read_json
+from harness.checkpoints.json_files import GenerationConfig, ModelConfig, TokenizerConfig, read_json
 from harness.checkpoints.lengths import check_vocabulary, length_of
 from harness.checkpoints.progress import progress_of
+from harness.checkpoints.sizes import check_sizes
 from harness.checkpoints.tensors import count_parameters, main_dtype, shapes_of
 from harness.checkpoints.weights import INDEX, PICKLED, WEIGHTS, weights_of
 from harness.errors import CheckpointError
@@ -40,7 +41,10 @@ def recognise_folder(
     shapes = shapes_of(tensors)
     check_tokenizer(folder)
     check_vocabulary(folder, config, shapes)
+    check_sizes(folder / "config.json", config, shapes)
     length = length_of(folder, kind, config, shapes, _tokenizer_length(folder, config, trust_remote_code))
+    if (folder / "generation_config.json").is_file():
+        read_json(folder / "generation_config.json", GenerationConfig)
     progress = progress_of(folder)
     return CheckpointInfo(
         name=folder.resolve().name,

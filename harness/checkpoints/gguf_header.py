@@ -32,6 +32,8 @@ _LONGEST: Final = 1 << 24
 _MOST_SIDES: Final = 4
 _ALIGNMENT: Final = 32
 
+_SIDES: Final = ("embedding_length", "feed_forward_length", "attention.head_count", "vocab_size")
+
 
 class GgufHeader(NamedTuple):
     """``context_length`` is in tokens, None when the file does not say; ``dtype`` is the type of most numbers."""
@@ -92,17 +94,18 @@ class _Header:
         if architecture is None:
             raise CheckpointError(f"{self._path}: its header names no general.architecture; convert it again")
         counts: Counter[str] = Counter()
-        end = 0
+        end = longest = 0
         for _ in range(tensors):
-            kind, numbers, last = self._tensor()
-            counts[kind] += numbers
-            end = max(end, last)
+            kind, sides, last = self._tensor()
+            counts[kind] += prod(sides)
+            end, longest = max(end, last), max(longest, *sides)
+        self._check_sizes(architecture, known, tensors, longest)
         self._check_whole(end, known.get("general.alignment", _ALIGNMENT))
         length = known.get(f"{architecture}.context_length")
         return GgufHeader(architecture, length, counts.total(), counts.most_common(1)[0][0])
 
-    def _tensor(self) -> tuple[str, int, int]:
-        """Type, numbers, and the last byte, counted from where the tensors begin."""
+    def _tensor(self) -> tuple[str, tuple[int, ...], int]:
+        """Type, sides, and the last byte, counted from where the tensors begin."""
         name = self._string()
         (count,) = self._take("I")
         if not 0 < count <= _MOST_SIDES:
@@ -111,7 +114,17 @@ class _Header:
         kind, offset = self._take("IQ")
         numbers = prod(sides)
         shown, block, size = _TYPES.get(kind, (f"type {kind}", 1, 0))
-        return shown, numbers, offset + -(-numbers // block) * size
+        return shown, sides, offset + -(-numbers // block) * size
+
+    def _check_sizes(self, architecture: str, known: dict[str, int], tensors: int, longest: int) -> None:
+        """Raises ``CheckpointError`` for a size that no tensor has: a model would be built to it."""
+        for name, most in (("block_count", tensors), *((name, longest) for name in _SIDES)):
+            value = known.get(f"{architecture}.{name}", 1)
+            if not 0 < value <= most:
+                raise CheckpointError(
+                    f"{self._path}: {architecture}.{name} is {value}, which its {tensors} tensors, no side of them "
+                    f"longer than {longest}, cannot have; convert it again"
+                )
 
     def _check_whole(self, end: int, alignment: int) -> None:
         if not 0 < alignment <= _LONGEST:

@@ -53,6 +53,14 @@ class CheckpointInfo:
         """The kinds of request this checkpoint can answer."""
         return (FillMask,) if self.kind == "masked" else (Loglikelihood, RollingLoglikelihood, Generate)
 
+    @property
+    def model_key(self) -> tuple[str, ...]:
+        """Equal for checkpoints that one model in memory serves: a base and its adapters, or one checkpoint at
+        several lengths."""
+        one = self.base or self
+        overrides = [f"{name}={value}" for name, value in sorted(one.overrides.items())]
+        return str(one.path.resolve()), one.format, *overrides, str(one.trust_remote_code)
+
     def plain(self) -> dict[str, Any]:
         """The fields as plain values, a base among them as its own such table."""
         row = asdict(self)

@@ -65,8 +65,9 @@ class AdapterConfig(_Lenient):
 
 
 class ShardIndex(_Lenient):
-    """``model.safetensors.index.json``: which shard holds which tensor."""
+    """``model.safetensors.index.json``: which shard holds which tensor. Transformers needs ``metadata`` there too."""
 
+    metadata: dict[str, Any]
     weight_map: dict[str, str]
 
 
@@ -75,6 +76,12 @@ class TokenizerConfig(_Lenient):
 
     model_max_length: float | None = None
     auto_map: Any = None
+
+
+class GenerationConfig(_Lenient):
+    """``generation_config.json``: where texts end. Transformers would go on without one that is broken."""
+
+    eos_token_id: int | list[int] | None = None
 
 
 class LlamaParams(_Lenient):

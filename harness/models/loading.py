@@ -8,9 +8,10 @@ and constant buffers.
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,10 @@ _LEFT_OVER: Final = re.compile(
     """,
     re.VERBOSE,
 )
+
+_MOST_LARGER: Final = 2
+_SMALL: Final = 1 << 27
+"""A model may have so many times the numbers of its file, and so many more: tied tensors and tables of positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +66,11 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     device = choose_device(settings.device)
     dtype = choose_dtype(info, settings, device)
     with quiet(), _parsed_once(info):
+        config = _config(info)
         tokenizer = load_tokenizer(info)  # first: it is the smaller part that may be broken
         again = "fetch or convert it again" if info.format == "gguf" else "save the checkpoint again"
         with one_line_errors(f"{info.path}: cannot be loaded", again):
-            model, report = _model(info, dtype)
+            model, report = _model(info, config, dtype)
         check_report(info, report)
         check_vocabulary(info, model, tokenizer)
         return Loaded(model.to(device).eval(), tokenizer)
@@ -110,14 +116,13 @@ def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
         )
     if missing := sorted(report["missing_keys"]):
         raise CheckpointError(
-            f"{info.path}: {len(missing)} tensors of {info.architecture} are missing from the weights: "
-            f"{_some(missing)}; "
+            f"{info.path}: {_count(missing)} of {info.architecture} missing from the weights: {_some(missing)}; "
             "save the whole model, with its language-model head"
         )
     if unexpected := sorted(key for key in report["unexpected_keys"] if not _LEFT_OVER.search(key)):
         raise CheckpointError(
-            f"{info.path}: {len(unexpected)} tensors in the weights have no place in {info.architecture}: "
-            f"{_some(unexpected)}; config.json belongs to another model"
+            f"{info.path}: {_count(unexpected)} in the weights without a place in {info.architecture}: "
+            f"{_some(unexpected)}; save the checkpoint again with its own config"
         )
 
 
@@ -159,8 +164,22 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _model(info: CheckpointInfo, dtype: Any) -> tuple[Any, dict[str, Any]]:
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+def _config(info: CheckpointInfo) -> Any:
+    """The config of a folder, None of a GGUF file; sizes that the weights contradict are right in it already, so that
+    nothing needs to be ignored."""
+    from transformers import AutoConfig
+
+    if info.format == "gguf":
+        return None
+    where = info.path / "config.json"
+    with one_line_errors(f"{where}: no config of {info.architecture}", "save the checkpoint again"):
+        return AutoConfig.from_pretrained(
+            info.path, local_files_only=True, trust_remote_code=info.trust_remote_code, **info.overrides
+        )
+
+
+def _model(info: CheckpointInfo, config: Any, dtype: Any) -> tuple[Any, dict[str, Any]]:
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
     auto = AutoModelForMaskedLM if info.kind == "masked" else AutoModelForCausalLM
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": info.trust_remote_code}
@@ -168,11 +187,9 @@ def _model(info: CheckpointInfo, dtype: Any) -> tuple[Any, dict[str, Any]]:
         options["gguf_file"] = info.path.name
         folder = info.path.parent
     else:
-        # Sizes that the weights file contradicts are already right in the model, so nothing needs to be
-        # ignored.
-        options["config"] = AutoConfig.from_pretrained(info.path, **options, **info.overrides)
+        _check_room(info, auto, config)
         pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
-        options["use_safetensors"] = None if pickled else True
+        options |= {"config": config, "use_safetensors": None if pickled else True}
         folder = info.path
     # Mismatched shapes are let through here only so that check_report can name the tensors.
     model, report = auto.from_pretrained(
@@ -184,6 +201,23 @@ def _model(info: CheckpointInfo, dtype: Any) -> tuple[Any, dict[str, Any]]:
         **options,
     )
     return model, report
+
+
+def _check_room(info: CheckpointInfo, auto: Any, config: Any) -> None:
+    """Raises ``CheckpointError`` where the model that the config describes is far larger than the weights, before
+    memory is taken for it; quantized weights are packed, and not compared."""
+    import torch
+
+    if info.parameters is None or getattr(config, "quantization_config", None) is not None:
+        return
+    with torch.device("meta"):
+        model = auto.from_config(copy.deepcopy(config), trust_remote_code=info.trust_remote_code)
+    wanted = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+    if wanted > _MOST_LARGER * info.parameters + _SMALL:
+        raise CheckpointError(
+            f"{info.path / 'config.json'}: describes a model of {wanted:,} numbers, but the weights have "
+            f"{info.parameters:,}; save the checkpoint again with its own config"
+        )
 
 
 def _tokenizer(info: CheckpointInfo) -> Any:
@@ -225,4 +259,10 @@ def _one_line(error: BaseException) -> str:
     if found := re.search(r"GLOBAL ([\w.]+)", str(error)):  # torch's refusal, which names it further down
         return f"its pickle wants {found[1]}, which may run code"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].endswith(":"):
+        lines[0] += f" {lines[1]}"
     return f"{type(error).__name__}: {lines[0]}"[:300] if lines else type(error).__name__
+
+
+def _count(names: Sequence[str]) -> str:
+    return f"{len(names)} tensor{'s' if len(names) != 1 else ''}"

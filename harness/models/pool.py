@@ -1,7 +1,7 @@
 """The engines of one session: checkpoints that are adapters of the same base share one model in memory.
 
-The base stays loaded while its adapters, and itself, are asked one after the other or in turn; another base takes its
-place. Before an engine answers, its own adapter is put on, or none.
+The base stays loaded, and every engine that was made of it, while its adapters, and itself, are asked one after the
+other or in turn; another base takes its place. Before an engine answers, its own adapter is put on, or none.
 """
 
 from __future__ import annotations
@@ -24,27 +24,43 @@ SHARED: Final = ("folder", "gguf", "adapter")
 
 
 class Pool:
-    """Loads checkpoints, each base once as long as nothing else is loaded in between."""
+    """Loads checkpoints, and keeps all of one base until one of another base is asked for."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
-        self._base: CheckpointInfo | None = None
+        self._key: tuple[str, ...] | None = None
         self._loaded: Loaded | None = None
         self._adapters: Adapters | None = None
+        self._engines: dict[CheckpointInfo, Engine] = {}
 
     def engine(self, info: CheckpointInfo) -> Engine:
-        """The checkpoint, ready to answer. Raises ``CheckpointError`` when its files do not make that model."""
-        if info.format not in SHARED:
+        """The checkpoint, ready to answer: the same engine each time until another base is asked for, when it is
+        closed. Raises ``CheckpointError`` when its files do not make that model."""
+        if info.model_key != self._key:
             self.close()
-            return load(info, self._settings)
+        engine = self._engines.get(info)
+        if engine is None:
+            engine = self._engines[info] = (
+                self._switched(info) if info.format in SHARED else load(info, self._settings)
+            )
+            self._key = info.model_key
+        return engine
+
+    def close(self) -> None:
+        """Closes all engines and frees the base."""
+        for engine in self._engines.values():
+            engine.close()
+        self._engines.clear()
+        self._key = self._loaded = self._adapters = None
+
+    def _switched(self, info: CheckpointInfo) -> Engine:
         from harness.models.adapters import Adapters
         from harness.models.loading import Loaded, check_vocabulary, load_model, load_tokenizer
 
-        base = info.base or info
-        if self._loaded is None or self._adapters is None or not _same(base, self._base):
-            self.close()
-            self._base, self._loaded = base, load_model(base, self._settings)
+        if self._loaded is None or self._adapters is None:
+            self._loaded = load_model(info.base or info, self._settings)
             self._adapters = Adapters(self._loaded.model)
+            self._key = info.model_key
         adapters, loaded = self._adapters, self._loaded
         name = None
         if info.base is not None:
@@ -60,10 +76,6 @@ class Pool:
             if name is not None:
                 adapters.drop(name)
             raise
-
-    def close(self) -> None:
-        """Frees the base; engines that were made of it must be closed before."""
-        self._base = self._loaded = self._adapters = None
 
 
 class Switched:
@@ -97,14 +109,3 @@ class Switched:
         if self._name is not None:
             self._adapters.drop(self._name)
         del self._adapters
-
-
-def _same(one: CheckpointInfo, other: CheckpointInfo | None) -> bool:
-    """Whether two are the same weights in the same form; their names and lengths may differ."""
-    if other is None:
-        return False
-    return _key(one) == _key(other)
-
-
-def _key(info: CheckpointInfo) -> tuple[Any, ...]:
-    return info.path.resolve(), info.format, sorted(info.overrides.items()), info.trust_remote_code

@@ -326,7 +326,7 @@ def test_missing_tensors_are_listed_at_load(folder: Path) -> None:
 
     change_tensors(folder, behead)
     message = load_fault(folder)
-    assert "1 tensors of LlamaForCausalLM are missing from the weights: lm_head.weight" in message
+    assert "1 tensor of LlamaForCausalLM missing from the weights: lm_head.weight" in message
 
 
 def test_a_masked_model_without_its_head_is_a_mistake(masked_folder: Path, tmp_path: Path) -> None:

@@ -126,10 +126,10 @@ def test_every_tensor_must_fit(tmp_path: Path) -> None:
     said = tensors_changed(fresh("narrow"), lambda found: found.update({query: torch.zeros(32, 16)}))
     assert f"shape mismatch: {query} [32, 16] in the file, [32, 32] by the config" in said
     said = tensors_changed(fresh("less"), lambda found: found.pop(query))
-    assert f"1 tensors of DebertaV2ForMaskedLM are missing from the weights: {query}" in said
+    assert f"1 tensor of DebertaV2ForMaskedLM missing from the weights: {query}" in said
     extra = "deberta.encoder.layer.7.output.dense.weight"
     said = tensors_changed(fresh("more"), lambda found: found.update({extra: torch.zeros(2, 2)}))
-    assert f"1 tensors in the weights have no place in DebertaV2ForMaskedLM: {extra}" in said
+    assert f"1 tensor in the weights without a place in DebertaV2ForMaskedLM: {extra}" in said
     table = "deberta.encoder.rel_embeddings.weight"
     said = tensors_changed(fresh("odd"), lambda found: found.update({table: torch.zeros(301, 32)}))
     assert f"{table} has 301 rows, which are not two a distance" in said

@@ -178,7 +178,7 @@ def test_tensors_are_read_as_torch_reads_them(tmp_path: Path) -> None:
         "half": torch.randn(4).half(),
         "bfloat16": torch.randn(4, 2).bfloat16(),
         "truth": torch.tensor([True, False]),
-        "unsigned": torch.arange(5, dtype=torch.uint16),
+        "unsigned": torch.arange(5).to(torch.uint16),
         "long": torch.arange(5),
         "float8": torch.randn(8).to(torch.float8_e4m3fn),
         "parameter": torch.nn.Parameter(torch.randn(2, 2)),
