@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
@@ -12,6 +13,8 @@ import pytest
 
 from harness.benchmark import Benchmark, Sampling, declared, generator_function
 from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.info import info_from_plain
+from harness.checkpoints.series import Broken
 from harness.data import Example, Pack, drawn, limited, load_pack, load_shots
 from harness.errors import CheckpointError, DataError, SandboxError
 from harness.fewshot import Shots, draw_shots
@@ -19,6 +22,7 @@ from harness.options import Settings
 from harness.requests import RunProgram
 from harness.results import Collected, Declaration
 from harness.sandbox import open_sandbox
+from harness.series import Series, find_series
 
 if TYPE_CHECKING:
     from harness.sandbox.sandbox import Sandbox
@@ -40,6 +44,7 @@ class Collection:
 
     settings: Settings
     checkpoints: list[CheckpointInfo] | None = None
+    broken: list[Broken] = field(default_factory=list)
     loaded: dict[str, Loaded] = field(default_factory=dict)
     deselected: list[str] = field(default_factory=list)
     fault: str | None = None
@@ -48,8 +53,25 @@ class Collection:
     def known_checkpoints(self) -> list[CheckpointInfo]:
         """The checkpoints of the run, recognised once."""
         if self.checkpoints is None:
-            self.checkpoints = find_checkpoints(self.settings)
+            series = find_checkpoints(self.settings)
+            self.checkpoints, self.broken = series.infos, series.broken
+            self.deselected += series.left_out
         return self.checkpoints
+
+    def give(self) -> str | None:
+        """The checkpoints as text for ``take``; None where nothing was recognised yet."""
+        if self.checkpoints is None:
+            return None
+        rows = [info.plain() for info in self.checkpoints]
+        return json.dumps({"checkpoints": rows, "left_out": self.deselected}, default=str)
+
+    def take(self, given: str | None) -> None:
+        """Takes what the controller has recognised: a worker that looked for itself a moment later might find
+        something else."""
+        if given is not None:
+            found = json.loads(given)
+            self.checkpoints = [info_from_plain(row) for row in found["checkpoints"]]
+            self.deselected += found["left_out"]
 
     def close(self) -> None:
         """Ends the sandbox, if there is one."""
@@ -93,23 +115,15 @@ def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, samplin
     return Loaded(spec, pack, draw_shots(spec, count, sampling.seed, pack, source), sampling)
 
 
-def find_checkpoints(settings: Settings) -> list[CheckpointInfo]:
+def find_checkpoints(settings: Settings) -> Series:
     """The checkpoints that the options name, or the builtin ones that are there; raises ``CheckpointError``."""
-    from harness.checkpoints import default_checkpoints, recognise, unique_names
-
-    if not settings.checkpoints:
-        return default_checkpoints(seq_len=settings.seq_len)
-    found = [
-        info
-        for source in settings.checkpoints
-        for info in recognise(
-            source,
-            seq_len=settings.seq_len,
-            base_model=settings.base_model,
-            trust_remote_code=settings.trust_remote_code,
-        )
-    ]
-    return unique_names(found)
+    return find_series(
+        settings.checkpoints,
+        steps=settings.steps,
+        seq_len=settings.seq_len,
+        base_model=settings.base_model,
+        trust_remote_code=settings.trust_remote_code,
+    )
 
 
 def generate(metafunc: pytest.Metafunc, collection: Collection) -> None:

@@ -10,17 +10,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
-from harness.collection import Collection, find_checkpoints
+from harness.collection import Collection
 from harness.errors import HarnessError
 from harness.journal import Journal, latest, read_journal
 from harness.options import Settings
 from harness.records import Record
 from harness.results import Collected, Summary
 from harness.rundir import RunDirectory, environment
+from harness.unloadable import Unloadable
 from harness.wire import FATAL
 
 NOT_VALID: Final = 9
@@ -46,6 +48,8 @@ class Controller:
         self._begun = False
         self._progress: Any = None
         self._crashes: Counter[str] = Counter()
+        self._unloadable = Unloadable()
+        self._used: set[str] = set()
 
     # The beginning
 
@@ -56,13 +60,15 @@ class Controller:
 
     def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
         """Says at ``--co`` what was left out; a run says it below its table."""
-        return (
-            [f"deselected {line}" for line in self.collection.deselected] if config.option.collectonly else []
-        )
+        if not config.option.collectonly:
+            return []
+        broken = [f"broken {one.name}: {one.message}" for one in self.collection.broken]
+        return [*broken, *(f"deselected {line}" for line in self.collection.deselected)]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["touchstone_run"] = str(self.directory.path)
+        node.workerinput["touchstone_checkpoints"] = self.collection.give()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self) -> None:
@@ -78,12 +84,8 @@ class Controller:
             return
         self._begun = True
         items, _, deselected = self.directory.read_collected()
-        used = {item.checkpoint for item in items}
-        infos = (
-            self.collection.checkpoints
-            if self.collection.checkpoints is not None
-            else find_checkpoints(self.settings)
-        )
+        self._used = used = {item.checkpoint for item in items}
+        infos = self.collection.known_checkpoints()
         self.directory.write_manifest(
             {
                 "run_id": self.directory.run_id,
@@ -133,6 +135,7 @@ class Controller:
         fatal = getattr(report, FATAL, None)
         if fatal is not None:
             raise pytest.UsageError(fatal)
+        self._unloadable.take(report, self._used)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
@@ -180,6 +183,7 @@ class Controller:
             seconds=time.time() - self._began,
             effort=self.directory.read_effort(),
         )
+        self.summary = replace(self.summary, broken=self._broken())
         write_results(self.summary)
         self._save_results(known.values())
         write_code_files(
@@ -189,9 +193,20 @@ class Controller:
         self._log(f"end: {len(items)} items, {dict(counts) or 'no faults'}")
         invalid = self.settings.strict and any(result.invalid for result in self.summary.results)
         fine = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if (self.summary.faults or invalid) and session.exitstatus in fine:
+        if (self.summary.faults or self.summary.broken or invalid) and session.exitstatus in fine:
             return NOT_VALID
         return session.exitstatus
+
+    def _broken(self) -> list[dict[str, str]]:
+        """The checkpoints that could not be recognised, then those that could not be loaded."""
+        paths = {info.name: str(info.path) for info in self.collection.known_checkpoints()}
+        rows = [
+            {"name": one.name, "path": one.path, "message": one.message} for one in self.collection.broken
+        ]
+        return rows + [
+            {"name": name, "path": paths.get(name, ""), "message": message}
+            for name, message in self._unloadable.messages.items()
+        ]
 
     def _save_results(self, records: Iterable[Record]) -> None:
         """Keeps each checkpoint's results where later runs find them."""

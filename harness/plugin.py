@@ -21,7 +21,8 @@ from harness.errors import CheckpointError, HarnessError, WireError
 from harness.options import MODEL_SETTINGS, Settings, add_options, is_worker, settings_of
 from harness.rundir import RunDirectory, new_run_id
 from harness.shipped import load_shipped_module
-from harness.wire import FATAL, scrub
+from harness.unloadable import Unloadable
+from harness.wire import scrub
 
 if TYPE_CHECKING:
     from harness.execution import Execution
@@ -37,6 +38,7 @@ class Run:
         self.directory = directory
         self.collection = collecting.Collection(settings)
         self.execution: Execution | None = None
+        self.unloadable = Unloadable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,7 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     run = Run(settings, directory)
     config.stash[RUN] = run
-    if settings.checkpoints and not is_worker(config):
+    if is_worker(config):
+        run.collection.take(config.workerinput.get("touchstone_checkpoints"))  # type: ignore[attr-defined]
+    elif settings.checkpoints:
         try:
             run.collection.known_checkpoints()
         except CheckpointError as error:
@@ -212,11 +216,12 @@ def pytest_runtest_makereport(
     error = call.excinfo.value if call.excinfo is not None else None
     if isinstance(error, HarnessError):
         report.longrepr = f"{type(error).__name__}: {error}"  # written for people: a traceback would hide it
-    if isinstance(error, CheckpointError):
-        setattr(report, FATAL, str(error))
     run = item.config.stash[RUN]
     if run.execution is not None and call.when != "teardown" and not report.passed:
         run.execution.settle(item, "skipped" if report.skipped else "error", str(error))
+    if isinstance(error, CheckpointError) and collecting.given_of(item) is not None:
+        several = len(run.collection.known_checkpoints()) > 1
+        run.unloadable.mark(report, collecting.checkpoint_of(item).name, str(error), several=several)
     return report
 
 

@@ -133,7 +133,8 @@ class Summary:
     "low", "high", "stderr", "method", "why", "parts": [{"weight", "benchmark", "metric", "value", "n"}]}.
     ``faults`` lists items that ended in error, timeout or lost, as {"item", "status", "message"}.
     ``uncollected`` counts journal records of items that this run did not collect (a resumed run with a
-    narrower selection); they enter no number. ``effort``: what answering cost each process.
+    narrower selection); they enter no number. ``effort``: what answering cost each process. ``broken`` lists
+    checkpoints of several that could not be used, as {"name", "path", "message"}.
     """
 
     run_id: str
@@ -148,6 +149,7 @@ class Summary:
     uncollected: int = 0
     seconds: float = 0.0
     effort: list[Effort] = field(default_factory=list)
+    broken: list[dict[str, str]] = field(default_factory=list)
 
 
 def wholes(summary: Summary) -> list[Result]:

@@ -6,7 +6,7 @@
     CHECKPOINT_eval_results.json       one checkpoint's Korean scores (``harness.reports.system_a``)
     checkpoints.csv                    those scores of all checkpoints
     report.html                        the page for people
-    errors.log                         each item that should have been scored and was not
+    errors.log                         each checkpoint and each item that should have been scored and was not
 
 A checkpoint with a benchmark's name keeps its file apart by the prefix ``checkpoint-``.
 """
@@ -87,8 +87,8 @@ def _benchmark(summary: Summary, declaration: Declaration) -> dict[str, Any]:
 
 
 def _error_log(summary: Summary) -> str:
-    """One paragraph a fault: status and item, then the message indented."""
-    paragraphs = []
+    """One paragraph a fault: status and item (or checkpoint), then the message indented."""
+    paragraphs = [f"broken  {one['name']}\n    {one['message']}\n" for one in summary.broken]
     for fault in summary.faults:
         message = "\n".join(f"    {line}" for line in fault["message"].splitlines())
         paragraphs.append(f"{fault['status']}  {fault['item']}\n{message}\n")

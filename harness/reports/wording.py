@@ -238,6 +238,11 @@ def warnings(summary: Summary) -> list[str]:
     return found + list(dict.fromkeys(notes))
 
 
+def broken(summary: Summary) -> list[str]:
+    """The checkpoints that could not be used, and why, a line each."""
+    return [f"{one['name']} was not scored: {one['message']}" for one in summary.broken]
+
+
 def place(summary: Summary) -> str:
     """The run's folder, relative to the current one where it lies below it."""
     folder = Path(summary.directory)

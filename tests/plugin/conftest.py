@@ -60,7 +60,8 @@ class Project:
     @property
     def runs(self) -> list[Path]:
         """The folders of all runs."""
-        return sorted((self.path / "results").glob("*")) if (self.path / "results").is_dir() else []
+        folders = (self.path / "results").glob("*") if (self.path / "results").is_dir() else ()
+        return sorted(folder for folder in folders if folder.name not in ("saved", "baselines"))
 
     @property
     def records(self) -> dict[str, Record]:

@@ -15,11 +15,11 @@ import harness
 ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS = (
-    ("errors", "requests", "files", "units", "statistics", "korean", "effort"),
+    ("errors", "requests", "files", "units", "steps", "statistics", "korean", "effort"),
     ("shipped",),
     ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints"),
-    ("journal", "data", "engines", "sandbox", "scheduling", "rundir", "fetch"),
-    ("fewshot", "models", "conformance", "asking"),
+    ("journal", "data", "engines", "sandbox", "scheduling", "rundir", "fetch", "series"),
+    ("fewshot", "models", "conformance", "asking", "unloadable"),
     ("options", "aggregate", "reports", "drive", "saved"),
     ("collection",),
     ("execution", "controller", "replay", "grading"),
