@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.benchmark import Benchmark, Sampling, declared, generator_function
+from harness.benchmark import CHECKPOINT_FIXTURE, Benchmark, Sampling, declared, generator_function
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.info import info_from_plain
 from harness.checkpoints.series import Broken
+from harness.code_hash import code_of
 from harness.data import Example, Pack, drawn, limited, load_pack, load_shots
 from harness.errors import CheckpointError, DataError, SandboxError
 from harness.fewshot import Shots, draw_shots
@@ -36,6 +37,7 @@ class Loaded:
     pack: Pack
     shots: Shots
     sampling: Sampling
+    code: str = ""
 
 
 @dataclass(slots=True)
@@ -144,7 +146,7 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> None:
     try:
         suited = _suited(spec, collection)
         if suited:
-            examples = _examples(spec, collection)
+            examples = _examples(metafunc, spec, collection)
     except (CheckpointError, DataError) as error:
         collection.fault = collection.fault or str(error)
     _parametrize(metafunc, collection, suited, examples, [name for name in OWN_ARGUMENTS if name in own])
@@ -172,7 +174,7 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
     return suited
 
 
-def _examples(spec: Benchmark, collection: Collection) -> list[Given]:
+def _examples(metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection) -> list[Given]:
     loaded = collection.loaded.get(spec.name)
     if loaded is None:
         settings = collection.settings
@@ -182,11 +184,25 @@ def _examples(spec: Benchmark, collection: Collection) -> list[Given]:
                 f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}"
             )
             return []
+        loaded = replace(loaded, code=_code(metafunc))
         collection.loaded[spec.name] = loaded
     elif loaded.spec is not spec:
         raise DataError(f"two benchmarks are named {spec.name!r}; give one of them another name")
     examples = drawn(spec, loaded.pack.examples, collection.settings.seed)
     return [Given(example, loaded) for example in limited(examples, collection.settings.limit)]
+
+
+def _code(metafunc: pytest.Metafunc) -> str:
+    """The hash of the benchmark's code and of the fixtures that it asks for."""
+    fixtures = [definition.func for found in metafunc._arg2fixturedefs.values() for definition in found]
+    return code_of([metafunc.function, *fixtures], metafunc.config.rootpath)
+
+
+def reusable(item: pytest.Item) -> bool:
+    """Whether an item is told by its checkpoint and example alone, so that an earlier run's record of them is the
+    same item's. It is not where it has parameters of its own."""
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.keys() <= {CHECKPOINT_FIXTURE, *OWN_ARGUMENTS}
 
 
 def _parametrize(
@@ -310,6 +326,7 @@ def declaration_of(loaded: Loaded) -> Declaration:
         rule=spec.rule,
         source=spec.source,
         most_unusable=spec.most_unusable,
+        code=loaded.code,
     )
 
 

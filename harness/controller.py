@@ -11,19 +11,23 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from harness.collection import Collection
 from harness.errors import HarnessError
-from harness.journal import Journal, latest, read_journal
+from harness.journal import Journal, latest
 from harness.options import Settings
 from harness.records import Record
 from harness.results import Collected, Summary
+from harness.reuse import benchmarks_of, decide, device_kind, write_decision
 from harness.rundir import RunDirectory, environment
 from harness.unloadable import Unloadable
 from harness.wire import FATAL
+
+if TYPE_CHECKING:
+    from harness.ending import Ending
 
 NOT_VALID: Final = 9
 """Exit code of a run with items that ended in error or were lost, or, with ``--eval-strict``, with a result
@@ -50,6 +54,8 @@ class Controller:
         self._crashes: Counter[str] = Counter()
         self._unloadable = Unloadable()
         self._used: set[str] = set()
+        self._ending: Ending | None = None
+        self._ended: set[str] = set()
 
     # The beginning
 
@@ -83,22 +89,28 @@ class Controller:
         if self._begun:
             return
         self._begun = True
-        items, _, deselected = self.directory.read_collected()
+        items, declarations, deselected = self.directory.read_collected()
         self._used = used = {item.checkpoint for item in items}
         infos = self.collection.known_checkpoints()
-        self.directory.write_manifest(
-            {
-                "run_id": self.directory.run_id,
-                "began": self._began,
-                **environment(
-                    self.config.invocation_params.args,
-                    self.config.invocation_params.dir,
-                    self.config.rootpath,
-                ),
-                "checkpoints": [_checkpoint_row(info) for info in infos if info.name in used],
-                "settings": {**self.settings.changing_answers(), **_plain_settings(self.settings)},
-            }
-        )
+        manifest = {
+            "run_id": self.directory.run_id,
+            "began": self._began,
+            **environment(
+                self.config.invocation_params.args,
+                self.config.invocation_params.dir,
+                self.config.rootpath,
+            ),
+            "checkpoints": [_checkpoint_row(info) for info in infos if info.name in used],
+            "settings": {**self.settings.changing_answers(), **_plain_settings(self.settings)},
+            "benchmarks": benchmarks_of(declarations),
+        }
+        self.directory.write_manifest(manifest)
+        if not self.settings.fresh:
+            decision = decide(manifest, self.directory.path.parent, self.settings.changing_answers())
+            write_decision(self.directory.path, decision)
+        from harness.ending import Ending
+
+        self._ending = Ending(self.directory, items, declarations)
         self._log(
             f"begin: {len(items)} items, {', '.join(sorted(used))}, {self.settings.workers} process(es)"
         )
@@ -136,6 +148,27 @@ class Controller:
         if fatal is not None:
             raise pytest.UsageError(fatal)
         self._unloadable.take(report, self._used)
+        if report.when == "teardown" and self._ending is not None:
+            checkpoint = self._ending.take(report.nodeid)
+            if checkpoint is not None and len(self._used) > 1:
+                self._end_checkpoint(checkpoint)
+
+    def _end_checkpoint(self, checkpoint: str) -> None:
+        """Writes a checkpoint's results as soon as they are complete; what cannot be written now is tried again, and
+        said, at the end."""
+        from harness.reports.files import write_checkpoints
+
+        assert self._ending is not None
+        try:
+            manifest = self.directory.read_manifest()
+            summary, records = self._ending.results(checkpoint, manifest, time.time() - self._began)
+            write_checkpoints(summary, manifest["benchmarks"])
+            self._save_results(summary, records)
+        except (HarnessError, OSError) as error:
+            self._log(f"{checkpoint}: its results are written at the end: {error}")
+            return
+        self._ended.add(checkpoint)
+        self._log(f"ended: {checkpoint}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
@@ -168,7 +201,8 @@ class Controller:
 
         items, declarations, deselected = self.directory.read_collected()
         early = bool(session.shouldstop or session.shouldfail) or session.exitstatus == 2
-        known = latest(read_journal(self.directory.path, exchanges=False))
+        assert self._ending is not None
+        known = latest(self._ending.following.read())
         known |= self._record_lost([item for item in items if item.item not in known], early=early)
         manifest = self.directory.read_manifest()
         self.summary = summarise(
@@ -185,7 +219,7 @@ class Controller:
         )
         self.summary = replace(self.summary, broken=self._broken())
         write_results(self.summary)
-        self._save_results(known.values())
+        self._save_results(self.summary, known.values())
         write_code_files(
             self.directory.path, {item for item, record in known.items() if record.status == "scored"}
         )
@@ -208,15 +242,16 @@ class Controller:
             for name, message in self._unloadable.messages.items()
         ]
 
-    def _save_results(self, records: Iterable[Record]) -> None:
-        """Keeps each checkpoint's results where later runs find them."""
+    def _save_results(self, summary: Summary, records: Iterable[Record]) -> None:
+        """Keeps each checkpoint's results where later runs find them, but for those that are kept already."""
         from harness.saved.build import saved_of
         from harness.saved.store import Store
 
-        assert self.summary is not None
         store = Store(self.directory.path.parent)
-        for saved, items in saved_of(self.summary, records, changing=self.settings.changing_answers()):
-            if items.examples:
+        codes = {one.name: one.code for one in summary.declarations}
+        changing = self.settings.changing_answers()
+        for saved, items in saved_of(summary, records, changing=changing, codes=codes):
+            if items.examples and saved.checkpoint not in self._ended:
                 store.save(saved, items)
 
     def _record_lost(self, missing: list[Collected], *, early: bool) -> dict[str, Record]:
@@ -317,5 +352,6 @@ def _plain_settings(settings: Settings) -> dict[str, Any]:
         "unit": settings.unit,
         "workers": settings.workers,
         "device": settings.model.device,
+        "device_kind": device_kind(settings.model.device),
         "batch": settings.model.batch,
     }

@@ -88,6 +88,38 @@ def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
     return [record for path in shards for record in read_shard(path, exchanges=exchanges)]
 
 
+class Following:
+    """The journal of a run that goes on: each call reads only what was appended since the last."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._records: dict[Path, list[Record]] = {}
+        self._offsets: dict[Path, int] = {}
+
+    def read(self) -> list[Record]:
+        """The records so far, as ``read_journal`` gives them without exchanges."""
+        for path in sorted(self._directory.glob("items-*.jsonl")):
+            known = self._records.setdefault(path, [])
+            offset = self._offsets.get(path, 0)
+            try:
+                with path.open("rb") as shard:
+                    shard.seek(offset)
+                    lines = [line for line in shard if line.endswith(b"\n")]
+            except OSError as error:
+                raise JournalError(f"cannot read {path}: {error.strerror}") from error
+            known += _records(lines, path, exchanges=False, first=len(known) + 1)
+            self._offsets[path] = offset + sum(map(len, lines))
+        return [record for path in sorted(self._records) for record in self._records[path]]
+
+
+def read_line(line: bytes) -> Record:
+    """The record of one line; raises ``JournalError`` where it is none."""
+    try:
+        return from_json(_object(line))
+    except ValueError as error:
+        raise JournalError(f"no record: {error}") from error
+
+
 def read_exchanges(directory: Path, kind: str) -> Iterator[Record]:
     """The records that have an exchange of this kind, as ``read_journal`` gives them, one at a time.
 
@@ -115,8 +147,10 @@ def latest(records: Iterable[Record]) -> dict[str, Record]:
     return kept
 
 
-def _records(lines: Iterable[bytes], path: Path, exchanges: bool, mark: bytes = b"") -> Iterator[Record]:
-    for number, line in enumerate(lines, start=1):
+def _records(
+    lines: Iterable[bytes], path: Path, exchanges: bool, mark: bytes = b"", first: int = 1
+) -> Iterator[Record]:
+    for number, line in enumerate(lines, start=first):
         if not line.endswith(b"\n"):
             return  # a line without its end was never finished: the item counts as not recorded
         if mark not in line:

@@ -127,6 +127,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     from harness.execution import Execution
     from harness.journal import Journal
+    from harness.reuse import Reuse
     from harness.scheduling import Quarantine
     from harness.units import DEFAULT_SIZE, unit_size
 
@@ -146,6 +147,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         sandbox=run.collection.sandbox,
         by_kind=who == "main" and run.settings.unit is None,
         note_effort=functools.partial(run.directory.write_effort, who),
+        reuse=None if run.settings.fresh else Reuse(run.directory.path),
     )
     # Items live until the end of the session: looking at tens of thousands of them again and again for
     # garbage takes a fifth of the time that pytest needs for a trivial item.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from harness.saved.store import Store
 from tests.tiny import tiny_causal
 
 Project = Any
@@ -133,3 +135,44 @@ def test_what_is_broken_is_said_when_items_are_only_collected(project: Project, 
     (runs / "checkpoint-200" / "config.json").write_text("{")
     result = project.run("--co", "-q", checkpoint="runs/a")
     result.stdout.fnmatch_lines(["broken checkpoint-200: runs/a/checkpoint-200/config.json: *"])
+
+
+@pytest.mark.parametrize(("workers", "process"), [("0", "os.getpid()"), ("2", "os.getppid()")])
+def test_results_of_a_checkpoint_that_has_ended_outlive_a_kill(
+    project: Project, runs: Path, workers: str, process: str
+) -> None:
+    project.write(
+        "import os, time; checkpoint.step == 200 and example['n'] == 0 and "
+        f"[time.sleep(3 * {workers}), os.kill({process}, 9)]"
+    )
+    text = (
+        (project.path / "test_sums.py")
+        .read_text()
+        .replace("(example, shots)", "(example, shots, checkpoint)")
+    )
+    (project.path / "test_sums.py").write_text(text)
+    assert project.run("-n", workers, checkpoint="runs/a", apart=True).ret == -9
+    (run,) = project.runs
+    assert not (run / "summary.json").exists()
+    results = json.loads((run / "checkpoint-100_results.json").read_text())
+    assert results["results"]["sums"]["acc"] is not None
+    saved = {one.checkpoint: one for one in Store(project.path / "results").find()}
+    assert "checkpoint-200" not in saved
+    assert (saved["checkpoint-100"].scored, saved["checkpoint-100"].run_id) == (6, run.name)
+    assert not (run / "checkpoint-200_results.json").exists()
+
+
+def test_results_written_early_are_those_of_the_end(project: Project, runs: Path) -> None:
+    assert project.run(checkpoint="runs/a").ret == 0
+    (run,) = project.runs
+    log = (run / "run.log").read_text()
+    assert [line.rpartition(": ")[2] for line in log.splitlines() if " ended: " in line] == [
+        *("checkpoint-100", "checkpoint-200", "checkpoint-1000")
+    ]
+    saved = {one.checkpoint: one for one in Store(project.path / "results").find()}
+    for result in project.summary["results"]:
+        entry = saved[result["checkpoint"]]
+        assert {name: one.value for name, one in entry.metrics.items()} == {
+            name: one["value"] for name, one in result["metrics"].items()
+        }
+        assert entry.code
