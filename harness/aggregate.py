@@ -159,6 +159,8 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
         programs=_outcomes(records),
         unsandboxed=sum(record.unsandboxed for record in records),
         invalid=_invalid(counts, declaration.most_unusable),
+        reused=sum(record.reused_from is not None for record in records),
+        reused_from=sorted({record.reused_from for record in records if record.reused_from}),
     )
 
 

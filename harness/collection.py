@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.benchmark import Benchmark, Sampling, declared, generator_function
+from harness.benchmark import CHECKPOINT_FIXTURE, Benchmark, Sampling, declared, generator_function
 from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.info import info_from_plain
+from harness.checkpoints.series import Broken
+from harness.code_hash import code_of
 from harness.data import Example, Pack, drawn, limited, load_pack, load_shots
 from harness.errors import CheckpointError, DataError, SandboxError
 from harness.fewshot import Shots, draw_shots
@@ -19,6 +23,7 @@ from harness.options import Settings
 from harness.requests import RunProgram
 from harness.results import Collected, Declaration
 from harness.sandbox import open_sandbox
+from harness.series import Series, find_series
 
 if TYPE_CHECKING:
     from harness.sandbox.sandbox import Sandbox
@@ -32,6 +37,7 @@ class Loaded:
     pack: Pack
     shots: Shots
     sampling: Sampling
+    code: str = ""
 
 
 @dataclass(slots=True)
@@ -40,6 +46,7 @@ class Collection:
 
     settings: Settings
     checkpoints: list[CheckpointInfo] | None = None
+    broken: list[Broken] = field(default_factory=list)
     loaded: dict[str, Loaded] = field(default_factory=dict)
     deselected: list[str] = field(default_factory=list)
     fault: str | None = None
@@ -48,8 +55,25 @@ class Collection:
     def known_checkpoints(self) -> list[CheckpointInfo]:
         """The checkpoints of the run, recognised once."""
         if self.checkpoints is None:
-            self.checkpoints = find_checkpoints(self.settings)
+            series = find_checkpoints(self.settings)
+            self.checkpoints, self.broken = series.infos, series.broken
+            self.deselected += series.left_out
         return self.checkpoints
+
+    def give(self) -> str | None:
+        """The checkpoints as text for ``take``; None where nothing was recognised yet."""
+        if self.checkpoints is None:
+            return None
+        rows = [info.plain() for info in self.checkpoints]
+        return json.dumps({"checkpoints": rows, "left_out": self.deselected}, default=str)
+
+    def take(self, given: str | None) -> None:
+        """Takes what the controller has recognised: a worker that looked for itself a moment later might find
+        something else."""
+        if given is not None:
+            found = json.loads(given)
+            self.checkpoints = [info_from_plain(row) for row in found["checkpoints"]]
+            self.deselected += found["left_out"]
 
     def close(self) -> None:
         """Ends the sandbox, if there is one."""
@@ -93,23 +117,15 @@ def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, samplin
     return Loaded(spec, pack, draw_shots(spec, count, sampling.seed, pack, source), sampling)
 
 
-def find_checkpoints(settings: Settings) -> list[CheckpointInfo]:
+def find_checkpoints(settings: Settings) -> Series:
     """The checkpoints that the options name, or the builtin ones that are there; raises ``CheckpointError``."""
-    from harness.checkpoints import default_checkpoints, recognise, unique_names
-
-    if not settings.checkpoints:
-        return default_checkpoints(seq_len=settings.seq_len)
-    found = [
-        info
-        for source in settings.checkpoints
-        for info in recognise(
-            source,
-            seq_len=settings.seq_len,
-            base_model=settings.base_model,
-            trust_remote_code=settings.trust_remote_code,
-        )
-    ]
-    return unique_names(found)
+    return find_series(
+        settings.checkpoints,
+        steps=settings.steps,
+        seq_len=settings.seq_len,
+        base_model=settings.base_model,
+        trust_remote_code=settings.trust_remote_code,
+    )
 
 
 def generate(metafunc: pytest.Metafunc, collection: Collection) -> None:
@@ -130,7 +146,7 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> None:
     try:
         suited = _suited(spec, collection)
         if suited:
-            examples = _examples(spec, collection)
+            examples = _examples(metafunc, spec, collection)
     except (CheckpointError, DataError) as error:
         collection.fault = collection.fault or str(error)
     _parametrize(metafunc, collection, suited, examples, [name for name in OWN_ARGUMENTS if name in own])
@@ -158,7 +174,7 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
     return suited
 
 
-def _examples(spec: Benchmark, collection: Collection) -> list[Given]:
+def _examples(metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection) -> list[Given]:
     loaded = collection.loaded.get(spec.name)
     if loaded is None:
         settings = collection.settings
@@ -168,11 +184,25 @@ def _examples(spec: Benchmark, collection: Collection) -> list[Given]:
                 f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}"
             )
             return []
+        loaded = replace(loaded, code=_code(metafunc))
         collection.loaded[spec.name] = loaded
     elif loaded.spec is not spec:
         raise DataError(f"two benchmarks are named {spec.name!r}; give one of them another name")
     examples = drawn(spec, loaded.pack.examples, collection.settings.seed)
     return [Given(example, loaded) for example in limited(examples, collection.settings.limit)]
+
+
+def _code(metafunc: pytest.Metafunc) -> str:
+    """The hash of the benchmark's code and of the fixtures that it asks for."""
+    fixtures = [definition.func for found in metafunc._arg2fixturedefs.values() for definition in found]
+    return code_of([metafunc.function, *fixtures], metafunc.config.rootpath)
+
+
+def reusable(item: pytest.Item) -> bool:
+    """Whether an item is told by its checkpoint and example alone, so that an earlier run's record of them is the
+    same item's. It is not where it has parameters of its own."""
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.keys() <= {CHECKPOINT_FIXTURE, *OWN_ARGUMENTS}
 
 
 def _parametrize(
@@ -296,6 +326,7 @@ def declaration_of(loaded: Loaded) -> Declaration:
         rule=spec.rule,
         source=spec.source,
         most_unusable=spec.most_unusable,
+        code=loaded.code,
     )
 
 

@@ -11,21 +11,27 @@ import os
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.collection import Collection, find_checkpoints
+from harness.collection import Collection
 from harness.errors import HarnessError
 from harness.gating import Gating
-from harness.journal import Journal, latest, read_journal
+from harness.journal import Journal, latest
 from harness.options import Settings
 from harness.publishing import check_markdown, commands, publish, shown
 from harness.records import Record
 from harness.results import Collected, Summary
+from harness.reuse import benchmarks_of, decide, device_kind, write_decision
 from harness.rundir import RunDirectory, environment
 from harness.saved.entry import Items, Saved
+from harness.unloadable import Unloadable
 from harness.wire import FATAL
+
+if TYPE_CHECKING:
+    from harness.ending import Ending
 
 NOT_VALID: Final = 9
 """Exit code of a run with items that ended in error or were lost, or, with ``--eval-strict``, with a result
@@ -53,6 +59,10 @@ class Controller:
         self._begun = False
         self._progress: Any = None
         self._crashes: Counter[str] = Counter()
+        self._unloadable = Unloadable()
+        self._used: set[str] = set()
+        self._ending: Ending | None = None
+        self._ended: set[str] = set()
 
     # The beginning
 
@@ -63,13 +73,15 @@ class Controller:
 
     def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
         """Says at ``--co`` what was left out; a run says it below its table."""
-        return (
-            [f"deselected {line}" for line in self.collection.deselected] if config.option.collectonly else []
-        )
+        if not config.option.collectonly:
+            return []
+        broken = [f"broken {one.name}: {one.message}" for one in self.collection.broken]
+        return [*broken, *(f"deselected {line}" for line in self.collection.deselected)]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["touchstone_run"] = str(self.directory.path)
+        node.workerinput["touchstone_checkpoints"] = self.collection.give()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self) -> None:
@@ -86,25 +98,27 @@ class Controller:
         self._begun = True
         items, declarations, deselected = self.directory.read_collected()
         self._gating.check(items, declarations)
-        used = {item.checkpoint for item in items}
-        infos = (
-            self.collection.checkpoints
-            if self.collection.checkpoints is not None
-            else find_checkpoints(self.settings)
-        )
-        self.directory.write_manifest(
-            {
-                "run_id": self.directory.run_id,
-                "began": self._began,
-                **environment(
-                    self.config.invocation_params.args,
-                    self.config.invocation_params.dir,
-                    self.config.rootpath,
-                ),
-                "checkpoints": [_checkpoint_row(info) for info in infos if info.name in used],
-                "settings": {**self.settings.changing_answers(), **_plain_settings(self.settings)},
-            }
-        )
+        self._used = used = {item.checkpoint for item in items}
+        infos = self.collection.known_checkpoints()
+        manifest = {
+            "run_id": self.directory.run_id,
+            "began": self._began,
+            **environment(
+                self.config.invocation_params.args,
+                self.config.invocation_params.dir,
+                self.config.rootpath,
+            ),
+            "checkpoints": [_checkpoint_row(info) for info in infos if info.name in used],
+            "settings": {**self.settings.changing_answers(), **_plain_settings(self.settings)},
+            "benchmarks": benchmarks_of(declarations),
+        }
+        self.directory.write_manifest(manifest)
+        if not self.settings.fresh:
+            decision = decide(manifest, self.directory.path.parent, self.settings.changing_answers())
+            write_decision(self.directory.path, decision)
+        from harness.ending import Ending
+
+        self._ending = Ending(self.directory, items, declarations)
         self._log(
             f"begin: {len(items)} items, {', '.join(sorted(used))}, {self.settings.workers} process(es)"
         )
@@ -141,6 +155,28 @@ class Controller:
         fatal = getattr(report, FATAL, None)
         if fatal is not None:
             raise pytest.UsageError(fatal)
+        self._unloadable.take(report, self._used)
+        if report.when == "teardown" and self._ending is not None:
+            checkpoint = self._ending.take(report.nodeid)
+            if checkpoint is not None and len(self._used) > 1:
+                self._end_checkpoint(checkpoint)
+
+    def _end_checkpoint(self, checkpoint: str) -> None:
+        """Writes a checkpoint's results as soon as they are complete; what cannot be written now is tried again, and
+        said, at the end."""
+        from harness.reports.files import write_checkpoints
+
+        assert self._ending is not None
+        try:
+            manifest = self.directory.read_manifest()
+            summary, records = self._ending.results(checkpoint, manifest, time.time() - self._began)
+            write_checkpoints(summary, manifest["benchmarks"])
+            self._save_results(summary, records)
+        except (HarnessError, OSError) as error:
+            self._log(f"{checkpoint}: its results are written at the end: {error}")
+            return
+        self._ended.add(checkpoint)
+        self._log(f"ended: {checkpoint}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
@@ -173,7 +209,8 @@ class Controller:
 
         items, declarations, deselected = self.directory.read_collected()
         early = bool(session.shouldstop or session.shouldfail) or session.exitstatus == 2
-        known = latest(read_journal(self.directory.path, exchanges=False))
+        assert self._ending is not None
+        known = latest(self._ending.following.read())
         known |= self._record_lost([item for item in items if item.item not in known], early=early)
         manifest = self.directory.read_manifest()
         self.summary = summarise(
@@ -188,8 +225,9 @@ class Controller:
             seconds=time.time() - self._began,
             effort=self.directory.read_effort(),
         )
+        self.summary = replace(self.summary, broken=self._broken())
         invalid = self.settings.strict and any(result.invalid for result in self.summary.results)
-        results = self._save_results(known.values())
+        results = self._save_results(self.summary, known.values())
         self.summary = self._gating.judge(self.summary, results, valid=not invalid)
         write_results(self.summary)
         self._unpublished = publish(self.config, self.summary, self.settings.markdown, os.environ)
@@ -199,19 +237,31 @@ class Controller:
         counts = Counter(fault["status"] for fault in self.summary.faults)
         self._log(f"end: {len(items)} items, {dict(counts) or 'no faults'}")
         fine = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        faulty = (self.summary.faults or invalid) and session.exitstatus in fine
+        faulty = (self.summary.faults or self.summary.broken or invalid) and session.exitstatus in fine
         return self._gating.exit_code(NOT_VALID if faulty else session.exitstatus)
 
-    def _save_results(self, records: Iterable[Record]) -> list[tuple[Saved, Items]]:
-        """Keeps each checkpoint's results where later runs find them, and gives them."""
+    def _broken(self) -> list[dict[str, str]]:
+        """The checkpoints that could not be recognised, then those that could not be loaded."""
+        paths = {info.name: str(info.path) for info in self.collection.known_checkpoints()}
+        rows = [
+            {"name": one.name, "path": one.path, "message": one.message} for one in self.collection.broken
+        ]
+        return rows + [
+            {"name": name, "path": paths.get(name, ""), "message": message}
+            for name, message in self._unloadable.messages.items()
+        ]
+
+    def _save_results(self, summary: Summary, records: Iterable[Record]) -> list[tuple[Saved, Items]]:
+        """Keeps each checkpoint's results where later runs find them, but for those that are kept already; gives them
+        all."""
         from harness.saved.build import saved_of
         from harness.saved.store import Store
 
-        assert self.summary is not None
         store = Store(self.directory.path.parent)
-        results = saved_of(self.summary, records, changing=self.settings.changing_answers())
+        codes = {one.name: one.code for one in summary.declarations}
+        results = saved_of(summary, records, changing=self.settings.changing_answers(), codes=codes)
         for saved, items in results:
-            if items.examples:
+            if items.examples and saved.checkpoint not in self._ended:
                 store.save(saved, items)
         return results
 
@@ -314,5 +364,6 @@ def _plain_settings(settings: Settings) -> dict[str, Any]:
         "unit": settings.unit,
         "workers": settings.workers,
         "device": settings.model.device,
+        "device_kind": device_kind(settings.model.device),
         "batch": settings.model.batch,
     }

@@ -12,12 +12,13 @@ import pytest
 
 from harness.asking import ProgramRunner
 from harness.benchmark import ENGINE_FIXTURE, generator_function
-from harness.collection import OWN_ARGUMENTS, checkpoint_of, given_of
-from harness.drive import Job, Outcome, StartedUnit, identity, run_unit
+from harness.collection import OWN_ARGUMENTS, checkpoint_of, given_of, reusable
+from harness.drive import SYNC_EVERY, Job, Outcome, StartedUnit, identity, run_unit
 from harness.effort import Effort, Meter
 from harness.journal import Journal
 from harness.records import Record, Status
 from harness.requests import Generate
+from harness.reuse import Reuse
 from harness.scheduling import Quarantine
 from harness.units import plan_units
 from harness.wire import to_plain
@@ -45,11 +46,14 @@ class Execution:
         note_effort: Callable[[Sequence[Effort]], None],
         breaks: Sequence[str] = (),
         settled: Callable[[str], str | None] | None = None,
+        reuse: Reuse | None = None,
     ) -> None:
         """With ``in_order`` the units come one after the other; a worker cannot know which it gets next. With
         ``by_kind`` units of items that ask for texts are larger than ``unit_size``, which xdist's controller
         could not know of. ``note_effort`` is told now and then what this process's answers have cost. No unit goes
-        on beyond an item in ``breaks``; ``settled`` gives the reason why an item is not needed any more, if any."""
+        on beyond an item in ``breaks``; ``settled`` gives the reason why an item is not needed any more, if any.
+        ``reuse`` knows what earlier runs have scored."""
+        self._reuse = reuse
         self._in_order = in_order
         self._not_needed = settled
         self._sandbox = sandbox
@@ -80,7 +84,10 @@ class Execution:
             before[whose], last = unit, whose
 
     def call(self, item: pytest.Function) -> Outcome:
-        """The outcome of an item, computed now together with its unit, unless another item has done so."""
+        """The outcome of an item, computed now together with its unit, unless another item or an earlier run has
+        done so."""
+        if item.nodeid not in self._outcomes and (reused := self._reused(item)) is not None:
+            return reused
         if item.nodeid not in self._outcomes:
             if self._not_needed is not None and (reason := self._not_needed(item.nodeid)) is not None:
                 pytest.skip(reason)
@@ -121,6 +128,31 @@ class Execution:
             unit.close()
         self._ahead.clear()
 
+    def _reused(self, item: pytest.Function) -> Outcome | None:
+        """The outcome that an earlier run had, now in this run's journal too; None where there is none."""
+        if not self._known(item):
+            return None
+        given = given_of(item)
+        assert given is not None
+        assert self._reuse is not None
+        example = given.example
+        record = self._reuse.find(
+            item.nodeid, checkpoint_of(item).name, given.loaded.spec.name, example.id, example.sha256
+        )
+        if record is None:
+            return None
+        self._journal.append(record)
+        self._journal.sync(every=SYNC_EVERY)
+        self._settled.add(item.nodeid)
+        return Outcome(record)
+
+    def _known(self, item: pytest.Item) -> bool:
+        """Whether an earlier run has scored the item."""
+        given = given_of(item)
+        if self._reuse is None or given is None or not reusable(item):
+            return False
+        return self._reuse.has(checkpoint_of(item).name, given.loaded.spec.name, given.example.id)
+
     def _started(self, item: pytest.Function, engine: Engine) -> StartedUnit:
         """The unit of an item with its generators started, now or ahead of time."""
         ahead = self._ahead.pop(checkpoint_of(item).name, None)
@@ -140,9 +172,11 @@ class Execution:
             return
         same = leader.parent is item.parent and leader.originalname == item.originalname
         if same and _alike(leader, item):
-            ahead = StartedUnit([self._job(one, item) for one in self._members(leader)], engine)
-            self._ahead[checkpoint_of(item).name] = ahead
-            engine.prepare(ahead.requests)
+            members = [one for one in self._members(leader) if not self._known(one)]
+            if members:
+                ahead = StartedUnit([self._job(one, item) for one in members], engine)
+                self._ahead[checkpoint_of(item).name] = ahead
+                engine.prepare(ahead.requests)
 
     def _members(self, leader: pytest.Function) -> list[pytest.Function]:
         """The unit's items that can run under the leader's fixtures and have not run yet, the leader first."""
@@ -153,7 +187,9 @@ class Execution:
         for index in self._unit_of.get(leader.nodeid, ()):
             item = self._items[index]
             fresh = item.nodeid not in self._settled and item.nodeid not in quarantined
-            if item is not leader and fresh and isinstance(item, pytest.Function) and _alike(item, leader):
+            if item is leader or not fresh or not isinstance(item, pytest.Function):
+                continue
+            if _alike(item, leader) and not self._known(item):
                 members.append(item)
         return members
 

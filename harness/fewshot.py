@@ -39,7 +39,13 @@ class Shots:
             "num_fewshot": self.count,
             "from": self.origin if self.count else None,
             "pick": self.pick if self.count else None,
+            "sha256": self._digest() if self.count else None,
         }
+
+    def _digest(self) -> str:
+        """A hash over the examples that were drawn."""
+        lines = [f"{group}\t{shot.sha256}" for group, drawn in self.drawn.items() for shot in drawn]
+        return hashlib.sha256("\n".join(lines).encode("utf-8", "backslashreplace")).hexdigest()
 
     def prefix(self, spec: Benchmark, example: Example) -> str:
         """The rendered few-shot examples for one example, each followed by a blank line; empty for none."""

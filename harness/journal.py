@@ -88,30 +88,44 @@ def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
     return [record for path in shards for record in read_shard(path, exchanges=exchanges)]
 
 
-class Tail:
-    """Follows the shards of a run that goes on: each call of ``new`` gives what was written since the one before."""
+class Following:
+    """The journal of a run that goes on: each call reads only what was appended since the last."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._read: dict[Path, int] = {}
+        self._records: dict[Path, list[Record]] = {}
+        self._offsets: dict[Path, int] = {}
 
     def new(self) -> list[Record]:
-        """The records written since, without requests and answers; a line that is not whole yet comes next time.
-
-        Raises ``JournalError`` as ``read_shard`` does, but that lines are counted from where the last call ended.
-        """
+        """The records since the last call, without exchanges; a line that is not whole yet comes next time."""
         found: list[Record] = []
         for path in sorted(self._directory.glob("items-*.jsonl")):
+            known = self._records.setdefault(path, [])
+            offset = self._offsets.get(path, 0)
             try:
                 with path.open("rb") as shard:
-                    shard.seek(self._read.get(path, 0))
-                    text = shard.read()
+                    shard.seek(offset)
+                    lines = [line for line in shard if line.endswith(b"\n")]
             except OSError as error:
                 raise JournalError(f"cannot read {path}: {error.strerror}") from error
-            whole = text[: text.rfind(b"\n") + 1]
-            found += _records(whole.splitlines(keepends=True), path, exchanges=False)
-            self._read[path] = self._read.get(path, 0) + len(whole)
+            fresh = list(_records(lines, path, exchanges=False, first=len(known) + 1))
+            known += fresh
+            found += fresh
+            self._offsets[path] = offset + sum(map(len, lines))
         return found
+
+    def read(self) -> list[Record]:
+        """The records so far, as ``read_journal`` gives them without exchanges."""
+        self.new()
+        return [record for path in sorted(self._records) for record in self._records[path]]
+
+
+def read_line(line: bytes) -> Record:
+    """The record of one line; raises ``JournalError`` where it is none."""
+    try:
+        return from_json(_object(line))
+    except ValueError as error:
+        raise JournalError(f"no record: {error}") from error
 
 
 def each_record(directory: Path) -> Iterator[Record]:
@@ -150,8 +164,10 @@ def latest(records: Iterable[Record]) -> dict[str, Record]:
     return kept
 
 
-def _records(lines: Iterable[bytes], path: Path, exchanges: bool, mark: bytes = b"") -> Iterator[Record]:
-    for number, line in enumerate(lines, start=1):
+def _records(
+    lines: Iterable[bytes], path: Path, exchanges: bool, mark: bytes = b"", first: int = 1
+) -> Iterator[Record]:
+    for number, line in enumerate(lines, start=first):
         if not line.endswith(b"\n"):
             return  # a line without its end was never finished: the item counts as not recorded
         if mark not in line:

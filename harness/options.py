@@ -18,6 +18,7 @@ import pytest
 from harness.benchmark import Sampling
 from harness.models.settings import ModelSettings
 from harness.sandbox.settings import GRADERS, KINDS, SandboxSettings
+from harness.steps import Steps, parse_steps
 from harness.units import DEFAULT_SIZE, GENERATING_SIZE
 
 MODEL_SETTINGS: Final = pytest.StashKey[ModelSettings]()
@@ -119,7 +120,7 @@ def add_options(parser: pytest.Parser) -> None:
         default=[],
         metavar="PATH",
         help="checkpoint to score: a folder (Transformers, a LoRA adapter, Llama's params.json), a .pt or GGUF file, "
-        "a glob ('runs/*/checkpoint-*'), a Hub id, builtin:NAME, or "
+        "a folder or glob of checkpoints (runs/a, 'runs/*/checkpoint-*'), a Hub id, builtin:NAME, or "
         "fake:causal and fake:masked (answers from hashes, to try a benchmark); may be given several times. "
         "Default: the builtin checkpoints that are there",
     )
@@ -127,6 +128,11 @@ def add_options(parser: pytest.Parser) -> None:
         "--eval-strict",
         action="store_true",
         help="exit with 9 when a result is not valid: too many outputs without an answer, or cut off",
+    )
+    group.addoption(
+        "--eval-fresh",
+        action="store_true",
+        help="score everything, also what an earlier run has scored already (default: its scores are reused)",
     )
     group.addoption(
         "--eval-trust-remote-code",
@@ -154,6 +160,14 @@ _OPTIONS: Final = (
         None,
         "N",
         "score only the first N items of each benchmark and group, or that fraction (0.2)",
+    ),
+    Option(
+        "steps",
+        parse_steps,
+        None,
+        "STEPS",
+        "of a series of checkpoints only these: START:STOP:STEP, both ends among them (300:, :600, 100:600:100), or a "
+        "list (100,300)",
     ),
     Option("shots", parse_count(0), None, "N", "number of few-shot examples (default: the benchmark's own)"),
     Option("seed", parse_count(0), 1234, "N", "seed of everything that is drawn (default: 1234)"),
@@ -275,6 +289,8 @@ class Settings:
     model: ModelSettings
     sandbox: SandboxSettings
     strict: bool = False
+    steps: Steps | None = None
+    fresh: bool = False
     sampling: Sampling = field(default_factory=Sampling)
     markdown: Path | None = None
 
@@ -324,6 +340,8 @@ def settings_of(config: pytest.Config) -> Settings:
         workers=workers,
         strict=config.getoption("--eval-strict"),
         markdown=config.invocation_params.dir / values["markdown"] if values["markdown"] else None,
+        steps=values["steps"],
+        fresh=config.getoption("--eval-fresh"),
         sampling=sampling_of(values["samples"], values["temperature"], values["top-p"], values["seed"]),
         model=ModelSettings(
             dtype=values["dtype"],

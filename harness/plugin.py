@@ -30,7 +30,8 @@ from harness.sequential.order import (
     draw_courses,
 )
 from harness.shipped import load_shipped_module
-from harness.wire import FATAL, scrub
+from harness.unloadable import Unloadable
+from harness.wire import scrub
 
 if TYPE_CHECKING:
     from harness.execution import Execution
@@ -48,6 +49,7 @@ class Run:
         self.execution: Execution | None = None
         self.gating: Gating | None = None
         self.courses: dict[Series, Course] = {}
+        self.unloadable = Unloadable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -75,7 +77,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN] = run
     if config.getoption("--gate-sequential"):
         run.gating = Gating(config, settings, directory.path.parent)
-    if settings.checkpoints and not is_worker(config):
+    if is_worker(config):
+        run.collection.take(config.workerinput.get("touchstone_checkpoints"))  # type: ignore[attr-defined]
+    elif settings.checkpoints:
         try:
             run.collection.known_checkpoints()
         except CheckpointError as error:
@@ -162,6 +166,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     from harness.execution import Execution
     from harness.journal import Journal
+    from harness.reuse import Reuse
     from harness.scheduling import Quarantine
 
     run.directory.make()
@@ -184,6 +189,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         note_effort=functools.partial(run.directory.write_effort, who),
         breaks=breaks_of(run.courses),
         settled=None if watch is None else watch.settled,
+        reuse=None if run.settings.fresh else Reuse(run.directory.path),
     )
     # Items live until the end of the session: looking at tens of thousands of them again and again for
     # garbage takes a fifth of the time that pytest needs for a trivial item.
@@ -255,11 +261,12 @@ def pytest_runtest_makereport(
     error = call.excinfo.value if call.excinfo is not None else None
     if isinstance(error, HarnessError):
         report.longrepr = f"{type(error).__name__}: {error}"  # written for people: a traceback would hide it
-    if isinstance(error, CheckpointError):
-        setattr(report, FATAL, str(error))
     run = item.config.stash[RUN]
     if run.execution is not None and call.when != "teardown" and not report.passed:
         run.execution.settle(item, "skipped" if report.skipped else "error", str(error))
+    if isinstance(error, CheckpointError) and collecting.given_of(item) is not None:
+        several = len(run.collection.known_checkpoints()) > 1
+        run.unloadable.mark(report, collecting.checkpoint_of(item).name, str(error), several=several)
     return report
 
 

@@ -37,7 +37,8 @@ class Declaration:
     """A benchmark as plain data: the process that aggregates may never import its module.
 
     ``aggregate`` maps a metric to {"by": ..., "of": ...}. ``few_shot`` says how many shots and from where:
-    {"num_fewshot": 5, "from": "mmlu/dev", "pick": "first"}; reports read ``num_fewshot`` only.
+    {"num_fewshot": 5, "from": "mmlu/dev", "pick": "first", "sha256": ...}; reports read ``num_fewshot`` only.
+    ``code`` is the hash of what scores (``harness.code_hash``).
     """
 
     name: str
@@ -51,6 +52,7 @@ class Declaration:
     rule: str = ""
     source: str = ""
     most_unusable: float = 0.1
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +84,11 @@ class Metric:
 class Result:
     """One checkpoint on one benchmark, or on one group of it (``group`` set).
 
-    ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts of items (``scored`` to ``lost``) add
-    up to ``collected``. ``metrics`` has the primary one first. ``truncated`` counts requests whose context
-    was cut; ``outputs`` to ``unsandboxed`` count texts and programs as a ``Record`` does. ``invalid`` says why the
-    numbers must not be believed, None where nothing is known against them.
+    ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts of items (``scored`` to ``lost``) add up to
+    ``collected``; ``reused`` of the scored ones come from earlier runs, ``reused_from``. ``metrics`` has the
+    primary one first. ``truncated`` counts requests whose context was cut; ``outputs`` to ``unsandboxed`` count
+    texts and programs as a ``Record`` does. ``invalid`` says why the numbers must not be believed, None where
+    nothing is known against them.
     """
 
     name: str
@@ -113,6 +116,8 @@ class Result:
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
     invalid: str | None = None
+    reused: int = 0
+    reused_from: list[str] = field(default_factory=list)
 
     @property
     def faults(self) -> int:
@@ -133,7 +138,8 @@ class Summary:
     "low", "high", "stderr", "method", "why", "parts": [{"weight", "benchmark", "metric", "value", "n"}]}.
     ``faults`` lists items that ended in error, timeout or lost, as {"item", "status", "message"}.
     ``uncollected`` counts journal records of items that this run did not collect (a resumed run with a
-    narrower selection); they enter no number. ``effort``: what answering cost each process. ``gate``: what
+    narrower selection); they enter no number. ``effort``: what answering cost each process. ``broken`` lists
+    checkpoints of several that could not be used, as {"name", "path", "message"}. ``gate``: what
     ``harness.gate.report`` describes, None without a gate.
     """
 
@@ -150,6 +156,7 @@ class Summary:
     seconds: float = 0.0
     effort: list[Effort] = field(default_factory=list)
     gate: dict[str, Any] | None = None
+    broken: list[dict[str, str]] = field(default_factory=list)
 
 
 def wholes(summary: Summary) -> list[Result]:

@@ -3,6 +3,7 @@ user's cache."""
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Mapping
@@ -49,6 +50,14 @@ def builtin_path(name: str) -> Path:
             raise CheckpointError(f"builtin:{name}: not there; there are {_saved()}")
         return path if (path / "config.json").is_file() else _last(path, name)
     raise CheckpointError(f"builtin:{name}: unknown; there are builtin:{', builtin:'.join(NAMES)}")
+
+
+def builtin_pattern(pattern: str) -> str:
+    """The glob of ``builtin:PATTERN``; raises ``CheckpointError`` where it leaves the builtin series."""
+    first, _, rest = pattern.partition("/")
+    if first != KO_MLM or not rest or ".." in rest.split("/"):
+        raise CheckpointError(f"builtin:{pattern}: unknown; there is a series, builtin:{KO_MLM}/*")
+    return f"{glob.escape(str(shipped('models', KO_MLM)))}/{rest}"
 
 
 def _fetched(name: str) -> Path:

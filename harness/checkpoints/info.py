@@ -24,7 +24,9 @@ class CheckpointInfo:
     ``parameters`` (a count) and ``dtype`` (of most of them) are read from headers. ``val_loss`` and ``training``
     are what the checkpoint itself says of its training, plain values. ``base`` is the checkpoint that an adapter
     was trained on. ``params`` are the sizes of an ``mtp`` model under Llama's own names (``dim``, ``n_layers``,
-    ``n_future_tokens`` ...), ``tokenizer`` is the folder that holds its tokenizer.
+    ``n_future_tokens`` ...), ``tokenizer`` is the folder that holds its tokenizer. ``series`` is the folder of the
+    checkpoints of one training, ``step`` how far this one is: the trainer's step, else the number at the end of its
+    name, else its epoch; set for a run by ``harness.series``.
     """
 
     name: str
@@ -47,6 +49,8 @@ class CheckpointInfo:
     params: dict[str, Any] = field(default_factory=dict, hash=False)
     tokenizer: Path | None = None
     trust_remote_code: bool = False
+    series: str | None = None
+    step: float | None = None
 
     @property
     def serves(self) -> tuple[type[Request], ...]:
@@ -68,3 +72,12 @@ class CheckpointInfo:
         row["tokenizer"] = None if self.tokenizer is None else str(self.tokenizer)
         row["base"] = None if self.base is None else self.base.plain()
         return row
+
+
+def info_from_plain(row: dict[str, Any]) -> CheckpointInfo:
+    """The checkpoint that ``CheckpointInfo.plain`` described."""
+    known = {name: row[name] for name in CheckpointInfo.__dataclass_fields__ if name in row}
+    known["path"] = Path(row["path"])
+    known["tokenizer"] = None if row.get("tokenizer") is None else Path(row["tokenizer"])
+    known["base"] = None if row.get("base") is None else info_from_plain(row["base"])
+    return CheckpointInfo(**known)

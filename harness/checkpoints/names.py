@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from harness.checkpoints.info import CheckpointInfo
 
@@ -20,13 +22,21 @@ def unique_names(infos: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
     once.
 
     Names that clash get the folders above them put in front (``nouns-checkpoint-300``), one after the other,
-    until they differ.
+    until they differ. Where there are several series the folder stands in front of all of their names.
     """
     distinct: dict[tuple[str, int], CheckpointInfo] = {}
     for info in infos:
-        distinct.setdefault((str(info.path), info.seq_len), info)
+        where = os.path.abspath(info.path)  # noqa: PTH100 -- Path.resolve would follow links
+        distinct.setdefault((where, info.seq_len), info)
     kept = list(distinct.values())
-    names = [clean_name(info.name) for info in kept]
+    members = Counter(info.series for info in kept if info.series is not None)
+    in_series = {name for name, count in members.items() if count > 1}
+    names = [
+        f"{clean_name(Path(info.series).name)}-{clean_name(info.name)}"
+        if len(in_series) > 1 and info.series in in_series and info.path != Path(info.series)
+        else clean_name(info.name)
+        for info in kept
+    ]
     for depth in range(1, max((len(info.path.parts) for info in kept), default=0)):
         clashing = {name for name, count in Counter(names).items() if count > 1}
         if not clashing:

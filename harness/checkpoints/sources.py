@@ -5,8 +5,11 @@ runs/lora/checkpoint-6000         a LoRA adapter of the PEFT library, with the b
 checkpoint_best.pt                a model of Llama's reference code, with one prediction head or several
 models/llama                      the same as a folder with params.json
 model.gguf                        a GGUF file
+runs/a                            no checkpoint itself, but it holds some: all of them
+'runs/a/**'                       all of them and a model in runs/a itself
 'runs/*/checkpoint-*'             a glob, in the order of folders, then of steps
 builtin:ko-mlm-tiny               the last step; builtin:ko-mlm-tiny/nouns/checkpoint-300 any saved one
+'builtin:ko-mlm-tiny/*'           all of them
 builtin:smollm2-135m              once ``touchstone fetch smollm2-135m`` has brought it
 builtin:mtp-tiny                  a model with four prediction heads
 hub:ORG/NAME, ORG/NAME            on the Hugging Face Hub
@@ -16,14 +19,14 @@ fake:causal, fake:masked          no model: answers come from hashes, for trying
 from __future__ import annotations
 
 import glob
-import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from harness.checkpoints import series
 from harness.checkpoints.adapters import is_adapter, recognise_adapter
-from harness.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, step_of
+from harness.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, builtin_pattern
 from harness.checkpoints.folders import limited, recognise_folder
 from harness.checkpoints.gguf_header import read_gguf
 from harness.checkpoints.hub import fetch_from_hub, hub_id
@@ -35,7 +38,13 @@ _FAKE_LENGTH: Final = 2048
 _GGUF_LENGTH: Final = 2048
 
 
-_FILES: Final = (".gguf", *FILES)
+@dataclass(slots=True)
+class Found:
+    """The checkpoints that are meant, what of them cannot be used, and paths that a glob matches but are none."""
+
+    infos: list[CheckpointInfo] = field(default_factory=list)
+    broken: list[series.Broken] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
 
 
 class _Asked(NamedTuple):
@@ -55,26 +64,64 @@ def recognise(
     ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of the options ``--eval-seq-len`` and so on.
     Raises ``CheckpointError`` (one line) when a checkpoint is missing or broken.
     """
+    found = find(source, seq_len=seq_len, base_model=base_model, trust_remote_code=trust_remote_code)
+    if found.broken:
+        raise CheckpointError(found.broken[0].message)
+    return found.infos
+
+
+def find(
+    source: str, *, seq_len: int | None, base_model: str | None = None, trust_remote_code: bool = False
+) -> Found:
+    """The same, but of several checkpoints those that are broken are told apart from the others.
+
+    Raises ``CheckpointError`` where ``source`` names a single checkpoint, and it is broken, or none at all.
+    """
     asked = _Asked(source, seq_len, base_model, trust_remote_code)
     if source.startswith("fake:"):
-        return [_fake(source, seq_len)]
-    if source.startswith("builtin:"):
-        return [_builtin(asked)]
+        return Found([_fake(source, seq_len)])
     if source.startswith(("http://", "https://")):
         raise CheckpointError(
             f"{source}: served models are not supported yet; give a folder, a file or a Hub id (ORG/NAME)"
         )
     if "\0" in source:
         raise CheckpointError(f"{source!r}: no path; check --checkpoint")
+    if source.startswith("builtin:"):
+        if glob.has_magic(source):
+            return _several(series.expand(builtin_pattern(source.removeprefix("builtin:"))), asked)
+        return Found([_builtin(asked)])
     path = Path(source).expanduser()
     if _exists(path):
-        return [_local(path, asked)]
+        held = [] if not path.is_dir() or _is_single(path) else series.held_by(path)
+        return _several(series.Matches(held, []), asked) if held else Found([_local(path, asked)])
     if glob.has_magic(source):
-        return [_local(match, asked) for match in _expand(source)]
+        return _several(series.expand(source), asked)
     if (name := hub_id(source)) is not None:
         info = _local(fetch_from_hub(name, code=trust_remote_code), asked)
-        return [replace(info, name=name.split("/")[-1])]
+        return Found([replace(info, name=name.split("/")[-1])])
     raise CheckpointError(f"{source}: no such file or folder; check the path")
+
+
+def _is_single(folder: Path) -> bool:
+    try:
+        return series.is_checkpoint(folder)
+    except OSError as error:
+        raise CheckpointError(f"{folder}: cannot be read ({error.strerror}); check the rights") from error
+
+
+def _several(matches: series.Matches, asked: _Asked) -> Found:
+    """Each of the paths by itself; a single one that is broken is an error."""
+    found = Found(others=[f"{path}: no checkpoint, and holds none" for path in matches.others])
+    paths = series.once(matches.paths)
+    for path in paths:
+        try:
+            found.infos.append(_local(path, asked))
+        except CheckpointError as error:
+            if len(paths) == 1:
+                raise
+            found.broken.append(series.Broken(path.name, asked.source, str(path), str(error)))
+    found.infos = [info for _, info in series.ordered(found.infos)]
+    return found
 
 
 def default_checkpoints(*, seq_len: int | None = None) -> list[CheckpointInfo]:
@@ -166,20 +213,3 @@ def _fake(source: str, seq_len: int | None) -> CheckpointInfo:
         architecture="answers from hashes, no model",
         seq_len=limited(Path(source), _FAKE_LENGTH, seq_len),
     )
-
-
-def _expand(pattern: str) -> list[Path]:
-    """The folders and files of weights that match, by their folder, then by the number at the end of their name."""
-    # pathlib refuses absolute patterns, hence the module glob.
-    matches = glob.glob(str(Path(pattern).expanduser()), recursive=True)  # noqa: PTH207
-    found = [path for path in map(Path, matches) if path.is_dir() or path.suffix in _FILES]
-    if not found:
-        raise CheckpointError(
-            f"{pattern}: matches no folder and no .gguf or .pt file; check the pattern (and quote it)"
-        )
-    return sorted(found, key=lambda path: (_natural(path.parent), step_of(path), path.name))
-
-
-def _natural(path: Path) -> list[tuple[int, int, str]]:
-    """A key that sorts numbers in names by value."""
-    return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.split(r"(\d+)", str(path))]

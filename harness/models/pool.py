@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.checkpoints import CheckpointInfo
 from harness.engines import Done, Engine
+from harness.errors import CheckpointError
 from harness.models import engine_of, load
 from harness.models.settings import ModelSettings
 from harness.requests import Answer, Refusal, Request
@@ -32,10 +33,20 @@ class Pool:
         self._loaded: Loaded | None = None
         self._adapters: Adapters | None = None
         self._engines: dict[CheckpointInfo, Engine] = {}
+        self._broken: dict[str, str] = {}
 
     def engine(self, info: CheckpointInfo) -> Engine:
         """The checkpoint, ready to answer: the same engine each time until another base is asked for, when it is
-        closed. Raises ``CheckpointError`` when its files do not make that model."""
+        closed. Raises ``CheckpointError`` when its files do not make that model, which is tried once."""
+        if info.name in self._broken:
+            raise CheckpointError(self._broken[info.name])
+        try:
+            return self._engine(info)
+        except CheckpointError as error:
+            self._broken[info.name] = str(error)
+            raise
+
+    def _engine(self, info: CheckpointInfo) -> Engine:
         if info.model_key != self._key:
             self.close()
         engine = self._engines.get(info)

@@ -6,7 +6,7 @@
     CHECKPOINT_eval_results.json       one checkpoint's Korean scores (``harness.reports.system_a``)
     checkpoints.csv                    those scores of all checkpoints
     report.html                        the page for people
-    errors.log                         each item that should have been scored and was not
+    errors.log                         each checkpoint and each item that should have been scored and was not
 
 A checkpoint with a benchmark's name keeps its file apart by the prefix ``checkpoint-``.
 """
@@ -14,6 +14,7 @@ A checkpoint with a benchmark's name keeps its file apart by the prefix ``checkp
 from __future__ import annotations
 
 import json
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -37,22 +38,19 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     plain: dict[str, Any] = {SUMMARY: {**summary_json(summary), "best": system_a.best(rows)}}
     benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
     plain |= {name: _benchmark(summary, declaration) for name, declaration in benchmarks.items()}
-    for checkpoint in dict.fromkeys(result.checkpoint for result in summary.results):
-        name = f"{file_name(checkpoint)}_results.json"
-        taken = f"checkpoint-{name}" if name in benchmarks else name
-        plain[taken] = finite(system_d.by_task(summary, checkpoint))
-    plain |= {f"{file_name(row['checkpoint'])}_eval_results.json": finite(row) for row in rows}
+    plain |= _by_checkpoint(summary, rows, benchmarks)
     text = {"report.html": html.page(summary), "errors.log": _error_log(summary)}
     if rows:
         text["checkpoints.csv"] = system_a.table(rows)
-    try:
-        for name, value in plain.items():
-            write_json(folder / name, value)
-        for name, content in text.items():
-            write_atomic(folder / name, content)
-    except OSError as error:
-        raise HarnessError(f"cannot write results into {folder}: {error.strerror}") from error
+    _write(folder, plain, text)
     return [folder / name for name in (*plain, *text)]
+
+
+def write_checkpoints(summary: Summary, benchmarks: Iterable[str]) -> None:
+    """Writes the files of the summary's checkpoints alone, into the run's folder; ``benchmarks`` are all of the
+    run's. Raises ``HarnessError`` when the disk refuses."""
+    taken = [f"{file_name(name)}_results.json" for name in benchmarks]
+    _write(Path(summary.directory), _by_checkpoint(summary, system_a.rows(summary), taken), {})
 
 
 def load_summary(directory: Path) -> Summary:
@@ -74,6 +72,28 @@ def load_summary(directory: Path) -> Summary:
         raise HarnessError(f"{path}: {error}") from error
 
 
+def _by_checkpoint(
+    summary: Summary, rows: list[dict[str, Any]], taken: Container[str]
+) -> dict[str, dict[str, Any]]:
+    """The files of each checkpoint by name; ``taken`` are names of benchmarks' files."""
+    plain: dict[str, dict[str, Any]] = {}
+    for checkpoint in dict.fromkeys(result.checkpoint for result in summary.results):
+        name = f"{file_name(checkpoint)}_results.json"
+        own = f"checkpoint-{name}" if name in taken else name
+        plain[own] = finite(system_d.by_task(summary, checkpoint))
+    return plain | {f"{file_name(row['checkpoint'])}_eval_results.json": finite(row) for row in rows}
+
+
+def _write(folder: Path, plain: Mapping[str, Any], text: Mapping[str, str]) -> None:
+    try:
+        for name, value in plain.items():
+            write_json(folder / name, value)
+        for name, content in text.items():
+            write_atomic(folder / name, content)
+    except OSError as error:
+        raise HarnessError(f"cannot write results into {folder}: {error.strerror}") from error
+
+
 def _benchmark(summary: Summary, declaration: Declaration) -> dict[str, Any]:
     results = [asdict(result) for result in summary.results if result.benchmark == declaration.name]
     plain: dict[str, Any] = finite(asdict(declaration))
@@ -87,8 +107,8 @@ def _benchmark(summary: Summary, declaration: Declaration) -> dict[str, Any]:
 
 
 def _error_log(summary: Summary) -> str:
-    """One paragraph a fault: status and item, then the message indented."""
-    paragraphs = []
+    """One paragraph a fault: status and item (or checkpoint), then the message indented."""
+    paragraphs = [f"broken  {one['name']}\n    {one['message']}\n" for one in summary.broken]
     for fault in summary.faults:
         message = "\n".join(f"    {line}" for line in fault["message"].splitlines())
         paragraphs.append(f"{fault['status']}  {fault['item']}\n{message}\n")

@@ -58,9 +58,11 @@ def _opening(summary: Summary) -> str:
         for name in shown
     )
     command = " ".join(["pytest", *map(str, summary.manifest.get("command", []))])
-    lines = (*wording.generated(summary), *wording.programs(summary), *wording.effort(summary))
+    reused = (f"Reused: {text}" for text in wording.reused(summary))
+    lines = (*reused, *wording.generated(summary), *wording.programs(summary), *wording.effort(summary))
     effort = "".join(f'<p class="faint">{escape(text)}</p>' for text in lines)
-    notes = "".join(f'<p class="note">{escape(text)}</p>' for text in wording.warnings(summary))
+    warnings = (*wording.broken(summary), *wording.warnings(summary))
+    notes = "".join(f'<p class="note">{escape(text)}</p>' for text in warnings)
     return (
         f"<h1>Results of {escape(summary.run_id)}</h1>\n"
         f'<p class="faint">{escape(_when(summary))}</p>\n<p><code>{escape(command)}</code></p>\n'

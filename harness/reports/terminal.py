@@ -214,6 +214,8 @@ def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
         lines.append(("groups", "in report.html and the files", ""))
     lines += [("best", text, "") for text in _best(summary)]
     lines.append(("items", f"{wording.items(summary)}", "bold red" if summary.faults else ""))
+    lines += [("reused", text, "") for text in wording.reused(summary)]
+    lines += [("broken", text, "bold red") for text in wording.broken(summary)]
     faults = wording.faults(summary)
     lines += [(status, text, "red") for status, text in faults[:FAULTS_SHOWN]]
     if (rest := len(faults) - FAULTS_SHOWN) > 0:

@@ -238,6 +238,30 @@ def warnings(summary: Summary) -> list[str]:
     return found + list(dict.fromkeys(notes))
 
 
+def reused(summary: Summary) -> list[str]:
+    """What earlier runs had scored already, a line a benchmark."""
+    lines = []
+    for name in dict.fromkeys(one.benchmark for one in wholes(summary)):
+        found = [one for one in wholes(summary) if one.benchmark == name and one.reused]
+        if not found:
+            continue
+        whole = [one for one in found if one.reused == one.collected]
+        parts = [f"{name} of {count(len(whole), 'checkpoint')}"] if whole else []
+        parts += [
+            f"{one.reused} of {count(one.collected, 'item')} of {name} of {one.checkpoint}"
+            for one in found
+            if one.reused != one.collected
+        ]
+        runs = sorted({run for one in found for run in one.reused_from})
+        lines.append(f"{_some(parts)}, from {_some(runs)}")
+    return lines
+
+
+def broken(summary: Summary) -> list[str]:
+    """The checkpoints that could not be used, and why, a line each."""
+    return [f"{one['name']} was not scored: {one['message']}" for one in summary.broken]
+
+
 def place(summary: Summary) -> str:
     """The run's folder, relative to the current one where it lies below it."""
     folder = Path(summary.directory)

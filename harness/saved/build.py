@@ -59,7 +59,7 @@ def saved_of(
             checkpoint=result.checkpoint,
             fingerprint=row.get("fingerprint") or "",
             path=row.get("path") or "",
-            step=row.get("step"),
+            step=row.get("global_step"),
             benchmark=result.benchmark,
             primary=result.primary,
             conditions=conditions_of(declaration, settings, chat=bool(result.chat)),
@@ -72,6 +72,7 @@ def saved_of(
             invalid=result.invalid,
             items_sha256=items.digest(),
             code=(codes or {}).get(result.benchmark),
+            reused_from=result.reused_from,
             checkpoint_info=dict(row),
         )
         found.append((saved, items))

@@ -21,7 +21,8 @@ class Saved:
     told ("version", "data", "shots", "template", "seed", "seq_len", ...). ``aggregate`` is the declaration's:
     metric -> {"by": ..., "of": ...}. ``metrics`` has the primary one first. ``faults`` counts items that should have
     been scored and were not; ``items_sha256`` is over the ids and rows of those that were. ``code`` is the hash of
-    what scores: the benchmark's file and this package's version. ``began`` is in seconds since 1970.
+    what scores (``harness.code_hash``). ``began`` is in seconds since 1970. ``reused_from`` are earlier runs that
+    scored some of the items, or all.
     """
 
     run_id: str
@@ -43,6 +44,7 @@ class Saved:
     invalid: str | None
     items_sha256: str
     code: str | None = None
+    reused_from: list[str] = field(default_factory=list)
     checkpoint_info: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -14,7 +14,7 @@ from harness.gate.baselines import Source, find
 from harness.gate.config import Plan
 from harness.gate.lines import metric_of
 from harness.gate.pairing import Entry
-from harness.journal import Tail, latest
+from harness.journal import Following, latest
 from harness.records import Record
 from harness.results import Declaration, Metric
 from harness.rundir import RunDirectory
@@ -38,7 +38,7 @@ class Watch:
     _looks: dict[Series, Looks | None] = field(default_factory=dict)
     _records: dict[str, Record] = field(default_factory=dict)
     _places: dict[str, tuple[Series, int]] = field(default_factory=dict)
-    _tail: Tail | None = None
+    _tail: Following | None = None
 
     def __post_init__(self) -> None:
         for series, course in self.courses.items():
@@ -81,7 +81,7 @@ class Watch:
 
     def _read(self) -> None:
         if self._tail is None:
-            self._tail = Tail(self.directory.path)
+            self._tail = Following(self.directory.path)
         for item, record in latest(self._tail.new()).items():
             if record.status != "lost" or item not in self._records:
                 self._records[item] = record

@@ -192,7 +192,9 @@ def test_an_example_is_never_among_its_own_shots(count: int, seed: int) -> None:
 def test_first_means_file_order() -> None:
     shots = draw_shots(spec(shots_pick="first"), 2, 7, pack_of("x", 1), pack_of("train", 5))
     assert shots.prefix(spec(), pack_of("x", 1).examples[0]) == "train0=0\n\ntrain1=1\n\n"
-    assert shots.description() == {"num_fewshot": 2, "from": "train, shipped", "pick": "first"}
+    description = shots.description()
+    assert len(description.pop("sha256")) == 64
+    assert description == {"num_fewshot": 2, "from": "train, shipped", "pick": "first"}
 
 
 def test_examples_for_all_groups_leave_the_rows_in_one_folder_of_ids(tmp_path: Path) -> None:

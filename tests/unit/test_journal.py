@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import JournalError
-from harness.journal import Journal, latest, read_journal, read_shard
+from harness.journal import Following, Journal, latest, read_journal, read_shard
 from harness.records import STATUSES, Record
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
@@ -103,3 +103,38 @@ def test_a_writer_killed_in_mid_write_leaves_a_journal_that_reads_back(tmp_path:
     records = read_journal(tmp_path)
     assert len(records) >= 200
     assert [record.item for record in records] == [str(n) for n in range(len(records))]
+
+
+def plain(item: str) -> Record:
+    return Record(
+        item=item, benchmark="b", example="b/0", checkpoint="c", status="scored", scores={"acc": 1.0}
+    )
+
+
+def test_a_journal_that_grows_is_read_from_where_the_last_reading_ended(tmp_path: Path) -> None:
+    one, two, three = (plain(f"t.py::t[b/{number}]") for number in range(3))
+    following = Following(tmp_path)
+    assert following.read() == []
+    with Journal(tmp_path, "main") as journal:
+        journal.append(one)
+        assert following.read() == [one]
+        with (tmp_path / "items-main.jsonl").open("a") as shard:
+            shard.write('{"schema": 1, "kind')
+        assert following.read() == [one]
+        with (tmp_path / "items-main.jsonl").open("r+") as shard:
+            shard.truncate((tmp_path / "items-main.jsonl").stat().st_size - len('{"schema": 1, "kind'))
+        journal.append(two)
+    with Journal(tmp_path, "gw0") as journal:
+        journal.append(three)
+    assert following.read() == [three, one, two] == read_journal(tmp_path, exchanges=False)
+
+
+def test_a_broken_line_of_a_growing_journal_is_named_by_its_number(tmp_path: Path) -> None:
+    following = Following(tmp_path)
+    with Journal(tmp_path, "main") as journal:
+        journal.append(plain("t.py::t[b/0]"))
+        following.read()
+    with (tmp_path / "items-main.jsonl").open("a") as shard:
+        shard.write("{}\n")
+    with pytest.raises(JournalError, match=r"items-main\.jsonl, line 2: "):
+        following.read()

@@ -1,0 +1,166 @@
+"""Series: the checkpoints that one training has left behind, where they lie and in which order they come.
+
+A folder that is no checkpoint itself but holds some (up to three levels down) stands for all of them, also where a
+glob matches it. Nothing within a checkpoint is one (an optimizer's state, ``global_step500``), unless it has the files
+of one.
+
+A series is a folder. Within it come those with a number at the end of their names (``checkpoint-100``,
+``checkpoint_epoch_3.pt``), those that are called alike by their steps, then the others (``final``,
+``checkpoint_best.pt``); a model in the series' own folder is the last one.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from harness.checkpoints.builtin import step_of
+from harness.checkpoints.info import CheckpointInfo
+from harness.checkpoints.progress import step_in
+from harness.errors import CheckpointError
+
+FILES: Final = (".gguf", ".pt", ".pth")
+
+_DEEPEST: Final = 3
+"""Levels below a folder that are looked through."""
+
+_SIDE: Final = re.compile(
+    r"(optimizer|optim|scheduler|scaler|rng_state|random_states|training_args)", re.ASCII
+)
+"""Names of files that a trainer leaves beside the weights."""
+
+_HASH: Final = re.compile(r"[0-9a-f]{40}")
+"""The name of a Hub snapshot's folder."""
+
+
+class Broken(NamedTuple):
+    """Something that should be a checkpoint and cannot be used, with a line that says why."""
+
+    name: str
+    source: str
+    path: str
+    message: str
+
+
+class Matches(NamedTuple):
+    """The paths that a pattern or folder stands for, and those that it matches but are no checkpoints."""
+
+    paths: list[Path]
+    others: list[Path]
+
+
+def expand(pattern: str) -> Matches:
+    """What a glob matches, folders of checkpoints resolved. Raises ``CheckpointError`` where that is nothing."""
+    # pathlib refuses absolute patterns, hence the module glob.
+    matches = [Path(path) for path in glob.glob(str(Path(pattern).expanduser()), recursive=True)]  # noqa: PTH207
+    recursive = "**" in Path(pattern).parts
+    paths: list[Path] = []
+    others: list[Path] = []
+    for path in matches:
+        if path.is_file():
+            if _is_weights(path) and not (recursive and is_checkpoint(path.parent)):
+                paths.append(path)
+        elif is_checkpoint(path) or (_is_named(path) and not is_checkpoint(path.parent)):
+            paths.append(path)
+        elif not recursive and (held := held_by(path)):
+            paths += held
+        elif not recursive:
+            others.append(path)
+    if not paths:
+        seen = "" if others or matches else "; check the pattern (and quote it)"
+        raise CheckpointError(
+            f"{pattern}: matches no folder{' of a checkpoint' if others else ''} and no .gguf or .pt file"
+            f"{seen or '; give the folders that hold config.json'}"
+        )
+    return Matches(paths, others)
+
+
+def held_by(folder: Path) -> list[Path]:
+    """The checkpoints below a folder that is none itself; empty where there are none."""
+    return list(_held(folder, _DEEPEST))
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Whether the folder holds what only a checkpoint has, whole or not."""
+    if any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+        return True
+    if (folder / "params.json").is_file():
+        return (
+            sum(1 for path in folder.iterdir() if path.suffix in (".pt", ".pth") and _is_weights(path)) <= 1
+        )
+    return any(next(folder.glob(pattern), None) for pattern in ("*.safetensors", "pytorch_model*.bin"))
+
+
+def ordered(infos: Iterable[CheckpointInfo]) -> Iterator[tuple[str, CheckpointInfo]]:
+    """The checkpoints by series and step, each with its series' folder."""
+    known = list(infos)
+    parents = {_absolute(info.path.parent) for info in known}
+    places = [(_series(info.path, parents), info) for info in known]
+    return iter(sorted(places, key=lambda place: _key(*place)))
+
+
+def step(info: CheckpointInfo) -> float | None:
+    """How far a checkpoint is: the trainer's step, else the number at the end of its name, else its epoch."""
+    if info.global_step is not None:
+        return info.global_step
+    number = step_of(info.path)
+    if number >= 0 and info.format != "fake" and not _HASH.fullmatch(info.path.name):
+        return number
+    return info.epoch
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """A key that sorts numbers in names by value."""
+    return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", text)]
+
+
+def once(paths: Sequence[Path]) -> list[Path]:
+    """The paths in the same order, each once, however it is written."""
+    return list({_absolute(path): path for path in reversed(paths)}.values())[::-1]
+
+
+def _held(folder: Path, deeper: int) -> Iterator[Path]:
+    whole = is_checkpoint(folder)
+    for path in sorted(folder.iterdir(), key=lambda one: natural(one.name)):
+        if path.name.startswith("."):
+            continue
+        if path.is_file():
+            if _is_weights(path) and not whole:
+                yield path
+        elif path.is_dir():
+            if is_checkpoint(path) or _is_named(path):
+                yield path
+            if deeper > 1 and not _is_named(path):
+                yield from _held(path, deeper - 1)
+
+
+def _is_weights(path: Path) -> bool:
+    return path.suffix in FILES and not _SIDE.match(path.name)
+
+
+def _is_named(folder: Path) -> bool:
+    """Whether a folder is called as trainers call a checkpoint's, so that one without content is missed."""
+    return step_in(folder.name) is not None
+
+
+def _absolute(path: Path) -> str:
+    return os.path.abspath(path)  # noqa: PTH100 -- Path.resolve would follow links
+
+
+def _series(path: Path, parents: set[str]) -> str:
+    """The folder of the series: its own where others lie below it."""
+    return str(path if _absolute(path) in parents else path.parent)
+
+
+def _key(series: str, info: CheckpointInfo) -> tuple[Any, ...]:
+    name = info.path.name
+    numbered = step_of(info.path) >= 0 and not _HASH.fullmatch(name)
+    alike = re.sub(r"\d+(\.\w+)?$", "", name) if numbered else ""
+    place = step(info)
+    own = _absolute(Path(series)) == _absolute(info.path)
+    far = float("inf") if place is None else place
+    return natural(_absolute(Path(series))), own, not numbered, alike, far, natural(name), info.seq_len

@@ -1,0 +1,178 @@
+"""Several checkpoints in one run: sorted, selected by step, and one that is broken keeps no other from being scored."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from harness.saved.store import Store
+from tests.tiny import tiny_causal
+
+Project = Any
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three different models."""
+    folder = tmp_path_factory.mktemp("models")
+    return [tiny_causal(folder / str(seed), seed=seed) for seed in range(3)]
+
+
+@pytest.fixture
+def runs(models: list[Path], project: Project) -> Path:
+    """A run of three steps."""
+    for model, step in zip(models, (100, 200, 1000), strict=True):
+        shutil.copytree(model, project.path / "runs" / "a" / f"checkpoint-{step}")
+    project.rows(6)
+    folder: Path = project.path / "runs" / "a"
+    return folder
+
+
+def unloadable(folder: Path) -> None:
+    """Makes a checkpoint one that is recognised and cannot be loaded: a tensor is missing."""
+    weights = folder / "model.safetensors"
+    tensors = load_file(weights)
+    tensors.pop("model.norm.weight")
+    save_file(tensors, weights, metadata={"format": "pt"})
+
+
+def scored(project: Project) -> dict[str, int]:
+    return {result["checkpoint"]: result["scored"] for result in project.summary["results"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "steps"),
+    [
+        ([], [100, 200, 1000]),
+        (["--eval-steps", "200:"], [200, 1000]),
+        (["--eval-steps", "100,1000"], [100, 1000]),
+    ],
+)
+def test_a_run_folder_is_evaluated_in_one_command_by_step(
+    project: Project, runs: Path, arguments: list[str], steps: list[int]
+) -> None:
+    result = project.run(*arguments, "-v", checkpoint="runs/a")
+    assert result.ret == 0
+    ran = [line.split()[0] for line in result.outlines if line.startswith("test_sums.py::")]
+    assert ran == [
+        f"test_sums.py::test_sums[checkpoint-{step}-sums/{n}]" if len(steps) > 1 else ""
+        for step in steps
+        for n in range(6)
+    ]
+    assert [one["step"] for one in project.summary["checkpoints"]] == steps
+
+
+def test_steps_that_are_not_there_are_one_line(project: Project, runs: Path) -> None:
+    result = project.run("--eval-steps", "5", checkpoint="runs/a")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(
+        ["ERROR: --eval-steps 5: no checkpoint of these steps; there are 100, 200, 1000"]
+    )
+    wrong = project.run("--eval-steps", "x", checkpoint="runs/a")
+    assert wrong.ret == 4
+    wrong.stderr.fnmatch_lines(["ERROR: --eval-steps: 'x' means no steps; *"])
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_one_that_is_not_recognised_is_reported_and_the_rest_go_on(
+    project: Project, runs: Path, workers: str
+) -> None:
+    (runs / "checkpoint-200" / "config.json").write_text("{")
+    result = project.run("-n", workers, checkpoint="runs/a", apart=True)
+    assert result.ret == 9
+    result.assert_outcomes(passed=12)
+    result.stdout.fnmatch_lines(["broken*checkpoint-200 was not scored: *config.json: *"])
+    (broken,) = project.summary["broken"]
+    assert (broken["name"], broken["path"]) == ("checkpoint-200", "runs/a/checkpoint-200")
+    (run,) = project.runs
+    for name in ("errors.log", "report.html"):
+        assert "runs/a/checkpoint-200/config.json: " in (run / name).read_text()
+    assert scored(project) == {"checkpoint-100": 6, "checkpoint-1000": 6}
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_one_that_cannot_be_loaded_is_an_error_of_its_items_alone(
+    project: Project, runs: Path, workers: str
+) -> None:
+    unloadable(runs / "checkpoint-200")
+    result = project.run("-n", workers, checkpoint="runs/a", apart=True)
+    assert result.ret == 9
+    assert scored(project) == {"checkpoint-100": 6, "checkpoint-200": 0, "checkpoint-1000": 6}
+    assert result.parseoutcomes()["passed"] == 12
+    (broken,) = project.summary["broken"]
+    assert broken["name"] == "checkpoint-200"
+    assert "model.norm.weight" in broken["message"]
+    assert len(project.summary["faults"]) == 6
+    assert str(result.stdout).count("Error: runs/a/checkpoint-200: 1 tensors") <= 2  # once a worker
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_where_none_can_be_loaded_the_run_ends_in_one_line(
+    project: Project, runs: Path, workers: str
+) -> None:
+    for folder in runs.iterdir():
+        unloadable(folder)
+    result = project.run("-n", workers, checkpoint="runs/a", apart=True)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: none of the 3 checkpoints can be used; the first: runs/a/*"])
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_single_one_that_cannot_be_loaded_is_one_line(project: Project, runs: Path, workers: str) -> None:
+    unloadable(runs / "checkpoint-200")
+    result = project.run("-n", workers, checkpoint="runs/a/checkpoint-200", apart=True)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: runs/a/checkpoint-200: 1 tensors *"])
+
+
+def test_what_is_broken_is_said_when_items_are_only_collected(project: Project, runs: Path) -> None:
+    (runs / "checkpoint-200" / "config.json").write_text("{")
+    result = project.run("--co", "-q", checkpoint="runs/a")
+    result.stdout.fnmatch_lines(["broken checkpoint-200: runs/a/checkpoint-200/config.json: *"])
+
+
+@pytest.mark.parametrize(("workers", "process"), [("0", "os.getpid()"), ("2", "os.getppid()")])
+def test_results_of_a_checkpoint_that_has_ended_outlive_a_kill(
+    project: Project, runs: Path, workers: str, process: str
+) -> None:
+    project.write(
+        "import os, time; checkpoint.step == 200 and example['n'] == 0 and "
+        f"[time.sleep(3 * {workers}), os.kill({process}, 9)]"
+    )
+    text = (
+        (project.path / "test_sums.py")
+        .read_text()
+        .replace("(example, shots)", "(example, shots, checkpoint)")
+    )
+    (project.path / "test_sums.py").write_text(text)
+    assert project.run("-n", workers, checkpoint="runs/a", apart=True).ret == -9
+    (run,) = project.runs
+    assert not (run / "summary.json").exists()
+    results = json.loads((run / "checkpoint-100_results.json").read_text())
+    assert results["results"]["sums"]["acc"] is not None
+    saved = {one.checkpoint: one for one in Store(project.path / "results").find()}
+    assert "checkpoint-200" not in saved
+    assert (saved["checkpoint-100"].scored, saved["checkpoint-100"].run_id) == (6, run.name)
+    assert not (run / "checkpoint-200_results.json").exists()
+
+
+def test_results_written_early_are_those_of_the_end(project: Project, runs: Path) -> None:
+    assert project.run(checkpoint="runs/a").ret == 0
+    (run,) = project.runs
+    log = (run / "run.log").read_text()
+    assert [line.rpartition(": ")[2] for line in log.splitlines() if " ended: " in line] == [
+        *("checkpoint-100", "checkpoint-200", "checkpoint-1000")
+    ]
+    saved = {one.checkpoint: one for one in Store(project.path / "results").find()}
+    for result in project.summary["results"]:
+        entry = saved[result["checkpoint"]]
+        assert {name: one.value for name, one in entry.metrics.items()} == {
+            name: one["value"] for name, one in result["metrics"].items()
+        }
+        assert entry.code
