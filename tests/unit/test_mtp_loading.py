@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -355,10 +356,11 @@ def test_sentencepieces_tokenizer_loads_and_puts_bos_in_front(tmp_path: Path) ->
         sentence_iterator=iter(CORPUS * 3),
         model_writer=made,
         vocab_size=390,
-        character_coverage=0.9,
+        character_coverage=0.98,
         model_type="bpe",
         byte_fallback=True,
         add_dummy_prefix=True,
+        remove_extra_whitespaces=False,
         normalization_rule_name="identity",
         minloglevel=2,
     )
@@ -373,6 +375,17 @@ def test_sentencepieces_tokenizer_loads_and_puts_bos_in_front(tmp_path: Path) ->
     assert engine._tokenizer.end == theirs.eos_id()
     (answer,) = engine.answer([Generate(CORPUS[0], max_new_tokens=5)])
     assert isinstance(answer, GenerateAnswer)
+
+
+def test_a_sentencepiece_tokenizer_says_which_package_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save_mtp(tmp_path, random_state())
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "tokenizer.model").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    with pytest.raises(CheckpointError, match=r"needs the package protobuf; .*\[llama\]"):
+        mtp_engine(info_of(path))
 
 
 def test_a_tokenizer_without_named_ends_gets_the_usual_ones(tmp_path: Path) -> None:
