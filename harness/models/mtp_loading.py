@@ -44,7 +44,7 @@ def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
         model = MtpModel(
             config,
             weights.vocabulary,
-            lambda name: weights.take(name, **to),
+            weights.put,
             drafts=settings.speculative == "auto",
             **to,
         )

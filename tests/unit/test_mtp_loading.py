@@ -14,8 +14,9 @@ import pytest
 
 from harness.checkpoints import recognise
 from harness.errors import CheckpointError
-from harness.models.mtp_file import read_pt
+from harness.models.mtp_file import put, read_pt
 from harness.requests import Generate, GenerateAnswer, Loglikelihood
+from tests.perf.mtp_memory import MIB, measured
 from tests.tiny import CORPUS
 from tests.tiny_mtp import PARAMS, info_of, mtp_engine, random_state, save_mtp
 from tests.unit.test_mtp_model import reference
@@ -331,11 +332,17 @@ def test_the_optimizers_state_is_not_read_and_mapped_pages_are_let_go(tmp_path: 
     torch.save({"model_state_dict": {"big": torch.ones(size // 4)}}, path)
     before = resident()
     found = read_pt(path).tensors["big"]
-    from harness.models.mtp_file import copied
-
-    copy = copied(found, dtype=torch.float32, device="cpu")
+    copy = torch.empty(size // 4)
+    put(found, copy)
     assert resident() - before < 1.2 * size
     assert float(copy.sum()) == float(found.sum()) == size / 4
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux only")
+def test_loading_takes_a_fifth_more_memory_than_the_weights_at_most(tmp_path: Path) -> None:
+    found = measured(tmp_path, weights=100 * MIB, optimizer=200 * MIB)
+    assert found["file"] > 300 * MIB
+    assert found["peak"] <= 1.2 * found["weights"]
 
 
 def test_without_speculation_extra_heads_are_checked_but_not_held(tmp_path: Path) -> None:
