@@ -49,10 +49,13 @@ class Acceptance:
         return came
 
     def counts(self) -> dict[str, Any]:
-        """Plain counts, to be added up over processes: by length from 1, and by head from 1."""
+        """Plain counts, to be added up over processes, by length from 1 and by head from 1; and what they come to, the
+        mean length and the share of each head's guesses that were right (None without any)."""
         longest, heads = max(self.lengths, default=0), max(self.asked, default=0)
         return {
             "lengths": [self.lengths[length] for length in range(1, longest + 1)],
             "asked": [self.asked[head] for head in range(1, heads + 1)],
             "right": [self.right[head] for head in range(1, heads + 1)],
+            "mean_length": round(self.mean_length, 4) if self.passes else None,
+            "accuracy": [round(self.right[head] / self.asked[head], 4) for head in range(1, heads + 1)],
         }

@@ -236,7 +236,13 @@ def test_guesses_are_counted_by_head_and_by_length() -> None:
     # At tokens 1, 4 and 5 of "5 6 7 8 9 9 9"; what lies beyond the end is neither right nor wrong, and no token.
     assert counts.judge([(1, [6, 7, 0]), (4, [8, 9, 9]), (5, [9, 9, 1])], [5, 6, 7, 8, 9, 9, 9]) == 6
     assert counts.mean_length == 2.0
-    assert counts.counts() == {"lengths": [1, 1, 1], "asked": [3, 3, 2], "right": [2, 3, 1]}
+    assert counts.counts() == {
+        "lengths": [1, 1, 1],
+        "asked": [3, 3, 2],
+        "right": [2, 3, 1],
+        "mean_length": 2.0,
+        "accuracy": [0.6667, 1.0, 0.5],
+    }
     assert counts.judge([(3, [1])], [5, 6, 7]) == 0  # no number came of this pass
     assert Acceptance().mean_length == 0.0
 
