@@ -27,7 +27,7 @@ class Effort:
     masked models ``tokens`` computed, ``padding`` (tokens among them that only filled rows up), ``distinct``
     tokens asked for, ``logits`` (positions whose logits were computed), ``batch_tokens`` (the most at once),
     ``notes``; ``speculative`` where extra heads guessed ahead (``lengths``: how often a pass of a row gave 1, 2, ...
-    tokens; ``asked`` and ``right``: guesses of each extra head).
+    tokens, ``mean_length``; ``asked`` and ``right``: guesses of each extra head, ``accuracy``).
 
     ``first_answer``: seconds from the start of the process to its first answers. ``peak_bytes``: the most
     memory it had resident. ``proportional_bytes``: its share of memory now, where pages that several

@@ -32,18 +32,30 @@ class Acceptance:
         tokens = sum(length * number for length, number in self.lengths.items())
         return tokens / self.passes if self.passes else 0.0
 
-    def judge(self, guesses: Sequence[tuple[int, list[int]]], tokens: Sequence[int]) -> None:
-        """Compares the guesses of one text, each with its first place, with the text's tokens."""
+    def judge(self, guesses: Sequence[tuple[int, list[int]]], tokens: Sequence[int]) -> int:
+        """Compares the guesses of one text, each with its first place, with the text's tokens, to its end; how many of
+        these came of passes with guesses."""
+        came = 0
         for place, guessed in guesses:
-            for head, (guess, token) in enumerate(zip(guessed, tokens[place:], strict=False), 1):
+            pairs = list(zip(guessed, tokens[place:], strict=False))
+            wrong = (at for at, (guess, token) in enumerate(pairs) if guess != token)
+            length = min(next(wrong, len(pairs)) + 1, len(tokens) - place)
+            for head, (guess, token) in enumerate(pairs, 1):
                 self.asked[head] += 1
                 self.right[head] += guess == token
+            if length:  # none where the pass gave no number
+                self.lengths[length] += 1
+                came += length
+        return came
 
     def counts(self) -> dict[str, Any]:
-        """Plain counts, to be added up over processes: by length from 1, and by head from 1."""
+        """Plain counts, to be added up over processes, by length from 1 and by head from 1; and what they come to, the
+        mean length and the share of each head's guesses that were right (None without any)."""
         longest, heads = max(self.lengths, default=0), max(self.asked, default=0)
         return {
             "lengths": [self.lengths[length] for length in range(1, longest + 1)],
             "asked": [self.asked[head] for head in range(1, heads + 1)],
             "right": [self.right[head] for head in range(1, heads + 1)],
+            "mean_length": round(self.mean_length, 4) if self.passes else None,
+            "accuracy": [round(self.right[head] / self.asked[head], 4) for head in range(1, heads + 1)],
         }

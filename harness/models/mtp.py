@@ -11,7 +11,7 @@ heads side by side, as one layer behind head 0's, and behind that one the trunk 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,8 +21,11 @@ from harness.models.split_attention import NAME, split_attention
 if TYPE_CHECKING:
     import torch
 
-Take = Callable[[str], "torch.Tensor"]
-"""From a tensor's name to the tensor, a copy."""
+Put = Callable[[str, "torch.Tensor"], None]
+"""Copies the numbers of a tensor, which its name says, to where they belong."""
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""Of every tensor by its name."""
 
 
 @dataclass(slots=True)
@@ -83,22 +86,38 @@ class MtpModel:
     """The model. ``drafts``: how many extra heads it was given."""
 
     def __init__(
-        self, config: MtpConfig, vocabulary: int, take: Take, *, drafts: bool, dtype: Any, device: Any
+        self, config: MtpConfig, vocabulary: int, put: Put, *, drafts: bool, dtype: Any, device: Any
     ) -> None:
-        """``take`` is asked for every tensor once, but for those of the extra heads without ``drafts``."""
+        """``put`` is asked for every tensor once, but for those of the extra heads without ``drafts``."""
         import torch
 
         self.dtype, self.device = dtype, device
         self.drafts = config.extra_heads if drafts else 0
         self._made = config
+        shapes, to = config.shapes(vocabulary), {"dtype": dtype, "device": device}
+
+        def made(name: str) -> torch.Tensor:
+            tensor = torch.empty(shapes[name], **to)
+            put(name, tensor)
+            return tensor
+
+        def blocks(*names: str) -> _Block:
+            return _fill(_empty_blocks(shapes, names, **to), put, shapes, names)
+
         # On the device "meta" a layer is made without numbers, which are put in here.
         self._embeddings = torch.nn.Embedding(vocabulary, config.dim, device="meta")
-        self._embeddings.weight = torch.nn.Parameter(take("tok_embeddings.weight"), requires_grad=False)
-        self._layers = [_block(take, f"layers.{number}") for number in range(config.blocks)]
-        self._heads = _side_by_side(take, [f"extra_heads.{number}" for number in range(self.drafts)])
-        self._norm = take("norm.weight")
+        self._embeddings.weight = torch.nn.Parameter(made("tok_embeddings.weight"), requires_grad=False)
+        self._layers = [
+            _Block(*(part[0] for part in blocks(f"layers.{number}"))) for number in range(config.blocks)
+        ]
+        heads = blocks(*(f"extra_heads.{number}" for number in range(self.drafts)))
+        # The norms [heads, rows, dim] have a place for rows.
+        self._heads = heads._replace(
+            attention_norm=heads.attention_norm.unsqueeze(-2), ffn_norm=heads.ffn_norm.unsqueeze(-2)
+        )
+        self._norm = made("norm.weight")
         self._output = torch.nn.Linear(config.dim, vocabulary, bias=False, device="meta")
-        self._output.weight = torch.nn.Parameter(take("output.weight"), requires_grad=False)
+        self._output.weight = torch.nn.Parameter(made("output.weight"), requires_grad=False)
         steps = torch.arange(0, config.head_dim, 2, dtype=torch.float32, device=device) / config.head_dim
         self._frequencies = 1.0 / config.rope_theta**steps
         # The trunk itself, kept for the extra heads, counts as one layer.
@@ -281,32 +300,27 @@ class MtpModel:
         return torch.polar(torch.ones_like(angles), angles)
 
 
-def _block(take: Take, name: str) -> _Block:
+def _empty_blocks(shapes: Shapes, names: Sequence[str], **to: Any) -> _Block:
+    """Room for blocks side by side, each part with the number of the block in front."""
     import torch
 
     found = {}
-    for part, names in _PARTS.items():
-        tensors = [take(f"{name}.{one}.weight") for one in names]
-        found[part] = tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+    for part, of in _PARTS.items():
+        rows = sum(shapes[f"{names[0]}.{one}.weight"][0] for one in of) if names else 0
+        width = shapes[f"{names[0]}.{of[0]}.weight"][1:] if names else ()
+        found[part] = torch.empty((len(names), rows, *width), **to)
     return _Block(**found)
 
 
-def _side_by_side(take: Take, names: list[str]) -> _Block:
-    """Blocks as one, each part with the number of the block in front; with a place for rows in the norms.
-    Copied one by one, so that not all of it is in memory twice."""
-    import torch
-
-    parts: dict[str, torch.Tensor] = {}
-    for number, name in enumerate(names):
-        for part, tensor in _block(take, name)._asdict().items():
-            if part not in parts:
-                parts[part] = tensor.new_empty((len(names), *tensor.shape))
-            parts[part][number] = tensor
-    none = torch.empty(0)
-    found = _Block(**{part: parts.get(part, none) for part in _PARTS})
-    if not names:
-        return found
-    return found._replace(attention_norm=found.attention_norm[:, None], ffn_norm=found.ffn_norm[:, None])
+def _fill(blocks: _Block, put: Put, shapes: Shapes, names: Sequence[str]) -> _Block:
+    """The same blocks, every tensor in its place."""
+    for part, of in _PARTS.items():
+        for number, name in enumerate(names):
+            tensors = [f"{name}.{one}.weight" for one in of]
+            places = getattr(blocks, part)[number].split([shapes[one][0] for one in tensors])
+            for one, place in zip(tensors, places, strict=True):
+                put(one, place)
+    return blocks
 
 
 def _turned(heads: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:

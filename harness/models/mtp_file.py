@@ -54,12 +54,11 @@ def read_pt(path: Path) -> PtFile:
     return PtFile(tensors, dict(config) if isinstance(config, Mapping) else {})
 
 
-def copied(tensor: torch.Tensor, **to: Any) -> torch.Tensor:
-    """A copy in memory of its own, of the type and on the device that are given; the mapped pages of the file
-    are let go of, so that both are never in memory as a whole."""
-    made = tensor.to(**to, copy=True)
+def put(tensor: torch.Tensor, into: torch.Tensor) -> None:
+    """Copies a tensor's numbers into another of its shape; the mapped pages of the file are let go of, so that both
+    are never in memory as a whole."""
+    into.copy_(tensor)
     _let_go(tensor)
-    return made
 
 
 def _load(path: Path) -> Any:

@@ -4,6 +4,8 @@ the file."""
 from __future__ import annotations
 
 import logging
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
@@ -42,7 +44,7 @@ def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
         model = MtpModel(
             config,
             weights.vocabulary,
-            lambda name: weights.take(name, **to),
+            weights.put,
             drafts=settings.speculative == "auto",
             **to,
         )
@@ -68,11 +70,28 @@ def load_tokenizer(info: CheckpointInfo) -> Any:
         )
     kind = PreTrainedTokenizerFast if fast else LlamaTokenizer
     name = "tokenizer.json" if fast else "tokenizer.model"
+    if not fast:
+        _check_sentencepiece(folder / name)
+    # Where no settings say otherwise, the reference code's: BOS in front.
+    plain = not fast and not (folder / "tokenizer_config.json").is_file()
+    settings = {"add_bos_token": True} if plain else {}
     broken = one_line_errors(f"{folder / name}: cannot be loaded", "copy it from the model that was trained")
     with quiet(), broken:
-        tokenizer = kind.from_pretrained(folder, local_files_only=True)
+        tokenizer = kind.from_pretrained(folder, local_files_only=True, **settings)
     _name_ends(tokenizer)
     return tokenizer
+
+
+def _check_sentencepiece(file: Path) -> None:
+    """Raises ``CheckpointError`` where a package is absent with which transformers reads such files; without it,
+    transformers takes them for tiktoken's."""
+    for module, package in (("sentencepiece", "sentencepiece"), ("google.protobuf", "protobuf")):
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise CheckpointError(
+                f"{file}: reading it needs the package {package}; run: pip install 'pytest-touchstone[llama]'"
+            ) from error
 
 
 def _name_ends(tokenizer: Any) -> None:

@@ -2,7 +2,7 @@
 
 Names may carry the prefixes that wrappers put in front of them, several at once. LoRA weights A [rank, in] and B
 [out, rank] stand beside wq, wk, wv and wo; the model computes with W + alpha / rank * B A (Hu et al. 2021), added in
-float32 when a tensor is taken. A value head is no part of the language model: it is left out, which a note says.
+float32 when a tensor is copied. A value head is no part of the language model: it is left out, which a note says.
 ``rope.freqs``, which older reference code saves, is computed from the config and only compared. Any other tensor
 that is missing, left over or of another shape is an error.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.errors import CheckpointError
 from harness.models.mtp_config import MtpConfig
-from harness.models.mtp_file import copied
+from harness.models.mtp_file import put
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,7 @@ _FREQUENCIES: Final = "rope.freqs"
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Tensors by the model's names, checked; ``take`` gives them ready to compute with.
+    """Tensors by the model's names, checked; ``put`` hands them over ready to compute with.
 
     ``notes`` say what of the file is not used.
     """
@@ -51,15 +51,20 @@ class Weights:
     scale: float = 1.0
     notes: tuple[str, ...] = ()
 
-    def take(self, name: str, *, dtype: Any, device: Any) -> torch.Tensor:
-        """A copy of one tensor, with its LoRA weights added."""
+    def put(self, name: str, into: torch.Tensor) -> None:
+        """Copies one tensor, with its LoRA weights added, into another of its shape."""
         import torch
 
         if (pair := self.low_rank.get(f"{name.removesuffix('.weight')}")) is None:
-            return copied(self.tensors[name], dtype=dtype, device=device)
-        whole = copied(self.tensors[name], dtype=torch.float32, device=device)
-        down, up = (copied(part, dtype=torch.float32, device=device) for part in pair)
-        return whole.addmm_(up, down, alpha=self.scale).to(dtype)
+            put(self.tensors[name], into)
+            return
+        whole, down, up = (
+            torch.empty_like(part, dtype=torch.float32, device=into.device)
+            for part in (self.tensors[name], *pair)
+        )
+        for part, copy in zip((self.tensors[name], *pair), (whole, down, up), strict=True):
+            put(part, copy)
+        into.copy_(whole.addmm_(up, down, alpha=self.scale))
 
 
 def weights_of(

@@ -16,51 +16,46 @@ and batches decide.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from harness.models.samples import Sample
 from harness.models.sampling import choose
 from harness.models.slots import Slots, slot_mask
 from harness.models.stepping import Stepper
-
-_MOST_TOKENS: Final = {"cpu": 64, "cuda": 1024}
-"""Tokens in one pass beyond which a pass takes as much longer as it has more tokens, so that guesses cost more than
-they bring."""
-
-
-LEAST_LENGTH: Final = 1.3
-"""Tokens of a pass in the mean below which guesses cost more than they bring: what a pass with guesses takes, in
-passes without, on a small model on a CPU; less on larger ones."""
-
-_TRIED: Final = 64
-"""Passes of a row after which it is looked at what guesses bring."""
-
-_PAUSE: Final = 64
-"""Steps without guesses where they bring too little; twice as many each time that they do so again."""
+from harness.models.worth import Worth
 
 
 class SpeculativeStepper(Stepper):
     """Runs a model with extra heads: ``drafts`` of them, and a method ``draft``.
 
-    Where guesses bring too little, or many rows are at work, it goes on without for a while; no text depends on it.
+    Where guesses take longer than they save, it goes on without them; no text depends on it.
     """
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self._tried = self._brought = self._waiting = 0
-        self._pause = _PAUSE
+        self._worth = Worth()
 
     def advance(self, slots: Slots, samples: Sequence[Sample]) -> list[list[int | None]]:
         """The next tokens of each sample: one, and as many more as were guessed right."""
+        rows, began = len(samples), time.perf_counter()
+        guesses = self._worth.guesses(rows)
+        found = self._verified(slots, samples) if guesses else super().advance(slots, samples)
+        # All numbers are read by now, so that an accelerator's work is in the time too.
+        self._worth.took(rows, time.perf_counter() - began, sum(map(len, found)) if guesses else None)
+        return found
+
+    def ended(self, sample: Sample) -> None:
+        """Counts which guesses of a sample were right, and the tokens that came of them."""
+        self._done.decoded += self._done.accepted.judge(sample.guesses, sample.tokens)
+        sample.guesses.clear()
+
+    def _verified(self, slots: Slots, samples: Sequence[Sample]) -> list[list[int | None]]:
+        """The next tokens by one pass over what the extra heads guess."""
         import torch
 
         width = self._model.drafts + 1
-        if len(samples) * width > _MOST_TOKENS.get(self._model.device.type, _MOST_TOKENS["cpu"]):
-            return super().advance(slots, samples)
-        if self._waiting:
-            self._waiting -= 1
-            return super().advance(slots, samples)
         guesses = self._guess(slots, samples)
         first = torch.tensor(slots.lengths, device=self._model.device)[:, None]
         columns = first + torch.arange(width, device=self._model.device)
@@ -78,29 +73,8 @@ class SpeculativeStepper(Stepper):
             right = next((place for place, token in enumerate(mine) if theirs[place] != token), len(mine))
             found.append(theirs[: right + 1])
             samples[row].guesses.append((draws[row].step, mine))
-            self._done.accepted.lengths[right + 1] += 1
         slots.lengths = [length + len(mine) for length, mine in zip(slots.lengths, found, strict=True)]
-        self._done.decoded += sum(map(len, found))
-        self._judge(len(found), sum(map(len, found)))
         return found
-
-    def ended(self, sample: Sample) -> None:
-        """Counts which guesses of a sample were right."""
-        self._done.accepted.judge(sample.guesses, sample.tokens)
-        sample.guesses.clear()
-
-    def _judge(self, rows: int, tokens: int) -> None:
-        """Takes what one pass brought, and pauses where many brought too little."""
-        self._tried += rows
-        self._brought += tokens
-        if self._tried < _TRIED:
-            return
-        if self._brought < LEAST_LENGTH * self._tried:
-            self._waiting = self._pause
-            self._pause *= 2
-        else:
-            self._pause = _PAUSE
-        self._tried = self._brought = 0
 
     def _guess(self, slots: Slots, samples: Sequence[Sample]) -> list[list[int]]:
         """What the extra heads expect behind each sample's last token."""

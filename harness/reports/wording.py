@@ -133,15 +133,19 @@ def _effort(rows: Sequence[Effort]) -> str:
 
 
 def _speculation(rows: Sequence[Effort]) -> list[str]:
-    """What extra heads guessed ahead: tokens of a pass in the mean, and how often each head was right."""
+    """What extra heads guessed ahead: tokens of a pass in the mean, how often each head was right, and the share of the
+    tokens that came of such passes."""
     found = [row.engine["speculative"] for row in rows if "speculative" in row.engine]
     lengths, asked, right = (_summed([one[name] for one in found]) for name in ("lengths", "asked", "right"))
     if not sum(lengths):
         return []
-    mean = sum(length * number for length, number in enumerate(lengths, 1)) / sum(lengths)
+    came = sum(length * number for length, number in enumerate(lengths, 1))
+    mean = came / sum(lengths)
+    decoded = sum(row.engine.get("decoded", 0) for row in rows)
     shares = [f"{100 * good / max(1, all_):.0f}" for good, all_ in zip(right, asked, strict=True)]
-    heads = f", heads 1 to {len(shares)} right in {', '.join(shares)} %" if shares else ""
-    return [f"guessing ahead, {mean:.2f} tokens a pass{heads}"]
+    heads = f"; heads 1 to {len(shares)} right in {', '.join(shares)} %" if shares else ""
+    part = f" for {100 * came / decoded:.0f} % of the tokens" if decoded else ""
+    return [f"guessed ahead{part}, {mean:.2f} a pass{heads}"]
 
 
 def _summed(tables: Sequence[Sequence[int]]) -> list[int]:

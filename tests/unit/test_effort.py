@@ -112,6 +112,16 @@ def test_a_process_that_loaded_a_checkpoint_twice_is_one_process() -> None:
     assert alone.endswith("1.00 GiB at most")
 
 
+def test_what_was_guessed_ahead_is_added_up_over_processes() -> None:
+    one = {"lengths": [60, 20, 20], "asked": [100, 80], "right": [40, 20]}
+    other = {"lengths": [0, 0, 0, 25], "asked": [25, 25, 25], "right": [25, 25, 25]}
+    rows = [effort("gw0", speculative=one, decoded=260), effort("gw1", speculative=other, decoded=140)]
+    (line,) = wording.effort(replace(sample(), effort=[*rows, effort("gw2", decoded=0)]))
+    assert line.endswith(
+        "; guessed ahead for 65 % of the tokens, 2.08 a pass; heads 1 to 3 right in 52, 43, 100 %"
+    )
+
+
 def test_engines_without_costs_say_nothing() -> None:
     found = replace(sample(), effort=[Effort(who="main", checkpoint="a", engine={})])
     assert wording.effort(found) == []

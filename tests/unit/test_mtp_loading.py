@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 
 from harness.checkpoints import recognise
 from harness.errors import CheckpointError
-from harness.models.mtp_file import read_pt
+from harness.models.mtp_file import put, read_pt
 from harness.requests import Generate, GenerateAnswer, Loglikelihood
+from tests.perf.mtp_memory import MIB, measured
 from tests.tiny import CORPUS
 from tests.tiny_mtp import PARAMS, info_of, mtp_engine, random_state, save_mtp
 from tests.unit.test_mtp_model import reference
@@ -330,11 +332,17 @@ def test_the_optimizers_state_is_not_read_and_mapped_pages_are_let_go(tmp_path: 
     torch.save({"model_state_dict": {"big": torch.ones(size // 4)}}, path)
     before = resident()
     found = read_pt(path).tensors["big"]
-    from harness.models.mtp_file import copied
-
-    copy = copied(found, dtype=torch.float32, device="cpu")
+    copy = torch.empty(size // 4)
+    put(found, copy)
     assert resident() - before < 1.2 * size
     assert float(copy.sum()) == float(found.sum()) == size / 4
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux only")
+def test_loading_takes_a_fifth_more_memory_than_the_weights_at_most(tmp_path: Path) -> None:
+    found = measured(tmp_path, weights=100 * MIB, optimizer=200 * MIB)
+    assert found["file"] > 300 * MIB
+    assert found["peak"] <= 1.2 * found["weights"]
 
 
 def test_without_speculation_extra_heads_are_checked_but_not_held(tmp_path: Path) -> None:
@@ -355,10 +363,11 @@ def test_sentencepieces_tokenizer_loads_and_puts_bos_in_front(tmp_path: Path) ->
         sentence_iterator=iter(CORPUS * 3),
         model_writer=made,
         vocab_size=390,
-        character_coverage=0.9,
+        character_coverage=0.98,
         model_type="bpe",
         byte_fallback=True,
         add_dummy_prefix=True,
+        remove_extra_whitespaces=False,
         normalization_rule_name="identity",
         minloglevel=2,
     )
@@ -373,6 +382,17 @@ def test_sentencepieces_tokenizer_loads_and_puts_bos_in_front(tmp_path: Path) ->
     assert engine._tokenizer.end == theirs.eos_id()
     (answer,) = engine.answer([Generate(CORPUS[0], max_new_tokens=5)])
     assert isinstance(answer, GenerateAnswer)
+
+
+def test_a_sentencepiece_tokenizer_says_which_package_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save_mtp(tmp_path, random_state())
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "tokenizer.model").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    with pytest.raises(CheckpointError, match=r"needs the package protobuf; .*\[llama\]"):
+        mtp_engine(info_of(path))
 
 
 def test_a_tokenizer_without_named_ends_gets_the_usual_ones(tmp_path: Path) -> None:
