@@ -18,16 +18,19 @@ if TYPE_CHECKING:
 WIDE: Final = 126
 """Columns from which each line has one row; below, interval, number of items and flips stand on a second."""
 
+NARROWEST: Final = 76
+"""Columns that a table needs; in narrower terminals its lines wrap."""
+
 _STYLES: Final = {"better": "green", "worse": "bold red"}
 
 
 def render(pairs: Sequence[Pair], flips: Sequence[Flips] = (), *, width: int, color: bool) -> str:
-    """All comparisons as text of at most ``width`` columns (of at least 60), with ANSI colours if wanted."""
+    """All comparisons as text of at most ``width`` columns (of at least 76), with ANSI colours if wanted."""
     from rich.console import Console
 
     console = Console(
         file=io.StringIO(),
-        width=max(width, 60),
+        width=max(width, NARROWEST),
         color_system="standard" if color else None,
         force_terminal=color,
         no_color=not color,
@@ -39,7 +42,7 @@ def render(pairs: Sequence[Pair], flips: Sequence[Flips] = (), *, width: int, co
     for place, pair in enumerate(pairs):
         if place:
             console.print()
-        _pair(pair, flips[place] if place < len(flips) else {}, console.print, max(width, 60))
+        _pair(pair, flips[place] if place < len(flips) else {}, console.print, max(width, NARROWEST))
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from harness.comparing.lines import Line, condition_text, conditions_apart
 from harness.comparing.pairs import Mean, Pair
-from harness.imports.contender import Contender
+from harness.imports.contender import IMPORTED, Contender
 from harness.reports.wording import NOTHING, count, number
 from harness.requests import MASK
 from harness.statistics.comparison import Comparison
@@ -20,6 +20,8 @@ TITLES: Final[tuple[tuple[Kind, str], ...]] = (
     ("cannot tell", "cannot tell"),
 )
 IDENTICAL: Final = "identical"
+SMALLEST: Final = 1e-12
+"""Below, a p says nothing but that chance is out of the question."""
 
 
 class Cells(NamedTuple):
@@ -96,7 +98,9 @@ def p_value(p: float | None) -> str:
     """Three decimals, two digits below 0.001."""
     if p is None:
         return NOTHING
-    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+    if p >= 0.001:
+        return f"{p:.3f}"
+    return f"{p:.1e}" if p >= SMALLEST else f"<{SMALLEST:.0e}"
 
 
 def flips(line: Line) -> str:
@@ -143,7 +147,7 @@ def mean(found: Mean) -> str:
     """The mean improvement in one line."""
     one = found.comparison
     limits = f" {interval(one)}" if one.low is not None else ""
-    tested = f", p = {p_value(one.p)}" if one.p is not None else ""
+    tested = f", p = {p_value(one.p)}".replace("= <", "< ") if one.p is not None else ""
     over = f" over the {found.relative} with a baseline above 0" if found.relative < found.benchmarks else ""
     relative = f", {percent(found.percent)}{over}" if found.percent is not None else ""
     return f"{points(one.difference)} points{limits}{tested}{relative}, over {count(found.benchmarks, 'benchmark')}"
@@ -156,6 +160,7 @@ def notes(pair: Pair) -> list[str]:
         *dict.fromkeys((*a.notes, *b.notes)),
         *_invalid(pair),
         *_apart(pair),
+        *_unknown(pair),
         *_items(pair),
         *_faults(pair),
         *(
@@ -187,6 +192,19 @@ def _apart(pair: Pair) -> list[str]:
     return [
         f"not asked alike, {text}: {every if 1 < len(names) == len(pair.judged) else ', '.join(names)}"
         for text, names in found.items()
+    ]
+
+
+def _unknown(pair: Pair) -> list[str]:
+    """Where one side is published and the other a run, nobody knows whether they were asked alike."""
+    published = {
+        side: any(entry.saved.fingerprint.startswith(IMPORTED) for entry in one.entries.values())
+        for side, one in (("A", pair.baseline), ("B", pair.new))
+    }
+    return [
+        f"{side} was published elsewhere: whether it was asked the same items alike is not known"
+        for side, is_so in published.items()
+        if is_so and not all(published.values())
     ]
 
 

@@ -135,7 +135,7 @@ def _choice(exchanges: Sequence[Mapping[str, Any]], metric: str) -> Shown:
     if len(set(contexts)) == 1:
         return Shown(contexts[0], texts[best])
     start = _common_start(contexts)
-    return Shown(contexts[0][:start] + " _ " + texts[0], contexts[best][start:].strip() or texts[best])
+    return Shown(contexts[0][:start] + "_ " + texts[0], contexts[best][start:].strip() or texts[best])
 
 
 def _common_start(texts: Sequence[str]) -> int:

@@ -19,6 +19,9 @@ PUBLISHED: Final = "as published"
 IMPORTED: Final = "imported-"
 """What the fingerprints of results begin with whose checkpoint nobody has seen; no hash does."""
 
+DIGITS: Final = 6
+"""Digits that an error must have for a number of items to be read off it."""
+
 NO_ITEMS: Final = Items(examples=[], rows=[], groups=[], clusters=[], scores={})
 
 
@@ -113,10 +116,10 @@ def published_entry(
 def inferred_items(value: float, stderr: float | None) -> int | None:
     """The number of items of a share of right ones with this standard error, where there is just one.
 
-    sqrt(p (1 - p) / (n - 1)) is the error of n right or wrong items; a graded score, or a rounded error, leads to no
-    whole number of items with a whole number of right ones, and gives None.
+    sqrt(p (1 - p) / (n - 1)) is the error of n right or wrong items; a graded score leads to no whole number of items
+    with a whole number of right ones, and gives None. So does an error of few digits, which may have been rounded.
     """
-    if not stderr or not 0 < value < 1:
+    if not stderr or not 0 < value < 1 or _digits(stderr) < DIGITS:
         return None
     exact = value * (1 - value) / stderr**2 + 1
     n = round(exact)
@@ -124,3 +127,8 @@ def inferred_items(value: float, stderr: float | None) -> int | None:
         return None
     whole = abs(exact - n) <= 1e-6 * n and abs(value * n - round(value * n)) <= 1e-6 * n
     return n if whole else None
+
+
+def _digits(value: float) -> int:
+    """How many digits it takes to write the number."""
+    return len(f"{value:.15e}".partition("e")[0].replace(".", "").rstrip("0"))
