@@ -177,13 +177,15 @@ def _composite(
         compared = compared_composite(
             composite.name, compare_composite_totals(list(groups.values()), level=level)
         )
+    # Its parts have items of their own: a number of items says nothing of the sum.
+    compared = replace(compared, comparison=replace(compared.comparison, n=0))
     return Line(
         benchmark=composite.name,
         metric=composite.formula,
         primary=True,
         compared=compared,
         paired=paired,
-        sizes=(compared.comparison.n, compared.comparison.n),
+        sizes=(0, 0),
         identical=compared.identical,
     )
 

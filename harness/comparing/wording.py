@@ -69,7 +69,7 @@ def cells(line: Line) -> Cells:
 
 
 def composite_cells(line: Line) -> Cells:
-    """A composite's line; its number of items is that of its smallest part, and says nothing."""
+    """A composite's line; it has no items of its own."""
     return cells(line)._replace(metric="composite", n="", flips="")
 
 

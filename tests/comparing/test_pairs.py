@@ -171,6 +171,8 @@ def test_the_composite_is_compared_from_items_where_both_have_them_and_else_from
     assert score.verdict is not None
     assert score.verdict.kind == "better"
     assert score.verdict.family == 1
+    facts = pair_facts(compare_pair(study("a", 20), study("b", 21)))["composites"][0]
+    assert (facts["n"], facts["items_to_tell"], facts["verdict"]) == (None, None, "cannot tell")
     bare = replace(
         study("b", 40),
         entries={name: replace(entry, items=None) for name, entry in study("b", 40).entries.items()},
