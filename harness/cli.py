@@ -4,6 +4,7 @@
     touchstone list            the runs of a results folder
     touchstone report RUN      the table of a run, again
     touchstone show PATH       what a checkpoint is
+    touchstone baseline ...    the saved results that runs are held against: set, show, list, rm
     touchstone rescore RUN     today's scorers on a run's stored answers
     touchstone grade BENCHMARK SAMPLES  runs the programs of a file of samples, for pass@k
     touchstone compare A B [C ...]  what can be said of B against A
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness import __version__
+from harness.baseline_command import add_commands as add_baseline_commands
 from harness.errors import HarnessError
 
 MISTAKE: Final = 4
@@ -88,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         "file", nargs="?", type=Path, metavar="FILE", help="JSON lines: scorer, gold, output, verdict"
     )
     kit.add_argument("--cases", metavar="SCORER", help="print the cases of a scorer, without their verdicts")
+    add_baseline_commands(commands, _command)
     return parser
 
 

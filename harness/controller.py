@@ -7,6 +7,7 @@ dies while it sends a report can leave pytest with exit code 0.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable
@@ -16,11 +17,14 @@ import pytest
 
 from harness.collection import Collection, find_checkpoints
 from harness.errors import HarnessError
+from harness.gating import Gating
 from harness.journal import Journal, latest, read_journal
 from harness.options import Settings
+from harness.publishing import check_markdown, commands, publish, shown
 from harness.records import Record
 from harness.results import Collected, Summary
 from harness.rundir import RunDirectory, environment
+from harness.saved.entry import Items, Saved
 from harness.wire import FATAL
 
 NOT_VALID: Final = 9
@@ -42,6 +46,9 @@ class Controller:
         self.directory = directory
         self.collection = collection
         self.summary: Summary | None = None
+        self._gating = Gating(config, settings, directory.path.parent)
+        check_markdown(settings.markdown)
+        self._unpublished: list[str] = []
         self._began = time.time()
         self._begun = False
         self._progress: Any = None
@@ -77,7 +84,8 @@ class Controller:
         if self._begun:
             return
         self._begun = True
-        items, _, deselected = self.directory.read_collected()
+        items, declarations, deselected = self.directory.read_collected()
+        self._gating.check(items, declarations)
         used = {item.checkpoint for item in items}
         infos = (
             self.collection.checkpoints
@@ -180,29 +188,32 @@ class Controller:
             seconds=time.time() - self._began,
             effort=self.directory.read_effort(),
         )
+        invalid = self.settings.strict and any(result.invalid for result in self.summary.results)
+        results = self._save_results(known.values())
+        self.summary = self._gating.judge(self.summary, results, valid=not invalid)
         write_results(self.summary)
-        self._save_results(known.values())
+        self._unpublished = publish(self.config, self.summary, self.settings.markdown, os.environ)
         write_code_files(
             self.directory.path, {item for item, record in known.items() if record.status == "scored"}
         )
         counts = Counter(fault["status"] for fault in self.summary.faults)
         self._log(f"end: {len(items)} items, {dict(counts) or 'no faults'}")
-        invalid = self.settings.strict and any(result.invalid for result in self.summary.results)
         fine = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if (self.summary.faults or invalid) and session.exitstatus in fine:
-            return NOT_VALID
-        return session.exitstatus
+        faulty = (self.summary.faults or invalid) and session.exitstatus in fine
+        return self._gating.exit_code(NOT_VALID if faulty else session.exitstatus)
 
-    def _save_results(self, records: Iterable[Record]) -> None:
-        """Keeps each checkpoint's results where later runs find them."""
+    def _save_results(self, records: Iterable[Record]) -> list[tuple[Saved, Items]]:
+        """Keeps each checkpoint's results where later runs find them, and gives them."""
         from harness.saved.build import saved_of
         from harness.saved.store import Store
 
         assert self.summary is not None
         store = Store(self.directory.path.parent)
-        for saved, items in saved_of(self.summary, records, changing=self.settings.changing_answers()):
+        results = saved_of(self.summary, records, changing=self.settings.changing_answers())
+        for saved, items in results:
             if items.examples:
                 store.save(saved, items)
+        return results
 
     def _record_lost(self, missing: list[Collected], *, early: bool) -> dict[str, Record]:
         """Journals one record for every item that no process has recorded; gives them by item."""
@@ -247,7 +258,8 @@ class Controller:
 
         terminalreporter.section("benchmarks")
         width = terminalreporter._tw.fullwidth
-        for line in render(self.summary, width, terminalreporter.hasmarkup).splitlines():
+        lines = render(self.summary, width, terminalreporter.hasmarkup).splitlines()
+        for line in (*shown(lines, os.environ), *self._unpublished, *commands(self.summary, os.environ)):
             terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:

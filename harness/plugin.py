@@ -18,6 +18,7 @@ import pytest
 from harness import collection as collecting
 from harness.benchmark import declared
 from harness.errors import CheckpointError, HarnessError, WireError
+from harness.gating import add_gate_options, keep_apart
 from harness.options import MODEL_SETTINGS, Settings, add_options, is_worker, settings_of
 from harness.rundir import RunDirectory, new_run_id
 from harness.shipped import load_shipped_module
@@ -41,6 +42,14 @@ class Run:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
+    add_gate_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> None:
+    keep_apart(early_config, parser, args)
 
 
 def pytest_configure(config: pytest.Config) -> None:

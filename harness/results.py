@@ -133,7 +133,8 @@ class Summary:
     "low", "high", "stderr", "method", "why", "parts": [{"weight", "benchmark", "metric", "value", "n"}]}.
     ``faults`` lists items that ended in error, timeout or lost, as {"item", "status", "message"}.
     ``uncollected`` counts journal records of items that this run did not collect (a resumed run with a
-    narrower selection); they enter no number. ``effort``: what answering cost each process.
+    narrower selection); they enter no number. ``effort``: what answering cost each process. ``gate``: what
+    ``harness.gate.report`` describes, None without a gate.
     """
 
     run_id: str
@@ -148,6 +149,7 @@ class Summary:
     uncollected: int = 0
     seconds: float = 0.0
     effort: list[Effort] = field(default_factory=list)
+    gate: dict[str, Any] | None = None
 
 
 def wholes(summary: Summary) -> list[Result]:

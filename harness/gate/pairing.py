@@ -24,14 +24,16 @@ class Entry(NamedTuple):
 
 
 class ItemDifferences(NamedTuple):
-    """How the items of two results differ, by ids: only the baseline has, only the new one has, other rows."""
+    """How the items of two results differ, by ids: only the baseline has, only the new one has, other rows; and
+    how many items are the same."""
 
     missing: tuple[str, ...]
     extra: tuple[str, ...]
     changed: tuple[str, ...]
+    shared: int
 
-    def __bool__(self) -> bool:  # a tuple of three is never empty
-        return any(self)
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.extra or self.changed)
 
     def text(self) -> str:
         """What differs, for a person: counts and the first names; empty where nothing does."""
@@ -83,6 +85,7 @@ def item_differences(new: Items, baseline: Items, score: str) -> ItemDifferences
         missing=tuple(name for name in other if name not in mine),
         extra=tuple(name for name in mine if name not in other),
         changed=tuple(name for name, row in mine.items() if name in other and other[name] != row),
+        shared=sum(other.get(name) == row for name, row in mine.items()),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from harness.reports import system_a, wording
+from harness.reports import gate, system_a, wording
 from harness.reports.style import CSS
 from harness.results import Declaration, Metric, Result, Summary, totals
 
@@ -27,6 +27,7 @@ def page(summary: Summary) -> str:
     title = f"Results of {summary.run_id}"
     sections = [
         _opening(summary),
+        gate.section(summary.gate),
         _results(summary),
         _composites(summary),
         _packs(summary),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.reports import system_a, wording
+from harness.reports.gate import print_gate
 from harness.results import Metric, Result, Summary, wholes
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def render(summary: Summary, width: int, color: bool) -> str:
     else:
         _several(summary, console.print)
     _notes(summary, console.print, width)
+    print_gate(summary.gate, console.print)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())
 

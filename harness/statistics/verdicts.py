@@ -129,17 +129,19 @@ def _why(
         moved += f" [{100 * comparison.low:+.2f}, {100 * comparison.high:+.2f}]"
     if kind in ("worse", "better"):
         over = f" after Holm over {family} benchmarks" if family > 1 else ""
-        return f"{moved}, p = {p:.2g}{over}: by more than {100 * margin:g} points and by more than chance"
+        return f"{moved}, p = {p:.2g}{over}: by more than {_points(margin)} and by more than chance"
     if kind == "not worse":
-        return f"{moved}: a loss of more than {100 * margin:g} points is ruled out"
+        return f"{moved}: a loss of more than {_points(margin)} is ruled out"
     if comparison.low is None:
         return f"{moved}; {comparison.why or 'no interval'}"
     if p is not None and p <= 1 - comparison.level and comparison.difference < 0:
-        return (
-            f"{moved}: lower, but within the margin of {100 * margin:g} points or beyond it, nobody can say"
-        )
+        return f"{moved}: lower, but within the margin of {_points(margin)} or beyond it, nobody can say"
     more = f"; about {items} items would tell" if items else ""
-    return f"{moved}: neither no loss nor one of {100 * margin:g} points is ruled out{more}"
+    return f"{moved}: neither no loss nor one of {_points(margin)} is ruled out{more}"
+
+
+def _points(share: float) -> str:
+    return "1 point" if f"{100 * share:g}" == "1" else f"{100 * share:g} points"
 
 
 def _check(

@@ -53,7 +53,7 @@ def test_only_items_that_both_have_are_compared_and_the_others_are_named() -> No
     old = entry([1, 1, 0, 1], examples=["a", "b", "c", "d"], rows=["1", "2", "3", "4"])
     new = entry([0, 1, 1, 1], examples=["b", "c", "d", "e"], rows=["2", "3", "other", "5"])
     found = item_differences(new.items, old.items, "acc")
-    assert found == (("a",), ("e",), ("d",))
+    assert found == (("a",), ("e",), ("d",), 2)
     assert found.text() == (
         "1 item missing here: a; 1 item not in the baseline: e; 1 item with another row: d"
     )
@@ -68,7 +68,7 @@ def test_of_many_items_three_are_named() -> None:
 
 def test_an_item_without_the_score_is_no_item_of_the_metric() -> None:
     old, new = entry([1, None, 0]), entry([1, 1, None], checkpoint="new")
-    assert item_differences(new.items, old.items, "acc") == (("b/0002",), ("b/0001",), ())
+    assert item_differences(new.items, old.items, "acc") == (("b/0002",), ("b/0001",), (), 1)
     assert compare(new, [old]).comparison.n == 1
 
 

@@ -21,9 +21,9 @@ LAYERS = (
     ("journal", "data", "engines", "sandbox", "scheduling", "rundir", "fetch", "saved"),
     ("fewshot", "models", "conformance", "asking", "gate"),
     ("options", "aggregate", "reports", "drive"),
-    ("collection", "imports"),
+    ("collection", "imports", "gating", "publishing"),
     ("execution", "controller", "replay", "grading", "comparing"),
-    ("grade_command", "show_command", "compare_command", "import_command"),
+    ("grade_command", "show_command", "baseline_command", "compare_command", "import_command"),
     ("plugin", "cli"),
 )
 """A part of ``harness`` imports from layers above its own in this list, and from its own folder."""

@@ -89,7 +89,7 @@ def test_the_reason_is_written_for_a_person() -> None:
     )
     assert found["real_coref"].why.startswith("-3.33 points [-4.5")
     assert "after Holm over 2 benchmarks" in found["real_coref"].why
-    assert "neither no loss nor one of 1 points is ruled out" in found["lambada"].why
+    assert "neither no loss nor one of 1 point is ruled out" in found["lambada"].why
 
 
 def test_the_gate_fails_on_worse_and_a_strict_one_also_on_cannot_tell() -> None:

@@ -1,0 +1,161 @@
+"""``touchstone baseline``: the saved results, and the names that some of them have.
+
+touchstone baseline list                 what is saved, by benchmark, the best first; then the names
+touchstone baseline set RUN_ID           gives a run's checkpoint a name ("main"), for `pytest --baseline main`
+touchstone baseline show NAME|RUN_ID     what a name or a run has
+touchstone baseline rm NAME|RUN_ID       takes the name away; or the run's saved results, which are then no baseline
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import GateError
+from harness.gate.baselines import incomplete, shown
+from harness.gate.pins import MAIN, Pin, list_pins, pinned, read_pin, remove_pin, set_pin
+from harness.gate.wording import value_text
+from harness.saved.entry import Saved
+from harness.saved.store import Store
+
+TOLD: Final = ("version", "data", "shots", "seed", "limit")
+"""Conditions that a list tells; ``show --json`` has all."""
+
+Adds = Callable[[Any, str, Callable[[argparse.Namespace], Any], str], argparse.ArgumentParser]
+
+
+def add_commands(commands: Any, command: Adds) -> None:
+    """Adds ``baseline`` and what it can do; ``command`` makes one parser."""
+    text = "the saved results that runs are held against"
+    group = commands.add_parser("baseline", help=text, description=text)
+    below = group.add_subparsers(required=True, metavar="set|show|list|rm")
+    make = command(below, "set", _set, "give a run's checkpoint a name, for `pytest --baseline NAME`")
+    make.add_argument("run_id", metavar="RUN_ID", help="the run")
+    make.add_argument("--checkpoint", metavar="NAME", help="which of its checkpoints, if it has several")
+    make.add_argument("--name", default=MAIN, metavar="NAME", help=f"the name (default: {MAIN})")
+    show = command(below, "show", _show, "what a name or a run has")
+    show.add_argument("target", nargs="?", default=MAIN, metavar="NAME|RUN_ID", help=f"default: {MAIN}")
+    listed = command(below, "list", _list, "what is saved, the best first")
+    listed.add_argument("--benchmark", metavar="NAME", help="only this one")
+    remove = command(below, "rm", _remove, "take a name away, or a run's saved results")
+    remove.add_argument("target", metavar="NAME|RUN_ID")
+    remove.add_argument("--checkpoint", metavar="NAME", help="of a run, only this checkpoint's results")
+    for parser in (make, show, listed, remove):
+        parser.add_argument(
+            "--output",
+            default="results",
+            type=Path,
+            metavar="DIR",
+            help="the results folder (default: results)",
+        )
+
+
+def _set(options: argparse.Namespace) -> dict[str, Any]:
+    pin = set_pin(options.output, options.name, options.run_id, options.checkpoint)
+    if not options.json:
+        print(f"{_pin(pin)}; use it with --baseline {pin.name}")
+    return asdict(pin)
+
+
+def _show(options: argparse.Namespace) -> dict[str, Any]:
+    pin, found = _meant(options.output, options.target)
+    if not options.json:
+        if pin is not None:
+            print(_pin(pin))
+        for saved in found:
+            print(f"{saved.benchmark}, {saved.checkpoint} in {saved.run_id}{_flaw(saved)}")
+            for metric in saved.metrics.values():
+                print(f"  {metric.name:20} {value_text(metric.value)}  n {metric.n}")
+            print(f"  {', '.join(f'{name} {shown(value)}' for name, value in saved.conditions.items())}")
+    return {"name": pin.name if pin is not None else None, "results": [asdict(saved) for saved in found]}
+
+
+def _list(options: argparse.Namespace) -> dict[str, Any]:
+    saved = best_first(Store(options.output).find(benchmark=options.benchmark))
+    pins = list_pins(options.output)
+    if not options.json:
+        for benchmark in dict.fromkeys(one.benchmark for one in saved):
+            same = [one for one in saved if one.benchmark == benchmark]
+            print(f"{benchmark} {same[0].primary}")
+            for one in same:
+                names = [pin.name for pin in pins if pinned(pin, [one])]
+                print(f"  {_row(one)}{'  = ' + ', '.join(names) if names else ''}")
+        for pin in pins:
+            print(_pin(pin))
+        if not saved:
+            print(f"no saved results in {options.output}/")
+    return {"results": [_plain(one) for one in saved], "names": [asdict(pin) for pin in pins]}
+
+
+def _remove(options: argparse.Namespace) -> dict[str, Any]:
+    output: Path = options.output
+    if options.checkpoint is None and remove_pin(output, options.target):
+        if not options.json:
+            print(f"{options.target} is no name of a baseline any more; its results stay")
+        return {"name": options.target, "results": []}
+    _, found = _meant(output, options.target)
+    mine = [one for one in found if options.checkpoint in (None, one.checkpoint)]
+    if not mine:
+        names = ", ".join(dict.fromkeys(one.checkpoint for one in found))
+        raise GateError(f"{options.target} has no checkpoint {options.checkpoint!r}; it has {names}")
+    store = Store(output)
+    for saved in mine:
+        store.remove(saved)
+    if not options.json:
+        print(f"{len(mine)} saved result(s) of {options.target} removed; the run's folder stays")
+    return {"name": None, "results": [_plain(one) for one in mine]}
+
+
+def best_first(saved: Sequence[Saved]) -> list[Saved]:
+    """By benchmark, the highest primary value first, results that are not whole last."""
+
+    def key(one: Saved) -> tuple[str, bool, float, float]:
+        value = one.metrics[one.primary].value if one.primary in one.metrics else None
+        return one.benchmark, not one.complete, -(value if value is not None else float("-inf")), -one.began
+
+    return sorted(saved, key=key)
+
+
+def _meant(output: Path, target: str) -> tuple[Pin | None, list[Saved]]:
+    """What a name or a run id means; raises ``GateError`` where it means nothing."""
+    saved = Store(output).find()
+    pin = read_pin(output, target) if "/" not in target else None
+    found = pinned(pin, saved) if pin is not None else [one for one in saved if one.run_id == target]
+    if pin is None and not found:
+        raise GateError(f"{target}: no baseline and no run of that name is saved in {output}/")
+    return pin, best_first(found)
+
+
+def _pin(pin: Pin) -> str:
+    return f"{pin.name} is {pin.checkpoint} of run {pin.run_id}"
+
+
+def _row(saved: Saved) -> str:
+    metric = saved.metrics[saved.primary]
+    told = ", ".join(
+        f"{name} {shown(saved.conditions[name])}" for name in TOLD if saved.conditions.get(name) is not None
+    )
+    return f"{value_text(metric.value):>8}  n {metric.n}  {saved.checkpoint}  {saved.run_id}  ({told}){_flaw(saved)}"
+
+
+def _flaw(saved: Saved) -> str:
+    return "" if saved.complete else f"  NOT WHOLE: {incomplete(saved)}"
+
+
+def _plain(saved: Saved) -> dict[str, Any]:
+    metric = saved.metrics[saved.primary]
+    return {
+        "benchmark": saved.benchmark,
+        "checkpoint": saved.checkpoint,
+        "step": saved.step,
+        "run": saved.run_id,
+        "fingerprint": saved.fingerprint,
+        "metric": metric.name,
+        "value": metric.value,
+        "n": metric.n,
+        "whole": saved.complete,
+        "conditions": saved.conditions,
+    }

@@ -1,0 +1,185 @@
+"""Which saved results a new one is held against.
+
+    best      the saved results of the same benchmark under the same conditions, of every other run that began earlier;
+              one a checkpoint, the newest. Judged against the best of them.
+    a run     the results of one run, whichever checkpoints it has; a pinned one is one checkpoint of a run
+    none      nothing
+
+A result serves as a baseline only where it is whole (no faults, nothing skipped, nothing known against its numbers),
+where all conditions agree but those that were allowed to differ by name, and where its items are the same. Under
+"items", which may be allowed too, what both have is compared.
+
+Two rules keep a gate from passing for want of something to compare with. Where comparable results have an item that
+the new one has not, nothing is judged, even if another result lacks it too. And where the only comparable results are
+of the very checkpoint, while others have results under other conditions, nothing is judged either: a second try after
+the data were changed is not held against the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from harness.gate.pairing import Entry, ItemDifferences, item_differences, score_name
+from harness.saved.entry import Items, Saved, differing
+
+ITEMS: Final = "items"
+NOT_COMPARED: Final = ("base_model",)
+"""Conditions that do not count: what a LoRA adapter is applied to is part of the checkpoint's fingerprint."""
+
+HASH_SHOWN: Final = 8
+
+State = Literal["chosen", "first", "absent", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where baselines come from: what a person calls it, its kind, the results, and how to get their items."""
+
+    name: str
+    kind: Literal["best", "run", "none"]
+    saved: Sequence[Saved] = ()
+    items: Callable[[Saved], Items] | None = None
+
+    def load(self, saved: Saved) -> Entry:
+        """The result with its items; raises ``DataError`` where they are gone or broken."""
+        assert self.items is not None
+        return Entry(saved, self.items(saved))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a result is held against. ``state`` is "chosen" (``baselines`` has at least one), "first" (there is no
+    earlier result of this benchmark at all), "absent" (the baseline has none of it), or "refused", with ``reason``.
+    ``notes`` are for a reader."""
+
+    state: State
+    baselines: tuple[Entry, ...] = ()
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def find(new: Entry, source: Source, *, metric: str, allow: Iterable[str] = ()) -> Found:
+    """What the source has to hold the new result against, by this metric.
+
+    Raises ``GateError`` for a metric that the new result has not.
+    """
+    score = score_name(new.saved, metric)
+    allowed = {*NOT_COMPARED, *allow}
+    earlier = _earlier(new.saved, source)
+    whole = [saved for saved in earlier if saved.complete]
+    if not whole:
+        return _nothing(earlier, source)
+    comparable = [saved for saved in whole if not _differing(new.saved, saved, allowed)]
+    others = [saved for saved in whole if saved.fingerprint != new.saved.fingerprint]
+    alone = source.kind == "best" and not any(one in others for one in comparable)
+    if not comparable or (alone and others):
+        return Found(state="refused", reason=_conditions_reason(new.saved, others or whole, allowed))
+    entries = [source.load(saved) for saved in newest(comparable)]
+    return _same_items(new, entries, score, allowed)
+
+
+def newest(results: Sequence[Saved]) -> list[Saved]:
+    """The newest result of each checkpoint, the oldest first; checkpoints without a fingerprint go by their name."""
+    by_checkpoint: dict[str, Saved] = {}
+    for saved in sorted(results, key=lambda one: (one.began, one.run_id)):
+        by_checkpoint[saved.fingerprint or f"name: {saved.checkpoint}"] = saved
+    return sorted(by_checkpoint.values(), key=lambda one: (one.began, one.run_id, one.checkpoint))
+
+
+def shown(value: Any) -> str:
+    """A condition's value for a person: hashes short, and "default" for what was not set."""
+    if isinstance(value, str) and len(value) == 64:
+        return value[:HASH_SHOWN]
+    return "default" if value is None else str(value)
+
+
+def origin(saved: Saved) -> str:
+    """Which result is meant: the checkpoint and its run."""
+    return f"{saved.checkpoint} in {saved.run_id}"
+
+
+def _earlier(new: Saved, source: Source) -> list[Saved]:
+    """The source's results of the benchmark; of the best, those of earlier runs."""
+    same = [saved for saved in source.saved if saved.benchmark == new.benchmark]
+    if source.kind != "best":
+        return same
+    return [saved for saved in same if saved.run_id != new.run_id and saved.began < new.began]
+
+
+def _nothing(earlier: Sequence[Saved], source: Source) -> Found:
+    """There is no whole result of the benchmark."""
+    if source.kind == "best":
+        notes = [f"{origin(saved)} is not used: {incomplete(saved)}" for saved in earlier[-1:]]
+        return Found(state="first", notes=tuple(notes))
+    if not earlier:
+        return Found(state="absent", reason=f"{source.name} has no result of it")
+    return Found(state="refused", reason=f"{origin(earlier[-1])} is not whole: {incomplete(earlier[-1])}")
+
+
+def incomplete(saved: Saved) -> str:
+    """Why a result is not whole, for a person."""
+    parts = [f"{saved.faults} of {saved.collected} items ended in error or were lost"] if saved.faults else []
+    parts += [f"{saved.skipped} of {saved.collected} items were skipped"] if saved.skipped else []
+    parts += [saved.invalid] if saved.invalid else []
+    return "; ".join(parts) or "no item has a score"
+
+
+def _differing(new: Saved, other: Saved, allowed: Iterable[str]) -> Mapping[str, tuple[Any, Any]]:
+    return differing(new.conditions, other.conditions, tuple(allowed))
+
+
+def _conditions_reason(new: Saved, results: Sequence[Saved], allowed: set[str]) -> str:
+    """How the nearest result differs and what to do; the newest of those that differ in as little."""
+    nearest = min(reversed(results), key=lambda saved: len(_differing(new, saved, allowed)))
+    fields = _differing(new, nearest, allowed)
+    listed = ", ".join(
+        f"{name} is {shown(mine)} here and {shown(other)} there" for name, (mine, other) in fields.items()
+    )
+    return (
+        f"{origin(nearest)} is not comparable: {listed}; score it again under these conditions, "
+        f"or allow it with --baseline-allow {_allowing(fields, allowed)}"
+    )
+
+
+def _same_items(new: Entry, entries: Sequence[Entry], score: str, allowed: set[str]) -> Found:
+    """The results with the new one's items, or with the most of them where items may differ."""
+    found = [(entry, item_differences(new.items, entry.items, score)) for entry in entries]
+    if ITEMS in allowed:
+        return _most_items(found)
+    lacking = [
+        (entry, differences) for entry, differences in found if differences.missing or differences.changed
+    ]
+    same = [entry for entry, differences in found if not differences]
+    if lacking or not same:
+        entry, differences = max(lacking or found, key=lambda one: len(one[1].missing) + len(one[1].changed))
+        return Found(state="refused", reason=_items_reason(entry, differences, allowed))
+    fewer = len(found) - len(same)
+    noun = "result has" if fewer == 1 else "results have"
+    notes = (f"{fewer} comparable {noun} fewer items: not used",) if fewer else ()
+    return Found(state="chosen", baselines=tuple(same), notes=notes)
+
+
+def _most_items(found: Sequence[tuple[Entry, ItemDifferences]]) -> Found:
+    most = max(differences.shared for _, differences in found)
+    kept = [(entry, differences) for entry, differences in found if differences.shared == most]
+    if not most:
+        return Found(
+            state="refused", reason=f"{origin(found[-1][0].saved)} has no item in common with this run"
+        )
+    text = next((differences.text() for _, differences in kept if differences), "")
+    notes = (f"compared on {most} common items ({text})",) if text else ()
+    return Found(state="chosen", baselines=tuple(entry for entry, _ in kept), notes=notes)
+
+
+def _items_reason(entry: Entry, differences: ItemDifferences, allowed: set[str]) -> str:
+    return (
+        f"{origin(entry.saved)} has other items: {differences.text()}; run the same items, "
+        f"or compare the common ones with --baseline-allow {_allowing([ITEMS], allowed)}"
+    )
+
+
+def _allowing(names: Iterable[str], allowed: set[str]) -> str:
+    """What to give to ``--baseline-allow``: what was given, and these."""
+    return ",".join((*sorted(allowed.difference(NOT_COMPARED)), *names))

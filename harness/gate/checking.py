@@ -1,0 +1,74 @@
+"""What a plan names must be there: benchmarks and metrics are checked before anything runs, as far as is known."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from harness.errors import GateError
+from harness.gate.config import Plan, check_names
+from harness.gate.deciding import composite_of
+from harness.metrics.composites import COMPOSITES
+from harness.results import Declaration
+from harness.saved.entry import Saved
+
+
+def check_plan(
+    plan: Plan, declared: Mapping[str, Declaration], saved: Sequence[Saved], files: Iterable[Path]
+) -> None:
+    """Raises ``GateError`` for a benchmark that is not known, and for a metric that one is known not to have.
+
+    ``declared`` are the run's benchmarks; those that were saved, and those that stand in the same folders as the run's
+    ``files``, are known too.
+    """
+    names = [*declared, *(one.benchmark for one in saved), *(one.name for one in COMPOSITES)]
+    if any(name not in names for name in plan.benchmarks):
+        names += declared_nearby(files)
+    check_names(plan.benchmarks, sorted(set(names)), "gate", "benchmark")
+    for name, own in plan.benchmarks.items():
+        metrics = _metrics(name, declared, saved)
+        wanted = [floor.metric for floor in own.floors] + ([own.metric] if own.metric is not None else [])
+        if metrics:
+            check_names(wanted, metrics, f"gate, {name}", "metric")
+        if composite_of(name) is not None and own.metric not in (None, name):
+            raise GateError(f"gate, {name}: a composite has no other metric than itself")
+
+
+def _metrics(name: str, declared: Mapping[str, Declaration], saved: Sequence[Saved]) -> list[str]:
+    """The metrics that a benchmark is known to have; none where that is not known."""
+    if composite_of(name) is not None:
+        return [name]
+    one = declared.get(name)
+    same = [
+        entry
+        for entry in saved
+        if entry.benchmark == name and (one is None or entry.conditions.get("version") == one.version)
+    ]
+    if not same:
+        return []
+    own = [one.primary, *one.aggregate] if one is not None else []
+    return list(dict.fromkeys([*own, *(metric for entry in same for metric in entry.metrics)]))
+
+
+def declared_nearby(files: Iterable[Path]) -> list[str]:
+    """The names of all benchmarks that are declared in the folders of these files, read without running them."""
+    folders = {path.parent for path in files}
+    found = []
+    for path in sorted(file for folder in folders for file in folder.glob("*.py")):
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (OSError, SyntaxError, ValueError):
+            continue
+        found += [name for node in ast.walk(tree) if (name := _declared(node)) is not None]
+    return found
+
+
+def _declared(node: ast.AST) -> str | None:
+    """``NAME`` of a ``benchmark(name="NAME", ...)``."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
+        return None
+    called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+    given = {one.arg: one.value for one in node.keywords}.get("name")
+    text = given.value if isinstance(given, ast.Constant) else None
+    return text if called == "benchmark" and isinstance(text, str) else None

@@ -1,0 +1,211 @@
+"""``[tool.touchstone.gate]`` -> what a gate is to do.
+
+    [tool.touchstone.gate]
+    mode = "plain"                # what --gate alone means: plain, or strict (fails also where nobody can tell)
+    baseline = "best"             # as --baseline
+    metric = "score"              # as --gate-metric
+    allow = ["shots"]             # as --baseline-allow
+    margin = 0.01                 # a loss up to this is no reason to fail: 0.01 is one point
+    alpha = 0.05                  # chance of a false alarm over all benchmarks together, in either direction
+
+    [tool.touchstone.gate.benchmarks.real_coref]
+    metric = "real@1"             # compared by this metric instead of its primary one
+    margin = 0.02                 # its own
+    max_drop = 0.05               # fails at any measured drop larger than this, certain or not
+    floors = ["real@1 >= 0.60"]   # fails below, whatever the baseline
+
+A file given with --gate-config has the same tables, or the keys of [tool.touchstone.gate] at its top. What is not known
+is refused, with the nearest name there is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from harness.errors import GateError
+from harness.statistics.verdicts import ALPHA, MARGIN
+
+MODES: Final = ("plain", "strict")
+KEYS: Final = ("mode", "baseline", "metric", "allow", "margin", "alpha", "benchmarks")
+OWN_KEYS: Final = ("metric", "margin", "max_drop", "floors")
+TABLE: Final = "tool.touchstone.gate"
+
+OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_FLOOR: Final = re.compile(
+    r"\s*(?P<metric>\S+?)\s*(?P<how>>=|<=|>|<)\s*(?P<bound>[-+]?\d*\.?\d+(e[-+]?\d+)?)\s*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """A bound that a metric's value must keep: ``real@1 >= 0.6``, ``perplexity <= 20``."""
+
+    metric: str
+    how: str
+    bound: float
+
+    @property
+    def text(self) -> str:
+        """As a person writes it."""
+        return f"{self.metric} {self.how} {self.bound:g}"
+
+    def holds(self, value: float) -> bool:
+        """Whether the value keeps it."""
+        return OPERATORS[self.how](value, self.bound)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """What is asked of one benchmark beside the rest; None where nothing is."""
+
+    metric: str | None = None
+    margin: float | None = None
+    max_drop: float | None = None
+    floors: tuple[Floor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a gate is to do. ``mode`` None: verdicts are shown, and the exit code does not depend on them."""
+
+    mode: str | None = None
+    baseline: str = "best"
+    metric: str | None = None
+    allow: tuple[str, ...] = ()
+    margin: float = MARGIN
+    alpha: float = ALPHA
+    benchmarks: Mapping[str, Own] = field(default_factory=dict)
+
+    def own(self, benchmark: str) -> Own:
+        """What is asked of this benchmark."""
+        return self.benchmarks.get(benchmark, Own())
+
+    @property
+    def floors(self) -> bool:
+        """Whether any metric has a bound to keep."""
+        return any(one.floors for one in self.benchmarks.values())
+
+
+def read_plan(path: Path, *, required: bool) -> Plan:
+    """The plan that a TOML file has; unless ``required`` an empty one where it has none or is not there.
+
+    Raises ``GateError`` naming the file, the key and the value.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        if not required and isinstance(error, FileNotFoundError):
+            return Plan()
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise GateError(f"cannot read {path}: {reason}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise GateError(f"{path} is no TOML: {error}") from None
+    whole = "tool" not in tables and required and path.name != "pyproject.toml"
+    table = tables if whole else _inside(tables, TABLE.split("."), str(path))
+    if required and not table:
+        raise GateError(f"{path} has no [{TABLE}]; give a file that has one, or its keys at the top")
+    return plan_of(table, f"{path}" if whole else f"{path}: [{TABLE}]")
+
+
+def plan_of(table: Mapping[str, Any], where: str) -> Plan:
+    """The plan of a table; raises ``GateError``, beginning with ``where``, for whatever is not known."""
+    check_names(table, KEYS, where, "key")
+    found: dict[str, Any] = {}
+    if "mode" in table:
+        found["mode"] = parse_mode(_text(table, "mode", where), where)
+    for name in ("baseline", "metric"):
+        if name in table:
+            found[name] = _text(table, name, where)
+    if "allow" in table:
+        found["allow"] = tuple(_texts(table, "allow", where))
+    if "margin" in table:
+        found["margin"] = _share(table, "margin", where, least=0.0)
+    if "alpha" in table:
+        found["alpha"] = _share(table, "alpha", where)
+    own = table.get("benchmarks", {})
+    if not isinstance(own, Mapping) or not all(isinstance(one, Mapping) for one in own.values()):
+        raise GateError(f"{where}: benchmarks is {own!r}; give a table for each: [{TABLE}.benchmarks.NAME]")
+    found["benchmarks"] = {name: _own(one, f"{where}, benchmarks.{name}") for name, one in own.items()}
+    return Plan(**found)
+
+
+def parse_mode(text: str, where: str) -> str:
+    """``plain`` or ``strict``; raises ``GateError``."""
+    if text not in MODES:
+        raise GateError(f"{where}: {text!r} is no mode; use {' or '.join(MODES)}")
+    return text
+
+
+def parse_floor(text: str, where: str) -> Floor:
+    """``METRIC >= NUMBER``, with >=, >, <= or <; raises ``GateError``."""
+    found = _FLOOR.fullmatch(text)
+    if found is None:
+        raise GateError(f"{where}: {text!r} is no floor; write METRIC >= NUMBER, such as 'acc >= 0.6'")
+    return Floor(found["metric"], found["how"], float(found["bound"]))
+
+
+def check_names(names: Iterable[str], known: Iterable[str], where: str, what: str) -> None:
+    """Raises ``GateError`` naming the first that is not known, the nearest one, and all there are."""
+    listed = list(known)
+    for name in names:
+        if name not in listed:
+            near = difflib.get_close_matches(str(name), listed, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise GateError(
+                f"{where}: unknown {what} {name!r}; {hint}known are {', '.join(listed) or 'none'}"
+            )
+
+
+def _own(table: Mapping[str, Any], where: str) -> Own:
+    check_names(table, OWN_KEYS, where, "key")
+    return Own(
+        metric=_text(table, "metric", where) if "metric" in table else None,
+        margin=_share(table, "margin", where, least=0.0) if "margin" in table else None,
+        max_drop=_share(table, "max_drop", where, least=0.0) if "max_drop" in table else None,
+        floors=tuple(parse_floor(text, where) for text in _texts(table, "floors", where)),
+    )
+
+
+def _inside(tables: Mapping[str, Any], names: Iterable[str], where: str) -> Mapping[str, Any]:
+    for name in names:
+        tables = tables.get(name, {})
+        if not isinstance(tables, Mapping):
+            raise GateError(f"{where}: {name} of [{TABLE}] is no table")
+    return tables
+
+
+def _text(table: Mapping[str, Any], key: str, where: str) -> str:
+    value = table[key]
+    if not isinstance(value, str) or not value:
+        raise GateError(f"{where}: {key} is {value!r}; give a text")
+    return value
+
+
+def _texts(table: Mapping[str, Any], key: str, where: str) -> list[str]:
+    value = table.get(key, [])
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        raise GateError(f"{where}: {key} is {value!r}; give a list of texts")
+    return listed
+
+
+def _share(table: Mapping[str, Any], key: str, where: str, *, least: float | None = None) -> float:
+    """A number below 1, above 0 or from ``least`` up."""
+    value = table[key]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise GateError(f"{where}: {key} is {value!r}; give a number")
+    if not (0 < value < 1 or value == least):
+        raise GateError(f"{where}: {key} is {value}; give a share below 1: 0.01 is one point")
+    return float(value)

@@ -1,0 +1,142 @@
+"""What a gate found, as plain data: the section ``gate`` of ``summary.json``, which reports show.
+
+    {"schema": 1, "mode": "plain", "baseline": "best", "margin": 0.01, "alpha": 0.05, "exit_code": 8,
+     "decision": "failed", "text": "...", "notes": [...], "lines": [{...}, ...]}
+
+A line is one benchmark (or composite) of one checkpoint. Numbers are shares, not points; what is not known is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+SCHEMA: Final = 1
+MISTAKE: Final = 4
+WORSE: Final = 8
+NOT_VALID: Final = 9
+
+KINDS: Final = (
+    *("not valid", "not judged", "worse", "failed", "cannot tell", "first", "no baseline"),
+    *("not worse", "better"),
+)
+"""What a line says, the most pressing first. "failed": a floor or max_drop, whatever the verdict."""
+
+STRICT: Final = "nobody can tell, and the gate is strict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Against:
+    """The baseline of a line: which it is, its value, and that after allowing for its being the best of ``runs``."""
+
+    checkpoint: str
+    run_id: str
+    step: int | None
+    measured: float | None
+    shrunk: float | None
+    runs: int
+    contenders: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One benchmark of one checkpoint.
+
+    ``verdict`` is the statistical one, None without a comparison; ``fails`` and ``invalid`` are the reasons for exit
+    code 8 and 9; ``why`` says what the verdict rests on. ``items`` is about how many would tell.
+    """
+
+    checkpoint: str
+    benchmark: str
+    metric: str
+    verdict: str | None
+    why: str
+    fails: tuple[str, ...] = ()
+    invalid: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    value: float | None = None
+    against: Against | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    family: int = 0
+    n: int = 0
+    margin: float | None = None
+    items: int | None = None
+    method: str = ""
+    state: str = "chosen"
+
+    @property
+    def kind(self) -> str:
+        """What the line says in a word or two, one of ``KINDS``."""
+        if self.invalid:
+            return "not judged" if self.verdict is None else "not valid"
+        if self.verdict == "worse":
+            return "worse"
+        if any(reason != STRICT for reason in self.fails):
+            return "failed"
+        return self.verdict or ("first" if self.state == "first" else "no baseline")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """What a gate found over all checkpoints of a run. ``mode`` None: nobody asked it to decide.
+
+    ``mistake``: what was asked for is not there, such as a floor of an unknown metric; ``broken``: the baselines could
+    not be read. Either leaves nothing judged.
+    """
+
+    mode: str | None
+    baseline: str
+    margin: float
+    alpha: float
+    lines: tuple[Line, ...] = ()
+    notes: tuple[str, ...] = ()
+    mistake: str | None = None
+    broken: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0, 8 (worse, or below what was asked) or 9 (nothing can be said, which outweighs 8); 0 where nobody asked; 4
+        for a mistake."""
+        if self.mistake is not None:
+            return MISTAKE
+        if self.mode is None:
+            return 0
+        if self.broken is not None or any(line.invalid for line in self.lines):
+            return NOT_VALID
+        return WORSE if any(line.fails for line in self.lines) else 0
+
+    @property
+    def decision(self) -> str:
+        """The exit code in words."""
+        words = {0: "passed", WORSE: "failed", NOT_VALID: "not valid", MISTAKE: "mistake"}
+        return "shown" if self.mode is None and self.mistake is None else words[self.exit_code]
+
+
+def gate_json(gate: Gate, text: str) -> dict[str, Any]:
+    """The plain form; ``text`` is the decision in a sentence."""
+    plain = asdict(gate)
+    plain["lines"] = [{"kind": line.kind, **asdict(line)} for line in ordered(gate.lines)]
+    return {"schema": SCHEMA, "decision": gate.decision, "exit_code": gate.exit_code, "text": text, **plain}
+
+
+def lines_from_json(plain: Mapping[str, Any]) -> list[Line]:
+    """The lines of the plain form, as they were."""
+    found = []
+    for row in plain.get("lines", ()):
+        known = {name: row[name] for name in Line.__dataclass_fields__ if name in row}
+        for name in ("fails", "invalid", "notes"):
+            known[name] = tuple(known.get(name, ()))
+        if known.get("against") is not None:
+            known["against"] = Against(**known["against"])
+        found.append(Line(**known))
+    return found
+
+
+def ordered(lines: tuple[Line, ...]) -> list[Line]:
+    """The most pressing first, else as they came."""
+    return sorted(lines, key=lambda line: (not line.invalid, not line.fails, KINDS.index(line.kind)))

@@ -1,0 +1,113 @@
+"""A gate in words: the decision in one sentence, and each line's numbers, baseline and reasons."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from harness.gate.report import KINDS, STRICT, Gate, Line
+
+NAMED: Final = 3
+"""Reasons that the decision names before "and N more"."""
+
+_SAID: Final = re.compile(
+    r"[+-][\d.]+ points( \[[^]]*\])?(, p = \S+( after Holm over \d+ benchmarks)?)?[:;] "
+)
+"""What a verdict's reason begins with and a line shows already."""
+
+HINT: Final = "; --gate makes the exit code depend on them"
+
+
+def decision_text(gate: Gate) -> str:
+    """What was decided and why, in one line."""
+    if gate.mistake is not None:
+        return f"gate not judged: {gate.mistake}"
+    if gate.mode is None:
+        return f"verdicts: {_counted(gate.lines) or 'none'}{HINT}"
+    broken = [gate.broken] if gate.broken is not None else []
+    invalid = [*broken, *(f"{_name(line, gate)}: {line.invalid[0]}" for line in gate.lines if line.invalid)]
+    fails = [f"{_name(line, gate)} {_failure(line)}" for line in gate.lines if line.fails]
+    if invalid:
+        besides = f"; besides, {_listed(fails)}" if fails else ""
+        return f"gate not valid (exit code 9): {_listed(invalid)}{besides}"
+    if fails:
+        return f"gate failed (exit code 8): {_listed(fails)}"
+    if gate.lines and all(line.kind == "first" for line in gate.lines):
+        return "gate passed: no baseline yet; this run is the first, and is saved"
+    return f"gate passed: {_counted(gate.lines)}"
+
+
+def value_text(value: float | None) -> str:
+    """A score with four decimals, ``-`` for none."""
+    return "-" if value is None else f"{value:.4f}"
+
+
+def difference_text(line: Line) -> str:
+    """``-3.00 points [-5.10, -0.90]``, empty where nothing was compared."""
+    if line.difference is None:
+        return ""
+    limits = (
+        "" if line.low is None or line.high is None else f" [{100 * line.low:+.2f}, {100 * line.high:+.2f}]"
+    )
+    return f"{100 * line.difference:+.2f}{limits}"
+
+
+def points_text(share: float) -> str:
+    """``1 point``, ``2.5 points``."""
+    return "1 point" if f"{100 * share:g}" == "1" else f"{100 * share:g} points"
+
+
+def p_text(p: float | None) -> str:
+    """A p-value with two digits, ``< 0.0001`` below that, ``-`` for none."""
+    return "-" if p is None else "< 0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
+def baseline_text(line: Line) -> str:
+    """Which baseline, and its value as measured and, of several, after allowing for the choice."""
+    one = line.against
+    if one is None:
+        return ""
+    step = f", step {one.step}" if one.step is not None and str(one.step) not in one.checkpoint else ""
+    which = f"{one.checkpoint}{step} of run {one.run_id}"
+    if one.runs == 1:
+        return f"{which}: {value_text(one.measured)}"
+    return (
+        f"{which}, best of {one.runs}: {value_text(one.measured)} as measured, "
+        f"{value_text(one.shrunk)} after allowing for the choice"
+    )
+
+
+def reason_texts(line: Line) -> list[str]:
+    """Why the line is not valid, why it fails, what the verdict rests on, and notes."""
+    fails = [reason for reason in line.fails if reason != "worse"]
+    why = _SAID.sub("", line.why, count=1)
+    return [*line.invalid, *fails, *([why] if why not in line.invalid else []), *line.notes]
+
+
+def _failure(line: Line) -> str:
+    """Why a line fails, in a few words with its difference."""
+    moved = "" if line.difference is None else f" ({100 * line.difference:+.2f} points)"
+    words = [
+        f"is worse{moved}" if reason == "worse" else f"cannot be told{moved}" if reason == STRICT else reason
+        for reason in line.fails
+    ]
+    return ", ".join(words)
+
+
+def _name(line: Line, gate: Gate) -> str:
+    """The benchmark and metric; with the checkpoint where there are several."""
+    several = len({one.checkpoint for one in gate.lines}) > 1
+    metric = "" if line.metric == "composite" else f" {line.metric}"
+    return f"{line.checkpoint + ', ' if several else ''}{line.benchmark}{metric}"
+
+
+def _counted(lines: Iterable[Line]) -> str:
+    counts = Counter(line.kind for line in lines)
+    return ", ".join(f"{counts[kind]} {kind}" for kind in reversed(KINDS) if counts[kind])
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f"; and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+    return "; ".join(texts[:NAMED]) + more

@@ -1,0 +1,207 @@
+"""The gate in a run of pytest: its options, what is checked before anything is asked, and the judging at the end.
+
+    --gate [plain|strict]     the exit code depends on the verdicts
+    --baseline WHAT           what the run is held against; without --gate verdicts are only shown
+    --gate-config FILE        margins, floors and the rest; by default pyproject.toml
+
+Only the controlling process has a gate.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from harness.errors import GateError, HarnessError
+from harness.gate.baselines import ITEMS, Source
+from harness.gate.checking import check_plan
+from harness.gate.config import MODES, Plan, check_names, parse_mode, read_plan
+from harness.gate.deciding import cases_of, decide
+from harness.gate.pairing import Entry
+from harness.gate.report import MISTAKE, NOT_VALID, Gate, gate_json
+from harness.gate.sources import open_source
+from harness.gate.wording import decision_text
+from harness.options import Settings
+from harness.results import Collected, Declaration, Summary
+from harness.saved.build import OWN_CONDITIONS
+from harness.saved.entry import Items, Saved
+
+AS_CONFIGURED: Final = "as configured"
+"""What ``--gate`` without a word means: the mode of the configuration, else plain."""
+
+
+def add_gate_options(parser: pytest.Parser) -> None:
+    """Adds the options to pytest's, in the group of the others."""
+    group = parser.getgroup("touchstone", "benchmarks of language models")
+    group.addoption(
+        "--gate",
+        nargs="?",
+        const=AS_CONFIGURED,
+        default=None,
+        metavar="strict",
+        help="exit with 8 when a checkpoint is worse than the baseline, with 9 when that cannot be judged; "
+        "strict: with 8 also when nobody can tell",
+    )
+    group.addoption(
+        "--baseline",
+        default=None,
+        metavar="WHAT",
+        help="what the run is held against: best (of the saved results; the default of --gate), a run's id, folder or "
+        "file, a name given by `touchstone baseline set`, or none",
+    )
+    group.addoption(
+        "--baseline-allow",
+        action="append",
+        default=[],
+        metavar="NAME,...",
+        help="conditions in which the baseline may differ all the same: shots, data, items, ...",
+    )
+    group.addoption(
+        "--gate-metric",
+        default=None,
+        metavar="METRIC",
+        help="choose the best and compare by this metric or composite (score) instead of each benchmark's primary one",
+    )
+    group.addoption(
+        "--gate-config",
+        default=None,
+        metavar="FILE",
+        help="TOML file with the gate's margins, floors and so on (default: [tool.touchstone.gate] of pyproject.toml)",
+    )
+
+
+def apart(arguments: Sequence[str]) -> list[str]:
+    """The arguments with what follows a bare ``--gate`` kept from being taken for its value unless it is one, so that
+    ``pytest --gate evals/`` means what it says."""
+    end = list(arguments).index("--") if "--" in arguments else len(arguments)
+    found = list(arguments)
+    for place in range(end):
+        after = found[place + 1] if place + 1 < end else "-"
+        if found[place] == "--gate" and not after.startswith("-") and after not in MODES:
+            found[place] = f"--gate={AS_CONFIGURED}"
+    return found
+
+
+def keep_apart(config: pytest.Config, parser: pytest.Parser, arguments: list[str]) -> None:
+    """Does this to the arguments of a run, before pytest looks at them for the last time."""
+    changed = apart(arguments)
+    if changed != arguments:
+        arguments[:] = changed
+        known = parser.parse_known_args(arguments, namespace=copy.copy(config.option))
+        known.confcutdir = config.known_args_namespace.confcutdir
+        config.known_args_namespace = known
+
+
+class Gating:
+    """The gate of a run; ``plan`` is None where nobody asked for one."""
+
+    def __init__(self, config: pytest.Config, settings: Settings, output: Path) -> None:
+        self._output = output
+        self._folder = config.invocation_params.dir
+        self._root = config.rootpath
+        self._changing = tuple(settings.changing_answers())
+        self._exit_code = 0
+        try:
+            self.plan = _plan(config, self._changing)
+            if self.plan is not None:
+                self._open()
+        except HarnessError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def _open(self) -> Source:
+        assert self.plan is not None
+        return open_source(self.plan.baseline, self._output, folder=self._folder, changing=self._changing)
+
+    def check(self, items: Sequence[Collected], declared: Mapping[str, Declaration]) -> None:
+        """Checks the plan against what was collected; raises ``pytest.UsageError``."""
+        if self.plan is None or not self.plan.benchmarks:
+            return
+        files = {self._root / item.item.partition("::")[0] for item in items}
+        try:
+            saved = open_source("best", self._output, folder=self._folder).saved
+            check_plan(self.plan, declared, saved, files)
+        except HarnessError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def judge(
+        self, summary: Summary, results: Iterable[tuple[Saved, Items]], *, valid: bool = True
+    ) -> Summary:
+        """The summary with what the gate found; ``valid``: nothing but the results speaks against the run."""
+        if self.plan is None:
+            return summary
+        gate = self._decide([Entry(*one) for one in results], summary)
+        if not valid and gate.exit_code != NOT_VALID and gate.mode is not None:
+            gate = replace(gate, broken="a result of this run is not valid (--eval-strict)")
+        self._exit_code = gate.exit_code
+        return replace(summary, gate=gate_json(gate, decision_text(gate)))
+
+    def _decide(self, entries: Sequence[Entry], summary: Summary) -> Gate:
+        assert self.plan is not None
+        plain = Gate(
+            mode=self.plan.mode, baseline=self.plan.baseline, margin=self.plan.margin, alpha=self.plan.alpha
+        )
+        try:
+            return decide(cases_of(entries, summary.composites), self._open(), self.plan)
+        except GateError as error:
+            return replace(plain, mistake=str(error))
+        except HarnessError as error:
+            return replace(plain, broken=str(error))
+
+    def exit_code(self, status: int | pytest.ExitCode) -> int | pytest.ExitCode:
+        """The run's exit code: of a mistake 4, else 9 before 8 before what pytest says of ordinary tests."""
+        fine = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, NOT_VALID)
+        if status not in fine or not self._exit_code:
+            return status
+        return status if status == NOT_VALID and self._exit_code != MISTAKE else self._exit_code
+
+
+def _plan(config: pytest.Config, changing: Iterable[str]) -> Plan | None:
+    """What the options and the configuration ask for together; None where neither --gate nor --baseline is given."""
+    mode, baseline = config.getoption("--gate"), config.getoption("--baseline")
+    path, metric = config.getoption("--gate-config"), config.getoption("--gate-metric")
+    allow = [name for given in config.getoption("--baseline-allow") for name in given.split(",") if name]
+    if mode is None and baseline is None:
+        alone = {"--gate-config": path, "--gate-metric": metric, "--baseline-allow": allow}
+        lone = next((name for name, given in alone.items() if given), None)
+        if lone is not None:
+            raise GateError(f"{lone} does nothing alone; give --gate, or --baseline to see verdicts only")
+        return None
+    plan = (
+        read_plan(config.rootpath / "pyproject.toml", required=False)
+        if path is None
+        else read_plan(config.invocation_params.dir / path, required=True)
+    )
+    plan = replace(
+        plan,
+        mode=_mode(mode, plan),
+        baseline=baseline or plan.baseline,
+        metric=metric or plan.metric,
+        allow=tuple(name.replace("-", "_") for name in (*plan.allow, *allow)),
+    )
+    known = [
+        *OWN_CONDITIONS,
+        *(name for name in changing if name not in ("shots", "chat", "base_model")),
+        ITEMS,
+    ]
+    check_names(plan.allow, known, "--baseline-allow", "condition")
+    if plan.baseline == "none" and not plan.floors:
+        raise GateError(
+            "--baseline none, and no floors: nothing to judge; configure floors, or leave --gate out"
+        )
+    return plan
+
+
+def _mode(given: str | None, plan: Plan) -> str | None:
+    if given is None:
+        return None
+    if given == AS_CONFIGURED:
+        return plan.mode or "plain"
+    try:
+        return parse_mode(given, "--gate")
+    except GateError as error:
+        raise GateError(f"{error}; before a path write --gate=plain") from None

@@ -1,0 +1,136 @@
+"""A run as Markdown, fit for a comment on a pull request and for the summary of a job: the gate's decision first.
+
+Names of checkpoints, benchmarks and items come from outside: they stand in code spans, where nothing links, mentions or
+formats, and whatever else is printed is escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from harness.gate.report import Line, lines_from_json, ordered
+from harness.gate.wording import baseline_text, difference_text, p_text, reason_texts, value_text
+from harness.reports import wording
+from harness.reports.gate import heading
+from harness.results import Summary, wholes
+
+ROWS: Final = 100
+"""Lines of a table; a comment on GitHub holds 65,536 characters."""
+
+SIGNS: Final = {
+    "passed": ":white_check_mark:",
+    "failed": ":x:",
+    "not valid": ":warning:",
+    "mistake": ":warning:",
+    "shown": ":bar_chart:",
+}
+_SPECIAL: Final = re.compile(r"[&<>`*\[\]|\\#~!$]|_(?![A-Za-z0-9])|(?<![A-Za-z0-9])_|(?<=www)\.|:(?=//)")
+_MENTION: Final = re.compile(r"(?<![A-Za-z0-9])@")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
+
+def page(summary: Summary) -> str:
+    """The whole text."""
+    parts = [
+        f"### Benchmarks: {code(summary.run_id)}",
+        *_gate(summary.gate),
+        *_scores(summary),
+        *_notes(summary),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def code(text: str) -> str:
+    """The text in a code span that nothing in it can end, also inside a table."""
+    clean = _CONTROL.sub(" ", text).replace("|", "\\|")
+    fence = "`" * (max((len(run) for run in re.findall("`+", clean)), default=0) + 1)
+    pad = " " if clean.startswith("`") or clean.endswith("`") or not clean.strip() else ""
+    return f"{fence}{pad}{clean}{pad}{fence}"
+
+
+def plain(text: str) -> str:
+    """The text with entities for all that Markdown would take for more than text; nobody is mentioned."""
+    clean = _MENTION.sub("@\u200b", _CONTROL.sub(" ", text))
+    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", clean)
+
+
+def _gate(gate: dict[str, Any] | None) -> list[str]:
+    if gate is None:
+        return []
+    parts = [f"{SIGNS.get(gate['decision'], '')} **{plain(str(gate['text']))}**".strip()]
+    lines = ordered(tuple(lines_from_json(gate)))
+    if lines:
+        head = (
+            "verdict",
+            "checkpoint",
+            "benchmark",
+            "value",
+            "points [95 %]",
+            "p (Holm)",
+            "baseline and reasons",
+        )
+        level = 100 * (1 - float(gate["alpha"]))
+        named = tuple(name.replace("95 %", f"{level:g} %") for name in head)
+        parts += [_table(named, [_row(line) for line in lines]), plain(f"Judged: {heading(gate)}.")]
+    return [*parts, *(plain(note) for note in gate.get("notes", ()))]
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    metric = "" if line.metric == "composite" else f" {code(line.metric)}"
+    strong = "**" if line.fails or line.invalid else ""
+    against = baseline_text(line)
+    reasons = [*([f"against {against}"] if against else []), *reason_texts(line)]
+    return (
+        f"{strong}{line.kind}{strong}",
+        code(line.checkpoint),
+        code(line.benchmark) + metric,
+        value_text(line.value),
+        difference_text(line) or "-",
+        plain(p_text(line.p_adjusted)),
+        "<br>".join(plain(text) for text in reasons),
+    )
+
+
+def _scores(summary: Summary) -> list[str]:
+    rows = [
+        (
+            code(result.checkpoint),
+            code(result.benchmark),
+            code(metric.name),
+            wording.number(metric.value),
+            plain(wording.interval(metric.low, metric.high)),
+            str(metric.n),
+            "" if result.invalid is None and not result.faults else "**not valid**",
+        )
+        for result in wholes(summary)
+        for metric in [result.metrics[result.primary]]
+    ]
+    rows += [
+        (
+            code(one["checkpoint"]),
+            code(one["name"]),
+            "composite",
+            wording.number(one["value"]),
+            plain(wording.interval(one["low"], one["high"])),
+            "",
+            "",
+        )
+        for one in summary.composites
+    ]
+    head = ("checkpoint", "benchmark", "metric", "value", "95 % interval", "n", "")
+    return [_table(head, rows)] if rows else []
+
+
+def _notes(summary: Summary) -> list[str]:
+    lines = [wording.items(summary), *wording.warnings(summary)]
+    lines += [f"{status}: {text}" for status, text in wording.faults(summary)[:5]]
+    lines += [f"left out: {text}" for text in wording.left_out(summary)]
+    return ["\n".join(f"- {plain(line)}" for line in lines)]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows[:ROWS]]
+    text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return f"{text}\n\nand {len(rows) - ROWS} more" if len(rows) > ROWS else text
