@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from harness.comparing.lines import Line, condition_text, conditions_apart
 from harness.comparing.pairs import Mean, Pair
-from harness.imports.contender import IMPORTED, Contender
+from harness.imports.contender import Contender
 from harness.reports.wording import NOTHING, count, number
 from harness.requests import MASK
 from harness.statistics.comparison import Comparison
@@ -198,7 +198,7 @@ def _apart(pair: Pair) -> list[str]:
 def _unknown(pair: Pair) -> list[str]:
     """Where one side is published and the other a run, nobody knows whether they were asked alike."""
     published = {
-        side: any(entry.saved.fingerprint.startswith(IMPORTED) for entry in one.entries.values())
+        side: any(entry.saved.published for entry in one.entries.values())
         for side, one in (("A", pair.baseline), ("B", pair.new))
     }
     return [

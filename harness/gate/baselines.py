@@ -105,7 +105,11 @@ def _earlier(new: Saved, source: Source) -> list[Saved]:
     same = [saved for saved in source.saved if saved.benchmark == new.benchmark]
     if source.kind != "best":
         return same
-    return [saved for saved in same if saved.run_id != new.run_id and saved.began < new.began]
+    return [
+        saved
+        for saved in same
+        if not saved.published and saved.run_id != new.run_id and saved.began < new.began
+    ]
 
 
 def _nothing(earlier: Sequence[Saved], source: Source) -> Found:

@@ -11,13 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from harness.errors import DataError
 from harness.results import Metric
-from harness.saved.entry import Items, Saved
+from harness.saved.entry import PUBLISHED, Items, Saved
 
-PUBLISHED: Final = "as published"
+AS_PUBLISHED: Final = "as published"
 """The ``method`` of a metric that was read from a table."""
-
-IMPORTED: Final = "imported-"
-"""What the fingerprints of results begin with whose checkpoint nobody has seen; no hash does."""
 
 DIGITS: Final = 6
 """Digits that an error must have for a number of items to be read off it."""
@@ -71,7 +68,7 @@ def source_of(path: Path) -> tuple[Source, bytes]:
 
 def published(name: str, value: float, *, stderr: float | None = None, n: int = 0) -> Metric:
     """A metric of which a table says the value, and perhaps its error and number of items (0: not known)."""
-    return Metric(name=name, value=value, low=None, high=None, stderr=stderr, n=n, method=PUBLISHED)
+    return Metric(name=name, value=value, low=None, high=None, stderr=stderr, n=n, method=AS_PUBLISHED)
 
 
 def published_entry(
@@ -91,11 +88,11 @@ def published_entry(
     n = metrics[primary].n
     digest = hashlib.sha256(f"{source.digest}\0{name}".encode("utf-8", "backslashreplace")).hexdigest()
     return Saved(
-        run_id=f"{source.file}#{name}",
+        run_id=source.file,
         directory="",
         began=0.0,
         checkpoint=name,
-        fingerprint=f"{IMPORTED}{digest}",
+        fingerprint=f"{digest}{PUBLISHED}",
         path="",
         step=about.get("step"),
         benchmark=benchmark,

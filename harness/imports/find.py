@@ -156,6 +156,9 @@ def _kept(argument: str, output: Path) -> Contender:
     store = Store(output)
     candidates = kept(store)
     found = meant(candidates, argument)
+    run_id, sign, name = argument.rpartition("#")
+    if not found and sign and (of_run := kept(store, Path(run_id).name)):
+        return contender_of(store, only(of_run, name, f"saved results of {Path(run_id).name}"))
     if len(found) == 1:
         return contender_of(store, found[0])
     if found:

@@ -12,6 +12,9 @@ from harness.results import Metric
 
 SCHEMA: Final = 1
 
+PUBLISHED: Final = "-imported"
+"""What the fingerprint of a result ends in that was read from a table, whose checkpoint nobody has seen."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
@@ -44,6 +47,11 @@ class Saved:
     items_sha256: str
     code: str | None = None
     checkpoint_info: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def published(self) -> bool:
+        """Whether it was read from a table: then it has no items, and the checkpoint is known by its name alone."""
+        return self.fingerprint.endswith(PUBLISHED)
 
     @property
     def complete(self) -> bool:

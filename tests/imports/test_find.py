@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from harness.aggregate import summarise
 from harness.errors import DataError
+from harness.gate.baselines import Source, find
+from harness.gate.pairing import Entry as Paired
 from harness.import_command import save
 from harness.imports.find import find_contenders, read_file
 from harness.imports.sizes import parse_sizes
@@ -151,6 +154,34 @@ def test_imported_rows_are_found_by_name_as_in_their_table(tmp_path: Path) -> No
     assert found[0].origin == "imported from t.csv"
     assert found[0].entries["real_coref"].items is None
     assert found[0].about == {"series": "plain", "seq_len": 1536, "step": 390, "epoch": 3.9}
+
+
+def test_saved_results_are_found_by_run_and_name_also_where_the_run_or_the_file_is_gone(
+    results: Path, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "t.csv", row("plain", 1), row("plain", 2))
+    for one in read_file(path, {}).contenders:
+        save(Store(results), one, 5.0)
+    path.unlink()
+    shutil.rmtree(results / "second")
+    assert names("t.csv#plain/2", "second#step-200", output=results) == [
+        "plain/1536/checkpoint-2",
+        "step-200",
+    ]
+    with pytest.raises(DataError, match=r"saved results of second: no checkpoint 'x'; there are: step-"):
+        names("second#x", "first", output=results)
+
+
+def test_an_imported_result_is_never_the_best_of_the_saved_ones(results: Path, tmp_path: Path) -> None:
+    (one,) = read_file(write(tmp_path / "t.csv", row("plain", 1, real1="0.9999", score="")), {}).contenders
+    save(Store(results), one, 5.0)
+    store = Store(results)
+    saved = store.find(benchmark="real_coref")
+    assert [found.published for found in saved].count(True) == 1
+    new = dataclasses.replace(saved[-1], run_id="new", began=100.0, fingerprint="0" * 64)
+    (table,) = [found for found in saved if found.published]
+    source = Source(name="best", kind="best", saved=[table], items=store.items)
+    assert find(Paired(new, store.items(saved[-1])), source, metric="real@1").state == "first"
 
 
 def test_a_table_that_is_imported_twice_is_there_once(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_rows_of_all_files_have_fingerprints_of_their_own(tmp_path: Path) -> Non
     ]
     prints = [entry.saved.fingerprint for t in tables for c in t.contenders for entry in c.entries.values()]
     assert len(set(prints)) == 6  # both benchmarks of a row share one
-    assert all(one.startswith("imported-") for one in prints)
+    assert all(one.endswith("-imported") for one in prints)
 
 
 @pytest.mark.parametrize(
