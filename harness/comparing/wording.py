@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from harness.comparing.lines import Line, condition_text, conditions_apart
 from harness.comparing.pairs import Mean, Pair
 from harness.imports.contender import Contender
+from harness.imports.naming import listed
 from harness.reports.wording import NOTHING, count, number
 from harness.requests import MASK
 from harness.statistics.comparison import Comparison
@@ -146,7 +147,7 @@ def reason(line: Line) -> str:
 def mean(found: Mean) -> str:
     """The mean improvement in one line."""
     one = found.comparison
-    limits = f" {interval(one)}" if one.low is not None else ""
+    limits = f" {interval(one)}" if one.low is not None else f" (no interval: {one.why})" if one.why else ""
     tested = f", p = {p_value(one.p)}".replace("= <", "< ") if one.p is not None else ""
     over = f" over the {found.relative} with a baseline above 0" if found.relative < found.benchmarks else ""
     relative = f", {percent(found.percent)}{over}" if found.percent is not None else ""
@@ -164,7 +165,7 @@ def notes(pair: Pair) -> list[str]:
         *_items(pair),
         *_faults(pair),
         *(
-            f"only {name} has {', '.join(left)}: not compared"
+            f"only {name} has {listed(left)}: not compared"
             for name, left in (("A", pair.only_in(a, b)), ("B", pair.only_in(b, a)))
             if left
         ),
@@ -188,11 +189,13 @@ def _apart(pair: Pair) -> list[str]:
             pair.baseline.entries[name], pair.new.entries[name]
         ).items():
             found.setdefault(condition_text(condition, values), []).append(name)
-    every = f"all {len(pair.judged)} benchmarks"
-    return [
-        f"not asked alike, {text}: {every if 1 < len(names) == len(pair.judged) else ', '.join(names)}"
-        for text, names in found.items()
-    ]
+    return [f"not asked alike, {text}: {_benchmarks(pair, names)}" for text, names in found.items()]
+
+
+def _benchmarks(pair: Pair, names: Sequence[str]) -> str:
+    """The names, or that they are all."""
+    every = 1 < len(names) == len(pair.judged)
+    return f"all {len(names)} benchmarks" if every else listed(names)
 
 
 def _unknown(pair: Pair) -> list[str]:
@@ -217,7 +220,9 @@ def _items(pair: Pair) -> list[str]:
             totals.setdefault(line.comparison.method, []).append(name)
     for method, names in totals.items():
         how = f", by {method}" if method != "none" else ""
-        found.append(f"only totals are known, compared as runs on different items{how}: {', '.join(names)}")
+        found.append(
+            f"only totals are known, compared as runs on different items{how}: {_benchmarks(pair, names)}"
+        )
     for name, line in pair.judged.items():
         if line.items is None or len(set(line.items)) == 1:
             continue
@@ -253,9 +258,3 @@ def clipped(text: str, width: int, *, end: bool = False) -> str:
         if len(plain) <= width:
             return plain
     return f"…{plain[-(width - 1) :]}" if end else f"{plain[: width - 1]}…"
-
-
-def joined(names: Iterable[str]) -> str:
-    """The names with commas, or "none"."""
-    found: Sequence[str] = list(names)
-    return ", ".join(found) or "none"

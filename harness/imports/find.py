@@ -148,7 +148,7 @@ def _place(argument: str, output: Path) -> _Place | None:
         path, _, name = argument.rpartition(sign) if sign else (argument, "", "")
         for place in (Path(path), output / path):
             if path and place.exists():
-                return _Place(place, name)
+                return _Place(place.parent if place.name == SUMMARY else place, name)
     return None
 
 

@@ -20,6 +20,7 @@ from harness.data import Line, read_lines
 from harness.errors import DataError
 from harness.imports.contender import Contender, Entry, Source, published_entry
 from harness.imports.json_files import file_stem, is_task_file, read_json
+from harness.imports.naming import listed
 from harness.imports.task_metrics import PERPLEXITIES, metric_name, metrics_of, primary_of
 from harness.saved.entry import Items
 
@@ -47,20 +48,22 @@ def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> Contender:
     source, content = read_json(path)
     name = _model(content) or file_stem(path)
     groups = content.get("group_subtasks") or {}
-    entries, notes = {}, []
+    entries, notes, lacking = {}, [], list[str]()
     for task, values in content["results"].items():
         if any(part in content["results"] for part in groups.get(task) or ()):
             notes.append(f"{path.name}: {task} is left out, the tasks that it is made of are compared")
             continue
         entry = _entry(task, values, content=content, path=path, source=source, name=name, sizes=sizes)
         if entry is None:
-            notes.append(f"{path.name}: {task} has no metric of which more is better")
+            lacking.append(task)
             continue
         n, known = entry.saved.scored, len(entry.items.examples) if entry.items else None
         if known is not None and n and known < n:
             notes.append(f"{path.name}: samples of {known} of {n} items of {task}: its totals are compared")
             entry = Entry(saved=entry.saved)
         entries[entry.saved.benchmark] = entry
+    if lacking:
+        notes.append(f"{path.name}: no metric of which more is better, left out: {listed(lacking)}")
     return Contender(name=name, origin=path.name, entries=entries, notes=tuple(notes))
 
 

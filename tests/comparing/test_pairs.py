@@ -191,6 +191,14 @@ def test_the_mean_improvement_weighs_all_benchmarks_alike() -> None:
     assert mean.comparison.difference == pytest.approx((0.1 + 0.3 + 0.0) / 3)
     assert (mean.percent, mean.relative) == (pytest.approx((20 + 0) / 2), 2)
     assert mean.comparison.low is not None
+    unknown = compare_pair(
+        printed("p", {"x": (0.5, None, 0), "y": (0.1, 0.01, 9)}),
+        printed("q", {"x": (0.6, None, 0), "y": (0.1, 0.01, 9)}),
+    ).mean
+    assert unknown is not None
+    assert wording.mean(unknown).startswith(
+        "+5.00 points (no interval: a part has no standard error), +10.0 %"
+    )
     assert compare_pair(ran("a", {"x": [1.0]}), ran("b", {"x": [1.0]})).mean is None
 
 

@@ -71,6 +71,15 @@ def test_runs_are_found_by_id_by_folder_and_their_checkpoints_by_name(results: P
     ]
 
 
+def test_a_summary_stands_for_its_run(results: Path) -> None:
+    assert names(
+        f"{results}/first/summary.json", f"{results}/second/summary.json#step-200", output=results
+    ) == [
+        "step-100",
+        "step-200",
+    ]
+
+
 def test_a_run_brings_its_items_and_conditions_without_what_changes_no_score(results: Path) -> None:
     one, _ = find_contenders(["first", "second#step-200"], output=results)
     entry = one.entries["winogrande"]
