@@ -27,6 +27,7 @@ from harness.imports.kept import contender_of, kept, meant
 from harness.imports.lm_eval import is_lm_eval, read_lm_eval
 from harness.imports.naming import listed, nearest, only
 from harness.imports.run_folder import is_run, read_run
+from harness.imports.sizes import check_sizes
 from harness.imports.tables import Table, read_table
 from harness.reports.files import SUMMARY
 from harness.saved.store import Store
@@ -50,11 +51,8 @@ def find_contenders(
         found = _several(arguments[0], output, known)
     else:
         found = [_one(argument, output, known) for argument in arguments]
-    benchmarks = {name for one in found for name in one.entries}
-    if strangers := [name for name in known if name not in benchmarks]:
-        raise DataError(
-            f"--items: no benchmark {strangers[0]!r} in these results; there are: {listed(benchmarks)}"
-        )
+    benchmarks = dict.fromkeys(name for one in found for name in one.entries)
+    check_sizes(known, benchmarks)
     return _unique(found)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from harness.imports.answers import shown_answers
 from harness.imports.contender import Entry
@@ -122,6 +124,28 @@ def test_samples_of_lm_eval_show_choices_and_texts(tmp_path: Path) -> None:
         "b/0": ("Q", "yes", "no"),
         "b/1": ("Q2", "3", "4"),
     }
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(
+        st.sampled_from(["arguments", "filtered_resps", "resps", "target", "filter", "metrics", "acc"]),
+        st.recursive(
+            st.none() | st.integers() | st.text(max_size=3),
+            lambda inner: (
+                st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=1), inner, max_size=2)
+            ),
+            max_leaves=6,
+        ),
+    )
+)
+def test_samples_of_another_form_are_shown_as_nothing(tmp_path: Path, data: dict[str, Any]) -> None:
+    path = tmp_path / "samples_b_2026.jsonl"
+    path.write_text(json.dumps({**data, "doc_id": 0}) + "\n", encoding="utf-8")
+    made = entry([1.0])
+    found = shown_answers(Entry(saved=made.saved, items=made.items, answers=path), "acc", ["b/0"])["b/0"]
+    assert isinstance(found.question, str)
+    assert isinstance(found.answer, str)
 
 
 @pytest.mark.parametrize(
