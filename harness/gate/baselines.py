@@ -18,6 +18,7 @@ the data were changed is not held against the first.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -144,7 +145,8 @@ def incomplete(saved: Saved) -> str:
 
 
 def _differing(new: Saved, other: Saved, allowed: Iterable[str]) -> Mapping[str, tuple[Any, Any]]:
-    return differing(new.conditions, other.conditions, tuple(allowed))
+    mine = json.loads(json.dumps(new.conditions))  # as it is saved: a tuple is a list there
+    return differing(mine, other.conditions, tuple(allowed))
 
 
 def _conditions_reason(new: Saved, results: Sequence[Saved], allowed: set[str]) -> str:

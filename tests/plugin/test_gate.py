@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -130,6 +132,20 @@ def test_other_conditions_are_named_and_may_be_allowed(skilled: Project) -> None
     assert "version is 2 here and 1 there" in gate(skilled, "new")["text"]
 
 
+def test_a_session_without_a_benchmark_passes_no_gate(skilled: Project) -> None:
+    (skilled.path / "test_plain.py").write_text("def test_plain(): pass\n")
+    result = score(skilled, 150, "plain", "--gate", "test_plain.py")
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(["gate not valid (exit code 9): no benchmark was run"])
+    assert score(skilled, 150, "listed", "--gate", "--co").ret == 0
+
+
+def test_a_checkpoint_that_no_benchmark_could_be_asked_of_passes_no_gate(skilled: Project) -> None:
+    result = score(skilled, 150, "two", "--gate", "--checkpoint", "fake:masked")
+    assert result.ret == 9
+    assert "no benchmark of this run could be asked of fake-masked" in gate(skilled, "two")["text"]
+
+
 def test_a_configuration_in_pyproject_sets_floors_and_margins(skilled: Project) -> None:
     (skilled.path / "pyproject.toml").write_text(
         "[tool.touchstone.gate]\nbaseline = 'none'\n"
@@ -171,6 +187,7 @@ def test_workers_change_no_verdict(skilled: Project) -> None:
     ("arguments", "words"),
     [
         (["--gate=hard"], ["--gate: 'hard' is no mode; use plain or strict"]),
+        (["--gate", "--baseline", "x" * 300], ["--baseline: cannot read", "name too long"]),
         (["--gate", "--baseline", "nowhere"], ["nowhere: no run in", "touchstone baseline list"]),
         (["--gate", "--baseline", "none"], ["--baseline none, and no floors: nothing to judge"]),
         (["--gate", "--baseline-allow", "shot"], ["unknown condition 'shot'; did you mean 'shots'?"]),
@@ -241,6 +258,25 @@ def test_a_copied_results_folder_is_a_baseline(skilled: Project) -> None:
     shutil.move(skilled.path / "results", skilled.path / "cache")
     assert score(skilled, 100, "worse", "--gate", "--baseline", "cache").ret == 8
     assert score(skilled, 100, "again", "--gate", "--baseline", "cache/first").ret == 8
+
+
+def test_two_runs_at_once_share_the_saved_results(skilled: Project) -> None:
+    (skilled.path / "skill").write_text("150")
+    fixed = ("--checkpoint", "fake:causal", "--eval-data", "data", "-p", "no:cacheprovider", "--gate")
+    runs = [
+        skilled.pytester.popen(
+            [sys.executable, "-m", "pytest", *fixed, "--eval-run-id", name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )
+        for name in ("one", "two")
+    ]
+    said = [run.communicate(timeout=120)[0].decode() for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], said
+    saved = sorted(path.name for path in (skilled.path / "results" / "saved").glob("*/*"))
+    assert saved == [f"skills@{name}{end}.json" for name in ("one", "two") for end in (".items", "")]
+    assert score(skilled, 100, "three", "--gate").ret == 8
 
 
 def test_a_named_baseline_is_set_shown_and_removed(
