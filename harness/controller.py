@@ -85,13 +85,13 @@ class Controller:
             return
         self._begun = True
         items, declarations, deselected = self.directory.read_collected()
-        self._gating.check(items, declarations)
         used = {item.checkpoint for item in items}
         infos = (
             self.collection.checkpoints
             if self.collection.checkpoints is not None
             else find_checkpoints(self.settings)
         )
+        self._gating.check(items, declarations, [info.name for info in infos])
         self.directory.write_manifest(
             {
                 "run_id": self.directory.run_id,
@@ -164,6 +164,9 @@ class Controller:
         # After a usage error there is nothing to sum up: the one line that says what is wrong stands alone.
         if self._begun and session.exitstatus != pytest.ExitCode.USAGE_ERROR:
             session.exitstatus = self._end(session)
+        elif not self._begun and (text := self._gating.nothing_ran(session)) is not None:
+            self._unpublished.append(text)
+            session.exitstatus = self._gating.exit_code(session.exitstatus)
         return (yield)
 
     def _end(self, session: pytest.Session) -> int | pytest.ExitCode:
@@ -253,6 +256,8 @@ class Controller:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.summary is None:
+            for line in self._unpublished:
+                terminalreporter.write_line(line)
             return
         from harness.reports.terminal import render
 

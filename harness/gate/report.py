@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from harness.results import finite
+
 SCHEMA: Final = 1
 MISTAKE: Final = 4
 WORSE: Final = 8
@@ -119,9 +121,10 @@ class Gate:
 
 def gate_json(gate: Gate, text: str) -> dict[str, Any]:
     """The plain form; ``text`` is the decision in a sentence."""
-    plain = asdict(gate)
-    plain["lines"] = [{"kind": line.kind, **asdict(line)} for line in ordered(gate.lines)]
-    return {"schema": SCHEMA, "decision": gate.decision, "exit_code": gate.exit_code, "text": text, **plain}
+    lines = [{"kind": line.kind, **asdict(line)} for line in ordered(gate.lines)]
+    known = {"schema": SCHEMA, "decision": gate.decision, "exit_code": gate.exit_code, "text": text}
+    plain: dict[str, Any] = finite({**known, **asdict(gate), "lines": lines})
+    return plain
 
 
 def lines_from_json(plain: Mapping[str, Any]) -> list[Line]:

@@ -54,7 +54,8 @@ def print_gate(gate: Mapping[str, Any] | None, write: Callable[..., None]) -> No
     for note in gate.get("notes", ()):
         table.add_row(Text("note", style="yellow"), Text(note))
     write(table)
-    write(Text(str(gate.get("text", "")), style=DECISIONS.get(str(gate.get("decision")), "bold")))
+    style = DECISIONS.get(str(gate.get("decision")), "bold")
+    write(Text(str(gate.get("text", "")), style=style), soft_wrap=True)  # one line, to be searched for
 
 
 def heading(gate: Mapping[str, Any]) -> str:
@@ -113,5 +114,5 @@ def _numbers(line: Line, several: bool) -> str:
     if line.difference is not None:
         holm = f" (Holm over {line.family})" if line.family > 1 else ""
         parts.append(f"{difference_text(line)} points")
-        parts.append(f"p {p_text(line.p_adjusted)}{holm}" if line.p_adjusted is not None else "no test")
+        parts += [f"p {p_text(line.p_adjusted)}{holm}"] if line.p_adjusted is not None else []
     return ", ".join(parts)
