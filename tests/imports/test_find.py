@@ -190,7 +190,10 @@ def test_an_imported_result_is_never_the_best_of_the_saved_ones(results: Path, t
     new = dataclasses.replace(saved[-1], run_id="new", began=100.0, fingerprint="0" * 64)
     (table,) = [found for found in saved if found.published]
     source = Source(name="best", kind="best", saved=[table], items=store.items)
-    assert find(Paired(new, store.items(saved[-1])), source, metric="real@1").state == "first"
+    mine = Paired(new, store.items(saved[-1]))
+    assert find(mine, source, metric="real@1").state == "first"
+    named = find(mine, dataclasses.replace(source, name="t.csv", kind="run"), metric="real@1")
+    assert (named.state, "`touchstone compare` compares totals" in named.reason) == ("refused", True)
 
 
 def test_a_table_that_is_imported_twice_is_there_once(tmp_path: Path) -> None:
