@@ -66,7 +66,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 def save(store: Store, contender: Contender, now: float) -> None:
     """Keeps a contender's results as if they were scored now."""
     for entry in contender.entries.values():
-        store.save(replace(entry.saved, began=now), entry.items or NO_ITEMS)
+        items = entry.items or NO_ITEMS
+        digest = items.digest() if entry.items else ""
+        store.save(replace(entry.saved, began=now, items_sha256=digest), items)
 
 
 def _row(one: Contender) -> dict[str, Any]:

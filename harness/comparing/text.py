@@ -167,6 +167,8 @@ def _flips(name: str, found: Sequence[Flip], write: Callable[..., None], width: 
             ("B", flip.new, False),
             ("gold", flip.gold, False),
         ):
+            if text is None and (label != "gold" or flip.question is None):  # nobody kept the answers
+                continue
             room = (3 if label == "question" else 2) * (width - 12) - 1
             shown = wording.clipped(text or NOTHING, room, end=end)
             write(_labelled(label, shown))

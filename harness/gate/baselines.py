@@ -74,7 +74,7 @@ def find(new: Entry, source: Source, *, metric: str, allow: Iterable[str] = ()) 
     if not whole:
         return _nothing(earlier, source)
     if all(saved.published for saved in whole):
-        told = f"{origin(whole[-1])} was published: it has no items, which a gate compares"
+        told = f"{origin(whole[-1])} was published: a gate compares items that were run here"
         return Found(state="refused", reason=f"{told}; `touchstone compare` compares totals")
     comparable = [saved for saved in whole if not _differing(new.saved, saved, allowed)]
     others = [saved for saved in whole if saved.fingerprint != new.saved.fingerprint]

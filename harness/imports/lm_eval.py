@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,6 +108,7 @@ def _entry(
     beside = _samples_beside(path, task)
     if beside is None:
         return Entry(saved=saved)
+    saved = replace(saved, directory=str(beside.resolve()))
     return Entry(saved=saved, items=_items(beside, benchmark), answers=beside)
 
 

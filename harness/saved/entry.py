@@ -50,7 +50,8 @@ class Saved:
 
     @property
     def published(self) -> bool:
-        """Whether it was read from a table: then it has no items, and the checkpoint is known by its name alone."""
+        """Whether it was read from somebody's file: the checkpoint is known by its name alone, and items, if any, have
+        ids of their own."""
         return self.fingerprint.endswith(PUBLISHED)
 
     @property

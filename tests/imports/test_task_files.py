@@ -12,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import DataError
+from harness.import_command import save
 from harness.imports.contender import inferred_items
 from harness.imports.find import read_file
 from harness.imports.json_files import read_task_file
+from harness.imports.kept import contender_of, kept
 from harness.imports.lm_eval import read_lm_eval
 from harness.imports.task_metrics import metric_name, metrics_of
+from harness.saved.store import Store
 
 
 def dumped(path: Path, content: object) -> Path:
@@ -206,6 +209,20 @@ def test_complete_samples_beside_the_results_are_its_items(tmp_path: Path) -> No
     assert items is not None
     assert (items.examples, items.rows) == (["gsm8k/0", "gsm8k/1"], ["h0", "h1"])
     assert items.scores == {"exact_match_strict": [0.0, 1.0], "exact_match_flexible": [1.0, 1.0]}
+
+
+def test_imported_results_with_items_keep_them_and_their_answers(tmp_path: Path) -> None:
+    path = lm_eval(tmp_path, {"t": {"exact_match,none": 0.5}})
+    samples = tmp_path / f"samples_t_{DATE}.jsonl"
+    samples.write_text(sample(0, 1.0) + sample(1, 0.0), encoding="utf-8")
+    store = Store(tmp_path / "results")
+    (one,) = read_file(path, {}).contenders
+    save(store, one, 5.0)
+    found = contender_of(store, kept(store)[0]).entries["t"]
+    assert found.items == one.entries["t"].items
+    assert found.answers == samples.resolve()
+    assert found.items is not None
+    assert found.saved.items_sha256 == found.items.digest()
 
 
 def test_samples_of_a_part_of_the_items_are_not_taken_for_all(tmp_path: Path) -> None:
