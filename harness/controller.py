@@ -97,9 +97,9 @@ class Controller:
             return
         self._begun = True
         items, declarations, deselected = self.directory.read_collected()
-        self._gating.check(items, declarations)
         self._used = used = {item.checkpoint for item in items}
         infos = self.collection.known_checkpoints()
+        self._gating.check(items, declarations, [info.name for info in infos])
         manifest = {
             "run_id": self.directory.run_id,
             "began": self._began,
@@ -200,6 +200,9 @@ class Controller:
         # After a usage error there is nothing to sum up: the one line that says what is wrong stands alone.
         if self._begun and session.exitstatus != pytest.ExitCode.USAGE_ERROR:
             session.exitstatus = self._end(session)
+        elif not self._begun and (text := self._gating.nothing_ran(session)) is not None:
+            self._unpublished.append(text)
+            session.exitstatus = self._gating.exit_code(session.exitstatus)
         return (yield)
 
     def _end(self, session: pytest.Session) -> int | pytest.ExitCode:
@@ -303,6 +306,8 @@ class Controller:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.summary is None:
+            for line in self._unpublished:
+                terminalreporter.write_line(line)
             return
         from harness.reports.terminal import render
 

@@ -115,20 +115,28 @@ class Gating:
         self._root = config.rootpath
         self._changing = tuple(settings.changing_answers())
         self._exit_code = 0
+        self._asked = bool(settings.checkpoints)
+        self._checkpoints: list[str] = []
         try:
             self.plan = _plan(config, self._changing)
             if self.plan is not None:
                 self.source()
         except HarnessError as error:
             raise pytest.UsageError(str(error)) from None
+        except OSError as error:
+            raise pytest.UsageError(f"--baseline: cannot read {error.filename}: {error.strerror}") from None
 
     def source(self) -> Source:
         """Where the baselines come from, as it stands now."""
         assert self.plan is not None
         return open_source(self.plan.baseline, self._output, folder=self._folder, changing=self._changing)
 
-    def check(self, items: Sequence[Collected], declared: Mapping[str, Declaration]) -> None:
-        """Checks the plan against what was collected; raises ``pytest.UsageError``."""
+    def check(
+        self, items: Sequence[Collected], declared: Mapping[str, Declaration], checkpoints: Iterable[str]
+    ) -> None:
+        """Checks the plan against what was collected; raises ``pytest.UsageError``. ``checkpoints`` are all of the run,
+        also those that no item asks."""
+        self._checkpoints = list(checkpoints) if self._asked else []
         if self.plan is None or not self.plan.benchmarks:
             return
         files = {self._root / item.item.partition("::")[0] for item in items}
@@ -145,7 +153,12 @@ class Gating:
         if self.plan is None:
             return summary
         gate = self._decide([Entry(*one) for one in results], summary)
-        if not valid and gate.exit_code != NOT_VALID and gate.mode is not None:
+        silent = [
+            name for name in self._checkpoints if name not in {one.checkpoint for one in summary.results}
+        ]
+        if gate.broken is None and silent:
+            gate = replace(gate, broken=f"no benchmark of this run could be asked of {', '.join(silent)}")
+        if not valid and gate.exit_code != NOT_VALID:
             gate = replace(gate, broken="a result of this run is not valid (--eval-strict)")
         self._exit_code = gate.exit_code
         return replace(summary, gate=gate_json(gate, decision_text(gate)))
@@ -187,8 +200,15 @@ class Gating:
             return _with_asked(gate, summary) if self.plan.sequential else gate
         except GateError as error:
             return replace(plain, mistake=str(error))
-        except HarnessError as error:
+        except (HarnessError, OSError, ValueError) as error:
             return replace(plain, broken=str(error))
+
+    def nothing_ran(self, session: pytest.Session) -> str | None:
+        """Why a session that has no benchmark in it passes no gate; notes the exit code. None where nobody asked."""
+        if self.plan is None or self.plan.mode is None or session.config.option.collectonly:
+            return None
+        self._exit_code = NOT_VALID
+        return "gate not valid (exit code 9): no benchmark was run"
 
     def exit_code(self, status: int | pytest.ExitCode) -> int | pytest.ExitCode:
         """The run's exit code: of a mistake 4, else 9 before 8 before what pytest says of ordinary tests."""

@@ -11,7 +11,7 @@ from typing import Any
 from harness.errors import HarnessError
 from harness.imports.contender import NO_ITEMS, Contender
 from harness.imports.find import read_file
-from harness.imports.sizes import parse_sizes
+from harness.imports.sizes import check_sizes, parse_sizes
 from harness.imports.tables import Table
 from harness.reports.wording import count
 from harness.saved.store import Store
@@ -36,11 +36,14 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     path: Path = options.file
     if not path.is_file():
         raise HarnessError(f"{path}: no such file; give a .csv or .json file of results")
-    table = read_file(path, parse_sizes(options.items))
+    sizes = parse_sizes(options.items)
+    table = read_file(path, sizes)
     if not table.contenders:
         raise HarnessError(
             f"{path}: nothing could be read; {table.bad[0] if table.bad else 'it has no results'}"
         )
+    benchmarks = dict.fromkeys(name for one in table.contenders for name in one.entries)
+    check_sizes(sizes, benchmarks)
     store = Store(Path(options.output))
     try:
         for contender in table.contenders:
@@ -63,7 +66,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 def save(store: Store, contender: Contender, now: float) -> None:
     """Keeps a contender's results as if they were scored now."""
     for entry in contender.entries.values():
-        store.save(replace(entry.saved, began=now), entry.items or NO_ITEMS)
+        items = entry.items or NO_ITEMS
+        digest = items.digest() if entry.items else ""
+        store.save(replace(entry.saved, began=now, items_sha256=digest), items)
 
 
 def _row(one: Contender) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def _line(pair: Pair, line: Line, flips: Sequence[Flip] | None) -> dict[str, Any
         "identical": line.identical,
         "verdict": verdict.kind if verdict else None,
         "why": verdict.why if verdict else one.why,
-        "items_to_tell": verdict.items if verdict else None,
+        "items_to_tell": verdict.items or None if verdict else None,
         "method": one.method,
         "conditions_differ": conditions_apart(a, b) if a and b else {},
     }

@@ -105,9 +105,18 @@ def conditions_apart(baseline: Entry, new: Entry) -> dict[str, tuple[Any, Any]]:
     """The conditions that are known of both results and differ, the baseline's first."""
     found = differing(baseline.saved.conditions, new.saved.conditions)
     both = baseline.saved.conditions.keys() & new.saved.conditions.keys()
+    if "seq_len" in found:  # a setting of None leaves the checkpoint its own
+        own = _seq_len(baseline), _seq_len(new)
+        found |= {"seq_len": own}
+        both = both if own[0] != own[1] else both - {"seq_len"}
     if "shots" in found:  # another number of examples has other examples
         both = both - {"few_shot"}
     return {name: values for name, values in found.items() if name in both}
+
+
+def _seq_len(entry: Entry) -> Any:
+    given = entry.saved.conditions.get("seq_len")
+    return entry.saved.checkpoint_info.get("seq_len") if given is None else given
 
 
 def condition_text(name: str, values: Sequence[Any]) -> str:

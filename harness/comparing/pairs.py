@@ -27,6 +27,7 @@ from harness.gate.judging import Compared, compare_composite, judge
 from harness.gate.judging import Weighed as Part
 from harness.gate.pairing import Entry as Paired
 from harness.imports.contender import Contender, Entry
+from harness.imports.naming import listed
 from harness.metrics.composites import COMPOSITES, Composite
 from harness.statistics.comparison import Comparison
 from harness.statistics.composites import compare_composite_totals
@@ -94,7 +95,7 @@ def compare_pair(
         )
     known = dict.fromkeys(_common(baseline, new))
     if metric is not None and metric not in known:
-        raise DataError(f"no benchmark has the metric {metric!r} in both; there are: {', '.join(known)}")
+        raise DataError(f"no benchmark has the metric {metric!r} in both; there are: {listed(known)}")
     entries = (baseline.entries, new.entries)
     composites = [
         line
@@ -143,7 +144,7 @@ def _common(a: Contender, b: Contender) -> Iterable[str]:
 
 
 def _names(one: Contender) -> str:
-    return ", ".join(one.entries) or "none"
+    return listed(one.entries)
 
 
 # Composites
@@ -177,13 +178,15 @@ def _composite(
         compared = compared_composite(
             composite.name, compare_composite_totals(list(groups.values()), level=level)
         )
+    # Its parts have items of their own: a number of items says nothing of the sum.
+    compared = replace(compared, comparison=replace(compared.comparison, n=0))
     return Line(
         benchmark=composite.name,
         metric=composite.formula,
         primary=True,
         compared=compared,
         paired=paired,
-        sizes=(compared.comparison.n, compared.comparison.n),
+        sizes=(0, 0),
         identical=compared.identical,
     )
 

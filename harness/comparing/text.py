@@ -16,18 +16,21 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDE: Final = 126
-"""Columns from which each line has one row; below, interval, number of items and flips stand on a second."""
+"""Columns from which each metric has one row; below, interval, number of items and flips stand on a second."""
+
+NARROWEST: Final = 76
+"""Columns that a table needs; in narrower terminals its lines wrap."""
 
 _STYLES: Final = {"better": "green", "worse": "bold red"}
 
 
 def render(pairs: Sequence[Pair], flips: Sequence[Flips] = (), *, width: int, color: bool) -> str:
-    """All comparisons as text of at most ``width`` columns (of at least 60), with ANSI colours if wanted."""
+    """All comparisons as text of at most ``width`` columns (of at least 76), with ANSI colours if wanted."""
     from rich.console import Console
 
     console = Console(
         file=io.StringIO(),
-        width=max(width, 60),
+        width=max(width, NARROWEST),
         color_system="standard" if color else None,
         force_terminal=color,
         no_color=not color,
@@ -39,7 +42,7 @@ def render(pairs: Sequence[Pair], flips: Sequence[Flips] = (), *, width: int, co
     for place, pair in enumerate(pairs):
         if place:
             console.print()
-        _pair(pair, flips[place] if place < len(flips) else {}, console.print, max(width, 60))
+        _pair(pair, flips[place] if place < len(flips) else {}, console.print, max(width, NARROWEST))
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())
 
@@ -61,13 +64,14 @@ def _pair(pair: Pair, flips: Flips, write: Callable[..., None], width: int) -> N
 
 def _table(pair: Pair, *, wide: bool) -> Table:
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2 if wide else 1, 0, 0), header_style="dim")
-    header = wording.header(pair.lines[0].comparison.level)
-    for place, label in enumerate(_columns(header, wide=wide)):
-        right = 2 <= place < len(_columns(header, wide=wide)) - 1
-        kept = right or place == 1
+    labels = _header(pair.lines[0].comparison.level, wide=wide)
+    names = 2 if wide else 1
+    for place, label in enumerate(labels):
+        right = names <= place < len(labels) - 1
+        # Names may be broken; a number in two pieces is two numbers.
+        kept = right or (wide and place == 1)
         table.add_column(label, justify="right" if right else "left", overflow="fold", no_wrap=kept)
     before = ""
     for line in pair.lines:
@@ -82,8 +86,6 @@ def _table(pair: Pair, *, wide: bool) -> Table:
     for line in pair.composites:
         one = wording.composite_cells(line)
         table.add_row(*_texts(one._replace(metric=f"* {one.metric}"), True, wide=wide))
-    if not wide and table.row_count:
-        table.columns[1].header = Text(" " * 2 + "metric")
     return table
 
 
@@ -93,18 +95,31 @@ def _breakable(name: str) -> str:
     return f"{whole}{slash} {group.replace('_', ' ')}" if group else name
 
 
-def _columns(one: Cells, *, wide: bool) -> list[str]:
-    """The cells of a row; a narrow one has two lines."""
+def _header(level: float, *, wide: bool) -> list[str]:
+    one = wording.header(level)
     if wide:
-        return list(one)
+        return list(one._replace(metric="  metric"))
     return [
-        one.benchmark,
-        one.metric,
+        "benchmark\n  metric",
         one.baseline,
         one.new,
-        f"{one.points}\n{one.interval}",
-        one.percent,
-        f"{one.p}\nn {one.n}" if one.n and one.n != NOTHING else one.p,
+        f"points (per cent)\n{one.interval}",
+        "p\nn",
+        "verdict\nflips",
+    ]
+
+
+def _columns(one: Cells, *, wide: bool) -> list[str]:
+    """The cells of a row; a narrow one has two lines, and its names stand below each other."""
+    if wide:
+        return list(one)
+    relative = "" if one.percent == NOTHING else f" ({one.percent})"
+    return [
+        f"{one.benchmark}\n{one.metric}" if one.benchmark else one.metric,
+        one.baseline,
+        one.new,
+        f"{one.points}{relative}\n{one.interval}",
+        f"{one.p}\n{one.n}",
         one.verdict if one.flips in ("", NOTHING) else f"{one.verdict}\n{one.flips}",
     ]
 
@@ -113,9 +128,10 @@ def _texts(one: Cells, primary: bool, *, wide: bool) -> list[Any]:
     from rich.text import Text
 
     cells = _columns(one, wide=wide)
-    style = _STYLES.get(one.verdict.partition(",")[0], "")
+    last, numbers = len(cells) - 1, 5 if wide else 3
+    style = _STYLES.get(one.verdict, "")
     return [
-        Text(cell, style=style if place == len(cells) - 1 else "bold" if primary and place < 5 else "")
+        Text(cell, style=style if place == last else "bold" if primary and place < numbers else "")
         for place, cell in enumerate(cells)
     ]
 
@@ -151,6 +167,8 @@ def _flips(name: str, found: Sequence[Flip], write: Callable[..., None], width: 
             ("B", flip.new, False),
             ("gold", flip.gold, False),
         ):
+            if text is None and (label != "gold" or flip.question is None):  # nobody kept the answers
+                continue
             room = (3 if label == "question" else 2) * (width - 12) - 1
             shown = wording.clipped(text or NOTHING, room, end=end)
             write(_labelled(label, shown))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from harness.comparing.lines import Line, condition_text, conditions_apart
 from harness.comparing.pairs import Mean, Pair
 from harness.imports.contender import Contender
+from harness.imports.naming import listed
 from harness.reports.wording import NOTHING, count, number
 from harness.requests import MASK
 from harness.statistics.comparison import Comparison
@@ -20,6 +21,8 @@ TITLES: Final[tuple[tuple[Kind, str], ...]] = (
     ("cannot tell", "cannot tell"),
 )
 IDENTICAL: Final = "identical"
+SMALLEST: Final = 1e-12
+"""Below, a p says nothing but that chance is out of the question."""
 
 
 class Cells(NamedTuple):
@@ -67,7 +70,7 @@ def cells(line: Line) -> Cells:
 
 
 def composite_cells(line: Line) -> Cells:
-    """A composite's line; its number of items is that of its smallest part, and says nothing."""
+    """A composite's line; it has no items of its own."""
     return cells(line)._replace(metric="composite", n="", flips="")
 
 
@@ -96,7 +99,9 @@ def p_value(p: float | None) -> str:
     """Three decimals, two digits below 0.001."""
     if p is None:
         return NOTHING
-    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+    if p >= 0.001:
+        return f"{p:.3f}"
+    return f"{p:.1e}" if p >= SMALLEST else f"<{SMALLEST:.0e}"
 
 
 def flips(line: Line) -> str:
@@ -142,8 +147,8 @@ def reason(line: Line) -> str:
 def mean(found: Mean) -> str:
     """The mean improvement in one line."""
     one = found.comparison
-    limits = f" {interval(one)}" if one.low is not None else ""
-    tested = f", p = {p_value(one.p)}" if one.p is not None else ""
+    limits = f" {interval(one)}" if one.low is not None else f" (no interval: {one.why})" if one.why else ""
+    tested = f", p = {p_value(one.p)}".replace("= <", "< ") if one.p is not None else ""
     over = f" over the {found.relative} with a baseline above 0" if found.relative < found.benchmarks else ""
     relative = f", {percent(found.percent)}{over}" if found.percent is not None else ""
     return f"{points(one.difference)} points{limits}{tested}{relative}, over {count(found.benchmarks, 'benchmark')}"
@@ -156,10 +161,11 @@ def notes(pair: Pair) -> list[str]:
         *dict.fromkeys((*a.notes, *b.notes)),
         *_invalid(pair),
         *_apart(pair),
+        *_unknown(pair),
         *_items(pair),
         *_faults(pair),
         *(
-            f"only {name} has {', '.join(left)}: not compared"
+            f"only {name} has {listed(left)}: not compared"
             for name, left in (("A", pair.only_in(a, b)), ("B", pair.only_in(b, a)))
             if left
         ),
@@ -183,10 +189,25 @@ def _apart(pair: Pair) -> list[str]:
             pair.baseline.entries[name], pair.new.entries[name]
         ).items():
             found.setdefault(condition_text(condition, values), []).append(name)
-    every = f"all {len(pair.judged)} benchmarks"
+    return [f"not asked alike, {text}: {_benchmarks(pair, names)}" for text, names in found.items()]
+
+
+def _benchmarks(pair: Pair, names: Sequence[str]) -> str:
+    """The names, or that they are all."""
+    every = 1 < len(names) == len(pair.judged)
+    return f"all {len(names)} benchmarks" if every else listed(names)
+
+
+def _unknown(pair: Pair) -> list[str]:
+    """Where one side is published and the other a run, nobody knows whether they were asked alike."""
+    published = {
+        side: any(entry.saved.published for entry in one.entries.values())
+        for side, one in (("A", pair.baseline), ("B", pair.new))
+    }
     return [
-        f"not asked alike, {text}: {every if 1 < len(names) == len(pair.judged) else ', '.join(names)}"
-        for text, names in found.items()
+        f"{side} was published elsewhere: whether it was asked the same items alike is not known"
+        for side, is_so in published.items()
+        if is_so and not all(published.values())
     ]
 
 
@@ -199,7 +220,9 @@ def _items(pair: Pair) -> list[str]:
             totals.setdefault(line.comparison.method, []).append(name)
     for method, names in totals.items():
         how = f", by {method}" if method != "none" else ""
-        found.append(f"only totals are known, compared as runs on different items{how}: {', '.join(names)}")
+        found.append(
+            f"only totals are known, compared as runs on different items{how}: {_benchmarks(pair, names)}"
+        )
     for name, line in pair.judged.items():
         if line.items is None or len(set(line.items)) == 1:
             continue
@@ -235,9 +258,3 @@ def clipped(text: str, width: int, *, end: bool = False) -> str:
         if len(plain) <= width:
             return plain
     return f"…{plain[-(width - 1) :]}" if end else f"{plain[: width - 1]}…"
-
-
-def joined(names: Iterable[str]) -> str:
-    """The names with commas, or "none"."""
-    found: Sequence[str] = list(names)
-    return ", ".join(found) or "none"

@@ -1,7 +1,8 @@
 """Which saved results a new one is held against.
 
     best      the saved results of the same benchmark under the same conditions, of every other run that began earlier;
-              one a checkpoint, the newest. Judged against the best of them.
+              one a checkpoint: of several its best, so that a second try is not held against the first, and of equal
+              ones the newest. Judged against the best of them.
     a run     the results of one run, whichever checkpoints it has; a pinned one is one checkpoint of a run
     none      nothing
 
@@ -17,6 +18,7 @@ the data were changed is not held against the first.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -65,27 +67,46 @@ def find(new: Entry, source: Source, *, metric: str, allow: Iterable[str] = ()) 
 
     Raises ``GateError`` for a metric that the new result has not.
     """
-    score = score_name(new.saved, metric)
+    score_name(new.saved, metric)
     allowed = {*NOT_COMPARED, *allow}
     earlier = _earlier(new.saved, source)
     whole = [saved for saved in earlier if saved.complete]
     if not whole:
         return _nothing(earlier, source)
+    if all(saved.published for saved in whole):
+        told = f"{origin(whole[-1])} was published: a gate compares items that were run here"
+        return Found(state="refused", reason=f"{told}; `touchstone compare` compares totals")
     comparable = [saved for saved in whole if not _differing(new.saved, saved, allowed)]
     others = [saved for saved in whole if saved.fingerprint != new.saved.fingerprint]
     alone = source.kind == "best" and not any(one in others for one in comparable)
     if not comparable or (alone and others):
         return Found(state="refused", reason=_conditions_reason(new.saved, others or whole, allowed))
-    entries = [source.load(saved) for saved in newest(comparable)]
-    return _same_items(new, entries, score, allowed)
+    by_items: dict[str, list[Saved]] = {}
+    for saved in comparable:
+        by_items.setdefault(saved.items_sha256, []).append(saved)
+    # One of each checkpoint on each set of items: a result on fewer items hides no other.
+    entries = [source.load(saved) for same in by_items.values() for saved in one_each(same, metric)]
+    return _same_items(new, entries, metric, allowed)
 
 
-def newest(results: Sequence[Saved]) -> list[Saved]:
-    """The newest result of each checkpoint, the oldest first; checkpoints without a fingerprint go by their name."""
+def one_each(results: Iterable[Saved], metric: str) -> list[Saved]:
+    """The best result of each checkpoint by the metric, of equal ones the newest; the checkpoint that came last at
+    the end. Checkpoints without a fingerprint go by their name."""
     by_checkpoint: dict[str, Saved] = {}
-    for saved in sorted(results, key=lambda one: (one.began, one.run_id)):
+    for saved in sorted(results, key=lambda one: (_worth(one, metric), *_age(one))):
         by_checkpoint[saved.fingerprint or f"name: {saved.checkpoint}"] = saved
-    return sorted(by_checkpoint.values(), key=lambda one: (one.began, one.run_id, one.checkpoint))
+    return sorted(by_checkpoint.values(), key=_age)
+
+
+def _worth(saved: Saved, metric: str) -> float:
+    """The metric's value such that larger is better."""
+    value = saved.metrics[metric].value if metric in saved.metrics else None
+    sign = -1 if saved.aggregate.get(metric, {}).get("by") == "perplexity" else 1
+    return float("-inf") if value is None else sign * value
+
+
+def _age(saved: Saved) -> tuple[float, str, str]:
+    return saved.began, saved.run_id, saved.checkpoint
 
 
 def shown(value: Any) -> str:
@@ -105,7 +126,11 @@ def _earlier(new: Saved, source: Source) -> list[Saved]:
     same = [saved for saved in source.saved if saved.benchmark == new.benchmark]
     if source.kind != "best":
         return same
-    return [saved for saved in same if saved.run_id != new.run_id and saved.began < new.began]
+    return [
+        saved
+        for saved in same
+        if not saved.published and saved.run_id != new.run_id and saved.began < new.began
+    ]
 
 
 def _nothing(earlier: Sequence[Saved], source: Source) -> Found:
@@ -127,7 +152,8 @@ def incomplete(saved: Saved) -> str:
 
 
 def _differing(new: Saved, other: Saved, allowed: Iterable[str]) -> Mapping[str, tuple[Any, Any]]:
-    return differing(new.conditions, other.conditions, tuple(allowed))
+    mine = json.loads(json.dumps(new.conditions))  # as it is saved: a tuple is a list there
+    return differing(mine, other.conditions, tuple(allowed))
 
 
 def _conditions_reason(new: Saved, results: Sequence[Saved], allowed: set[str]) -> str:
@@ -143,11 +169,12 @@ def _conditions_reason(new: Saved, results: Sequence[Saved], allowed: set[str]) 
     )
 
 
-def _same_items(new: Entry, entries: Sequence[Entry], score: str, allowed: set[str]) -> Found:
+def _same_items(new: Entry, entries: Sequence[Entry], metric: str, allowed: set[str]) -> Found:
     """The results with the new one's items, or with the most of them where items may differ."""
+    score = score_name(new.saved, metric)
     found = [(entry, item_differences(new.items, entry.items, score)) for entry in entries]
     if ITEMS in allowed:
-        return _most_items(found)
+        return _most_items(found, metric)
     lacking = [
         (entry, differences) for entry, differences in found if differences.missing or differences.changed
     ]
@@ -158,10 +185,10 @@ def _same_items(new: Entry, entries: Sequence[Entry], score: str, allowed: set[s
     fewer = len(found) - len(same)
     noun = "result has" if fewer == 1 else "results have"
     notes = (f"{fewer} comparable {noun} fewer items: not used",) if fewer else ()
-    return Found(state="chosen", baselines=tuple(same), notes=notes)
+    return Found(state="chosen", baselines=_one_entry_each(same, metric), notes=notes)
 
 
-def _most_items(found: Sequence[tuple[Entry, ItemDifferences]]) -> Found:
+def _most_items(found: Sequence[tuple[Entry, ItemDifferences]], metric: str) -> Found:
     most = max(differences.shared for _, differences in found)
     kept = [(entry, differences) for entry, differences in found if differences.shared == most]
     if not most:
@@ -170,7 +197,12 @@ def _most_items(found: Sequence[tuple[Entry, ItemDifferences]]) -> Found:
         )
     text = next((differences.text() for _, differences in kept if differences), "")
     notes = (f"compared on {most} common items ({text})",) if text else ()
-    return Found(state="chosen", baselines=tuple(entry for entry, _ in kept), notes=notes)
+    return Found(state="chosen", baselines=_one_entry_each([entry for entry, _ in kept], metric), notes=notes)
+
+
+def _one_entry_each(entries: Sequence[Entry], metric: str) -> tuple[Entry, ...]:
+    kept = one_each((entry.saved for entry in entries), metric)
+    return tuple(entry for saved in kept for entry in entries if entry.saved is saved)
 
 
 def _items_reason(entry: Entry, differences: ItemDifferences, allowed: set[str]) -> str:

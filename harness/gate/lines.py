@@ -62,6 +62,7 @@ def benchmark_line(
         value=saved.metrics[metric].value,
         notes=notes,
         state=found.state,
+        early=early,
     )
     return _reasoned(line if judged is None else _with_verdict(line, judged, found, plan, reasons), reasons)
 

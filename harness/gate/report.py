@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from harness.results import finite
+
 SCHEMA: Final = 1
 MISTAKE: Final = 4
 WORSE: Final = 8
@@ -44,7 +46,8 @@ class Line:
     """One benchmark of one checkpoint.
 
     ``verdict`` is the statistical one, None without a comparison; ``fails`` and ``invalid`` are the reasons for exit
-    code 8 and 9; ``why`` says what the verdict rests on. ``items`` is about how many would tell.
+    code 8 and 9; ``why`` says what the verdict rests on. ``items`` is about how many would tell. ``early``: settled
+    by a look, whose p is not corrected.
     """
 
     checkpoint: str
@@ -68,6 +71,7 @@ class Line:
     items: int | None = None
     method: str = ""
     state: str = "chosen"
+    early: bool = False
 
     @property
     def kind(self) -> str:
@@ -121,9 +125,10 @@ class Gate:
 
 def gate_json(gate: Gate, text: str) -> dict[str, Any]:
     """The plain form; ``text`` is the decision in a sentence."""
-    plain = asdict(gate)
-    plain["lines"] = [{"kind": line.kind, **asdict(line)} for line in ordered(gate.lines)]
-    return {"schema": SCHEMA, "decision": gate.decision, "exit_code": gate.exit_code, "text": text, **plain}
+    lines = [{"kind": line.kind, **asdict(line)} for line in ordered(gate.lines)]
+    known = {"schema": SCHEMA, "decision": gate.decision, "exit_code": gate.exit_code, "text": text}
+    plain: dict[str, Any] = finite({**known, **asdict(gate), "lines": lines})
+    return plain
 
 
 def lines_from_json(plain: Mapping[str, Any]) -> list[Line]:

@@ -25,7 +25,8 @@ def decision_text(gate: Gate) -> str:
     if gate.mistake is not None:
         return f"gate not judged: {gate.mistake}"
     if gate.mode is None:
-        return f"verdicts: {_counted(gate.lines) or 'none'}{HINT}"
+        found = gate.broken or _counted(gate.lines) or "none"
+        return f"verdicts: {found}{HINT}"
     broken = [gate.broken] if gate.broken is not None else []
     invalid = [*broken, *(f"{_name(line, gate)}: {line.invalid[0]}" for line in gate.lines if line.invalid)]
     fails = [f"{_name(line, gate)} {_failure(line)}" for line in gate.lines if line.fails]

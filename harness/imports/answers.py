@@ -135,7 +135,7 @@ def _choice(exchanges: Sequence[Mapping[str, Any]], metric: str) -> Shown:
     if len(set(contexts)) == 1:
         return Shown(contexts[0], texts[best])
     start = _common_start(contexts)
-    return Shown(contexts[0][:start] + " _ " + texts[0], contexts[best][start:].strip() or texts[best])
+    return Shown(contexts[0][:start] + "_ " + texts[0], contexts[best][start:].strip() or texts[best])
 
 
 def _common_start(texts: Sequence[str]) -> int:
@@ -161,6 +161,14 @@ def _text(exchange: Mapping[str, Any], programs: Sequence[Mapping[str, Any]]) ->
 
 
 def _sample(data: Mapping[str, Any], metric: str) -> Shown:
+    """What a line of samples says; nothing where it has another form than the releases that are known."""
+    try:
+        return _known_sample(data, metric)
+    except (TypeError, ValueError, IndexError, KeyError):
+        return Shown("", "")
+
+
+def _known_sample(data: Mapping[str, Any], metric: str) -> Shown:
     arguments = [[str(part) for part in _values(one)] for one in _values(data.get("arguments", ()))]
     question = arguments[0][0] if arguments and arguments[0] else ""
     answers = data.get("filtered_resps") or data.get("resps") or [""]

@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from harness.errors import DataError
 from harness.results import Metric
-from harness.saved.entry import Items, Saved
+from harness.saved.entry import PUBLISHED, Items, Saved
 
-PUBLISHED: Final = "as published"
+AS_PUBLISHED: Final = "as published"
 """The ``method`` of a metric that was read from a table."""
 
-IMPORTED: Final = "imported-"
-"""What the fingerprints of results begin with whose checkpoint nobody has seen; no hash does."""
+DIGITS: Final = 6
+"""Digits that an error must have for a number of items to be read off it."""
 
 NO_ITEMS: Final = Items(examples=[], rows=[], groups=[], clusters=[], scores={})
 
@@ -68,7 +68,7 @@ def source_of(path: Path) -> tuple[Source, bytes]:
 
 def published(name: str, value: float, *, stderr: float | None = None, n: int = 0) -> Metric:
     """A metric of which a table says the value, and perhaps its error and number of items (0: not known)."""
-    return Metric(name=name, value=value, low=None, high=None, stderr=stderr, n=n, method=PUBLISHED)
+    return Metric(name=name, value=value, low=None, high=None, stderr=stderr, n=n, method=AS_PUBLISHED)
 
 
 def published_entry(
@@ -88,11 +88,11 @@ def published_entry(
     n = metrics[primary].n
     digest = hashlib.sha256(f"{source.digest}\0{name}".encode("utf-8", "backslashreplace")).hexdigest()
     return Saved(
-        run_id=f"{source.file}#{name}",
+        run_id=source.file,
         directory="",
         began=0.0,
         checkpoint=name,
-        fingerprint=f"{IMPORTED}{digest}",
+        fingerprint=f"{digest}{PUBLISHED}",
         path="",
         step=about.get("step"),
         benchmark=benchmark,
@@ -113,10 +113,10 @@ def published_entry(
 def inferred_items(value: float, stderr: float | None) -> int | None:
     """The number of items of a share of right ones with this standard error, where there is just one.
 
-    sqrt(p (1 - p) / (n - 1)) is the error of n right or wrong items; a graded score, or a rounded error, leads to no
-    whole number of items with a whole number of right ones, and gives None.
+    sqrt(p (1 - p) / (n - 1)) is the error of n right or wrong items; a graded score leads to no whole number of items
+    with a whole number of right ones, and gives None. So does an error of few digits, which may have been rounded.
     """
-    if not stderr or not 0 < value < 1:
+    if not stderr or not 0 < value < 1 or _digits(stderr) < DIGITS:
         return None
     exact = value * (1 - value) / stderr**2 + 1
     n = round(exact)
@@ -124,3 +124,8 @@ def inferred_items(value: float, stderr: float | None) -> int | None:
         return None
     whole = abs(exact - n) <= 1e-6 * n and abs(value * n - round(value * n)) <= 1e-6 * n
     return n if whole else None
+
+
+def _digits(value: float) -> int:
+    """How many digits it takes to write the number."""
+    return len(f"{value:.15e}".partition("e")[0].replace(".", "").rstrip("0"))

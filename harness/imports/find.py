@@ -27,6 +27,7 @@ from harness.imports.kept import contender_of, kept, meant
 from harness.imports.lm_eval import is_lm_eval, read_lm_eval
 from harness.imports.naming import listed, nearest, only
 from harness.imports.run_folder import is_run, read_run
+from harness.imports.sizes import check_sizes
 from harness.imports.tables import Table, read_table
 from harness.reports.files import SUMMARY
 from harness.saved.store import Store
@@ -50,11 +51,8 @@ def find_contenders(
         found = _several(arguments[0], output, known)
     else:
         found = [_one(argument, output, known) for argument in arguments]
-    benchmarks = {name for one in found for name in one.entries}
-    if strangers := [name for name in known if name not in benchmarks]:
-        raise DataError(
-            f"--items: no benchmark {strangers[0]!r} in these results; there are: {listed(benchmarks)}"
-        )
+    benchmarks = dict.fromkeys(name for one in found for name in one.entries)
+    check_sizes(known, benchmarks)
     return _unique(found)
 
 
@@ -148,7 +146,7 @@ def _place(argument: str, output: Path) -> _Place | None:
         path, _, name = argument.rpartition(sign) if sign else (argument, "", "")
         for place in (Path(path), output / path):
             if path and place.exists():
-                return _Place(place, name)
+                return _Place(place.parent if place.name == SUMMARY else place, name)
     return None
 
 
@@ -156,6 +154,9 @@ def _kept(argument: str, output: Path) -> Contender:
     store = Store(output)
     candidates = kept(store)
     found = meant(candidates, argument)
+    run_id, sign, name = argument.rpartition("#")
+    if not found and sign and (of_run := kept(store, Path(run_id).name)):
+        return contender_of(store, only(of_run, name, f"saved results of {Path(run_id).name}"))
     if len(found) == 1:
         return contender_of(store, found[0])
     if found:

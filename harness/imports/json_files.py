@@ -29,6 +29,13 @@ def read_json(path: Path) -> tuple[Source, Any]:
         return source, json.loads(data)
     except ValueError as error:
         raise DataError(f"{path}: not valid JSON ({error})") from None
+    except RecursionError:
+        raise DataError(f"{path}: not valid JSON that can be read (it nests too deep)") from None
+
+
+def table_of(value: object) -> Mapping[str, Any]:
+    """The value where it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def is_task_file(content: object) -> bool:
@@ -83,7 +90,7 @@ def read_task_file(path: Path, sizes: Mapping[str, int]) -> Contender:
             name=name,
             about={},
             aggregate=found.aggregate,
-            invalid=values.get("not_valid"),
+            invalid=str(values["not_valid"]) if values.get("not_valid") else None,
         )
         entries[task] = Entry(saved=saved)
     return Contender(name=name, origin=path.name, entries=entries, notes=tuple(left_out))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.imports.contender import IMPORTED, Contender, Entry
+from harness.imports.contender import Contender, Entry
 from harness.imports.naming import select
 from harness.imports.run_folder import about, answers_of
 from harness.saved.entry import Saved
@@ -29,10 +29,12 @@ class Kept:
     entries: Mapping[str, Saved]
 
 
-def kept(store: Store) -> list[Kept]:
-    """Every checkpoint that has saved results, in order of their first."""
+def kept(store: Store, run_id: str | None = None) -> list[Kept]:
+    """Every checkpoint that has saved results, of all runs or of one, in order of their first."""
     found: dict[tuple[str, str], dict[str, Saved]] = {}
     for saved in store.find():  # oldest first, so the last of a benchmark stays
+        if run_id not in (None, saved.run_id):
+            continue
         by = (saved.fingerprint, "" if saved.fingerprint else saved.checkpoint)
         found.setdefault(by, {})[saved.benchmark] = saved
     rows = []
@@ -51,11 +53,9 @@ def meant(candidates: list[Kept], wanted: str) -> list[Kept]:
 def contender_of(store: Store, one: Kept) -> Contender:
     """The checkpoint with its items. Raises ``DataError`` where these cannot be read."""
     last = max(one.entries.values(), key=lambda saved: saved.began)
-    imported = last.fingerprint.startswith(IMPORTED)
-    source = last.run_id.partition("#")[0] if imported else last.run_id
     return Contender(
         name=one.name,
-        origin=f"{'imported from' if imported else 'saved of run'} {source}",
+        origin=f"{'imported from' if last.published else 'saved of run'} {last.run_id}",
         about=dict(one.about),
         entries={name: _entry(store, saved) for name, saved in one.entries.items()},
     )

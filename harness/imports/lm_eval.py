@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from harness.data import Line, read_lines
 from harness.errors import DataError
 from harness.imports.contender import Contender, Entry, Source, published_entry
-from harness.imports.json_files import file_stem, is_task_file, read_json
+from harness.imports.json_files import file_stem, is_task_file, read_json, table_of
+from harness.imports.naming import listed
 from harness.imports.task_metrics import PERPLEXITIES, metric_name, metrics_of, primary_of
 from harness.saved.entry import Items
 
@@ -46,21 +48,23 @@ def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> Contender:
     """The contender of a results file. Raises ``DataError`` naming what cannot be read."""
     source, content = read_json(path)
     name = _model(content) or file_stem(path)
-    groups = content.get("group_subtasks") or {}
-    entries, notes = {}, []
+    groups = table_of(content.get("group_subtasks"))
+    entries, notes, lacking = {}, [], list[str]()
     for task, values in content["results"].items():
-        if any(part in content["results"] for part in groups.get(task) or ()):
+        if any(part in content["results"] for part in _names(groups.get(task))):
             notes.append(f"{path.name}: {task} is left out, the tasks that it is made of are compared")
             continue
         entry = _entry(task, values, content=content, path=path, source=source, name=name, sizes=sizes)
         if entry is None:
-            notes.append(f"{path.name}: {task} has no metric of which more is better")
+            lacking.append(task)
             continue
         n, known = entry.saved.scored, len(entry.items.examples) if entry.items else None
         if known is not None and n and known < n:
             notes.append(f"{path.name}: samples of {known} of {n} items of {task}: its totals are compared")
             entry = Entry(saved=entry.saved)
         entries[entry.saved.benchmark] = entry
+    if lacking:
+        notes.append(f"{path.name}: no metric of which more is better, left out: {listed(lacking)}")
     return Contender(name=name, origin=path.name, entries=entries, notes=tuple(notes))
 
 
@@ -80,12 +84,12 @@ def _entry(
     name: str,
     sizes: Mapping[str, int],
 ) -> Entry | None:
-    better = (content.get("higher_is_better") or {}).get(task) or {}
+    better = table_of(table_of(content.get("higher_is_better")).get(task))
     benchmark = benchmark_name(task)
     found = metrics_of(
         values,
         where=f"{path}, {task}",
-        n=((content.get("n-samples") or {}).get(task) or {}).get("effective"),
+        n=table_of(table_of(content.get("n-samples")).get(task)).get("effective"),
         default=sizes.get(benchmark),
         less_is_better=frozenset(metric for metric, more in better.items() if more is False),
     )
@@ -104,6 +108,7 @@ def _entry(
     beside = _samples_beside(path, task)
     if beside is None:
         return Entry(saved=saved)
+    saved = replace(saved, directory=str(beside.resolve()))
     return Entry(saved=saved, items=_items(beside, benchmark), answers=beside)
 
 
@@ -154,12 +159,16 @@ def _numbers(data: Mapping[str, Any]) -> list[str]:
     return [name for name, value in data.items() if isinstance(value, float) and name != "doc_id"]
 
 
+def _names(value: object) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
 def _conditions(content: Mapping[str, Any], task: str) -> dict[str, Any]:
     """What is known of how the task was asked, by the names that saved results use."""
-    config = content.get("config") or {}
-    shots = (content.get("n-shot") or {}).get(task, config.get("num_fewshot"))
+    config = table_of(content.get("config"))
+    shots = table_of(content.get("n-shot")).get(task, config.get("num_fewshot"))
     found = {
-        "version": (content.get("versions") or {}).get(task),
+        "version": table_of(content.get("versions")).get(task),
         "shots": shots,
         "limit": config.get("limit"),
         "dtype": config.get("model_dtype"),
@@ -171,7 +180,7 @@ def _conditions(content: Mapping[str, Any], task: str) -> dict[str, Any]:
 
 def _model(content: Mapping[str, Any]) -> str | None:
     """What was scored: the model's name or path, its revision, and its adapter."""
-    config = content.get("config") or {}
+    config = table_of(content.get("config"))
     arguments = config.get("model_args") or ""
     given = (
         arguments

@@ -51,6 +51,6 @@ def about(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answers_of(saved: Saved) -> Path | None:
-    """The run's folder of a saved result, while it is there."""
-    folder = Path(saved.directory)
-    return folder if saved.directory and folder.is_dir() else None
+    """The run's folder of a saved result, or the file of samples of an imported one, while it is there."""
+    place = Path(saved.directory)
+    return place if saved.directory and place.exists() else None

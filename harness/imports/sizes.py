@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from harness.errors import DataError
+from harness.imports.naming import listed
 from harness.reports.system_a import SETS
 
 _SHORT: Final = {**SETS, "real": "real_coref"}
@@ -21,3 +22,12 @@ def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
             raise DataError(f"--items: {part!r} is no BENCHMARK=N, such as real_coref=2400,ko_lambada=600")
         found[_SHORT.get(name, name)] = int(count)
     return found
+
+
+def check_sizes(sizes: Iterable[str], benchmarks: Iterable[str]) -> None:
+    """Raises ``DataError`` for a size of a benchmark that the results do not have."""
+    known = list(benchmarks)
+    if strangers := [name for name in sizes if name not in known]:
+        raise DataError(
+            f"--items: no benchmark {strangers[0]!r} in these results; there are: {listed(known)}"
+        )

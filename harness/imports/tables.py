@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import DataError
-from harness.imports.contender import Contender, source_of
+from harness.imports.contender import Contender, Source, source_of
 from harness.imports.korean import Contradiction, WrongValueError, is_korean, read_row
 from harness.reports.system_a import COLUMNS
 
@@ -44,38 +44,52 @@ def read_table(path: Path, sizes: Mapping[str, int]) -> Table:
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
     first = text.partition("\n")[0]
-    delimiter = max(",;\t", key=first.count)
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    contenders: dict[str, tuple[int, Contender]] = {}
-    contradictions: list[Contradiction] = []
-    bad: list[BadRow] = []
+    reader = csv.DictReader(
+        io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count), strict=True
+    )
+    found = _Reading(source, sizes)
     try:
-        header = [name.strip() for name in reader.fieldnames or ()]
-        reader.fieldnames = header
+        header = reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
         if not is_korean(dict.fromkeys(header)):
             raise DataError(
                 f"{path}: its first line has none of the columns {', '.join(c.key for c in COLUMNS)}; "
                 "a table of checkpoints has a line of names, then a line a checkpoint"
             )
         for fields in reader:
-            line = reader.line_num
-            try:
-                _check_length(fields, len(header))
-                row = read_row(fields, origin=f"{path.name}, line {line}", source=source, sizes=sizes)
-                name = row.contender.name
-                if name in contenders:
-                    raise WrongValueError(
-                        "checkpoint", name, f"line {contenders[name][0]} has this name; name it otherwise"
-                    )
-            except WrongValueError as error:
-                value = None if error.value is None else str(error.value)
-                bad.append(BadRow(line, error.column, value, error.remedy))
-                continue
-            contenders[name] = (line, row.contender)
-            contradictions += row.contradictions
+            found.add(fields, reader.line_num, len(header))
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
-    return Table(tuple(one for _, one in contenders.values()), tuple(contradictions), tuple(bad))
+    return Table(tuple(found.rows), tuple(found.contradictions), tuple(found.bad))
+
+
+class _Reading:
+    """The rows of a table so far."""
+
+    def __init__(self, source: Source, sizes: Mapping[str, int]) -> None:
+        self.rows: list[Contender] = []
+        self.contradictions: list[Contradiction] = []
+        self.bad: list[BadRow] = []
+        self._source, self._sizes = source, sizes
+        self._lines: dict[str, int] = {}
+
+    def add(self, fields: Mapping[str | None, object], line: int, width: int) -> None:
+        """Takes a row in, or notes what is wrong with it."""
+        try:
+            _check_length(fields, width)
+            known = {str(name): value for name, value in fields.items()}
+            origin = f"{self._source.file}, line {line}"
+            row = read_row(known, origin=origin, source=self._source, sizes=self._sizes)
+            name = row.contender.name
+            if name in self._lines:
+                taken = f"line {self._lines[name]} has this name; name it otherwise"
+                raise WrongValueError("checkpoint", name, taken)
+        except WrongValueError as error:
+            value = None if error.value is None else str(error.value)
+            self.bad.append(BadRow(line, error.column, value, error.remedy))
+            return
+        self._lines[name] = line
+        self.rows.append(row.contender)
+        self.contradictions += row.contradictions
 
 
 def _check_length(fields: Mapping[str | None, object], width: int) -> None:

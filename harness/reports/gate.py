@@ -54,7 +54,8 @@ def print_gate(gate: Mapping[str, Any] | None, write: Callable[..., None]) -> No
     for note in gate.get("notes", ()):
         table.add_row(Text("note", style="yellow"), Text(note))
     write(table)
-    write(Text(str(gate.get("text", "")), style=DECISIONS.get(str(gate.get("decision")), "bold")))
+    style = DECISIONS.get(str(gate.get("decision")), "bold")
+    write(Text(str(gate.get("text", "")), style=style), soft_wrap=True)  # one line, to be searched for
 
 
 def heading(gate: Mapping[str, Any]) -> str:
@@ -113,12 +114,12 @@ def _numbers(line: Line, several: bool) -> str:
     if line.difference is not None:
         holm = f" (Holm over {line.family})" if line.family > 1 else ""
         parts.append(f"{difference_text(line)} points")
-        parts.append(_test_text(line, holm))
+        parts += _test_text(line, holm)
     return ", ".join(parts)
 
 
-def _test_text(line: Line, holm: str) -> str:
-    """The p-value, Holm's where it was corrected."""
+def _test_text(line: Line, holm: str) -> list[str]:
+    """The p-value, Holm's where it was corrected; nothing without a test."""
     if line.p_adjusted is not None:
-        return f"p {p_text(line.p_adjusted)}{holm}"
-    return "no test" if line.p is None else f"p {p_text(line.p)} at its look"
+        return [f"p {p_text(line.p_adjusted)}{holm}"]
+    return [] if line.p is None or not line.early else [f"p {p_text(line.p)} at its look"]

@@ -36,7 +36,8 @@ class Row(NamedTuple):
 
 
 def render(summary: Summary, width: int, color: bool) -> str:
-    """The whole report as text of at most ``width`` columns, with ANSI colours if wanted."""
+    """The whole report as text of at most ``width`` columns, with ANSI colours if wanted; a gate's decision is one
+    line, however long."""
     from rich.console import Console
 
     console = Console(

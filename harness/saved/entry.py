@@ -12,6 +12,9 @@ from harness.results import Metric
 
 SCHEMA: Final = 1
 
+PUBLISHED: Final = "-imported"
+"""What the fingerprint of a result ends in that was read from a table, whose checkpoint nobody has seen."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
@@ -46,6 +49,12 @@ class Saved:
     code: str | None = None
     reused_from: list[str] = field(default_factory=list)
     checkpoint_info: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def published(self) -> bool:
+        """Whether it was read from somebody's file: the checkpoint is known by its name alone, and items, if any, have
+        ids of their own."""
+        return self.fingerprint.endswith(PUBLISHED)
 
     @property
     def complete(self) -> bool:

@@ -1,0 +1,225 @@
+"""Verdicts, floors and drops become an exit code: 9 where nothing can be said, before 8, before 0."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import GateError
+from harness.gate.baselines import Source
+from harness.gate.config import Floor, Own, Plan
+from harness.gate.deciding import cases_of, decide
+from harness.gate.pairing import Entry
+from harness.gate.report import Gate, gate_json, lines_from_json, ordered
+from harness.gate.wording import decision_text
+from tests.gate.entries import entry, right
+from tests.gate.test_baselines import source
+
+N = 400
+
+
+def gate(
+    *mine: Entry,
+    old: tuple[Entry, ...] = (),
+    where: Source | None = None,
+    composites: Mapping[str, float] | None = None,
+    **plan: Any,
+) -> Gate:
+    rows = [
+        {"name": name, "checkpoint": mine[0].saved.checkpoint, "value": value}
+        for name, value in (composites or {}).items()
+    ]
+    return decide(cases_of(mine, rows), where or source(*old), Plan(**{"mode": "plain", **plan}))
+
+
+def new(count: int, benchmark: str = "b", checkpoint: str = "new", of: int = N, **more: Any) -> Entry:
+    return entry(
+        right(count, of), checkpoint=checkpoint, benchmark=benchmark, run_id="now", began=99.0, **more
+    )
+
+
+def old(count: int, benchmark: str = "b", checkpoint: str = "old", **more: Any) -> Entry:
+    return entry(right(count, N), checkpoint=checkpoint, benchmark=benchmark, **more)
+
+
+def kinds(found: Gate) -> list[str]:
+    return [line.kind for line in found.lines]
+
+
+def test_worse_is_8_and_the_reverse_0() -> None:
+    worse = gate(new(200), old=(old(260),))
+    assert (worse.exit_code, worse.decision, kinds(worse)) == (8, "failed", ["worse"])
+    assert decision_text(worse) == "gate failed (exit code 8): b acc is worse (-15.00 points)"
+    better = gate(new(260), old=(old(200),))
+    assert (better.exit_code, kinds(better)) == (0, ["better"])
+    assert decision_text(better) == "gate passed: 1 better"
+
+
+def test_a_first_result_passes_and_says_that_it_is_the_first() -> None:
+    first = gate(new(200))
+    assert (first.exit_code, kinds(first)) == (0, ["first"])
+    assert decision_text(first) == "gate passed: no baseline yet; this run is the first, and is saved"
+    assert gate(new(200), mode="strict").exit_code == 0
+
+
+def test_a_strict_gate_fails_where_nobody_can_tell() -> None:
+    found = {mode: gate(new(198), old=(old(200),), mode=mode) for mode in ("plain", "strict")}
+    assert kinds(found["plain"]) == kinds(found["strict"]) == ["cannot tell"]
+    assert (found["plain"].exit_code, found["strict"].exit_code) == (0, 8)
+    assert found["strict"].lines[0].items
+    assert decision_text(found["strict"]).endswith("b acc cannot be told (-0.50 points)")
+
+
+def test_without_gate_the_exit_code_stays_0_whatever_is_found() -> None:
+    shown = gate(new(100), old=(old(300),), mode=None)
+    assert (shown.exit_code, shown.decision, kinds(shown)) == (0, "shown", ["worse"])
+    assert decision_text(shown) == "verdicts: 1 worse; --gate makes the exit code depend on them"
+
+
+@pytest.mark.parametrize(
+    "flaw", [{"faults": 1, "collected": N + 1}, {"skipped": 1}, {"invalid": "9 of 10 outputs were cut"}]
+)
+def test_a_result_that_is_not_whole_is_9_and_outweighs_8(flaw: dict[str, Any]) -> None:
+    both = gate(new(100, **flaw), new(100, "c"), old=(old(300), old(300, "c")))
+    assert both.exit_code == 9
+    text = decision_text(both)
+    assert text.startswith("gate not valid (exit code 9): b acc: the result is not whole: ")
+    assert text.endswith("; besides, b acc is worse (-50.00 points); c acc is worse (-50.00 points)")
+
+
+def test_what_is_not_comparable_is_9_with_the_fields_named() -> None:
+    found = gate(new(300, conditions={"seed": 3}), old=(old(300),))
+    assert found.exit_code == 9
+    assert "seed is 3 here and 1234 there" in decision_text(found)
+
+
+def test_one_item_less_than_the_baseline_has_is_9() -> None:
+    found = gate(new(300, of=N - 1), old=(old(300),))
+    assert found.exit_code == 9
+    assert "1 item missing here: b/0399" in decision_text(found)
+
+
+def test_a_floor_is_kept_whatever_the_baseline() -> None:
+    own = {"b": Own(floors=(Floor("acc", ">=", 0.6),))}
+    fine, low = gate(new(240), benchmarks=own), gate(new(239), benchmarks=own)
+    assert (fine.exit_code, low.exit_code) == (0, 8)
+    assert decision_text(low) == "gate failed (exit code 8): b acc floor acc >= 0.6: it is 0.5975"
+    assert kinds(low) == ["failed"]
+    nothing = Source(name="none", kind="none")
+    assert gate(new(240), where=nothing, benchmarks=own).exit_code == 0
+    assert gate(new(239), where=nothing, benchmarks=own).exit_code == 8
+
+
+def test_a_floor_of_a_metric_that_there_is_not_is_a_mistake() -> None:
+    with pytest.raises(GateError, match=r"floor 'f1 >= 0.6' of b: no such metric; it has acc"):
+        gate(new(240), benchmarks={"b": Own(floors=(Floor("f1", ">=", 0.6),))})
+
+
+def test_a_floor_of_a_benchmark_that_was_not_run_is_9() -> None:
+    found = gate(new(240), benchmarks={"c": Own(floors=(Floor("acc", ">=", 0.6),))})
+    assert found.exit_code == 9
+    assert "c acc: floor acc >= 0.6: it was not measured in this run" in decision_text(found)
+
+
+def test_a_drop_that_is_too_large_fails_even_where_nobody_can_tell() -> None:
+    for most, code in ((0.02, 0), (0.01, 8)):
+        found = gate(new(195), old=(old(200),), benchmarks={"b": Own(max_drop=most)})
+        assert (found.exit_code, found.lines[0].verdict) == (code, "cannot tell")
+    assert "dropped by 1.25 points; max_drop is 1" in decision_text(found)
+    assert kinds(found) == ["failed"]
+
+
+def test_a_benchmark_has_its_own_margin_and_metric() -> None:
+    two = {"acc": right(200, N), "f1": right(300, N)}
+    mine = entry({**two, "f1": right(200, N)}, checkpoint="new", run_id="now", began=9.0)
+    assert kinds(gate(mine, old=(entry(two),))) == ["not worse"]
+    assert kinds(gate(mine, old=(entry(two),), benchmarks={"b": Own(metric="f1")})) == ["worse"]
+    assert kinds(gate(mine, old=(entry(two),), benchmarks={"b": Own(metric="f1", margin=0.3)})) == [
+        "not worse"
+    ]
+    assert kinds(gate(mine, old=(entry(two),), metric="f1")) == ["worse"]
+    with pytest.raises(GateError, match="b has no metric 'f2'; it has acc, f1"):
+        gate(mine, old=(entry(two),), benchmarks={"b": Own(metric="f2")})
+    with pytest.raises(
+        GateError, match="no benchmark of this run has 'f2'; there are acc, f1, score, score_wiki"
+    ):
+        gate(mine, old=(entry(two),), metric="f2")
+
+
+def test_of_several_checkpoints_each_has_its_verdict_and_the_worst_counts() -> None:
+    found = gate(new(300, checkpoint="x"), new(200, checkpoint="y"), old=(old(300),))
+    assert [(line.checkpoint, line.kind) for line in found.lines] == [("x", "not worse"), ("y", "worse")]
+    assert found.exit_code == 8
+    assert decision_text(found).startswith("gate failed (exit code 8): y, b acc is worse")
+
+
+def test_a_benchmark_that_only_the_baseline_has_is_said() -> None:
+    found = gate(new(300), old=(old(300), old(300, "c"), old(300, "d", checkpoint="third")))
+    assert found.notes == ("the baseline has results of c, which this run did not ask: not judged",)
+
+
+def test_a_benchmark_that_the_named_run_has_not_is_said_and_none_at_all_is_9() -> None:
+    where = source(old(300), kind="run", name="r7")
+    some = gate(new(300), new(300, "c"), where=where)
+    assert [line.why for line in some.lines][1] == "r7 has no result of it"
+    assert (some.exit_code, some.lines[1].kind) == (0, "no baseline")
+    none = gate(new(300, "c"), where=where)
+    assert none.exit_code == 9
+    assert "r7 has no result of any benchmark of this run" in decision_text(none)
+
+
+REAL, LAMBADA = "real_coref", "ko_lambada_wiki"
+
+
+def korean(real: int, lambada: int, checkpoint: str, began: float = 1.0) -> tuple[Entry, Entry]:
+    more: dict[str, Any] = {"checkpoint": checkpoint, "began": began, "run_id": f"r-{checkpoint}"}
+    return (
+        entry({"real@1": right(real, N), "real@5": right(real, N)}, benchmark=REAL, **more),
+        entry({"lambada@1": right(lambada, N)}, benchmark=LAMBADA, **more),
+    )
+
+
+def test_the_best_by_a_composite_is_one_checkpoint_for_all_its_benchmarks() -> None:
+    balanced, one_sided = korean(200, 200, "balanced"), korean(150, 290, "one-sided")
+    found = gate(*korean(200, 200, "new", 9.0), old=(*balanced, *one_sided), metric="score_wiki")
+    assert {line.against.checkpoint for line in found.lines if line.against} == {"balanced"}
+    assert [line.benchmark for line in found.lines] == [REAL, LAMBADA, "score_wiki"]
+    plain = gate(*korean(200, 200, "new", 9.0), old=(*balanced, *one_sided))
+    assert {line.against.checkpoint for line in plain.lines if line.against} == {"balanced", "one-sided"}
+
+
+def test_a_composite_whose_parts_were_not_run_is_9() -> None:
+    found = gate(korean(200, 200, "new", 9.0)[0], old=korean(200, 200, "old"), metric="score_wiki")
+    assert found.exit_code == 9
+    assert "score_wiki needs ko_lambada_wiki, which was not run" in decision_text(found)
+
+
+def test_a_composite_may_have_floors() -> None:
+    own = {"score_wiki": Own(floors=(Floor("score_wiki", ">=", 0.5),))}
+    for value, code in ((0.6, 0), (0.4, 8)):
+        found = gate(*korean(200, 200, "new"), composites={"score_wiki": value}, benchmarks=own)
+        assert found.exit_code == code
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 60), st.integers(0, 60), st.sampled_from(["plain", "strict", None]))
+def test_what_a_gate_found_survives_json_and_its_worst_lines_come_first(
+    mine: int, other: int, mode: str | None
+) -> None:
+    found = gate(
+        entry(right(mine, 60), checkpoint="new", run_id="n", began=9.0),
+        entry(right(other, 60), checkpoint="new", run_id="n", began=9.0, benchmark="c"),
+        old=(entry(right(30, 60)), entry(right(30, 60), benchmark="c")),
+        mode=mode,
+    )
+    plain = json.loads(json.dumps(gate_json(found, decision_text(found)), allow_nan=False))
+    assert lines_from_json(plain) == ordered(found.lines)
+    assert plain["exit_code"] == found.exit_code
+    failing = [bool(line.fails) for line in ordered(found.lines)]
+    assert failing == sorted(failing, reverse=True)
+    assert (found.exit_code == 8) == (mode is not None and any(failing))

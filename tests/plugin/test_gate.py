@@ -1,0 +1,308 @@
+"""``pytest --gate``: exit code 0, 8 or 9, a verdict for each benchmark, and every mistake one line with exit code 4."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.plugin.test_mistakes import refused
+
+Project = Any
+
+BENCHMARK = """
+from pathlib import Path
+from harness import Loglikelihood, benchmark
+
+
+@benchmark(name="{name}", version={version}, data="sums/test", asks=Loglikelihood, primary="acc")
+def test_{name}(example):
+    '''Right as often as the file "skill" says.'''
+    yield [Loglikelihood(example["q"], " 1")]
+    return {{"acc": example["n"] < int(Path("skill").read_text()), "other": 0.5}}
+"""
+
+
+@pytest.fixture
+def skilled(project: Project) -> Project:
+    """A project whose benchmark ``skills`` has 200 items, of which so many are right as the file "skill" says."""
+    (project.path / "test_sums.py").unlink()
+    project.rows(200)
+    write(project)
+    return project
+
+
+def write(project: Project, name: str = "skills", version: int = 1) -> None:
+    text = BENCHMARK.format(name=name, version=version)
+    (project.path / f"test_{name}.py").write_text(text, encoding="utf-8")
+
+
+def score(project: Project, skill: int, run_id: str, *arguments: str, **more: Any) -> pytest.RunResult:
+    (project.path / "skill").write_text(str(skill))
+    result: pytest.RunResult = project.run("--eval-run-id", run_id, *arguments, **more)
+    return result
+
+
+def gate(project: Project, run_id: str) -> dict[str, Any]:
+    text = (project.path / "results" / run_id / "summary.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)["gate"]
+    return found
+
+
+def test_a_worse_checkpoint_is_8_the_first_and_a_better_one_pass(skilled: Project) -> None:
+    first = score(skilled, 150, "first", "--gate")
+    assert first.ret == 0
+    first.stdout.fnmatch_lines(["*gate passed: no baseline yet; this run is the first*"])
+    worse = score(skilled, 120, "worse", "--gate")
+    assert worse.ret == 8
+    worse.stdout.fnmatch_lines(
+        [
+            "worse * skills acc *0.6000, -15.00 *",
+            "*baseline * of run first*0.7500*",
+            "gate failed (exit code 8): *",
+        ]
+    )
+    assert gate(skilled, "worse")["exit_code"] == 8
+    better = score(skilled, 190, "better", "--gate")
+    assert better.ret == 0
+    assert gate(skilled, "better")["lines"][0]["verdict"] == "better"
+
+
+def test_a_path_after_gate_is_a_path(skilled: Project) -> None:
+    result = score(skilled, 150, "first", "--gate", "test_skills.py")
+    assert result.ret == 0
+    assert gate(skilled, "first")["mode"] == "plain"
+    for place, words in enumerate((["--gate", "strict"], ["--gate=strict"])):
+        assert score(skilled, 148, f"strict{place}", *words, "test_skills.py").ret == 8
+        assert gate(skilled, f"strict{place}")["mode"] == "strict"
+
+
+def test_an_item_that_is_left_out_makes_the_run_not_valid(skilled: Project) -> None:
+    score(skilled, 150, "first")
+    result = score(skilled, 150, "less", "--gate", "--deselect", "test_skills.py::test_skills[skills/7]")
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(
+        ["*gate not valid (exit code 9): skills acc: *1 item missing here: skills/7;*"]
+    )
+    again = score(skilled, 150, "again", "--gate", "--deselect", "test_skills.py::test_skills[skills/7]")
+    assert again.ret == 9
+
+
+def test_a_removed_row_of_data_makes_the_run_not_valid_until_items_may_differ(skilled: Project) -> None:
+    score(skilled, 150, "first")
+    skilled.rows(199)
+    result = score(skilled, 150, "less", "--gate")
+    assert result.ret == 9
+    assert "data is " in gate(skilled, "less")["text"]
+    allowed = score(
+        skilled, 150, "allowed", "--gate", "--baseline", "first", "--baseline-allow", "data,items"
+    )
+    assert allowed.ret == 0
+    assert "compared on 199 common items" in gate(skilled, "allowed")["lines"][0]["notes"][0]
+
+
+def test_an_item_that_ends_in_error_is_9_even_where_the_rest_is_worse(skilled: Project) -> None:
+    score(skilled, 150, "first")
+    path = skilled.path / "test_skills.py"
+    path.write_text(path.read_text().replace("    return", "    assert example['n'] != 3\n    return"))
+    result = score(skilled, 50, "broken", "--gate")
+    assert result.ret == 9
+    assert "1 of 200 items ended in error" in gate(skilled, "broken")["text"]
+
+
+def test_without_gate_a_baseline_only_shows_verdicts(skilled: Project) -> None:
+    score(skilled, 150, "first")
+    result = score(skilled, 100, "shown", "--baseline", "first")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["worse *", "verdicts: 1 worse; --gate makes the exit code depend on them"])
+
+
+def test_other_conditions_are_named_and_may_be_allowed(skilled: Project) -> None:
+    score(skilled, 150, "first")
+    result = score(skilled, 150, "seed", "--gate", "--eval-seed", "7")
+    assert result.ret == 9
+    assert "seed is 7 here and 1234 there" in gate(skilled, "seed")["text"]
+    assert score(skilled, 150, "fine", "--gate", "--eval-seed", "7", "--baseline-allow", "seed").ret == 0
+    write(skilled, version=2)
+    assert score(skilled, 150, "new", "--gate").ret == 9
+    assert "version is 2 here and 1 there" in gate(skilled, "new")["text"]
+
+
+def test_a_session_without_a_benchmark_passes_no_gate(skilled: Project) -> None:
+    (skilled.path / "test_plain.py").write_text("def test_plain(): pass\n")
+    result = score(skilled, 150, "plain", "--gate", "test_plain.py")
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(["gate not valid (exit code 9): no benchmark was run"])
+    assert score(skilled, 150, "listed", "--gate", "--co").ret == 0
+
+
+def test_a_checkpoint_that_no_benchmark_could_be_asked_of_passes_no_gate(skilled: Project) -> None:
+    result = score(skilled, 150, "two", "--gate", "--checkpoint", "fake:masked")
+    assert result.ret == 9
+    assert "no benchmark of this run could be asked of fake-masked" in gate(skilled, "two")["text"]
+
+
+def test_a_configuration_in_pyproject_sets_floors_and_margins(skilled: Project) -> None:
+    (skilled.path / "pyproject.toml").write_text(
+        "[tool.touchstone.gate]\nbaseline = 'none'\n"
+        "[tool.touchstone.gate.benchmarks.skills]\nfloors = ['acc >= 0.7']\n"
+    )
+    assert score(skilled, 140, "fine", "--gate").ret == 0
+    low = score(skilled, 139, "low", "--gate")
+    assert low.ret == 8
+    low.stdout.fnmatch_lines(["gate failed (exit code 8): skills acc floor acc >= 0.7: it is 0.695"])
+    (skilled.path / "own.toml").write_text("[benchmarks.skills]\nmargin = 0.3\n")
+    assert score(skilled, 100, "wide", "--gate", "--baseline", "fine", "--gate-config", "own.toml").ret == 0
+    assert gate(skilled, "wide")["lines"][0]["verdict"] == "not worse"
+
+
+def test_a_benchmark_that_was_not_run_has_no_floor_kept(skilled: Project) -> None:
+    write(skilled, "others")
+    (skilled.path / "g.toml").write_text("[benchmarks.others]\nfloors = ['acc >= 0.1']\n")
+    result = score(skilled, 140, "some", "--gate", "--gate-config", "g.toml", "test_skills.py")
+    assert result.ret == 9
+    assert "it was not measured in this run" in gate(skilled, "some")["text"]
+
+
+def test_a_benchmark_that_the_baseline_has_and_the_run_has_not_is_said(skilled: Project) -> None:
+    write(skilled, "others")
+    score(skilled, 140, "both")
+    result = score(skilled, 140, "one", "--gate", "test_skills.py")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*the baseline has results of others, which this run did not ask*"])
+
+
+def test_workers_change_no_verdict(skilled: Project) -> None:
+    score(skilled, 150, "first", "-n", "2", apart=True)
+    result = score(skilled, 120, "worse", "-n", "2", "--gate", "test_skills.py", apart=True)
+    assert result.ret == 8
+    assert [line["verdict"] for line in gate(skilled, "worse")["lines"]] == ["worse"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--gate=hard"], ["--gate: 'hard' is no mode; use plain or strict"]),
+        (["--gate", "--baseline", "x" * 300], ["--baseline: cannot read", "name too long"]),
+        (["--gate", "--baseline", "nowhere"], ["nowhere: no run in", "touchstone baseline list"]),
+        (["--gate", "--baseline", "none"], ["--baseline none, and no floors: nothing to judge"]),
+        (["--gate", "--baseline-allow", "shot"], ["unknown condition 'shot'; did you mean 'shots'?"]),
+        (["--gate-metric", "acc"], ["--gate-metric does nothing alone; give --gate"]),
+        (["--gate", "--gate-config", "none.toml"], ["cannot read", "none.toml"]),
+        (["--gate", "--gate-config", "key.toml"], ["unknown key 'margn'; did you mean 'margin'?"]),
+        (["--gate", "--gate-config", "name.toml"], ["unknown benchmark 'skils'; did you mean 'skills'?"]),
+        (
+            ["--gate", "--gate-config", "metric.toml"],
+            ["gate, skills: unknown metric 'f1'; known are acc, other"],
+        ),
+        (["--gate", "--eval-markdown", "data"], ["--eval-markdown", "this is a folder"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
+)
+def test_a_mistake_is_one_line_before_anything_runs(
+    skilled: Project, arguments: list[str], words: list[str]
+) -> None:
+    for name, text in {
+        "key": "margn = 0.1",
+        "name": "[benchmarks.skils]\nmargin = 0.1",
+        "metric": "[benchmarks.skills]\nfloors = ['f1 >= 0.5']",
+    }.items():
+        (skilled.path / f"{name}.toml").write_text(text)
+    score(skilled, 10, "first", apart=True)
+    result = score(skilled, 10, "wrong", *arguments, apart=True)
+    refused(result, *words)
+    assert not (skilled.path / "results" / "wrong" / "summary.json").exists()
+
+
+@pytest.mark.parametrize("arguments", [["--gate-metric", "f1"], ["--gate-config", "metric.toml"]])
+def test_a_metric_that_turns_out_to_be_unknown_is_4_at_the_end(
+    skilled: Project, arguments: list[str]
+) -> None:
+    (skilled.path / "metric.toml").write_text("[benchmarks.skills]\nfloors = ['f1 >= 0.5']\n")
+    result = score(skilled, 150, "first", "--gate", *arguments)
+    assert result.ret == 4
+    result.stdout.fnmatch_lines(["gate not judged: *f1*"])
+
+
+def test_a_broken_saved_result_is_named_before_anything_runs(skilled: Project) -> None:
+    score(skilled, 10, "first", apart=True)
+    next((skilled.path / "results" / "saved").glob("*/skills@first.json")).write_text("{")
+    refused(score(skilled, 10, "second", "--gate", apart=True), "skills@first.json: cannot be read")
+
+
+def test_reports_for_ci_are_written(skilled: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(skilled.path / "job.md"))
+    score(skilled, 150, "first")
+    files = ("--eval-markdown", "out/comment.md", "--junitxml", "junit.xml", "--json-report")
+    result = score(skilled, 100, "worse", "--gate", *files)
+    assert result.ret == 8
+    result.stdout.fnmatch_lines(
+        ["::error title=*skills acc worse::-25.00 *", "::error title=touchstone gate::*"]
+    )
+    assert "**gate failed (exit code 8)" in (skilled.path / "out" / "comment.md").read_text()
+    assert (skilled.path / "job.md").read_text().count("### Benchmarks") == 2
+    xml = (skilled.path / "junit.xml").read_text()
+    assert '<property name="touchstone.gate.decision" value="failed"' in xml
+    assert '.skills.acc" value="0.5"' in xml
+    report = json.loads((skilled.path / ".report.json").read_text())
+    assert (report["exitcode"], report["eval"]["gate"]["exit_code"]) == (8, 8)
+
+
+def test_a_copied_results_folder_is_a_baseline(skilled: Project) -> None:
+    score(skilled, 150, "first")
+    shutil.move(skilled.path / "results", skilled.path / "cache")
+    assert score(skilled, 100, "worse", "--gate", "--baseline", "cache").ret == 8
+    assert score(skilled, 100, "again", "--gate", "--baseline", "cache/first").ret == 8
+
+
+def test_two_runs_at_once_share_the_saved_results(skilled: Project) -> None:
+    (skilled.path / "skill").write_text("150")
+    fixed = ("--checkpoint", "fake:causal", "--eval-data", "data", "-p", "no:cacheprovider", "--gate")
+    runs = [
+        skilled.pytester.popen(
+            [sys.executable, "-m", "pytest", *fixed, "--eval-run-id", name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )
+        for name in ("one", "two")
+    ]
+    said = [run.communicate(timeout=120)[0].decode() for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], said
+    saved = sorted(path.name for path in (skilled.path / "results" / "saved").glob("*/*"))
+    assert saved == [f"skills@{name}{end}.json" for name in ("one", "two") for end in (".items", "")]
+    assert score(skilled, 100, "three", "--gate").ret == 8
+
+
+def test_a_named_baseline_is_set_shown_and_removed(
+    skilled: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harness.cli import main
+
+    score(skilled, 150, "first")
+    score(skilled, 190, "second")
+    monkeypatch.chdir(skilled.path)
+    capsys.readouterr()
+    assert main(["baseline", "set", "first"]) == 0
+    assert "main is " in capsys.readouterr().out
+    assert main(["baseline", "list"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert [line.split()[0] for line in lines] == ["skills", "0.9500", "0.7500", "main"]
+    assert main(["baseline", "show", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["results"][0]["run_id"] == "first"
+    assert score(skilled, 150, "third", "--gate", "--baseline", "main").ret == 0
+    assert main(["baseline", "rm", "main"]) == 0
+    assert main(["baseline", "rm", "second", "--json"]) == 0
+    capsys.readouterr()
+    assert main(["baseline", "rm", "second"]) == 4
+    assert (
+        capsys.readouterr().err
+        == "touchstone: second: no baseline and no run of that name is saved in results/\n"
+    )
+    assert main(["list", "--json"]) == 0
+    assert [row["run"] for row in json.loads(capsys.readouterr().out)] == ["first", "second", "third"]

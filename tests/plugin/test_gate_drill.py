@@ -1,0 +1,48 @@
+"""The drill: two steps of a real checkpoint, far apart, as jobs of continuous integration would meet them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EARLY = "builtin:ko-mlm-tiny/mlm/checkpoint-25"
+LATE = "builtin:ko-mlm-tiny/nouns/checkpoint-1200"
+ITEMS = 100
+
+
+def step(pytester: pytest.Pytester, checkpoint: str, run_id: str, *arguments: str) -> pytest.RunResult:
+    """One job: a checkpoint on the first items of Real."""
+    path = str(ROOT / "evals" / "test_real_coref.py")
+    fixed = ("--eval-limit", str(ITEMS), "--eval-run-id", run_id, "-p", "no:cacheprovider", "-q")
+    return pytester.runpytest(
+        path, "--checkpoint", checkpoint, "--baseline", "best", "--gate", *fixed, *arguments
+    )
+
+
+def gate(pytester: pytest.Pytester, run_id: str) -> dict[str, Any]:
+    text = (pytester.path / "results" / run_id / "summary.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)["gate"]
+    return found
+
+
+def test_the_later_step_passes_the_earlier_is_gated_out_by_real_at_1_and_one_item_less_is_not_valid(
+    pytester: pytest.Pytester,
+) -> None:
+    assert step(pytester, EARLY, "first").ret == 0
+    assert step(pytester, LATE, "late").ret == 0
+    assert [line["verdict"] for line in gate(pytester, "late")["lines"]] == ["better"]
+    worse = step(pytester, EARLY, "early")
+    assert worse.ret == 8
+    worse.stdout.fnmatch_lines(["gate failed (exit code 8): real_coref real@1 is worse (-*"])
+    (line,) = gate(pytester, "early")["lines"]
+    assert (line["benchmark"], line["metric"], line["verdict"]) == ("real_coref", "real@1", "worse")
+    assert line["against"]["checkpoint"] == "checkpoint-1200"
+    assert line["high"] < -0.01
+    assert line["p_adjusted"] < 0.01
+    less = step(pytester, LATE, "less", "-k", f"not real_coref/{ITEMS - 1}")
+    assert less.ret == 9
+    assert f"1 item missing here: real_coref/{ITEMS - 1};" in gate(pytester, "less")["text"]
