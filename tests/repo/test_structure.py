@@ -18,7 +18,7 @@ LAYERS = (
     ("errors", "requests", "files", "units", "steps", "statistics", "korean", "effort"),
     ("shipped",),
     ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints"),
-    ("journal", "data", "engines", "sandbox", "scheduling", "rundir", "fetch", "series"),
+    ("journal", "data", "engines", "sandbox", "scheduling", "rundir", "fetch", "series", "read_ahead"),
     ("fewshot", "models", "conformance", "asking", "unloadable", "code_hash", "reuse"),
     ("options", "aggregate", "reports", "drive", "saved"),
     ("collection", "ending"),
