@@ -283,7 +283,7 @@ def reused(summary: Summary) -> list[str]:
 
 def broken(summary: Summary) -> list[str]:
     """The checkpoints that could not be used, and why, a line each."""
-    return [f"{one['name']} was not scored: {one['message']}" for one in summary.broken]
+    return [f"{one['name']} cannot be used: {one['message']}" for one in summary.broken]
 
 
 def place(summary: Summary) -> str:
