@@ -165,12 +165,12 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
         return []
     asked = [kind for kind in spec.asks if kind is not RunProgram]  # which the sandbox answers
     suited = [info for info in infos if all(kind in info.serves for kind in asked)]
-    for info in infos:
-        if info not in suited:
-            named = ", ".join(kind.__name__ for kind in asked)
-            collection.deselected.append(
-                f"{spec.name}: asks {named}, which {info.name} ({info.kind} LM) cannot answer"
-            )
+    named = ", ".join(kind.__name__ for kind in asked)
+    for kind in dict.fromkeys(info.kind for info in infos):
+        names = [info.name for info in infos if info.kind == kind and info not in suited]
+        who = ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} others"
+        if names:
+            collection.deselected.append(f"{spec.name}: asks {named}, which {who} ({kind} LM) cannot answer")
     return suited
 
 

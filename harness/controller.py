@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.series import Broken
 from harness.collection import Collection
 from harness.errors import HarnessError
 from harness.gating import Gating
@@ -108,7 +110,7 @@ class Controller:
                 self.config.invocation_params.dir,
                 self.config.rootpath,
             ),
-            "checkpoints": [_checkpoint_row(info) for info in infos if info.name in used],
+            "checkpoints": [self._checkpoint_row(info) for info in infos if info.name in used],
             "settings": {**self.settings.changing_answers(), **_plain_settings(self.settings)},
             "benchmarks": benchmarks_of(declarations),
         }
@@ -125,6 +127,21 @@ class Controller:
         for line in deselected:
             self._log(f"left out: {line}")
         self._start_progress(len(items))
+
+    def _checkpoint_row(self, info: CheckpointInfo) -> dict[str, Any]:
+        """A checkpoint as the manifest knows it, with its fingerprint; that of one of several that cannot be read, or
+        changes meanwhile, is None."""
+        from harness.checkpoints import fingerprint
+
+        row = info.plain()
+        try:
+            row["fingerprint"] = fingerprint(info)
+        except HarnessError as error:
+            if len(self._used) == 1:
+                raise pytest.UsageError(str(error)) from None
+            row["fingerprint"] = None
+            self.collection.broken.append(Broken(info.name, info.source, str(info.path), str(error)))
+        return row
 
     def _log(self, message: str) -> None:
         self.directory.log(message, time.time())
@@ -348,18 +365,6 @@ class Quiet:
     def pytest_testnodedown(self) -> Generator[None, object, object]:
         with self._progress.paused():
             return (yield)
-
-
-def _checkpoint_row(info: Any) -> dict[str, Any]:
-    """A checkpoint as the manifest knows it, with its fingerprint."""
-    from harness.checkpoints import fingerprint
-
-    row: dict[str, Any] = info.plain()
-    try:
-        row["fingerprint"] = fingerprint(info)
-    except HarnessError as error:
-        raise pytest.UsageError(str(error)) from None
-    return row
 
 
 def _plain_settings(settings: Settings) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from harness.collection import OWN_ARGUMENTS, checkpoint_of, given_of, reusable
 from harness.drive import SYNC_EVERY, Job, Outcome, StartedUnit, identity, run_unit
 from harness.effort import Effort, Meter
 from harness.journal import Journal
+from harness.read_ahead import ReadAhead
 from harness.records import Record, Status
 from harness.requests import Generate
 from harness.reuse import Reuse
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 ALONE_MARKS: Final = ("skip", "skipif", "xfail")
 """pytest decides about items with these marks one by one, so they are never run for another item's sake."""
+
+LAST_UNITS: Final = 4
+"""Under xdist, units of a checkpoint during which the next one's files are read."""
 
 
 class Execution:
@@ -69,9 +73,13 @@ class Execution:
         self._leader_after: dict[str, pytest.Item] = {}
         before: dict[str | None, list[int]] = {}
         last: str | None = None
+        self._read_ahead = ReadAhead()
+        self._last_units: dict[str, int] = {}
         generating = generating_of(items) if by_kind else []
         nodeids = [item.nodeid for item in items]
-        for unit in plan_units(nodeids, unit_size, alone_of(items), generating, breaks):
+        units = plan_units(nodeids, unit_size, alone_of(items), generating, breaks)
+        self._note_last(units)
+        for unit in units:
             for index in unit:
                 self._unit_of[self._items[index].nodeid] = unit
             leader = self._items[unit[0]]
@@ -82,6 +90,25 @@ class Execution:
                 for index in before.get(whose, ()):
                     self._leader_after[self._items[index].nodeid] = leader
             before[whose], last = unit, whose
+
+    def _note_last(self, units: Sequence[Sequence[int]]) -> None:
+        """Notes, for the items of the last units before another checkpoint's, where that one's begin."""
+        model = [checkpoint_of(self._items[unit[0]]).model_key for unit in units]
+        for number in range(1, len(units)):
+            if model[number] == model[number - 1]:
+                continue
+            # a worker gets but some of the units
+            for unit in units[max(0, number - (1 if self._in_order else LAST_UNITS)) : number]:
+                self._last_units.update((self._items[index].nodeid, units[number][0]) for index in unit)
+
+    def _read_next(self, item: pytest.Item) -> None:
+        """Has the files of the next checkpoint that must be loaded read, when these are the last items of one."""
+        begin = self._last_units.get(item.nodeid)
+        if begin is not None:
+            later = (self._items[index] for index in range(begin, len(self._items)))
+            following = next((one for one in later if not self._known(one)), None)
+            if following is not None:
+                self._read_ahead.begin(checkpoint_of(following))
 
     def call(self, item: pytest.Function) -> Outcome:
         """The outcome of an item, computed now together with its unit, unless another item or an earlier run has
@@ -94,6 +121,7 @@ class Execution:
             engine: Engine = item._request.getfixturevalue(ENGINE_FIXTURE)
             unit = self._started(item, engine)
             try:
+                self._read_next(item)
                 self._start_next(item, engine)
             except BaseException:  # an interrupt: the unit will not run
                 unit.close()
@@ -123,7 +151,8 @@ class Execution:
         self._journal.append(Record(**who, status=status, message=message))
 
     def close(self) -> None:
-        """Closes generators that were started for a unit that never came."""
+        """Closes generators that were started for a unit that never came, and ends what is read ahead."""
+        self._read_ahead.close()
         for unit in self._ahead.values():
             unit.close()
         self._ahead.clear()

@@ -58,7 +58,7 @@ def fingerprint(info: CheckpointInfo, remembered: Remembered | None = None) -> s
     if info.format == "fake":
         return hashlib.sha256(_HEADER + info.source.encode()).hexdigest()
     store = remembered or Remembered.of_user()
-    files = _files(info)
+    files = files_of(info)
     before = stamps(files)
     own = store.find(str(info.path), before)
     if own is None:
@@ -72,7 +72,7 @@ def fingerprint(info: CheckpointInfo, remembered: Remembered | None = None) -> s
     return hashlib.sha256(f"{own}\0{fingerprint(info.base, store)}".encode()).hexdigest()
 
 
-def _files(info: CheckpointInfo) -> list[Path]:
+def files_of(info: CheckpointInfo) -> list[Path]:
     """Every file that the fingerprint is over."""
     if info.format == "gguf":
         return [info.path]

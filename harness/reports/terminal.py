@@ -1,9 +1,10 @@
 """The table that pytest shows at the end of a run, and ``touchstone report`` later.
 
 One checkpoint: one table, a benchmark after the other, the groups of a benchmark above its whole. Several
-checkpoints: a table a benchmark, each metric with the checkpoints below each other. ``*`` marks the
-primary metric, ``!`` every metric of a result that is not valid. Below: what was left out and why, and
-where the results lie. ASCII only, apart from names.
+checkpoints: a table a benchmark, each metric with the checkpoints below each other; many checkpoints
+(``harness.reports.curve``): a row each, a column a metric. ``*`` marks the primary metric, ``!`` every metric
+of a result that is not valid. Below: what was left out and why, and where the results lie. ASCII only, apart
+from names.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import io
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from harness.reports import system_a, wording
+from harness.reports import curve, system_a, wording
 from harness.reports.gate import print_gate
 from harness.results import Metric, Result, Summary, wholes
 
@@ -55,7 +56,7 @@ def render(summary: Summary, width: int, color: bool) -> str:
     if len(names) == 1:
         _one_checkpoint(summary, console.print, width)
     else:
-        _several(summary, console.print)
+        _several(summary, console.print, max(width, 40))
     _notes(summary, console.print, width)
     print_gate(summary.gate, console.print)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
@@ -89,13 +90,22 @@ def _result_rows(result: Result, wide: bool) -> list[Row]:
 # Several checkpoints
 
 
-def _several(summary: Summary, write: Callable[..., None]) -> None:
+def _several(summary: Summary, write: Callable[..., None], width: int) -> None:
+    many = len(wording.checkpoints(summary)) >= curve.FROM
+    series = {str(info.get("name")): info.get("series") for info in summary.checkpoints}
     for declared in dict.fromkeys(result.benchmark for result in wholes(summary)):
         results = [result for result in summary.results if result.benchmark == declared]
         whole = next(result for result in results if result.group is None)
         shots = wording.few_shot(whole)
         _heading(write, f"{declared} {shots}".rstrip(), wording.pack(whole.pack))
-        write(_table("checkpoint", _benchmark_rows(results), False, metric_first=True))
+        if many:
+            found = curve.tables([one for one in results if one.group is None], series, width)
+            for number, table in enumerate(found):
+                if number:
+                    write()
+                write(table)
+        else:
+            write(_table("checkpoint", _benchmark_rows(results), False, metric_first=True))
         write()
     for name in dict.fromkeys(composite["name"] for composite in summary.composites):
         same = [composite for composite in summary.composites if composite["name"] == name]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from harness.effort import Effort
+from harness.records import GENERATED
 from harness.results import Metric, PackInfo, Result, Summary, totals, wholes
 
 NOTHING: Final = "-"
 HASH_SHOWN: Final = 8
+SINGLY: Final = 3
+"""What the answers of so many checkpoints were like is told one by one; of more, of all together."""
 
 
 def number(value: float | None) -> str:
@@ -111,6 +116,8 @@ def effort(summary: Summary) -> list[str]:
     for row in summary.effort:
         if row.engine:
             found.setdefault(row.checkpoint, []).append(row)
+    if len(found) > SINGLY:
+        return [f"{len(found)} checkpoints: {_effort([row for rows in found.values() for row in rows])}"]
     prefix = len(found) > 1
     return [(f"{name}: " if prefix else "") + _effort(rows) for name, rows in found.items()]
 
@@ -194,7 +201,7 @@ def generated(summary: Summary) -> list[str]:
     """What the generated texts of each benchmark were like, and how they were asked for."""
     found = []
     several = len(checkpoints(summary)) > 1
-    for one in wholes(summary):
+    for one in _together(wholes(summary)):
         if not one.outputs:
             continue
         chat = {0: "as plain text", one.outputs: "through the chat template"}
@@ -214,9 +221,26 @@ def programs(summary: Summary) -> list[str]:
     return [
         f"{one.checkpoint + ', ' if several else ''}{one.name}: {count(sum(one.programs.values()), 'program')}, "
         + ", ".join(f"{number} {outcome}" for outcome, number in one.programs.items())
-        for one in wholes(summary)
+        for one in _together(wholes(summary))
         if one.programs
     ]
+
+
+def _together(results: Sequence[Result]) -> list[Result]:
+    """The results as they are; those of many checkpoints added up for each benchmark."""
+    names = list(dict.fromkeys(one.checkpoint for one in results))
+    if len(names) <= SINGLY:
+        return list(results)
+    found = []
+    for benchmark in dict.fromkeys(one.benchmark for one in results):
+        same = [one for one in results if one.benchmark == benchmark]
+        sums = {name: sum(getattr(one, name) for one in same) for name in GENERATED}
+        outcomes: Counter[str] = Counter()
+        for one in same:
+            outcomes.update(one.programs)
+        who = count(len(same), "checkpoint")
+        found.append(replace(same[0], checkpoint=who, programs=dict(outcomes.most_common()), **sums))
+    return found
 
 
 def unsandboxed(summary: Summary) -> list[str]:
@@ -263,7 +287,7 @@ def reused(summary: Summary) -> list[str]:
 
 def broken(summary: Summary) -> list[str]:
     """The checkpoints that could not be used, and why, a line each."""
-    return [f"{one['name']} was not scored: {one['message']}" for one in summary.broken]
+    return [f"{one['name']} cannot be used: {one['message']}" for one in summary.broken]
 
 
 def place(summary: Summary) -> str:

@@ -221,3 +221,52 @@ def test_numbers_have_as_many_digits_as_they_deserve(value, shown):
 )
 def test_durations_are_minutes_and_seconds(seconds, shown):
     assert wording.duration(seconds) == shown
+
+
+def test_each_of_many_checkpoints_has_one_row_with_a_column_a_metric():
+    lines = render(sample(5), 140, False).splitlines()
+    heading = next(line for line in lines if "* real@1" in line)
+    for name in ("real@1_strict", "real@5", "real@5_strict", "95 % interval", " n"):
+        assert name in heading
+    at = lines.index(heading)
+    rows = [line.split()[0] for line in lines[at + 1 : at + 6]]
+    assert rows == [f"checkpoint-{step}00" for step in range(1, 6)]
+
+
+def test_metrics_that_do_not_fit_beside_each_other_follow_in_another_table():
+    lines = render(sample(5), 60, False).splitlines()
+    first, second = (
+        next(number for number, line in enumerate(lines) if name in line)
+        for name in ("* real@1", "real@5_strict")
+    )
+    assert second > first + 5
+    assert "checkpoint" in lines[second]
+
+
+def test_series_stand_apart():
+    whole = sample(5)
+    rows = [{**one, "series": "a" if number < 2 else "b"} for number, one in enumerate(whole.checkpoints)]
+    lines = render(replace(whole, checkpoints=rows), 140, False).splitlines()
+    at = next(number for number, line in enumerate(lines) if "* real@1" in line)
+    assert [bool(line) for line in lines[at + 1 : at + 7]] == [True, True, False, True, True, True]
+
+
+def test_what_was_reused_is_said_a_line_a_benchmark():
+    whole = sample(2)
+    results = [
+        replace(one, reused=one.collected if one.checkpoint.endswith("100") else 3, reused_from=["r1"])
+        if one.benchmark == "winogrande"
+        else one
+        for one in whole.results
+    ]
+    assert wording.reused(replace(whole, results=results)) == [
+        "winogrande of 1 checkpoint, 3 of 24 items of winogrande of checkpoint-200, from r1"
+    ]
+    assert wording.reused(whole) == []
+
+
+def test_a_checkpoint_that_could_not_be_used_is_named_in_the_table_and_the_page():
+    broken = [{"name": "checkpoint-7", "path": "runs/checkpoint-7", "message": "config.json: cut off"}]
+    whole = replace(sample(1), broken=broken)
+    for text in (render(whole, 100, False), page(whole)):
+        assert "checkpoint-7 cannot be used: config.json: cut off" in text
