@@ -14,7 +14,7 @@ from typing import Any, Final
 from harness.checkpoints import CheckpointInfo, fingerprint, recognise
 from harness.requests import RunProgram
 
-_WIDTH: Final = 17
+_WIDTH: Final = 18
 
 
 def rows(source: str, *, base_model: str | None = None) -> list[dict[str, Any]]:
@@ -28,9 +28,14 @@ def lines(row: dict[str, Any]) -> Iterator[str]:
         if value in (None, {}, [], "", False):
             continue
         if name == "training":
-            yield from _settings("training", value)
+            for number, line in enumerate(_settings("", value)):
+                yield f"{'' if number else name:{_WIDTH}} {line}"
         elif name == "params":
-            yield f"{'sizes':{_WIDTH}} {', '.join(f'{key} {one}' for key, one in value.items())}"
+            sizes = (f"{key} {one}" for key, one in value.items() if one is not None)
+            yield f"{'sizes':{_WIDTH}} {', '.join(sizes)}"
+        elif name == "extra":
+            for key, one in value.items():
+                yield f"{key:{_WIDTH}} {int(one):,}" if one.isdecimal() else f"{key:{_WIDTH}} {one}"
         elif name == "base":
             yield f"{'base':{_WIDTH}} {value['source']} ({value['architecture']})"
         elif name == "parameters":
@@ -50,13 +55,13 @@ def _row(info: CheckpointInfo) -> dict[str, Any]:
     return row
 
 
-def _settings(name: str, table: dict[str, Any]) -> Iterator[str]:
+def _settings(prefix: str, table: dict[str, Any]) -> Iterator[str]:
     """Nested settings, one a line, with dotted names."""
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _settings(f"{name}.{key}", value)
+            yield from _settings(f"{prefix}{key}.", value)
         elif value is not None:
-            yield f"{name + '.' + key:{_WIDTH}} {value}"
+            yield f"{prefix}{key} = {value}"
 
 
 def _benchmarks(folder: Path = Path("evals")) -> dict[str, set[str]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,7 +51,7 @@ def recognise_params(folder: Path, source: str, seq_len: int | None, base: Path 
             f"{folder}: params.json is there, and {len(files)} files of weights (.pt, .pth); "
             "give a folder with one, parts of a model are not put together"
         )
-    return recognise_pt(files[0], source, seq_len, base)
+    return replace(recognise_pt(files[0], source, seq_len, base), name=folder.resolve().name)
 
 
 def recognise_pt(path: Path, source: str, seq_len: int | None, base: Path | None) -> CheckpointInfo:

@@ -21,6 +21,7 @@ from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.weights import PICKLED, PICKLED_INDEX
 from harness.errors import CheckpointError
 from harness.models.gguf_once import gguf_parsed_once
+from harness.models.mapped import pages_let_go
 from harness.models.placement import choose_device, choose_dtype
 from harness.models.settings import ModelSettings
 
@@ -69,7 +70,7 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
         config = _config(info)
         tokenizer = load_tokenizer(info)  # first: it is the smaller part that may be broken
         again = "fetch or convert it again" if info.format == "gguf" else "save the checkpoint again"
-        with one_line_errors(f"{info.path}: cannot be loaded", again):
+        with one_line_errors(f"{info.path}: cannot be loaded", again), pages_let_go():
             model, report = _model(info, config, dtype)
         check_report(info, report)
         check_vocabulary(info, model, tokenizer)
