@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import GateError
-from harness.gate.baselines import incomplete, shown
+from harness.gate.baselines import incomplete, shown, worth
 from harness.gate.pins import MAIN, Pin, list_pins, pinned, read_pin, remove_pin, set_pin
 from harness.gate.wording import value_text
 from harness.saved.entry import Saved
@@ -112,11 +112,9 @@ def _remove(options: argparse.Namespace) -> dict[str, Any]:
 def best_first(saved: Sequence[Saved]) -> list[Saved]:
     """By benchmark, the highest primary value first, results that are not whole last."""
 
-    def key(one: Saved) -> tuple[str, bool, float, float]:
-        value = one.metrics[one.primary].value if one.primary in one.metrics else None
-        return one.benchmark, not one.complete, -(value if value is not None else float("-inf")), -one.began
-
-    return sorted(saved, key=key)
+    return sorted(
+        saved, key=lambda one: (one.benchmark, not one.complete, -worth(one, one.primary), -one.began)
+    )
 
 
 def _meant(output: Path, target: str) -> tuple[Pin | None, list[Saved]]:

@@ -248,7 +248,10 @@ class Controller:
         self.summary = replace(self.summary, broken=self._broken())
         invalid = self.settings.strict and any(result.invalid for result in self.summary.results)
         results = self._save_results(self.summary, known.values())
-        self.summary = self._gating.judge(self.summary, results, valid=not invalid)
+        names = ", ".join(one["name"] for one in self.summary.broken)
+        fault = f"{names} cannot be used" if names else None
+        fault = "a result is not valid (--eval-strict)" if invalid else fault
+        self.summary = self._gating.judge(self.summary, results, fault=fault)
         write_results(self.summary)
         self._unpublished = publish(self.config, self.summary, self.settings.markdown, os.environ)
         write_code_files(
@@ -331,7 +334,8 @@ class Controller:
         terminalreporter.section("benchmarks")
         width = terminalreporter._tw.fullwidth
         lines = render(self.summary, width, terminalreporter.hasmarkup).splitlines()
-        for line in (*shown(lines, os.environ), *self._unpublished, *commands(self.summary, os.environ)):
+        lines = shown([*lines, *self._unpublished], os.environ)
+        for line in (*lines, *commands(self.summary, os.environ)):
             terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:

@@ -137,7 +137,7 @@ class Gating:
         """Checks the plan against what was collected; raises ``pytest.UsageError``. ``checkpoints`` are all of the run,
         also those that no item asks."""
         self._checkpoints = list(checkpoints) if self._asked else []
-        if self.plan is None or not self.plan.benchmarks:
+        if self.plan is None:
             return
         files = {self._root / item.item.partition("::")[0] for item in items}
         try:
@@ -147,9 +147,9 @@ class Gating:
             raise pytest.UsageError(str(error)) from None
 
     def judge(
-        self, summary: Summary, results: Iterable[tuple[Saved, Items]], *, valid: bool = True
+        self, summary: Summary, results: Iterable[tuple[Saved, Items]], *, fault: str | None = None
     ) -> Summary:
-        """The summary with what the gate found; ``valid``: nothing but the results speaks against the run."""
+        """The summary with what the gate found; ``fault`` is what besides the results speaks against the run."""
         if self.plan is None:
             return summary
         gate = self._decide([Entry(*one) for one in results], summary)
@@ -158,8 +158,8 @@ class Gating:
         ]
         if gate.broken is None and silent:
             gate = replace(gate, broken=f"no benchmark of this run could be asked of {', '.join(silent)}")
-        if not valid and gate.exit_code != NOT_VALID:
-            gate = replace(gate, broken="a result of this run is not valid (--eval-strict)")
+        if fault is not None and gate.broken is None:
+            gate = replace(gate, broken=fault)
         self._exit_code = gate.exit_code
         return replace(summary, gate=gate_json(gate, decision_text(gate)))
 

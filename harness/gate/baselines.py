@@ -93,12 +93,12 @@ def one_each(results: Iterable[Saved], metric: str) -> list[Saved]:
     """The best result of each checkpoint by the metric, of equal ones the newest; the checkpoint that came last at
     the end. Checkpoints without a fingerprint go by their name."""
     by_checkpoint: dict[str, Saved] = {}
-    for saved in sorted(results, key=lambda one: (_worth(one, metric), *_age(one))):
+    for saved in sorted(results, key=lambda one: (worth(one, metric), *_age(one))):
         by_checkpoint[saved.fingerprint or f"name: {saved.checkpoint}"] = saved
     return sorted(by_checkpoint.values(), key=_age)
 
 
-def _worth(saved: Saved, metric: str) -> float:
+def worth(saved: Saved, metric: str) -> float:
     """The metric's value such that larger is better."""
     value = saved.metrics[metric].value if metric in saved.metrics else None
     sign = -1 if saved.aggregate.get(metric, {}).get("by") == "perplexity" else 1

@@ -17,11 +17,16 @@ from harness.saved.entry import Saved
 def check_plan(
     plan: Plan, declared: Mapping[str, Declaration], saved: Sequence[Saved], files: Iterable[Path]
 ) -> None:
-    """Raises ``GateError`` for a benchmark that is not known, and for a metric that one is known not to have.
+    """Raises ``GateError`` for a benchmark that is not known, and for a metric that one, or for the gate's metric
+    all of them, are known not to have.
 
     ``declared`` are the run's benchmarks; those that were saved, and those that stand in the same folders as the run's
     ``files``, are known too.
     """
+    found = [_metrics(name, declared, saved) for name in declared]
+    if plan.metric is not None and composite_of(plan.metric) is None and found and all(found):
+        known = [metric for one in found for metric in one] + [one.name for one in COMPOSITES]
+        check_names([plan.metric], dict.fromkeys(known), "--gate-metric", "metric")
     names = [*declared, *(one.benchmark for one in saved), *(one.name for one in COMPOSITES)]
     if any(name not in names for name in plan.benchmarks):
         names += declared_nearby(files)

@@ -199,6 +199,10 @@ def test_workers_change_no_verdict(skilled: Project) -> None:
             ["--gate", "--gate-config", "metric.toml"],
             ["gate, skills: unknown metric 'f1'; known are acc, other"],
         ),
+        (
+            ["--gate", "--gate-metric", "f1"],
+            ["--gate-metric: unknown metric 'f1'; known are acc, other, score"],
+        ),
         (["--gate", "--eval-markdown", "data"], ["--eval-markdown", "this is a folder"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
