@@ -23,6 +23,7 @@ from harness.checkpoints import recognise
 from harness.models import ModelSettings, load
 from harness.models.acceptance import Acceptance
 from harness.models.causal import CausalEngine
+from harness.models.worth import Worth
 from harness.requests import Generate, GenerateAnswer
 from harness.shipped import shipped
 from tests.perf.measure import in_turn, ratios, spread, table
@@ -58,14 +59,17 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128, help="new tokens of a text")
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--batches", default="1,4,16,64", help="numbers of texts at once")
+    parser.add_argument("--always", action="store_true", help="guess at every pass, not only where it pays")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
+    if options.always:
+        Worth.guesses = lambda *_: True  # type: ignore[method-assign]
     asked = requests(options)
     guessing, alone = (engine(options, how) for how in ("auto", "off"))
     found = {
         "by_batch": by_batch(guessing, alone, asked, options),
-        "by_length": by_length(guessing, alone, asked),
+        "by_length": by_length(guessing, alone, asked, options.pairs),
     }
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
@@ -128,10 +132,19 @@ def by_batch(
     return found
 
 
-def by_length(guessing: CausalEngine, alone: CausalEngine, asked: Sequence[Generate]) -> list[dict[str, Any]]:
+def by_length(
+    guessing: CausalEngine, alone: CausalEngine, asked: Sequence[Generate], pairs: int
+) -> list[dict[str, Any]]:
     """The ratio of each text by itself, in classes by its tokens of a pass."""
-    pairs = [(timed(guessing, [[one]]), timed(alone, [[one]])) for one in asked]
-    points = sorted((mine.accepted.mean_length, mine.each / theirs.each) for mine, theirs in pairs)
+    points = []
+    for one in asked:
+        mine, theirs = in_turn(
+            pairs, lambda _, one=one: timed(guessing, [[one]]), lambda _, one=one: timed(alone, [[one]])
+        )
+        middle = [statistics.median(made.each for made in many) for many in (mine, theirs)]
+        length = statistics.median(made.accepted.mean_length for made in mine)
+        points.append((length, middle[0] / middle[1]))
+    points.sort()
     rows, found = [], []
     for number, some in groupby(points, key=lambda point: int(point[0] / STEP)):
         group = [ratio for _, ratio in some]
