@@ -155,7 +155,8 @@ def _together(case: Case, composite: Composite, found: dict[str, Found]) -> Foun
         )
     for name in names:
         if found[name].state != "chosen":
-            return Found(state=found[name].state, reason=f"{name}: {found[name].reason}".removesuffix(": "))
+            why = found[name].reason
+            return Found(state=found[name].state, reason=f"{name}: {why}" if why else "")
     keys = [
         {one.saved.fingerprint or one.saved.checkpoint: one for one in found[name].baselines}
         for name in names

@@ -37,7 +37,8 @@ def decision_text(gate: Gate) -> str:
         return f"gate failed (exit code 8): {_listed(fails)}"
     if gate.lines and all(line.kind == "first" for line in gate.lines):
         return "gate passed: no baseline yet; this run is the first, and is saved"
-    return f"gate passed: {_counted(gate.lines)}"
+    unsure = any(line.kind == "cannot tell" for line in gate.lines)
+    return f"gate passed: {_counted(gate.lines)}{'; --gate strict would fail' if unsure else ''}"
 
 
 def value_text(value: float | None) -> str:

@@ -71,6 +71,7 @@ def test_a_strict_gate_fails_where_nobody_can_tell() -> None:
     found = {mode: gate(new(198), old=(old(200),), mode=mode) for mode in ("plain", "strict")}
     assert kinds(found["plain"]) == kinds(found["strict"]) == ["cannot tell"]
     assert (found["plain"].exit_code, found["strict"].exit_code) == (0, 8)
+    assert decision_text(found["plain"]) == "gate passed: 1 cannot tell; --gate strict would fail"
     assert found["strict"].lines[0].items
     assert decision_text(found["strict"]).endswith("b acc cannot be told (-0.50 points)")
 
@@ -191,6 +192,12 @@ def test_the_best_by_a_composite_is_one_checkpoint_for_all_its_benchmarks() -> N
     assert [line.benchmark for line in found.lines] == [REAL, LAMBADA, "score_wiki"]
     plain = gate(*korean(200, 200, "new", 9.0), old=(*balanced, *one_sided))
     assert {line.against.checkpoint for line in plain.lines if line.against} == {"balanced", "one-sided"}
+
+
+def test_a_composite_without_a_baseline_is_the_first_too() -> None:
+    found = gate(*korean(200, 200, "new", 9.0), metric="score_wiki", composites={"score_wiki": 0.5})
+    assert kinds(found) == ["first"] * 3
+    assert {line.why for line in found.lines} == {"no baseline yet: this result is the first"}
 
 
 def test_a_composite_whose_parts_were_not_run_is_9() -> None:

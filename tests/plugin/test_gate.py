@@ -232,6 +232,12 @@ def test_a_metric_that_turns_out_to_be_unknown_is_4_at_the_end(
     result.stdout.fnmatch_lines(["gate not judged: *f1*"])
 
 
+def test_an_unknown_benchmark_is_one_line_with_workers_too(skilled: Project) -> None:
+    (skilled.path / "name.toml").write_text("[benchmarks.skils]\nmargin = 0.1\n")
+    result = score(skilled, 10, "wrong", "--gate", "--gate-config", "name.toml", "-n", "2", apart=True)
+    refused(result, "unknown benchmark 'skils'; did you mean 'skills'?")
+
+
 def test_a_broken_saved_result_is_named_before_anything_runs(skilled: Project) -> None:
     score(skilled, 10, "first", apart=True)
     next((skilled.path / "results" / "saved").glob("*/skills@first.json")).write_text("{")
