@@ -9,6 +9,7 @@ import pytest
 
 from harness.checkpoints import recognise
 from harness.checkpoints.info import info_from_plain
+from harness.checkpoints.series import number_of
 from harness.errors import CheckpointError
 from harness.series import Series, find_series
 from harness.steps import parse_steps
@@ -165,3 +166,21 @@ def test_the_builtin_series_is_given_by_a_glob() -> None:
 def test_a_checkpoint_comes_back_from_plain_data_as_it_was(model: Path) -> None:
     (info,) = recognise(str(model), seq_len=None)
     assert info_from_plain(info.plain()) == info
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("checkpoint-300", 300),
+        ("checkpoint_epoch_7.pt", 7),
+        ("model-step-40.Q8_0.gguf", 40),
+        ("SmolLM2-135M-Instruct.Q4_1.gguf", None),
+        ("model-F16.gguf", None),
+        ("final", None),
+        ("0123456789abcdef0123456789abcdef01234567", None),
+    ],
+)
+def test_the_number_at_the_end_of_a_name_is_a_step_but_no_type_of_numbers_or_hash(
+    name: str, number: int | None
+) -> None:
+    assert number_of(Path(name)) == number
