@@ -12,6 +12,7 @@ from harness.checkpoints.info import info_from_plain
 from harness.checkpoints.series import number_of
 from harness.errors import CheckpointError
 from harness.series import Series, find_series
+from harness.shipped import shipped
 from harness.steps import parse_steps
 from tests.tiny import tiny_causal, trainer_state
 
@@ -184,3 +185,18 @@ def test_the_number_at_the_end_of_a_name_is_a_step_but_no_type_of_numbers_or_has
     name: str, number: int | None
 ) -> None:
     assert number_of(Path(name)) == number
+
+
+def test_files_of_several_runs_are_series_by_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for run in ("a", "b"):
+        shutil.copytree(shipped("models", "mtp-tiny"), tmp_path / "storage" / "checkpoints" / run)
+    folder = tmp_path / "storage" / "checkpoints" / "a"
+    for epoch in (10, 1, 2):
+        shutil.copy(folder / "checkpoint_best.pt", folder / f"checkpoint_epoch_{epoch}.pt")
+    monkeypatch.chdir(tmp_path)
+    best = find_series(["storage/checkpoints/*/checkpoint_best.pt"])
+    assert [info.name for info in best.infos] == ["a-checkpoint_best", "b-checkpoint_best"]
+    epochs = find_series(["storage/checkpoints/a/checkpoint_epoch_*.pt"], steps=parse_steps("2:"))
+    assert [info.name for info in epochs.infos] == ["checkpoint_epoch_2", "checkpoint_epoch_10"]
+    names = [f"checkpoint_epoch_{epoch}" for epoch in (1, 2, 10)]
+    assert [info.name for info in find_series([str(folder)]).infos] == [*names, "checkpoint_best"]
