@@ -177,8 +177,10 @@ class Execution:
 
     def _known(self, item: pytest.Item) -> bool:
         """Whether an earlier run has scored the item."""
+        if self._reuse is None or self._reuse.empty:
+            return False
         given = given_of(item)
-        if self._reuse is None or given is None or not reusable(item):
+        if given is None or not reusable(item):
             return False
         return self._reuse.has(checkpoint_of(item).name, given.loaded.spec.name, given.example.id)
 

@@ -151,6 +151,11 @@ class Reuse:
         self._decision: Decision | None = None
         self._runs: dict[str, _Stored] = {}
 
+    @property
+    def empty(self) -> bool:
+        """Whether no earlier run has anything for this one."""
+        return not self._sources()
+
     def has(self, checkpoint: str, benchmark: str, example: str) -> bool:
         """Whether an earlier run has scored the example."""
         return next(self._places(checkpoint, benchmark, example), None) is not None

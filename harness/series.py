@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.checkpoints import CheckpointInfo, default_checkpoints, unique_names
-from harness.checkpoints.builtin import step_of
-from harness.checkpoints.series import Broken, ordered, step
+from harness.checkpoints.series import Broken, number_of, ordered, step
 from harness.checkpoints.sources import find
 from harness.errors import CheckpointError
 from harness.steps import Steps
@@ -78,8 +77,8 @@ def _select(series: Series, steps: Steps) -> None:
     there = [info.step for info in series.infos]
     without = [info.name for info in series.infos if info.step is None]
     series.infos = [info for info in series.infos if info.step is not None and steps.has(info.step)]
-    numbers = [(step_of(Path(one.path)), one) for one in series.broken]
-    series.broken = [one for number, one in numbers if number >= 0 and steps.has(number)]
+    numbers = [(number_of(Path(one.path)), one) for one in series.broken]
+    series.broken = [one for number, one in numbers if number is not None and steps.has(number)]
     if not series.infos and not series.broken:
         raise CheckpointError(f"--eval-steps {steps.text}: no checkpoint of these steps; {_steps(there)}")
     series.left_out += [f"checkpoint {name}: has no step, and --eval-steps asks for some" for name in without]

@@ -33,6 +33,9 @@ _SIDE: Final = re.compile(
 )
 """Names of files that a trainer leaves beside the weights."""
 
+_QUANTISED: Final = re.compile(r"[._-](I?Q\d\w*|B?F16|F32)\.gguf$", re.IGNORECASE)
+"""What says in the name of a GGUF file how its numbers are stored."""
+
 _HASH: Final = re.compile(r"[0-9a-f]{40}")
 """The name of a Hub snapshot's folder."""
 
@@ -107,10 +110,16 @@ def step(info: CheckpointInfo) -> float | None:
     """How far a checkpoint is: the trainer's step, else the number at the end of its name, else its epoch."""
     if info.global_step is not None:
         return info.global_step
-    number = step_of(info.path)
-    if number >= 0 and info.format != "fake" and not _HASH.fullmatch(info.path.name):
+    number = number_of(info.path)
+    if number is not None and info.format != "fake":
         return number
     return info.epoch
+
+
+def number_of(path: Path) -> int | None:
+    """The number at the end of a name; None without one. How the numbers of a GGUF file are stored is none."""
+    number = step_of(Path(_QUANTISED.sub("", path.name)))
+    return None if number < 0 or _HASH.fullmatch(path.name) else number
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
@@ -158,8 +167,8 @@ def _series(path: Path, parents: set[str]) -> str:
 
 def _key(series: str, info: CheckpointInfo) -> tuple[Any, ...]:
     name = info.path.name
-    numbered = step_of(info.path) >= 0 and not _HASH.fullmatch(name)
-    alike = re.sub(r"\d+(\.\w+)?$", "", name) if numbered else ""
+    numbered = number_of(info.path) is not None
+    alike = re.sub(r"\d+(\.\w+)?$", "", _QUANTISED.sub("", name)) if numbered else ""
     place = step(info)
     own = _absolute(Path(series)) == _absolute(info.path)
     far = float("inf") if place is None else place

@@ -88,25 +88,37 @@ def find(
         raise CheckpointError(f"{source!r}: no path; check --checkpoint")
     if source.startswith("builtin:"):
         if glob.has_magic(source):
-            return _several(series.expand(builtin_pattern(source.removeprefix("builtin:"))), asked)
+            return _several(_expanded(builtin_pattern(source.removeprefix("builtin:"))), asked)
         return Found([_builtin(asked)])
     path = Path(source).expanduser()
     if _exists(path):
-        held = [] if not path.is_dir() or _is_single(path) else series.held_by(path)
+        held = _held(path)
         return _several(series.Matches(held, []), asked) if held else Found([_local(path, asked)])
     if glob.has_magic(source):
-        return _several(series.expand(source), asked)
+        return _several(_expanded(source), asked)
     if (name := hub_id(source)) is not None:
         info = _local(fetch_from_hub(name, code=trust_remote_code), asked)
         return Found([replace(info, name=name.split("/")[-1])])
     raise CheckpointError(f"{source}: no such file or folder; check the path")
 
 
-def _is_single(folder: Path) -> bool:
+def _held(path: Path) -> list[Path]:
+    """The checkpoints that a folder stands for; none where it is one, or a file."""
     try:
-        return series.is_checkpoint(folder)
+        return series.held_by(path) if path.is_dir() and not series.is_checkpoint(path) else []
     except OSError as error:
-        raise CheckpointError(f"{folder}: cannot be read ({error.strerror}); check the rights") from error
+        raise _unreadable(path, error) from error
+
+
+def _expanded(pattern: str) -> series.Matches:
+    try:
+        return series.expand(pattern)
+    except OSError as error:
+        raise _unreadable(pattern, error) from error
+
+
+def _unreadable(where: object, error: OSError) -> CheckpointError:
+    return CheckpointError(f"{error.filename or where}: cannot be read ({error.strerror}); check the rights")
 
 
 def _several(matches: series.Matches, asked: _Asked) -> Found:
@@ -147,9 +159,7 @@ def _local(path: Path, asked: _Asked) -> CheckpointInfo:
     try:
         return _recognised(path, asked)
     except OSError as error:
-        raise CheckpointError(
-            f"{error.filename or path}: cannot be read ({error.strerror}); check the rights"
-        ) from error
+        raise _unreadable(path, error) from error
 
 
 def _recognised(path: Path, asked: _Asked) -> CheckpointInfo:

@@ -9,8 +9,10 @@ import pytest
 
 from harness.checkpoints import recognise
 from harness.checkpoints.info import info_from_plain
+from harness.checkpoints.series import number_of
 from harness.errors import CheckpointError
 from harness.series import Series, find_series
+from harness.shipped import shipped
 from harness.steps import parse_steps
 from tests.tiny import tiny_causal, trainer_state
 
@@ -165,3 +167,36 @@ def test_the_builtin_series_is_given_by_a_glob() -> None:
 def test_a_checkpoint_comes_back_from_plain_data_as_it_was(model: Path) -> None:
     (info,) = recognise(str(model), seq_len=None)
     assert info_from_plain(info.plain()) == info
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("checkpoint-300", 300),
+        ("checkpoint_epoch_7.pt", 7),
+        ("model-step-40.Q8_0.gguf", 40),
+        ("SmolLM2-135M-Instruct.Q4_1.gguf", None),
+        ("model-F16.gguf", None),
+        ("final", None),
+        ("0123456789abcdef0123456789abcdef01234567", None),
+    ],
+)
+def test_the_number_at_the_end_of_a_name_is_a_step_but_no_type_of_numbers_or_hash(
+    name: str, number: int | None
+) -> None:
+    assert number_of(Path(name)) == number
+
+
+def test_files_of_several_runs_are_series_by_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for run in ("a", "b"):
+        shutil.copytree(shipped("models", "mtp-tiny"), tmp_path / "storage" / "checkpoints" / run)
+    folder = tmp_path / "storage" / "checkpoints" / "a"
+    for epoch in (10, 1, 2):
+        shutil.copy(folder / "checkpoint_best.pt", folder / f"checkpoint_epoch_{epoch}.pt")
+    monkeypatch.chdir(tmp_path)
+    best = find_series(["storage/checkpoints/*/checkpoint_best.pt"])
+    assert [info.name for info in best.infos] == ["a-checkpoint_best", "b-checkpoint_best"]
+    epochs = find_series(["storage/checkpoints/a/checkpoint_epoch_*.pt"], steps=parse_steps("2:"))
+    assert [info.name for info in epochs.infos] == ["checkpoint_epoch_2", "checkpoint_epoch_10"]
+    names = [f"checkpoint_epoch_{epoch}" for epoch in (1, 2, 10)]
+    assert [info.name for info in find_series([str(folder)]).infos] == [*names, "checkpoint_best"]
