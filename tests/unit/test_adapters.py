@@ -132,6 +132,25 @@ def test_scores_are_those_of_peft(tmp_path: Path, model_type: str, options: dict
     engine.close()
 
 
+def test_an_adapter_of_a_tied_output_layer_leaves_the_embeddings_alone(tmp_path: Path) -> None:
+    """PEFT saves the base's embeddings along, as they are."""
+    base = tiny_causal(tmp_path / "base", tie_word_embeddings=True)
+    adapter = tiny_adapter(tmp_path / "lora", base, targets=("q_proj", "lm_head"))
+    engine = load(only(adapter), SETTINGS)
+    assert logprobs(engine) == pytest.approx(expected(base, adapter), abs=1e-4)
+    engine.close()
+
+
+def test_an_adapter_of_the_embeddings_is_refused(base: Path, tmp_path: Path) -> None:
+    adapter = tiny_adapter(tmp_path / "lora", base, targets=("q_proj", "embed_tokens"))
+    assert "lora_embedding" in fault(adapter)
+
+
+def test_an_adapter_with_a_module_trained_whole_is_refused(base: Path, tmp_path: Path) -> None:
+    adapter = tiny_adapter(tmp_path / "lora", base, modules_to_save=["lm_head"])
+    assert "modules_to_save goes beyond plain LoRA" in fault(adapter)
+
+
 def test_texts_are_those_of_peft(base: Path, adapter: Path) -> None:
     import torch
     from transformers import AutoTokenizer

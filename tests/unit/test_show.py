@@ -161,7 +161,7 @@ def test_an_adapter_is_shown_with_its_base(
     assert (row["format"], row["base"]["name"]) == ("adapter", "checkpoint-7")
     assert shown(capsys, adapter, "--base-model", str(whole))["fingerprint"] == row["fingerprint"]
     assert main(["show", str(adapter)]) == 0
-    assert f"base              {whole} (LlamaForCausalLM)" in capsys.readouterr().out
+    assert f"base               {whole} (LlamaForCausalLM)" in capsys.readouterr().out
 
 
 def test_tensors_are_read_as_torch_reads_them(tmp_path: Path) -> None:
