@@ -33,10 +33,17 @@ LAYERS = (
     ("fewshot", "models", "conformance", "asking", "gate", "unloadable", "code_hash", "reuse"),
     ("options", "aggregate", "reports", "drive"),
     ("collection", "imports", "publishing", "ending"),
-    ("sequential", "interleaving"),
+    ("sequential",),
     ("gating",),
     ("execution", "controller", "replay", "grading", "comparing"),
-    ("grade_command", "show_command", "baseline_command", "compare_command", "import_command"),
+    (
+        "grade_command",
+        "show_command",
+        "baseline_command",
+        "compare_command",
+        "import_command",
+        "interleaving",
+    ),
     ("plugin", "cli"),
 )
 """A part of ``harness`` imports from layers above its own in this list, and from its own folder."""
