@@ -52,7 +52,7 @@ def score(asked: Asked, folder: Path, name: str) -> Outcome:
         words += [] if value is None else [f"--eval-{option}", str(value)]
     if asked.subjects:
         words += ["-k", " or ".join(f"/{subject}/" for subject in asked.subjects)]
-    words += ["--eval-output", str(folder), "--eval-run-id", name, "-p", "no:cacheprovider"]
+    words += ["--eval-fresh", "--eval-output", str(folder), "--eval-run-id", name, "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", *words]
     cost = run(command, cwd=ROOT, log=folder / f"{name}.log", env=OURS)
     records = read_journal(folder / name)
