@@ -75,7 +75,7 @@ def split(folder: Path) -> None:
         save_file({name: tensors[name] for name in held}, folder / shard, {"format": "pt"})
     weight_map = {name: shard for shard, held in shards.items() for name in held}
     (folder / "model.safetensors.index.json").write_text(
-        json.dumps({"weight_map": weight_map}), encoding="utf-8"
+        json.dumps({"metadata": {}, "weight_map": weight_map}), encoding="utf-8"
     )
 
 
