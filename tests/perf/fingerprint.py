@@ -46,7 +46,7 @@ def write(folder: Path, mebibytes: int, shards: int) -> list[Path]:
         weight_map |= dict.fromkeys(names, path.name)
         found.append(path)
     (folder / "model.safetensors.index.json").write_text(
-        json.dumps({"weight_map": weight_map}), encoding="utf-8"
+        json.dumps({"metadata": {}, "weight_map": weight_map}), encoding="utf-8"
     )
     return found
 

@@ -46,6 +46,15 @@ def found(project: Project) -> dict[tuple[str, str], Any]:
     }
 
 
+def near(value: Any) -> Any:
+    """The value with its numbers rounded for comparison."""
+    if isinstance(value, dict):
+        return {name: near(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [near(one) for one in value]
+    return pytest.approx(value, abs=1e-4) if isinstance(value, float) else value
+
+
 def also(*paths: Path) -> list[str]:
     return [word for path in paths for word in ("--checkpoint", str(path))]
 
@@ -104,21 +113,25 @@ def test_together_they_score_item_by_item_what_each_scores_alone(
     together = found(project)
     assert together.keys() == alone.keys()
     assert len(together) == 3 * 40
-    for key, (status, scores, exchanges) in together.items():
-        assert (status, scores, exchanges) == alone[key], key
+    for key, one in together.items():
+        # Processes share more items out in larger units; sums in batches of another size end in other last digits.
+        assert near(one) == near(alone[key]) if apart else one == alone[key], key
     assert len({json.dumps(together[name, "sums/3"][2]) for name in ("base", "lora-a", "lora-b")}) == 3
 
 
-def test_the_base_is_loaded_once(
-    project: Project, base: Path, adapters: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from harness.models import loading
-
-    loads = []
-    load = loading.load_model
-    monkeypatch.setattr(loading, "load_model", lambda *given: (loads.append(given[0].name), load(*given))[1])
-    project.run(*also(*adapters), "--eval-unit", "4", checkpoint=str(base))
-    assert loads == ["base"]
+def test_the_base_is_loaded_once(project: Project, base: Path, adapters: list[Path]) -> None:
+    (project.path / "conftest.py").write_text(
+        "from pathlib import Path\n"
+        "from harness.models import loading\n"
+        "load = loading.load_model\n"
+        "def counted(info, settings):\n"
+        "    with Path('loads.txt').open('a') as file:\n"
+        "        file.write(info.name + '\\n')\n"
+        "    return load(info, settings)\n"
+        "loading.load_model = counted\n"
+    )
+    project.run(*also(*adapters), "--eval-unit", "4", checkpoint=str(base), apart=True)
+    assert (project.path / "loads.txt").read_text().split() == ["base"]
 
 
 def test_what_a_fixture_makes_for_a_checkpoint_is_never_anothers(
