@@ -29,6 +29,9 @@ from harness.shipped import shipped
 from tests.perf.measure import in_turn, ratios, spread, table
 from tests.perf.our_side import threads
 
+PIECE = 400
+"""Characters of a prompt that is a piece of a file."""
+
 STEP = 0.5
 """Width of a class of texts, in tokens of a pass."""
 
@@ -59,6 +62,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128, help="new tokens of a text")
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--batches", default="1,4,16,64", help="numbers of texts at once")
+    parser.add_argument("--text", type=Path, metavar="FILE", help="prompts are pieces of this file's text")
+    parser.add_argument("--threads", type=int, default=threads(), help="CPU threads")
     parser.add_argument("--always", action="store_true", help="guess at every pass, not only where it pays")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -76,18 +81,25 @@ def main() -> None:
 
 
 def requests(options: argparse.Namespace) -> list[Generate]:
-    """The first prompts of HumanEval."""
-    lines = shipped("data", "humaneval", "HumanEval.jsonl").read_text(encoding="utf-8").splitlines()
+    """The first prompts of HumanEval, or pieces of a file that lie equally far apart."""
+    if options.text:
+        text = options.text.read_text(encoding="utf-8")
+        apart = len(text) // options.prompts
+        prompts = [text[number * apart :][:PIECE] for number in range(options.prompts)]
+    else:
+        lines = shipped("data", "humaneval", "HumanEval.jsonl").read_text(encoding="utf-8").splitlines()
+        prompts = [json.loads(line)["prompt"] for line in lines[: options.prompts]]
     return [
-        Generate(json.loads(line)["prompt"], max_new_tokens=options.tokens, temperature=options.temperature)
-        for line in lines[: options.prompts]
+        Generate(prompt, max_new_tokens=options.tokens, temperature=options.temperature) for prompt in prompts
     ]
 
 
 def engine(options: argparse.Namespace, how: Any) -> CausalEngine:
     """The checkpoint, with its extra heads or without."""
     (info,) = recognise(options.checkpoint, seq_len=None)
-    settings = ModelSettings(device=options.device, dtype=options.dtype, threads=threads(), speculative=how)
+    settings = ModelSettings(
+        device=options.device, dtype=options.dtype, threads=options.threads, speculative=how
+    )
     made = load(info, settings)
     if not isinstance(made, CausalEngine):
         raise SystemExit(f"{options.checkpoint}: generates no texts")
@@ -126,7 +138,7 @@ def by_batch(
         found.append(
             {"batch": batch, "guessing": a, "alone": b, "mean_length": length, "heads": heads, **counts}
         )
-    print(f"{len(asked)} prompts, {options.tokens} tokens, {threads()} threads; all texts are equal\n")
+    print(f"{len(asked)} prompts, {options.tokens} tokens, {options.threads} threads; all texts are equal\n")
     header = ["texts at once", "ms/token", "head 0 alone", "ratio", "tokens a pass", "heads right"]
     print(table(header, rows), flush=True)
     return found

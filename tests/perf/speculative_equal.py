@@ -51,13 +51,16 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--tokens", type=int, default=128, help="new tokens of a text")
     parser.add_argument("--batches", default="1,7,64", help="numbers of texts at once")
+    parser.add_argument("--threads", type=int, default=threads(), help="CPU threads")
     options = parser.parse_args()
     asked = requests(options.prompts, options.tokens)
     guessing, alone = (engine(options, how) for how in ("auto", "off"))
     wanted = texts(alone, asked, len(asked))
     reasons = ", ".join(f"{number} {why}" for why, number in Counter(one.reason for one in wanted).items())
     tokens = sum(len(one.tokens) for one in wanted)
-    print(f"{len(asked)} prompts, {tokens} tokens of head 0 alone, ended by: {reasons}; {threads()} threads")
+    print(
+        f"{len(asked)} prompts, {tokens} tokens of head 0 alone, ended by: {reasons}; {options.threads} threads"
+    )
     different = 0
     for batch in map(int, options.batches.split(",")):
         for always in (True, False):
