@@ -67,8 +67,8 @@ class AdapterConfig(_Lenient):
 class ShardIndex(_Lenient):
     """``model.safetensors.index.json``: which shard holds which tensor. Transformers needs ``metadata`` there too."""
 
-    metadata: dict[str, Any]
     weight_map: dict[str, str]
+    metadata: dict[str, Any]
 
 
 class TokenizerConfig(_Lenient):
