@@ -20,7 +20,7 @@ from harness.benchmark import declared
 from harness.errors import CheckpointError, HarnessError, WireError
 from harness.gating import Gating, add_gate_options, keep_apart
 from harness.options import MODEL_SETTINGS, Settings, add_options, is_worker, settings_of
-from harness.rundir import RunDirectory, new_run_id
+from harness.rundir import RunDirectory, free_run_path
 from harness.sequential.order import (
     Course,
     Series,
@@ -99,7 +99,7 @@ def _run_path(config: pytest.Config, settings: Settings) -> Path:
     output = (
         settings.output if settings.output.is_absolute() else config.invocation_params.dir / settings.output
     )
-    return output / (settings.run_id or new_run_id(time.time(), os.getpid()))
+    return output / settings.run_id if settings.run_id else free_run_path(output, time.time(), os.getpid())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

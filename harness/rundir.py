@@ -12,6 +12,7 @@ fault.txt         a person's mistake that a worker found, for the controller to 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
@@ -47,6 +48,13 @@ PACKAGES: Final = (
 def new_run_id(now: float, pid: int) -> str:
     """The default run id, ``YYYYMMDD_HHMMSS_PID`` in local time."""
     return time.strftime("%Y%m%d_%H%M%S", time.localtime(now)) + f"_{pid}"
+
+
+def free_run_path(output: Path, now: float, pid: int) -> Path:
+    """The folder for a run that nobody has named; two runs of one process within a second get two."""
+    name = new_run_id(now, pid)
+    others = (f"{name}_{number}" for number in itertools.count(2))
+    return next(output / one for one in itertools.chain([name], others) if not (output / one).exists())
 
 
 class RunDirectory:
