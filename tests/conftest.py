@@ -1,4 +1,4 @@
-"""Tests that take long are left out unless somebody asks: ``-m long`` runs them alone, ``-m "long or not long"`` all."""
+"""Tests that take long are left out unless asked for: ``-m long`` runs them alone, ``-m "long or not long"`` all."""
 
 from __future__ import annotations
 
