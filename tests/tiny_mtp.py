@@ -1,4 +1,4 @@
-"""Tiny multi-token-prediction checkpoints for tests: random weights in system C's form, tokenizers made in memory."""
+"""Tiny multi-token-prediction checkpoints for tests: random weights as training scripts save them, tokenizers made in memory."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def save_mtp(
     tokenizer: Any = None,
     **more: Any,
 ) -> Path:
-    """Writes a file in system C's form, and a tokenizer beside it; returns the file. ``config`` and other entries
+    """Writes a file as training scripts do, and a tokenizer beside it; returns the file. ``config`` and other entries
     of the file can be given."""
     import torch
 

@@ -2,8 +2,8 @@
 
     run_folder     a run of this harness: summary and journal
     kept           what is saved of runs, and what was imported
-    korean         result files and tables of the Korean masked-LM studies (system A)
-    task_files     {"model", "results": {task: {metric: value, metric_stderr: value}}} (system D)
+    korean         result files and tables of Korean masked-LM studies
+    task_files     {"model", "results": {task: {metric: value, metric_stderr: value}}}
     lm_eval        results of lm-evaluation-harness, with the samples beside them
     find           which of these a person means
 

@@ -1,6 +1,6 @@
-"""Result files in JSON of systems A and D, and which form a file has.
+"""Result files in JSON, by checkpoint and by task, and which form a file has.
 
-System D: ``{"model": NAME, "results": {TASK: {METRIC: value, METRIC_stderr: value, "samples": n}}}``; ``samples`` may
+By task: ``{"model": NAME, "results": {TASK: {METRIC: value, METRIC_stderr: value, "samples": n}}}``; ``samples`` may
 be missing: then the number of items is read off the standard error where only one fits, else not known.
 
 A task that is the whole of others in the file (its items are theirs together) is left out: its parts are compared.
@@ -39,7 +39,7 @@ def table_of(value: object) -> Mapping[str, Any]:
 
 
 def is_task_file(content: object) -> bool:
-    """Whether this is the content of a file of system D, or of lm-evaluation-harness."""
+    """Whether this is the content of a file by task, or of lm-evaluation-harness."""
     return (
         isinstance(content, Mapping)
         and isinstance(content.get("results"), Mapping)
@@ -48,13 +48,13 @@ def is_task_file(content: object) -> bool:
 
 
 def is_korean_file(content: object) -> bool:
-    """Whether this is the content of a file of system A: an object, or a list of them."""
+    """Whether this is the content of a file by checkpoint: an object, or a list of them."""
     rows = content if isinstance(content, list) else [content]
     return bool(rows) and all(isinstance(row, Mapping) and is_korean(row) for row in rows)
 
 
 def read_korean_file(path: Path, sizes: Mapping[str, int]) -> Table:
-    """The checkpoints of a file of system A; ``BadRow.line`` is the place in its list."""
+    """The checkpoints of such a file; ``BadRow.line`` is the place in its list."""
     source, content = read_json(path)
     rows: list[Row] = []
     bad: list[BadRow] = []
@@ -69,7 +69,7 @@ def read_korean_file(path: Path, sizes: Mapping[str, int]) -> Table:
 
 
 def read_task_file(path: Path, sizes: Mapping[str, int]) -> Contender:
-    """The contender of a file of system D. Raises ``DataError`` naming a value that is no number."""
+    """The contender of a file by task. Raises ``DataError`` naming a value that is no number."""
     source, content = read_json(path)
     name = str(content.get("model") or file_stem(path))
     entries, left_out = {}, []

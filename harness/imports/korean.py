@@ -1,4 +1,4 @@
-"""Result files and tables of the Korean masked-LM studies (system A): JSON, one a checkpoint, or CSV, a row each.
+"""Result files and tables of Korean masked-LM studies: JSON, one a checkpoint, or CSV, a row each.
 
     checkpoint (or name)            and, in a table of several series, series
     step or global_step, epoch, seq_len

@@ -1,6 +1,6 @@
 """Reads a ``.pt`` file of weights: only tensors and plain values, nothing of its optimizer.
 
-System C's form is a dict with ``model_state_dict``, ``optimizer_state_dict``, ``epoch``, ``train_metrics``,
+Training scripts save a dict with ``model_state_dict``, ``optimizer_state_dict``, ``epoch``, ``train_metrics``,
 ``val_metrics`` and ``config``; a file may also hold nothing but the tensors. The file is mapped into memory, so
 that tensors are read when they are copied, and those nobody asks for never.
 """

@@ -1,4 +1,4 @@
-"""Results files by task, of system D and of lm-evaluation-harness, are read with errors and numbers of items."""
+"""Results files by task, by task and of lm-evaluation-harness, are read with errors and numbers of items."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def error(p: float, n: int) -> float:
     return math.sqrt(p * (1 - p) / (n - 1))
 
 
-# System D
+# By task
 
 
 def test_a_file_by_task_gives_values_errors_and_sizes(tmp_path: Path) -> None:

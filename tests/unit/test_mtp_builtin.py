@@ -1,4 +1,4 @@
-"""``builtin:mtp-tiny``, a trained model in system C's form: what is known of it, its logits, its texts."""
+"""``builtin:mtp-tiny``, a trained model as training scripts save it: what is known of it, its logits, its texts."""
 
 from __future__ import annotations
 
