@@ -1,4 +1,4 @@
-"""Tiny multi-token-prediction checkpoints for tests: random weights as training scripts save them, tokenizers made in memory."""
+"""Tiny multi-token-prediction checkpoints for tests: random weights as scripts save them, tokenizers made in memory."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from harness.imports.contender import Contender, Entry, Source, published, published_entry
 from harness.metrics.composites import COMPOSITES, composite_value
-from harness.reports.system_a import COLUMNS, SETS
+from harness.reports.by_checkpoint import COLUMNS, SETS
 from harness.results import Metric
 
 ABOUT: Final = {"series": str, "seq_len": int, "step": int, "epoch": float}

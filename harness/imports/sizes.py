@@ -8,7 +8,7 @@ from typing import Final
 
 from harness.errors import DataError
 from harness.imports.naming import listed
-from harness.reports.system_a import SETS
+from harness.reports.by_checkpoint import SETS
 
 _SHORT: Final = {**SETS, "real": "real_coref"}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.errors import DataError
 from harness.imports.contender import Contender, Source, source_of
 from harness.imports.korean import Contradiction, WrongValueError, is_korean, read_row
-from harness.reports.system_a import COLUMNS
+from harness.reports.by_checkpoint import COLUMNS
 
 
 @dataclass(frozen=True, slots=True)

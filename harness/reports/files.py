@@ -2,8 +2,8 @@
 
     summary.json                       everything the reports show, and the best checkpoints
     BENCHMARK_results.json             one benchmark, all checkpoints, its groups
-    CHECKPOINT_results.json            one checkpoint, all tasks (``harness.reports.system_d``)
-    CHECKPOINT_eval_results.json       one checkpoint's Korean scores (``harness.reports.system_a``)
+    CHECKPOINT_results.json            one checkpoint, all tasks (``harness.reports.by_task``)
+    CHECKPOINT_eval_results.json       one checkpoint's Korean scores (``harness.reports.by_checkpoint``)
     checkpoints.csv                    those scores of all checkpoints
     report.html                        the page for people
     errors.log                         each checkpoint and each item that should have been scored and was not
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from harness.errors import HarnessError
 from harness.files import file_name, write_atomic, write_json
-from harness.reports import html, system_a, system_d
+from harness.reports import by_checkpoint, by_task, html
 from harness.results import Declaration, Summary, finite, summary_from_json, summary_json
 
 SCHEMA: Final = 1
@@ -34,14 +34,14 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     Raises ``HarnessError`` when the disk refuses.
     """
     folder = Path(summary.directory) if directory is None else directory
-    rows = system_a.rows(summary)
-    plain: dict[str, Any] = {SUMMARY: {**summary_json(summary), "best": system_a.best(rows)}}
+    rows = by_checkpoint.rows(summary)
+    plain: dict[str, Any] = {SUMMARY: {**summary_json(summary), "best": by_checkpoint.best(rows)}}
     benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
     plain |= {name: _benchmark(summary, declaration) for name, declaration in benchmarks.items()}
     plain |= _by_checkpoint(summary, rows, benchmarks)
     text = {"report.html": html.page(summary), "errors.log": _error_log(summary)}
     if rows:
-        text["checkpoints.csv"] = system_a.table(rows)
+        text["checkpoints.csv"] = by_checkpoint.table(rows)
     _write(folder, plain, text)
     return [folder / name for name in (*plain, *text)]
 
@@ -50,7 +50,7 @@ def write_checkpoints(summary: Summary, benchmarks: Iterable[str]) -> None:
     """Writes the files of the summary's checkpoints alone, into the run's folder; ``benchmarks`` are all of the
     run's. Raises ``HarnessError`` when the disk refuses."""
     taken = [f"{file_name(name)}_results.json" for name in benchmarks]
-    _write(Path(summary.directory), _by_checkpoint(summary, system_a.rows(summary), taken), {})
+    _write(Path(summary.directory), _by_checkpoint(summary, by_checkpoint.rows(summary), taken), {})
 
 
 def load_summary(directory: Path) -> Summary:
@@ -80,7 +80,7 @@ def _by_checkpoint(
     for checkpoint in dict.fromkeys(result.checkpoint for result in summary.results):
         name = f"{file_name(checkpoint)}_results.json"
         own = f"checkpoint-{name}" if name in taken else name
-        plain[own] = finite(system_d.by_task(summary, checkpoint))
+        plain[own] = finite(by_task.by_task(summary, checkpoint))
     return plain | {f"{file_name(row['checkpoint'])}_eval_results.json": finite(row) for row in rows}
 
 

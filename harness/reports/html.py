@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from harness.reports import gate, system_a, wording
+from harness.reports import by_checkpoint, gate, wording
 from harness.reports.style import CSS
 from harness.results import Declaration, Metric, Result, Summary, totals
 
@@ -208,7 +208,7 @@ def _composites(summary: Summary) -> str:
         f"Best by {key}: {top['checkpoint']}, {wording.number(top['value'])} "
         f"(standard error {wording.number(top['stderr'])}); "
         f"the highest of {top['of']} noisy values is more likely too high than too low."
-        for key, top in system_a.best(system_a.rows(summary)).items()
+        for key, top in by_checkpoint.best(by_checkpoint.rows(summary)).items()
         if top["of"] > 1
     ]
     formulas = dict.fromkeys(f"{one['name']} = {one['formula']}" for one in summary.composites)

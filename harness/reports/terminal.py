@@ -13,7 +13,7 @@ import io
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from harness.reports import curve, system_a, wording
+from harness.reports import by_checkpoint, curve, wording
 from harness.reports.gate import print_gate
 from harness.results import Metric, Result, Summary, wholes
 
@@ -245,7 +245,7 @@ def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
 
 def _best(summary: Summary) -> list[str]:
     """The best checkpoint by each of the Korean scores, when there are several to choose from."""
-    found = system_a.best(system_a.rows(summary))
+    found = by_checkpoint.best(by_checkpoint.rows(summary))
     return [
         f"{key}: {top['checkpoint']} of {top['of']}, {wording.number(top['value'])}, "
         f"standard error {wording.number(top['stderr'])}"

@@ -254,7 +254,7 @@ def test_a_file_of_no_known_form_is_refused_in_one_line(tmp_path: Path, content:
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_of_system_a_is_read_also_as_a_list(tmp_path: Path) -> None:
+def test_a_file_by_checkpoint_is_read_also_as_a_list(tmp_path: Path) -> None:
     fields = {
         "checkpoint": "runs/a/checkpoint-655",
         "real1": 0.6,

@@ -2,9 +2,9 @@
 
     python -m tests.perf.mtp_memory --weights 200 --optimizer 400
 
-Writes a multi-token-prediction checkpoint of random weights, as training scripts save it, with so many MiB of float32 weights and
-of optimizer state, and loads it in a process of its own, fingerprint included. Printed: what that process had resident,
-at most and in the end, beyond what it had before; mapped pages of the file count. Linux only.
+Writes a multi-token-prediction checkpoint of random weights, as training scripts save it, with so many MiB of float32
+weights and of optimizer state, and loads it in a process of its own, fingerprint included. Printed: what that process
+had resident, at most and in the end, beyond what it had before; mapped pages of the file count. Linux only.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.errors import HarnessError
 from harness.files import file_name, write_atomic, write_json
-from harness.reports import system_a, system_d
+from harness.reports import by_checkpoint, by_task
 from harness.reports.files import load_summary, write_results
 from harness.reports.json_report import eval_section
 from harness.results import summary_json
@@ -116,8 +116,8 @@ def test_a_checkpoint_named_like_a_benchmark_does_not_overwrite_its_file(tmp_pat
     assert read(tmp_path / "checkpoint-winogrande_results.json")["model"] == "winogrande"
 
 
-def test_system_a_rows_have_their_keys_and_null_where_not_measured():
-    [row] = system_a.rows(sample(1, faults=False))
+def test_rows_by_checkpoint_have_their_keys_and_null_where_not_measured():
+    [row] = by_checkpoint.rows(sample(1, faults=False))
     keys = (
         "checkpoint",
         "seq_len",
@@ -139,15 +139,17 @@ def test_system_a_rows_have_their_keys_and_null_where_not_measured():
     assert row["coref_samples"] == 24
 
 
-def test_checkpoints_without_the_korean_benchmarks_have_no_system_a_file(tmp_path):
-    assert system_a.rows(sample(1, benchmarks=["winogrande"])) == []
+def test_checkpoints_without_the_korean_benchmarks_have_no_such_file(tmp_path):
+    assert by_checkpoint.rows(sample(1, benchmarks=["winogrande"])) == []
     names = {path.name for path in write_results(sample(1, benchmarks=["winogrande"]), tmp_path)}
     assert "checkpoints.csv" not in names
     assert not [name for name in names if name.endswith("_eval_results.json")]
 
 
 def test_the_csv_has_a_line_a_checkpoint_with_its_step():
-    rows = list(csv.DictReader(system_a.table(system_a.rows(sample(3, benchmarks=KOREAN))).splitlines()))
+    rows = list(
+        csv.DictReader(by_checkpoint.table(by_checkpoint.rows(sample(3, benchmarks=KOREAN))).splitlines())
+    )
     assert [row["checkpoint"] for row in rows] == ["checkpoint-100", "checkpoint-200", "checkpoint-300"]
     assert [row["global_step"] for row in rows] == ["100", "200", "300"]
     assert all(row["lambada_top1"] == "" and float(row["real1"]) >= 0 for row in rows)
@@ -160,12 +162,12 @@ def test_the_best_is_the_highest_and_the_first_of_equals():
         | {"score_wiki_stderr": None, "real5_stderr": None, "real1": value, "real1_stderr": 0.1}
         for name, value in (("a", 0.1), ("b", 0.7), ("c", 0.7), ("d", None))
     ]
-    assert system_a.best(rows) == {"real1": {"checkpoint": "b", "value": 0.7, "stderr": 0.1, "of": 3}}
-    assert system_a.best([]) == {}
+    assert by_checkpoint.best(rows) == {"real1": {"checkpoint": "b", "value": 0.7, "stderr": 0.1, "of": 3}}
+    assert by_checkpoint.best([]) == {}
 
 
-def test_system_d_has_a_task_a_subject_and_a_stderr_beside_each_metric():
-    data = system_d.by_task(sample(2), "checkpoint-200")
+def test_results_by_task_have_a_task_a_subject_and_a_stderr_beside_each_metric():
+    data = by_task.by_task(sample(2), "checkpoint-200")
     assert data["model"] == "checkpoint-200"
     assert {f"mmlu_{subject}" for subject in SUBJECTS} < set(data["results"])
     task = data["results"]["mmlu_machine_learning"]
