@@ -41,7 +41,7 @@ def run(folder: Path, checkpoints: Sequence[str], options: argparse.Namespace) -
     command = [sys.executable, "-m", "pytest", "evals/", "-q", "-p", "no:cacheprovider", *given, *select]
     command += ["--eval-limit", options.limit, "--eval-output", str(folder), "-n", options.workers]
     subprocess.run(command, check=True, cwd=ROOT)
-    (found,) = folder.iterdir()
+    found = next(folder.glob("*/run.json")).parent
     records = read_journal(found)
     efforts = [json.loads(path.read_text(encoding="utf-8")) for path in found.glob("effort-*.json")]
     peak = max(entry["peak_bytes"] or 0 for entries in efforts for entry in entries)
