@@ -33,6 +33,7 @@ CHECKPOINT_FIXTURE: Final = "checkpoint"
 """The session fixture with an item's checkpoint."""
 
 ENGINE_FIXTURE: Final = "model_engine"
+POOL_FIXTURE: Final = "model_pool"
 """The session fixture with the engine of an item's checkpoint; asked for once a unit, not by every item."""
 
 MOST_UNUSABLE: Final = 0.1

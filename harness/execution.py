@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.asking import ProgramRunner
-from harness.benchmark import ENGINE_FIXTURE, generator_function
+from harness.benchmark import ENGINE_FIXTURE, POOL_FIXTURE, generator_function
 from harness.collection import OWN_ARGUMENTS, checkpoint_of, given_of, reusable
 from harness.drive import SYNC_EVERY, Job, Outcome, StartedUnit, identity, run_unit
 from harness.effort import Effort, Meter
 from harness.journal import Journal
-from harness.read_ahead import ReadAhead
 from harness.records import Record, Status
 from harness.requests import Generate
 from harness.reuse import Reuse
@@ -26,12 +25,13 @@ from harness.wire import to_plain
 
 if TYPE_CHECKING:
     from harness.engines import Engine
+    from harness.models.pool import Pool
 
 ALONE_MARKS: Final = ("skip", "skipif", "xfail")
 """pytest decides about items with these marks one by one, so they are never run for another item's sake."""
 
 LAST_UNITS: Final = 4
-"""Under xdist, units of a checkpoint during which the next one's files are read."""
+"""Under xdist, units of a checkpoint during which the next one is loaded."""
 
 
 class Execution:
@@ -73,7 +73,6 @@ class Execution:
         self._leader_after: dict[str, pytest.Item] = {}
         before: dict[str | None, list[int]] = {}
         last: str | None = None
-        self._read_ahead = ReadAhead()
         self._last_units: dict[str, int] = {}
         generating = generating_of(items) if by_kind else []
         nodeids = [item.nodeid for item in items]
@@ -101,14 +100,15 @@ class Execution:
             for unit in units[max(0, number - (1 if self._in_order else LAST_UNITS)) : number]:
                 self._last_units.update((self._items[index].nodeid, units[number][0]) for index in unit)
 
-    def _read_next(self, item: pytest.Item) -> None:
-        """Has the files of the next checkpoint that must be loaded read, when these are the last items of one."""
+    def _load_next(self, item: pytest.Function, engine: Engine) -> None:
+        """Has the next checkpoint that must be loaded made ready, when these are the last items of one."""
         begin = self._last_units.get(item.nodeid)
         if begin is not None:
             later = (self._items[index] for index in range(begin, len(self._items)))
             following = next((one for one in later if not self._known(one)), None)
             if following is not None:
-                self._read_ahead.begin(checkpoint_of(following))
+                pool: Pool = item._request.getfixturevalue(POOL_FIXTURE)
+                pool.load_ahead(checkpoint_of(following), beside=engine)
 
     def call(self, item: pytest.Function) -> Outcome:
         """The outcome of an item, computed now together with its unit, unless another item or an earlier run has
@@ -121,7 +121,7 @@ class Execution:
             engine: Engine = item._request.getfixturevalue(ENGINE_FIXTURE)
             unit = self._started(item, engine)
             try:
-                self._read_next(item)
+                self._load_next(item, engine)
                 self._start_next(item, engine)
             except BaseException:  # an interrupt: the unit will not run
                 unit.close()
@@ -151,8 +151,7 @@ class Execution:
         self._journal.append(Record(**who, status=status, message=message))
 
     def close(self) -> None:
-        """Closes generators that were started for a unit that never came, and ends what is read ahead."""
-        self._read_ahead.close()
+        """Closes generators that were started for a unit that never came."""
         for unit in self._ahead.values():
             unit.close()
         self._ahead.clear()

@@ -11,7 +11,7 @@ from harness.models.settings import ModelSettings
 if TYPE_CHECKING:
     from harness.models.loading import Loaded
 
-__all__ = ["ModelSettings", "engine_of", "load"]
+__all__ = ["ModelSettings", "engine_of", "load", "load_weights"]
 
 
 def load(info: CheckpointInfo, settings: ModelSettings) -> Engine:
@@ -24,11 +24,19 @@ def load(info: CheckpointInfo, settings: ModelSettings) -> Engine:
         from harness.models.pool import Pool
 
         return Pool(settings).engine(info)
-    from harness.models.loading import load_model
-    from harness.models.mtp_loading import load_mtp
+    return engine_of(info, load_weights(info, settings), settings)
 
-    loaded = load_mtp(info, settings) if info.format == "mtp" else load_model(info, settings)
-    return engine_of(info, loaded, settings)
+
+def load_weights(info: CheckpointInfo, settings: ModelSettings, *, placed: bool = True) -> Loaded:
+    """Model and tokenizer of a checkpoint that is a model by itself, not ``placed`` on its device yet where that is
+    asked for. Raises ``CheckpointError`` when its files do not make that model."""
+    if info.format == "mtp":
+        from harness.models.mtp_loading import load_mtp
+
+        return load_mtp(info, settings)
+    from harness.models.loading import load_model
+
+    return load_model(info, settings, placed=placed)
 
 
 def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> Engine:

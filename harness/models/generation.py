@@ -112,7 +112,8 @@ class Generation:
                 with torch.inference_mode():
                     beginning = self._shared.beginning(shared)
                 most = self._room(beginning, longest, len(waiting))
-                rows = _Rows(Slots(beginning, most), most, self._stepper, self._budget)
+                alone = len(waiting) == 1
+                rows = _Rows(Slots(beginning, most), most, self._stepper, self._budget, alone=alone)
                 with splitting(self._model):
                     while waiting or rows.at_work:
                         rows.run(waiting)
@@ -156,7 +157,9 @@ class _Rows:
     """The samples at work behind one beginning, each in the slot of its number, and prompts that more samples
     wait for."""
 
-    def __init__(self, slots: Slots, rows: int, stepper: Stepper, budget: Budget) -> None:
+    def __init__(self, slots: Slots, rows: int, stepper: Stepper, budget: Budget, *, alone: bool) -> None:
+        """``alone``: that there will be one sample."""
+        self._alone = alone
         self.at_work: list[Sample] = []
         self._coming: list[Sample] = []
         self._ended: list[Sample] = []
@@ -214,7 +217,10 @@ class _Rows:
         """Computes the prompts of some jobs, and copies them for the further samples of each; the logits
         behind them in the order in which they went to work."""
         slot = len(self.at_work)
-        logits = list(self._stepper.fill(self._slots, [self._tail(job[0]) for job in jobs]))
+        tails = [self._tail(job[0]) for job in jobs]
+        if self._alone:
+            self._slots.own()
+        logits = list(self._stepper.fill(self._slots, tails))
         for job in jobs:
             self.at_work.append(job[0])
             self._coming.remove(job[0])

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from threading import current_thread, main_thread
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
@@ -58,8 +59,9 @@ class Loaded:
         return self.model.device
 
 
-def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
-    """The loaded checkpoint. Raises ``CheckpointError`` when it cannot be loaded exactly as it is."""
+def load_model(info: CheckpointInfo, settings: ModelSettings, *, placed: bool = True) -> Loaded:
+    """The loaded checkpoint, on its device where it is to be ``placed``. Raises ``CheckpointError`` when it cannot be
+    loaded exactly as it is."""
     import torch
 
     if settings.threads is not None:
@@ -74,7 +76,7 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
             model, report = _model(info, config, dtype)
         check_report(info, report)
         check_vocabulary(info, model, tokenizer)
-        return Loaded(model.to(device).eval(), tokenizer)
+        return Loaded((model.to(device) if placed else model).eval(), tokenizer)
 
 
 def load_tokenizer(info: CheckpointInfo) -> Any:
@@ -145,7 +147,10 @@ def check_vocabulary(info: CheckpointInfo, model: Any, tokenizer: Any) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars, no log lines below errors and no warnings from transformers within the block."""
+    """No progress bars, no log lines below errors and no warnings from transformers within the block.
+
+    Warnings are left alone outside of the main thread: what is done about them is done for all threads.
+    """
     from transformers import modeling_gguf_pytorch_utils as gguf_loading
     from transformers.utils import logging
 
@@ -155,14 +160,20 @@ def quiet() -> Iterator[None]:
     logging.disable_progress_bar()
     gguf_loading.tqdm = partial(gguf_bar, disable=True)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _no_warnings() if current_thread() is main_thread() else nullcontext():
             yield
     finally:
         gguf_loading.tqdm = gguf_bar
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _config(info: CheckpointInfo) -> Any:

@@ -1,7 +1,8 @@
 """The engines of one session: checkpoints that are adapters of the same base share one model in memory.
 
 The base stays loaded, and every engine that was made of it, while its adapters, and itself, are asked one after the
-other or in turn; another base takes its place. Before an engine answers, its own adapter is put on, or none.
+other or in turn; another base takes its place, which may be loaded beside the last answers of the one before. Before an
+engine answers, its own adapter is put on, or none.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.checkpoints import CheckpointInfo
 from harness.engines import Done, Engine
 from harness.errors import CheckpointError
-from harness.models import engine_of, load
+from harness.models import engine_of, load, load_weights
+from harness.models.collector import collector_paused
+from harness.models.load_ahead import LoadAhead
 from harness.models.settings import ModelSettings
 from harness.requests import Answer, Refusal, Request
 
@@ -29,6 +32,7 @@ class Pool:
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
+        self._next = LoadAhead(settings)
         self._key: tuple[str, ...] | None = None
         self._loaded: Loaded | None = None
         self._adapters: Adapters | None = None
@@ -41,24 +45,45 @@ class Pool:
         if info.name in self._broken:
             raise CheckpointError(self._broken[info.name])
         try:
-            return self._engine(info)
+            with collector_paused():
+                return self._engine(info)
         except CheckpointError as error:
             self._broken[info.name] = str(error)
             raise
 
+    def load_ahead(self, info: CheckpointInfo, beside: Engine) -> bool:
+        """Has the model of a checkpoint that comes next loaded in a thread, or read its files, beside an engine of
+        this pool; returns at once, whether it is being loaded."""
+        ours = any(engine is beside for engine in self._engines.values())
+        if not ours or info.model_key == self._key or info.name in self._broken:
+            return False
+        return self._next.begin(info.base or info)
+
+    def close(self) -> None:
+        """Closes all engines and frees the base, and what was loaded ahead."""
+        self._next.close()
+        self._let_go()
+
     def _engine(self, info: CheckpointInfo) -> Engine:
         if info.model_key != self._key:
-            self.close()
+            self._let_go()
         engine = self._engines.get(info)
         if engine is None:
-            engine = self._engines[info] = (
-                self._switched(info) if info.format in SHARED else load(info, self._settings)
-            )
+            engine = self._engines[info] = self._made(info)
             self._key = info.model_key
         return engine
 
-    def close(self) -> None:
-        """Closes all engines and frees the base."""
+    def _made(self, info: CheckpointInfo) -> Engine:
+        if info.format in SHARED:
+            return self._switched(info)
+        if info.format == "fake":
+            return load(info, self._settings)
+        return engine_of(info, self._weights(info), self._settings)
+
+    def _weights(self, info: CheckpointInfo) -> Loaded:
+        return self._next.take(info) or load_weights(info, self._settings)
+
+    def _let_go(self) -> None:
         for engine in self._engines.values():
             engine.close()
         self._engines.clear()
@@ -66,10 +91,10 @@ class Pool:
 
     def _switched(self, info: CheckpointInfo) -> Engine:
         from harness.models.adapters import Adapters
-        from harness.models.loading import Loaded, check_vocabulary, load_model, load_tokenizer
+        from harness.models.loading import Loaded, check_vocabulary, load_tokenizer
 
         if self._loaded is None or self._adapters is None:
-            self._loaded = load_model(info.base or info, self._settings)
+            self._loaded = self._weights(info.base or info)
             self._adapters = Adapters(self._loaded.model)
             self._key = info.model_key
         adapters, loaded = self._adapters, self._loaded

@@ -25,7 +25,8 @@ Held = list[tuple["torch.Tensor", "torch.Tensor"]]
 class Slots:
     """Stands where a model expects transformers' ``Cache``.
 
-    ``lengths``: tokens in each slot in use, the beginning's not counted.
+    ``lengths``: tokens in each slot in use, the beginning's not counted. ``begun``: tokens that the next slot holds
+    already.
     """
 
     is_compileable = False
@@ -35,6 +36,7 @@ class Slots:
     def __init__(self, beginning: KeyValues, rows: int) -> None:
         self.beginning = beginning
         self.lengths: list[int] = []
+        self.begun = 0
         self._rows, self._columns = rows, 0
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._first = self._count = self._until = 0
@@ -44,6 +46,17 @@ class Slots:
     def past(self) -> int:
         """Tokens of the beginning."""
         return len(self.beginning.tokens)
+
+    def own(self) -> None:
+        """Moves the beginning to the first slot: to a row that shares it with none, attention in two parts is dearer
+        than the copy."""
+        beginning, self.beginning = self.beginning, KeyValues()
+        self.begun = len(beginning.tokens)
+        self.aim(0, 1, 0, self.begun)
+        for layer, parts in enumerate(beginning.layers):
+            key, value = (self._empty(part) for part in parts)
+            self._layers[layer] = (key, value)
+            self.update(*parts, layer)
 
     def aim(self, first: int, count: int, at: int | torch.Tensor, until: int) -> None:
         """What the next forward pass computes goes to ``count`` slots from ``first`` on.

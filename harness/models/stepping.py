@@ -27,7 +27,7 @@ class Stepper:
         self._budget, self._done = budget, done
 
     def fill(self, slots: Slots, tails: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Puts tokens, behind the beginning, in the next slots; float32 logits [rows, vocabulary] behind
+        """Puts tokens, behind the beginning or what a slot holds, in the next slots; float32 logits [rows, vocabulary] behind
         each.
 
         Rows are filled up on the right to the longest; what is computed there is overwritten by the tokens
@@ -35,21 +35,22 @@ class Stepper:
         """
         import torch
 
-        first, longest = len(slots.lengths), max(map(len, tails))
+        first, longest, begun = len(slots.lengths), max(map(len, tails)), slots.begun
         step = min(longest, max(1, self._budget.tokens // len(tails)))
         found: list[torch.Tensor] = [torch.empty(0)] * len(tails)
         for begin in range(0, longest, step):
             end = min(longest, begin + step)
             ids = [[*tail[begin:end], *[0] * (end - max(begin, len(tail)))] for tail in tails]
-            columns = torch.arange(begin, end, device=self._model.device).expand(len(tails), -1)
-            slots.aim(first, len(tails), begin, end)
+            columns = begun + torch.arange(begin, end, device=self._model.device).expand(len(tails), -1)
+            slots.aim(first, len(tails), begun + begin, begun + end)
             ending = [
                 (row, len(tail) - 1 - begin) for row, tail in enumerate(tails) if begin < len(tail) <= end
             ]
-            logits = self._forward(slots, ids, columns, end, ending)
+            logits = self._forward(slots, ids, columns, begun + end, ending)
             for (row, _), part in zip(ending, logits, strict=True):
                 found[row] = part
-        slots.lengths += [len(tail) for tail in tails]
+        slots.lengths += [begun + len(tail) for tail in tails]
+        slots.begun = 0
         tokens = sum(map(len, tails))
         self._done.prefilled += tokens
         self._done.padded += len(tails) * longest - tokens

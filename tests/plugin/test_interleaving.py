@@ -124,10 +124,10 @@ def test_the_base_is_loaded_once(project: Project, base: Path, adapters: list[Pa
         "from pathlib import Path\n"
         "from harness.models import loading\n"
         "load = loading.load_model\n"
-        "def counted(info, settings):\n"
+        "def counted(info, settings, **more):\n"
         "    with Path('loads.txt').open('a') as file:\n"
         "        file.write(info.name + '\\n')\n"
-        "    return load(info, settings)\n"
+        "    return load(info, settings, **more)\n"
         "loading.load_model = counted\n"
     )
     project.run(*also(*adapters), "--eval-unit", "4", checkpoint=str(base), apart=True)

@@ -28,7 +28,6 @@ LAYERS = (
         "fetch",
         "saved",
         "series",
-        "read_ahead",
     ),
     ("fewshot", "models", "conformance", "asking", "gate", "unloadable", "code_hash", "reuse"),
     ("options", "aggregate", "reports", "drive"),

@@ -1,8 +1,5 @@
 """Reads the files of the checkpoint that comes next into memory that is free, while the last items of the one before
 are answered, so that loading it does not wait for the disk.
-
-The model itself is made when the one before is done with: transformers sets the default dtype of the whole process
-while it loads, which must not happen beside a model that computes, and two models never need memory at once.
 """
 
 from __future__ import annotations

@@ -1,0 +1,194 @@
+"""The next checkpoint is loaded beside the one that answers, where that changes no answer and memory allows it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.checkpoints import CheckpointInfo, recognise
+from harness.engines import Engine
+from harness.errors import CheckpointError
+from harness.models import ModelSettings, load
+from harness.models.collector import collector_paused
+from harness.models.load_ahead import LoadAhead
+from harness.models.pool import Pool
+from harness.models.read_ahead import ReadAhead, available_bytes
+from harness.requests import Loglikelihood
+from tests.tiny import tiny_causal
+
+SETTINGS = ModelSettings(device="cpu", threads=1)
+ASKED = [Loglikelihood("The answer is", f" {word}") for word in ("42", "the river", "small")]
+PLENTY = 1 << 40
+
+
+def recognised(source: Path | str) -> CheckpointInfo:
+    (found,) = recognise(str(source), seq_len=None)
+    return found
+
+
+@pytest.fixture(scope="module")
+def infos(tmp_path_factory: pytest.TempPathFactory) -> list[CheckpointInfo]:
+    """Two checkpoints of different weights."""
+    folder = tmp_path_factory.mktemp("tiny")
+    return [recognised(tiny_causal(folder / str(seed), seed=seed)) for seed in range(2)]
+
+
+@pytest.fixture
+def info(infos: list[CheckpointInfo]) -> CheckpointInfo:
+    return infos[0]
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    pool = Pool(SETTINGS)
+    pool._next = LoadAhead(SETTINGS, lambda: PLENTY)
+    yield pool
+    pool.close()
+
+
+def answers(engine: Engine) -> list[Any]:
+    return engine.answer(ASKED)
+
+
+def ahead(settings: ModelSettings = SETTINGS, memory: int | None = PLENTY, **environ: str) -> LoadAhead:
+    return LoadAhead(settings, lambda: memory, environ)
+
+
+def test_what_was_loaded_ahead_answers_as_if_loaded_when_asked_for(
+    pool: Pool, infos: list[CheckpointInfo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = answers(load(infos[1], SETTINGS))
+    first = pool.engine(infos[0])
+    before = answers(first)
+    assert pool.load_ahead(infos[1], beside=first)
+    assert answers(first) == before
+    assert pool._next._thread is not None
+    pool._next._thread.join()
+    monkeypatch.setattr("harness.models.loading.load_model", None)  # it is not loaded again
+    assert answers(pool.engine(infos[1])) == expected
+
+
+def test_another_that_is_asked_for_is_loaded_as_ever(pool: Pool, infos: list[CheckpointInfo]) -> None:
+    expected = answers(load(infos[0], SETTINGS))
+    assert pool.load_ahead(infos[1], beside=pool.engine(infos[0]))
+    pool._let_go()
+    assert answers(pool.engine(infos[0])) == expected
+
+
+def test_one_that_is_in_memory_is_not_loaded_again(pool: Pool, info: CheckpointInfo) -> None:
+    engine = pool.engine(info)
+    assert not pool.load_ahead(info, beside=engine)
+
+
+def test_nothing_is_loaded_beside_an_engine_of_somebody_else(pool: Pool, infos: list[CheckpointInfo]) -> None:
+    pool.engine(infos[0])
+    assert not pool.load_ahead(infos[1], beside=load(infos[0], SETTINGS))
+
+
+def test_what_cannot_be_loaded_is_said_when_it_is_asked_for(pool: Pool, info: CheckpointInfo, tmp_path: Path) -> None:
+    gone = replace(info, name="gone", path=tmp_path / "gone")
+    assert pool.load_ahead(gone, beside=pool.engine(info))
+    with pytest.raises(CheckpointError, match="gone"):
+        pool.engine(gone)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [ModelSettings(device="cpu", dtype="bfloat16"), ModelSettings(device="cpu", dtype="float16")],
+    ids=lambda one: one.dtype,
+)
+def test_a_type_that_is_set_for_the_process_is_not_loaded_beside_another(
+    info: CheckpointInfo, settings: ModelSettings
+) -> None:
+    one = ahead(settings)
+    assert not one.begin(info)
+    assert one._files._thread is not None  # but its files are read
+    one.close()
+
+
+def test_code_of_the_checkpoint_does_not_run_beside_another(info: CheckpointInfo) -> None:
+    one = ahead()
+    assert not one.begin(replace(info, trust_remote_code=True))
+    one.close()
+
+
+def test_memory_that_is_short_or_unknown_is_left_alone(info: CheckpointInfo) -> None:
+    assert info.parameters is not None
+    enough = 2 * 4 * info.parameters
+    for memory, workers, loads in (
+        (enough, "1", True),
+        (enough - 1, "1", False),
+        (enough, "2", False),
+        (2 * enough, "2", True),
+        (None, "1", False),
+    ):
+        one = ahead(memory=memory, PYTEST_XDIST_WORKER_COUNT=workers)
+        assert one.begin(info) is loads, (memory, workers)
+        one.close()
+
+
+def test_each_is_loaded_ahead_once(info: CheckpointInfo) -> None:
+    one = ahead()
+    assert one.begin(info)
+    assert one.take(info) is not None
+    assert one.take(info) is None
+    assert not one.begin(info)
+    one.close()
+
+
+def test_the_collector_is_as_before_when_a_model_is_loaded() -> None:
+    assert gc.isenabled()
+    with pytest.raises(CheckpointError), collector_paused():
+        assert not gc.isenabled()
+        raise CheckpointError("broken")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with collector_paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_files_are_read_once(info: CheckpointInfo) -> None:
+    files = ReadAhead(lambda: PLENTY)
+    assert files.begin(info)
+    files.close()
+    assert not files.begin(info)
+
+
+def test_no_files_are_read_where_memory_is_short_or_unknown(info: CheckpointInfo) -> None:
+    size = (info.path / "model.safetensors").stat().st_size
+    assert not ReadAhead(lambda: size).begin(info)
+    assert not ReadAhead(lambda: None).begin(info)
+
+
+def test_files_that_have_gone_are_left_to_whoever_loads_them(info: CheckpointInfo, tmp_path: Path) -> None:
+    files = ReadAhead(lambda: PLENTY)
+    files.begin(replace(info, path=tmp_path / "gone"))
+    files.close()
+
+
+def test_reading_ends_when_the_run_does(info: CheckpointInfo, tmp_path: Path) -> None:
+    large = tmp_path / "large.gguf"
+    with large.open("wb") as file:
+        file.truncate(1 << 34)
+    files = ReadAhead(lambda: PLENTY)
+    assert files.begin(replace(info, format="gguf", path=large))
+    files.close()
+
+
+def test_linux_says_how_much_memory_there_is() -> None:
+    assert (available_bytes() or 1) > 0
+
+
+def test_a_fake_checkpoint_has_no_files() -> None:
+    fake = recognised("fake:causal")
+    assert not ReadAhead().begin(fake)
+    assert not ahead().begin(fake)
