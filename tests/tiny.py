@@ -229,3 +229,19 @@ def _save(
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def split_weights(folder: Path) -> None:
+    """Writes the weights of a folder as two shards and their index."""
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    shards = {"model-00001-of-00002.safetensors": names[:5], "model-00002-of-00002.safetensors": names[5:]}
+    for shard, held in shards.items():
+        save_file({name: tensors[name] for name in held}, folder / shard, {"format": "pt"})
+    weight_map = {name: shard for shard, held in shards.items() for name in held}
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": weight_map}), encoding="utf-8"
+    )

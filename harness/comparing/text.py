@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +9,7 @@ from harness.comparing import wording
 from harness.comparing.facts import Flip, Flips
 from harness.comparing.pairs import Pair
 from harness.comparing.wording import Cells
+from harness.reports.console import console_of, written
 from harness.reports.wording import NOTHING
 
 if TYPE_CHECKING:
@@ -26,25 +26,12 @@ _STYLES: Final = {"better": "green", "worse": "bold red"}
 
 def render(pairs: Sequence[Pair], flips: Sequence[Flips] = (), *, width: int, color: bool) -> str:
     """All comparisons as text of at most ``width`` columns (of at least 76), with ANSI colours if wanted."""
-    from rich.console import Console
-
-    console = Console(
-        file=io.StringIO(),
-        width=max(width, NARROWEST),
-        color_system="standard" if color else None,
-        force_terminal=color,
-        no_color=not color,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-    )
+    console = console_of(max(width, NARROWEST), color=color)
     for place, pair in enumerate(pairs):
         if place:
             console.print()
         _pair(pair, flips[place] if place < len(flips) else {}, console.print, max(width, NARROWEST))
-    text: str = console.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in text.splitlines())
+    return written(console)
 
 
 def _pair(pair: Pair, flips: Flips, write: Callable[..., None], width: int) -> None:

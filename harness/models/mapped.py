@@ -63,7 +63,10 @@ def _is_mapped(tensor: Any) -> bool:
 
 
 def let_go(tensor: torch.Tensor) -> None:
-    """Tells Linux that the pages wholly under a mapped tensor are not needed now."""
+    """Tells Linux that the pages wholly under a mapped tensor are not needed now; elsewhere they go when memory is
+    short."""
+    if sys.platform != "linux":
+        return
     page = mmap.PAGESIZE
     begin, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
     first = -(-begin // page) * page

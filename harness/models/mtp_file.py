@@ -7,23 +7,19 @@ that tensors are read when they are copied, and those nobody asks for never.
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import pickle
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.errors import CheckpointError
+from harness.models.mapped import let_go
 
 if TYPE_CHECKING:
     import torch
 
 _STATES: Final = ("model_state_dict", "state_dict")
-
-_MADV_DONTNEED: Final = 4
 
 
 class PtFile(NamedTuple):
@@ -58,7 +54,7 @@ def put(tensor: torch.Tensor, into: torch.Tensor) -> None:
     """Copies a tensor's numbers into another of its shape; the mapped pages of the file are let go of, so that both
     are never in memory as a whole."""
     into.copy_(tensor)
-    _let_go(tensor)
+    let_go(tensor)
 
 
 def _load(path: Path) -> Any:
@@ -115,17 +111,3 @@ def _is_tensor(value: Any) -> bool:
     import torch
 
     return isinstance(value, torch.Tensor)
-
-
-def _let_go(tensor: torch.Tensor) -> None:
-    """Tells the system that the pages under a mapped tensor are not needed any more (Linux; elsewhere they go
-    when memory is short)."""
-    if sys.platform != "linux":
-        return
-    page = mmap.PAGESIZE
-    first = -(-tensor.data_ptr() // page) * page
-    length = (tensor.data_ptr() + tensor.numel() * tensor.element_size()) // page * page - first
-    if length > 0 and tensor.is_contiguous():
-        ctypes.CDLL(None, use_errno=True).madvise(
-            ctypes.c_void_p(first), ctypes.c_size_t(length), _MADV_DONTNEED
-        )

@@ -27,8 +27,8 @@ class Stepper:
         self._budget, self._done = budget, done
 
     def fill(self, slots: Slots, tails: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Puts tokens, behind the beginning or what a slot holds, in the next slots; float32 logits [rows, vocabulary] behind
-        each.
+        """Puts tokens, behind the beginning or what a slot holds, in the next slots; float32 logits [rows, vocabulary]
+        behind each.
 
         Rows are filled up on the right to the longest; what is computed there is overwritten by the tokens
         that come. Long ones go through the model a budget of tokens at a time.

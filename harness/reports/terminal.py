@@ -9,11 +9,11 @@ from names.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.reports import by_checkpoint, curve, wording
+from harness.reports.console import console_of, written
 from harness.reports.gate import print_gate
 from harness.results import Metric, Result, Summary, wholes
 
@@ -39,19 +39,7 @@ class Row(NamedTuple):
 def render(summary: Summary, width: int, color: bool) -> str:
     """The whole report as text of at most ``width`` columns, with ANSI colours if wanted; a gate's decision is one
     line, however long."""
-    from rich.console import Console
-
-    console = Console(
-        file=io.StringIO(),
-        width=max(width, 40),
-        color_system="standard" if color else None,
-        force_terminal=color,
-        no_color=not color,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-    )
+    console = console_of(max(width, 40), color=color)
     names = wording.checkpoints(summary)
     if len(names) == 1:
         _one_checkpoint(summary, console.print, width)
@@ -59,8 +47,7 @@ def render(summary: Summary, width: int, color: bool) -> str:
         _several(summary, console.print, max(width, 40))
     _notes(summary, console.print, width)
     print_gate(summary.gate, console.print)
-    text: str = console.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in text.splitlines())
+    return written(console)
 
 
 # One checkpoint

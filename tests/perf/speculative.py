@@ -55,15 +55,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--checkpoint", default="builtin:mtp-tiny")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"])
-    parser.add_argument("--prompts", type=int, default=32)
-    parser.add_argument("--tokens", type=int, default=128, help="new tokens of a text")
+    add_options(parser, prompts=32, batches="1,4,16,64")
     parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--batches", default="1,4,16,64", help="numbers of texts at once")
     parser.add_argument("--text", type=Path, metavar="FILE", help="prompts are pieces of this file's text")
-    parser.add_argument("--threads", type=int, default=threads(), help="CPU threads")
     parser.add_argument("--always", action="store_true", help="guess at every pass, not only where it pays")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -78,6 +72,17 @@ def main() -> None:
     }
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+def add_options(parser: argparse.ArgumentParser, *, prompts: int, batches: str) -> None:
+    """What both scripts ask for: the checkpoint and how it is loaded, how many prompts and tokens."""
+    parser.add_argument("--checkpoint", default="builtin:mtp-tiny")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"])
+    parser.add_argument("--prompts", type=int, default=prompts)
+    parser.add_argument("--tokens", type=int, default=128, help="new tokens of a text")
+    parser.add_argument("--batches", default=batches, help="numbers of texts at once")
+    parser.add_argument("--threads", type=int, default=threads(), help="CPU threads")
 
 
 def requests(options: argparse.Namespace) -> list[Generate]:

@@ -24,8 +24,7 @@ from harness.models.prompts import Prompt
 from harness.models.worth import Worth
 from harness.requests import Generate
 from harness.shipped import shipped
-from tests.perf.our_side import threads
-from tests.perf.speculative import engine
+from tests.perf.speculative import add_options, engine
 
 TEXTS = (("humaneval", "HumanEval.jsonl", "prompt"), ("gsm8k", "test.jsonl", "question"))
 TEXTS += (("lambada_openai", "test.jsonl", "text"),)
@@ -45,13 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--checkpoint", default="builtin:mtp-tiny")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"])
-    parser.add_argument("--prompts", type=int, default=200)
-    parser.add_argument("--tokens", type=int, default=128, help="new tokens of a text")
-    parser.add_argument("--batches", default="1,7,64", help="numbers of texts at once")
-    parser.add_argument("--threads", type=int, default=threads(), help="CPU threads")
+    add_options(parser, prompts=200, batches="1,7,64")
     options = parser.parse_args()
     asked = requests(options.prompts, options.tokens)
     guessing, alone = (engine(options, how) for how in ("auto", "off"))

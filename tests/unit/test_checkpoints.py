@@ -25,7 +25,7 @@ from harness.requests import (
     Refusal,
     RollingLoglikelihood,
 )
-from tests.tiny import tiny_causal, tiny_masked, trainer_state
+from tests.tiny import split_weights, tiny_causal, tiny_masked, trainer_state
 
 
 @pytest.fixture(scope="session")
@@ -135,17 +135,7 @@ def test_recognition_does_not_import_torch(causal_folder: Path) -> None:
 
 
 def test_sharded_weights_are_read_and_a_missing_shard_is_named(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    names = sorted(tensors)
-    shards = {"model-00001-of-00002.safetensors": names[:5], "model-00002-of-00002.safetensors": names[5:]}
-    for shard, held in shards.items():
-        save_file({name: tensors[name] for name in held}, folder / shard, {"format": "pt"})
-    weight_map = {name: shard for shard, held in shards.items() for name in held}
-    index = {"metadata": {}, "weight_map": weight_map}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    split_weights(folder)
     assert only(folder).kind == "causal"
     load(only(folder), ModelSettings(device="cpu", threads=1)).close()
     (folder / "model-00002-of-00002.safetensors").unlink()

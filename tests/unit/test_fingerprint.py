@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import shutil
 import time
@@ -15,7 +14,7 @@ import pytest
 from harness.checkpoints import CheckpointInfo, fingerprint, recognise
 from harness.checkpoints.remembered import Remembered
 from harness.errors import CheckpointError
-from tests.tiny import tiny_causal
+from tests.tiny import split_weights, tiny_causal
 from tests.unit.pt_files import llama_pt
 
 
@@ -64,21 +63,6 @@ def change_a_byte(path: Path, at: int = -1) -> None:
         file.write(content)
 
 
-def split(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    names = sorted(tensors)
-    shards = {"model-00001-of-00002.safetensors": names[:5], "model-00002-of-00002.safetensors": names[5:]}
-    for shard, held in shards.items():
-        save_file({name: tensors[name] for name in held}, folder / shard, {"format": "pt"})
-    weight_map = {name: shard for shard, held in shards.items() for name in held}
-    (folder / "model.safetensors.index.json").write_text(
-        json.dumps({"metadata": {}, "weight_map": weight_map}), encoding="utf-8"
-    )
-
-
 def pickle(folder: Path) -> None:
     import torch
     from safetensors.torch import load_file
@@ -88,7 +72,7 @@ def pickle(folder: Path) -> None:
 
 
 def test_the_same_tensors_in_other_files_are_the_same(whole: Path, tmp_path: Path) -> None:
-    for number, change in enumerate((split, pickle)):
+    for number, change in enumerate((split_weights, pickle)):
         copy = Path(shutil.copytree(whole, tmp_path / str(number)))
         change(copy)
         assert fingerprint(only(copy)) == fingerprint(only(whole))

@@ -90,7 +90,9 @@ def test_nothing_is_loaded_beside_an_engine_of_somebody_else(pool: Pool, infos: 
     assert not pool.load_ahead(infos[1], beside=load(infos[0], SETTINGS))
 
 
-def test_what_cannot_be_loaded_is_said_when_it_is_asked_for(pool: Pool, info: CheckpointInfo, tmp_path: Path) -> None:
+def test_what_cannot_be_loaded_is_said_when_it_is_asked_for(
+    pool: Pool, info: CheckpointInfo, tmp_path: Path
+) -> None:
     gone = replace(info, name="gone", path=tmp_path / "gone")
     assert pool.load_ahead(gone, beside=pool.engine(info))
     with pytest.raises(CheckpointError, match="gone"):
@@ -141,19 +143,25 @@ def test_each_is_loaded_ahead_once(info: CheckpointInfo) -> None:
     one.close()
 
 
-def test_the_collector_is_as_before_when_a_model_is_loaded() -> None:
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_as_before_when_a_model_is_loaded(enabled: bool) -> None:
     assert gc.isenabled()
-    with pytest.raises(CheckpointError), collector_paused():
-        assert not gc.isenabled()
-        raise CheckpointError("broken")
-    assert gc.isenabled()
-    gc.disable()
     try:
+        if not enabled:
+            gc.disable()
         with collector_paused():
             assert not gc.isenabled()
-        assert not gc.isenabled()
+        assert gc.isenabled() is enabled
     finally:
         gc.enable()
+
+
+def test_the_collector_is_as_before_when_a_model_cannot_be_loaded(
+    info: CheckpointInfo, tmp_path: Path
+) -> None:
+    with pytest.raises(CheckpointError):
+        Pool(SETTINGS).engine(replace(info, path=tmp_path / "gone"))
+    assert gc.isenabled()
 
 
 def test_files_are_read_once(info: CheckpointInfo) -> None:
