@@ -193,6 +193,21 @@ def test_texts_do_not_depend_on_the_size_of_computations_and_buffers(llama: Path
     assert texts(engine, requests) == wanted
 
 
+def test_a_prompt_alone_is_continued_in_one_piece(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.models import slots
+
+    engine = engine_for(llama)
+    alone = Generate(SHOTS, max_new_tokens=6)
+    wanted = texts(engine, [alone])  # the first call also tries the way that texts are generated
+    parts: list[Any] = []
+    put_behind = slots.put_behind
+    monkeypatch.setattr(slots, "put_behind", lambda *given: parts.append(put_behind(*given)))
+    assert texts(engine, [alone]) == wanted
+    assert parts == []
+    texts(engine, [Generate(SHOTS, max_new_tokens=6, temperature=1.0, samples=3)])
+    assert parts
+
+
 def test_beginnings_are_kept_from_call_to_call(llama: Path) -> None:
     engine = engine_for(llama)
     shots = len(engine._tokenizer.prompt(SHOTS))  # type: ignore[arg-type]
