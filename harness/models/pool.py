@@ -14,7 +14,7 @@ from harness.checkpoints import CheckpointInfo
 from harness.engines import Done, Engine
 from harness.errors import CheckpointError
 from harness.models import engine_of, load, load_weights
-from harness.models.collector import collector_paused
+from harness.models.collector import collector_paused, import_libraries
 from harness.models.load_ahead import LoadAhead
 from harness.models.settings import ModelSettings
 from harness.requests import Answer, Refusal, Request
@@ -74,10 +74,11 @@ class Pool:
         return engine
 
     def _made(self, info: CheckpointInfo) -> Engine:
-        if info.format in SHARED:
-            return self._switched(info)
         if info.format == "fake":
             return load(info, self._settings)
+        import_libraries()
+        if info.format in SHARED:
+            return self._switched(info)
         return engine_of(info, self._weights(info), self._settings)
 
     def _weights(self, info: CheckpointInfo) -> Loaded:
