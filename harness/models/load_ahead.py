@@ -1,9 +1,8 @@
 """Loads the model of the checkpoint that comes next, in a thread, while the last items of the one before are answered.
 
-Only where that cannot change an answer, and memory allows it. transformers makes a model's parts under a default
-number type that it sets for the whole process: where that is the type which is set anyway (float32, as on a CPU),
-nothing changes for the model that computes; of other types the files alone are read, so that loading does not wait
-for the disk. To an accelerator the model goes when the one before has left it.
+Where memory allows it, and an accelerator computes: the model goes there when the one before has left it. Where the CPU
+computes, loading beside takes more from the model that answers than it saves (``tests/perf/load_ahead.py``), and the
+files alone are read, so that loading does not wait for the disk.
 
 What goes wrong is not said here: the checkpoint is loaded again when it is asked for, and said then.
 """
@@ -13,19 +12,24 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from harness.checkpoints import CheckpointInfo
 from harness.models.collector import collector_paused
-from harness.models.placement import choose_device, choose_dtype
+from harness.models.placement import choose_device
 from harness.models.read_ahead import ReadAhead, available_bytes
 from harness.models.settings import ModelSettings
+from harness.models.thread_dtype import as_made, for_this_thread
 
 if TYPE_CHECKING:
     from harness.models.loading import Loaded
 
 _SHARE: Final = 0.5
 """Of the available memory: the most that the workers' next models take together."""
+
+BESIDE: Final = ("cuda", "mps")
+"""Devices whose work a thread that loads takes nothing from."""
 
 _FLOAT: Final = 4
 """Bytes of a number of float32."""
@@ -54,7 +58,7 @@ class LoadAhead:
         if info.format == "fake" or info.model_key in self._begun or self._thread is not None:
             return False
         self._begun.add(info.model_key)
-        if not self._fits(info) or not self._harmless(info):
+        if not self._allowed(info) or not self._fits(info):
             self._files.begin(info)
             return False
         self._key = info.model_key
@@ -68,7 +72,7 @@ class LoadAhead:
             self._thread.join()
         loaded, key = self._loaded, self._key
         self._thread = self._key = self._loaded = None
-        if loaded is None or key != info.model_key:
+        if loaded is None or key != info.model_key or not _usual(loaded):
             return None
         loaded.model.to(choose_device(self._settings.device))
         return loaded
@@ -85,24 +89,35 @@ class LoadAhead:
         needed = None if info.parameters is None else info.parameters * _FLOAT
         return free is not None and needed is not None and needed * self._workers <= _SHARE * free
 
-    def _harmless(self, info: CheckpointInfo) -> bool:
-        """Whether nothing about this process is another while the model is loaded. A checkpoint's own code may do
-        anything, and multi-token prediction is made on its device."""
-        import torch
-
-        device = choose_device(self._settings.device)
-        if info.trust_remote_code or (info.format == "mtp" and device.type != "cpu"):
-            return False
-        return choose_dtype(info, self._settings, device) == torch.get_default_dtype() == torch.float32
+    def _allowed(self, info: CheckpointInfo) -> bool:
+        """Not where a checkpoint's own code would run beside another model; and multi-token prediction is made on its
+        device."""
+        beside = choose_device(self._settings.device).type in BESIDE
+        return beside and not info.trust_remote_code and info.format != "mtp"
 
     def _load(self, info: CheckpointInfo) -> None:
+        import torch
+
         from harness.models import load_weights
 
+        before = torch.get_num_threads()
+        # One thread: the others are at work for the model that computes. What torch is told here counts for this
+        # thread, and for new ones, so that it is taken back.
+        alone = replace(self._settings, threads=1)
         try:
-            with collector_paused():
-                self._loaded = load_weights(info, self._settings, placed=False)
+            with collector_paused(), for_this_thread():
+                self._loaded = load_weights(info, alone, placed=False)
         except Exception as error:  # whatever it is, it comes again where it can be told
             _drop_frames(error)
+        finally:
+            torch.set_num_threads(before)
+
+
+def _usual(loaded: Loaded) -> bool:
+    try:
+        return as_made(loaded.model)
+    except Exception:  # a model that cannot be made once more is loaded again
+        return False
 
 
 def _drop_frames(error: BaseException | None) -> None:

@@ -188,7 +188,8 @@ def test_the_next_one_is_loaded_while_the_last_items_of_one_are_answered(
     (project.path / "conftest.py").write_text(
         "import threading\n"
         "from pathlib import Path\n"
-        "from harness.models import loading\n"
+        "from harness.models import load_ahead, loading\n"
+        "load_ahead.BESIDE = ('cpu',)\n"
         "load = loading.load_model\n"
         "def noted(info, settings, **more):\n"
         "    with Path('loads.txt').open('a') as file:\n"

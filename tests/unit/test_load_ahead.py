@@ -13,13 +13,15 @@ import pytest
 from harness.checkpoints import CheckpointInfo, recognise
 from harness.engines import Engine
 from harness.errors import CheckpointError
-from harness.models import ModelSettings, load
+from harness.models import ModelSettings, load, load_ahead, load_weights
 from harness.models.collector import collector_paused
 from harness.models.load_ahead import LoadAhead
 from harness.models.pool import Pool
 from harness.models.read_ahead import ReadAhead, available_bytes
+from harness.models.settings import Dtype
 from harness.requests import Loglikelihood
-from tests.tiny import tiny_causal
+from tests.tiny import tiny_causal, tiny_masked
+from tests.unit.test_shared_prefix import FAMILIES, model_of
 
 SETTINGS = ModelSettings(device="cpu", threads=1)
 ASKED = [Loglikelihood("The answer is", f" {word}") for word in ("42", "the river", "small")]
@@ -43,12 +45,22 @@ def info(infos: list[CheckpointInfo]) -> CheckpointInfo:
     return infos[0]
 
 
+@pytest.fixture(autouse=True)
+def beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As beside an accelerator; there is none where these tests run."""
+    monkeypatch.setattr(load_ahead, "BESIDE", ("cpu",))
+
+
 @pytest.fixture
 def pool() -> Iterator[Pool]:
     pool = Pool(SETTINGS)
     pool._next = LoadAhead(SETTINGS, lambda: PLENTY)
     yield pool
     pool.close()
+
+
+def tensors(model: Any) -> dict[str, Any]:
+    return dict([*model.named_parameters(), *model.named_buffers()])
 
 
 def answers(engine: Engine) -> list[Any]:
@@ -99,17 +111,52 @@ def test_what_cannot_be_loaded_is_said_when_it_is_asked_for(
         pool.engine(gone)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [ModelSettings(device="cpu", dtype="bfloat16"), ModelSettings(device="cpu", dtype="float16")],
-    ids=lambda one: one.dtype,
-)
-def test_a_type_that_is_set_for_the_process_is_not_loaded_beside_another(
-    info: CheckpointInfo, settings: ModelSettings
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("family", [*FAMILIES, "bert", "deberta-v2", "distilbert"])
+def test_a_model_loaded_beside_another_is_the_same_in_every_tensor(
+    family: str, dtype: Dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+
+    known = family in FAMILIES
+    folder = model_of(tmp_path, family) if known else tiny_masked(tmp_path / "masked", model_type=family)
+    info = recognised(folder)
+    settings = replace(SETTINGS, dtype=dtype)
+    usual = tensors(load_weights(info, settings).model)
     one = ahead(settings)
+    types: list[Any] = []
+    monkeypatch.setattr(torch, "set_default_dtype", types.append)
+    assert one.begin(info)
+    assert one._thread is not None
+    one._thread.join()
+    monkeypatch.undo()
+    loaded = one.take(info)
+    assert loaded is not None
+    assert set(types) <= {torch.float32}, "another type for the whole process"
+    made = tensors(loaded.model)
+    assert made.keys() == usual.keys()
+    for name, tensor in usual.items():
+        assert tensor.dtype == made[name].dtype, name
+        assert torch.equal(tensor, made[name]), name
+
+
+def test_a_tensor_of_another_type_than_usual_has_the_model_loaded_again(info: CheckpointInfo) -> None:
+    one = ahead()
+    assert one.begin(info)
+    assert one._thread is not None
+    one._thread.join()
+    assert one._loaded is not None
+    one._loaded.model.lm_head.weight.data = one._loaded.model.lm_head.weight.data.half()
+    assert one.take(info) is None
+
+
+def test_beside_a_cpu_that_computes_the_files_alone_are_read(
+    info: CheckpointInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    one = ahead()
     assert not one.begin(info)
-    assert one._files._thread is not None  # but its files are read
+    assert one._files._thread is not None
     one.close()
 
 
