@@ -28,8 +28,8 @@ def load(info: CheckpointInfo, settings: ModelSettings) -> Engine:
 
 
 def load_weights(info: CheckpointInfo, settings: ModelSettings, *, placed: bool = True) -> Loaded:
-    """Model and tokenizer of a checkpoint that is a model by itself, not ``placed`` on its device yet where that is
-    asked for. Raises ``CheckpointError`` when its files do not make that model."""
+    """Model and tokenizer of a checkpoint that is a model by itself; one of transformers is left in the CPU's memory
+    unless it is to be ``placed`` on its device. Raises ``CheckpointError`` when its files do not make that model."""
     if info.format == "mtp":
         from harness.models.mtp_loading import load_mtp
 

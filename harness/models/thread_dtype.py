@@ -19,7 +19,7 @@ _ALWAYS: Final = ("empty", "zeros", "ones", "rand", "randn", "eye", "linspace", 
 """Functions of torch that make numbers of the default type."""
 
 _OF_FLOATS: Final = ("tensor", "full", "arange", "range", "scalar_tensor")
-"""Functions that do where they are given numbers with a point."""
+"""Functions that do where they are given Python's numbers with a point."""
 
 
 @contextmanager
@@ -40,8 +40,6 @@ def as_made(model: Any) -> bool:
     otherwise: a part that none of the functions above has made would stand out."""
     import torch
 
-    if not hasattr(model, "named_buffers"):  # of our own making, which says every type
-        return True
     with torch.device("meta"):
         usual = type(model)._from_config(copy.deepcopy(model.config), dtype=model.dtype)
     return _kinds(model) == _kinds(usual)
@@ -72,7 +70,7 @@ def _of_type(dtype: torch.dtype, *_: Any, **__: Any) -> AbstractContextManager[A
             if given.get("dtype") is None:
                 if func in always:
                     return func(*args, **{**given, "dtype": dtype})
-                if func in of_floats:
+                if func in of_floats and not any(hasattr(one, "dtype") for one in args):
                     made = func(*args, **given)
                     return made.to(dtype) if made.dtype == torch.get_default_dtype() else made
             return func(*args, **given)
