@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -188,6 +189,20 @@ def test_each_is_loaded_ahead_once(info: CheckpointInfo) -> None:
     assert one.take(info) is None
     assert not one.begin(info)
     one.close()
+
+
+def test_a_model_is_freed_when_another_is_asked_for_though_nothing_is_collected(
+    infos: list[CheckpointInfo],
+) -> None:
+    pool = Pool(SETTINGS)
+    model: weakref.ref[Any] = weakref.ref(pool.engine(infos[0])._engine._loaded.model)  # type: ignore[attr-defined]
+    gc.disable()
+    try:
+        pool._let_go()
+        assert model() is None
+    finally:
+        gc.enable()
+    pool.close()
 
 
 @pytest.mark.parametrize("enabled", [True, False])
