@@ -17,13 +17,14 @@ from typing import Any, Final
 from harness.checkpoints import CheckpointInfo
 from harness.engines import Done
 from harness.models.generation import Generation
-from harness.models.loading import Loaded, quiet
+from harness.models.loading import Loaded
 from harness.models.masks import Attention, attention_of
 from harness.models.model_engine import ModelEngine
 from harness.models.needed import tolerance_of
 from harness.models.one_by_one import OneByOne
 from harness.models.plain import Plain
 from harness.models.prompts import Prompt, asking_of, prepare
+from harness.models.quiet import quiet
 from harness.models.samples import Ends, ends_of
 from harness.models.settings import ModelSettings
 from harness.models.shared_prefix import SharedPrefix

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import copy
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
-from threading import current_thread, main_thread
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
@@ -24,6 +21,7 @@ from harness.errors import CheckpointError
 from harness.models.gguf_once import gguf_parsed_once
 from harness.models.mapped import pages_let_go
 from harness.models.placement import choose_device, choose_dtype
+from harness.models.quiet import quiet
 from harness.models.settings import ModelSettings
 
 _LEFT_OVER: Final = re.compile(
@@ -143,37 +141,6 @@ def check_vocabulary(info: CheckpointInfo, model: Any, tokenizer: Any) -> None:
             f"{info.path}: the tokenizer has token id {highest}, the model only {rows} embeddings; "
             "copy the tokenizer that the model was trained with"
         )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No progress bars, no log lines below errors and no warnings from transformers within the block.
-
-    Warnings are left alone outside of the main thread: what is done about them is done for all threads.
-    """
-    from transformers import modeling_gguf_pytorch_utils as gguf_loading
-    from transformers.utils import logging
-
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    gguf_bar = gguf_loading.tqdm
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    gguf_loading.tqdm = partial(gguf_bar, disable=True)
-    try:
-        with _no_warnings() if current_thread() is main_thread() else nullcontext():
-            yield
-    finally:
-        gguf_loading.tqdm = gguf_bar
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
-
-
-@contextmanager
-def _no_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _config(info: CheckpointInfo) -> Any:

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from harness.checkpoints import CheckpointInfo
 from harness.engines import Done
-from harness.models.loading import Loaded, quiet
+from harness.models.loading import Loaded
 from harness.models.model_engine import ModelEngine
 from harness.models.plain import in_batches
+from harness.models.quiet import quiet
 from harness.models.vocabulary import Vocabulary
 from harness.models.work import TokenWork
 from harness.requests import MASK, Answer, Candidate, FillMask, FillMaskAnswer, Refusal, Request

@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
 from harness.errors import CheckpointError
-from harness.models.loading import Loaded, check_vocabulary, one_line_errors, quiet
+from harness.models.loading import Loaded, check_vocabulary, one_line_errors
 from harness.models.mtp import MtpModel
 from harness.models.mtp_config import config_of
 from harness.models.mtp_file import read_pt
 from harness.models.mtp_weights import weights_of
 from harness.models.placement import choose_device, choose_dtype
+from harness.models.quiet import quiet
 from harness.models.settings import ModelSettings
 
 _LOG: Final = logging.getLogger(__name__)

@@ -28,7 +28,8 @@ from harness.data import limited, load_pack, load_shots
 from harness.fewshot import draw_shots
 from harness.journal import read_journal
 from harness.models import load
-from harness.models.loading import load_model, quiet
+from harness.models.loading import load_model
+from harness.models.quiet import quiet
 from harness.models.settings import ModelSettings
 from harness.requests import Generate, GenerateAnswer
 from tests.perf.lm_eval_side import OFFLINE, TASK

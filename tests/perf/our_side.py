@@ -12,7 +12,8 @@ from typing import Any
 from harness.checkpoints import recognise
 from harness.checkpoints.builtin import cache_folder
 from harness.journal import read_journal
-from harness.models.loading import load_model, quiet
+from harness.models.loading import load_model
+from harness.models.quiet import quiet
 from harness.models.settings import ModelSettings
 from tests.perf.lm_eval_side import Answered, Outcome
 from tests.perf.measure import OURS, ROOT, run

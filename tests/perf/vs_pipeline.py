@@ -89,7 +89,7 @@ def base(folder: Path) -> Path:
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
-    from harness.models.loading import quiet
+    from harness.models.quiet import quiet
 
     tokenizer = AutoTokenizer.from_pretrained(tiny())
     known = max(tokenizer.get_vocab().values()) + 1
