@@ -13,9 +13,15 @@ from pathlib import Path
 from typing import Final
 
 FAULTS: Final = (b"error", b"timeout", b"lost")
-WINDOW: Final = 60.0
-"""Seconds over which the speed is taken: benchmarks of one run differ, so the speed since the start would
-mislead."""
+WINDOW: Final = 300.0
+"""Seconds over which the speed is taken at least. Benchmarks of one run differ, so that of the whole of a long run
+would mislead; items that ask for texts end many at a time, so that of a minute would mislead more."""
+
+SHARE: Final = 1 / 3
+"""Of a long run: the last part over which its speed is taken."""
+
+_STEP: Final = 1 / 200
+"""Of the run so far: the time between two counts that are kept."""
 
 _HEAD: Final = re.compile(rb'"item":\s*"((?:[^"\\]|\\.)*)".*?"status":\s*"(\w+)"')
 
@@ -61,7 +67,8 @@ class Tally:
 
 
 class Speed:
-    """Items a second over the last minute, or since the start where the last minute saw none finish."""
+    """Items a second over the last five minutes, or the last third of a long run; since the start where none finished
+    in that time."""
 
     def __init__(self, now: float, done: int) -> None:
         self._first = (now, done)
@@ -69,8 +76,10 @@ class Speed:
 
     def rate(self, now: float, done: int) -> float | None:
         """The speed now; None while nothing has finished."""
-        self._samples.append((now, done))
-        while len(self._samples) > 2 and self._samples[1][0] <= now - WINDOW:
+        run = now - self._first[0]
+        if now - self._samples[-1][0] >= _STEP * run:
+            self._samples.append((now, done))
+        while len(self._samples) > 2 and self._samples[1][0] <= now - max(WINDOW, SHARE * run):
             self._samples.popleft()
         return _rate(self._samples[0], (now, done)) or _rate(self._first, (now, done))
 

@@ -355,18 +355,32 @@ def test_what_a_model_wrote_is_never_taken_for_a_status(item, text):
     assert (tally.done, tally.faults) == (1, 0)
 
 
-def test_speed_is_that_of_the_last_minute():
+def test_speed_is_that_of_the_last_five_minutes():
     speed = Speed(0.0, 0)
     assert speed.rate(10.0, 0) is None
     assert speed.rate(20.0, 40) == pytest.approx(2.0)
-    for second in range(30, 200, 10):
+    for second in range(30, 600, 10):
         latest = speed.rate(float(second), 40 + second - 20)
     assert latest == pytest.approx(1.0)
 
 
-def test_speed_falls_back_to_the_whole_run_in_a_quiet_minute():
+def test_speed_of_a_long_run_is_that_of_its_last_third():
+    speed = Speed(0.0, 0)
+    for minute in range(1, 301):
+        latest = speed.rate(60.0 * minute, 10 * minute if minute <= 200 else 2000 + minute - 200)
+    assert latest == pytest.approx(1 / 60, rel=0.05)
+    assert len(speed._samples) < 300
+
+
+def test_items_that_end_many_at_a_time_make_no_hours_of_minutes():
+    speed = Speed(0.0, 0)
+    rates = [speed.rate(float(second), 70 * (1 + second // 90)) for second in range(1, 240)]
+    assert all(rate is not None and rate > 0.5 for rate in rates)
+
+
+def test_speed_falls_back_to_the_whole_run_when_nothing_ends_for_long():
     speed = Speed(0.0, 0)
     speed.rate(50.0, 100)
-    for second in (60, 80, 100, 110, 120, 130):
+    for second in range(60, 600, 10):
         latest = speed.rate(float(second), 100)
-    assert latest == pytest.approx(100 / 130)
+    assert latest == pytest.approx(100 / 590)
