@@ -67,15 +67,17 @@ class LoadAhead:
         return True
 
     def take(self, info: CheckpointInfo) -> Loaded | None:
-        """The model, once, when it is there; None where it was not loaded. Another's is let go of."""
+        """The model, once, when it is there; None where it was not loaded. Another's is let go of. Raises
+        ``CheckpointError`` where it does not fit on its device."""
+        from harness.models.loading import Loaded, place
+
         if self._thread is not None:
             self._thread.join()
         loaded, key = self._loaded, self._key
         self._thread = self._key = self._loaded = None
         if loaded is None or key != info.model_key or not _usual(loaded):
             return None
-        loaded.model.to(choose_device(self._settings.device))
-        return loaded
+        return Loaded(place(info, loaded.model, choose_device(self._settings.device)), loaded.tokenizer)
 
     def close(self) -> None:
         """Ends what is under way, and lets go of what was loaded."""

@@ -37,6 +37,8 @@ _LEFT_OVER: Final = re.compile(
     re.VERBOSE,
 )
 
+MAKE_ROOM: Final = "free memory there, or choose another --eval-device or a smaller --eval-dtype"
+
 _MOST_LARGER: Final = 2
 _SMALL: Final = 1 << 27
 """A model may have so many times the numbers of its file, and so many more: tied tensors and tables of positions."""
@@ -74,7 +76,13 @@ def load_model(info: CheckpointInfo, settings: ModelSettings, *, placed: bool = 
             model, report = _model(info, config, dtype)
         check_report(info, report)
         check_vocabulary(info, model, tokenizer)
-        return Loaded((model.to(device) if placed else model).eval(), tokenizer)
+        return Loaded((place(info, model, device) if placed else model).eval(), tokenizer)
+
+
+def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
+    """The model on its device. Raises ``CheckpointError`` where it does not go there, for want of memory mostly."""
+    with one_line_errors(f"{info.path}: cannot be put on {device}", MAKE_ROOM):
+        return model.to(device)
 
 
 def load_tokenizer(info: CheckpointInfo) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
 from harness.errors import CheckpointError
-from harness.models.loading import Loaded, check_vocabulary, one_line_errors
+from harness.models.loading import MAKE_ROOM, Loaded, check_vocabulary, one_line_errors
 from harness.models.mtp import MtpModel
 from harness.models.mtp_config import config_of
 from harness.models.mtp_file import read_pt
@@ -41,7 +41,7 @@ def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     weights = weights_of(info.path, file.tensors, config, file.config)
     dtype: Any = choose_dtype(info, settings, device)
     to = {"dtype": weights.tensors["output.weight"].dtype if dtype == "auto" else dtype, "device": device}
-    with torch.no_grad():
+    with torch.no_grad(), one_line_errors(f"{info.path}: cannot be put on {device}", MAKE_ROOM):
         model = MtpModel(
             config,
             weights.vocabulary,

@@ -205,6 +205,25 @@ def test_a_model_is_freed_when_another_is_asked_for_though_nothing_is_collected(
     pool.close()
 
 
+def test_a_model_that_does_not_fit_on_its_device_is_one_line(
+    pool: Pool, infos: list[CheckpointInfo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import LlamaForCausalLM
+
+    def out_of_memory(*_: Any, **__: Any) -> None:
+        raise RuntimeError("CUDA out of memory.\nTried to allocate 3 GiB")
+
+    first = pool.engine(infos[0])
+    assert pool.load_ahead(infos[1], beside=first)
+    monkeypatch.setattr(LlamaForCausalLM, "to", out_of_memory)
+    with pytest.raises(
+        CheckpointError, match=r"1: cannot be put on cpu \(RuntimeError: CUDA out of .*; free memory"
+    ):
+        pool.engine(infos[1])
+    with pytest.raises(CheckpointError, match="0: cannot be put on cpu"):
+        load(infos[0], SETTINGS)
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_collector_is_as_before_when_a_model_is_loaded(enabled: bool) -> None:
     assert gc.isenabled()
