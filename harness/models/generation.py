@@ -111,9 +111,11 @@ class Generation:
             try:
                 with torch.inference_mode():
                     beginning = self._shared.beginning(shared)
-                most = self._room(beginning, longest, len(waiting))
-                alone = len(waiting) == 1
-                rows = _Rows(Slots(beginning, most), most, self._stepper, self._budget, alone=alone)
+                    most = self._room(beginning, longest, len(waiting))
+                    slots = Slots(beginning, most)
+                    if len(waiting) == 1:
+                        slots.own()
+                rows = _Rows(slots, most, self._stepper, self._budget)
                 with splitting(self._model):
                     while waiting or rows.at_work:
                         rows.run(waiting)
@@ -157,9 +159,7 @@ class _Rows:
     """The samples at work behind one beginning, each in the slot of its number, and prompts that more samples
     wait for."""
 
-    def __init__(self, slots: Slots, rows: int, stepper: Stepper, budget: Budget, *, alone: bool) -> None:
-        """``alone``: that there will be one sample."""
-        self._alone = alone
+    def __init__(self, slots: Slots, rows: int, stepper: Stepper, budget: Budget) -> None:
         self.at_work: list[Sample] = []
         self._coming: list[Sample] = []
         self._ended: list[Sample] = []
@@ -217,10 +217,7 @@ class _Rows:
         """Computes the prompts of some jobs, and copies them for the further samples of each; the logits
         behind them in the order in which they went to work."""
         slot = len(self.at_work)
-        tails = [self._tail(job[0]) for job in jobs]
-        if self._alone:
-            self._slots.own()
-        logits = list(self._stepper.fill(self._slots, tails))
+        logits = list(self._stepper.fill(self._slots, [self._tail(job[0]) for job in jobs]))
         for job in jobs:
             self.at_work.append(job[0])
             self._coming.remove(job[0])
@@ -254,8 +251,8 @@ class _Rows:
             yield batch
 
     def _tail(self, sample: Sample) -> list[int]:
-        """What a slot must hold before the sample's next token is known."""
-        return [*sample.prompt.tokens[self._slots.past :], *sample.tokens]
+        """What a slot must still be given before the sample's next token is known."""
+        return [*sample.prompt.tokens[self._slots.past + self._slots.begun :], *sample.tokens]
 
     def _take(self, first: int, chosen: Sequence[Sequence[int | None]]) -> None:
         """Gives the samples from ``first`` on their next tokens; those that are done leave."""

@@ -57,10 +57,10 @@ class LoadAhead:
         """Returns at once; whether the model is being loaded, rather than its files read at most."""
         if info.format == "fake" or info.model_key in self._begun or self._thread is not None:
             return False
-        self._begun.add(info.model_key)
         if not self._allowed(info) or not self._fits(info):
             self._files.begin(info)
             return False
+        self._begun.add(info.model_key)
         self._key = info.model_key
         self._thread = threading.Thread(target=self._load, args=(info,), name="touchstone-load", daemon=True)
         self._thread.start()
