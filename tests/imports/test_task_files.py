@@ -1,4 +1,4 @@
-"""Results files by task, by task and of lm-evaluation-harness, are read with errors and numbers of items."""
+"""Result files by task, and of lm-evaluation-harness, are read with errors and numbers of items."""
 
 from __future__ import annotations
 
