@@ -11,7 +11,7 @@
     [tool.touchstone.gate.benchmarks.real_coref]
     metric = "real@1"             # compared by this metric instead of its primary one
     margin = 0.02                 # its own
-    max_drop = 0.05               # fails at any measured drop larger than this, certain or not
+    max_drop = 0.05               # fails at any larger drop of the measured value, certain or not
     floors = ["real@1 >= 0.60"]   # fails below, whatever the baseline
 
 A file given with --gate-config has the same tables, or the keys of [tool.touchstone.gate] at its top. What is not known

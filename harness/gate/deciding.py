@@ -1,8 +1,9 @@
 """Results of a run, baselines and a plan -> a ``Gate``.
 
 Each checkpoint's benchmarks are judged together, as one family. A line fails where its verdict is "worse" (for a
-strict gate also where nobody can tell), where the difference is below -max_drop, and where a floor is not kept. It is
-not valid where the result is not whole, or could not be held against a baseline that should have been there.
+strict gate also where nobody can tell), where the measured value is lower than the baseline's measured value by more
+than max_drop, and where a floor is not kept. It is not valid where the result is not whole, or could not be held
+against a baseline that should have been there.
 
 A composite that ``--gate-metric`` names is a line of its own; the baseline of its benchmarks is then the checkpoint
 with the best composite. Any other metric that it names chooses and compares on the benchmarks that have it; the

@@ -46,8 +46,9 @@ class Line:
     """One benchmark of one checkpoint.
 
     ``verdict`` is the statistical one, None without a comparison; ``fails`` and ``invalid`` are the reasons for exit
-    code 8 and 9; ``why`` says what the verdict rests on. ``items`` is about how many would tell. ``early``: settled
-    by a look, whose p is not corrected.
+    code 8 and 9; ``why`` says what the verdict rests on. ``difference``, its limits and ``p`` allow for the baseline's
+    being the best of several; ``as_measured`` is the difference of the two measured values. ``items`` is about how many
+    would tell. ``early``: settled by a look, whose p is not corrected.
     """
 
     checkpoint: str
@@ -61,6 +62,7 @@ class Line:
     value: float | None = None
     against: Against | None = None
     difference: float | None = None
+    as_measured: float | None = None
     low: float | None = None
     high: float | None = None
     p: float | None = None

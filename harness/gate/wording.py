@@ -75,8 +75,9 @@ def baseline_text(line: Line) -> str:
     which = f"{one.checkpoint}{step} of run {one.run_id}"
     if one.runs == 1:
         return f"{which}: {value_text(one.measured)}"
+    moved = "" if line.as_measured is None else f" ({100 * line.as_measured:+.2f} points)"
     return (
-        f"{which}, best of {one.runs}: {value_text(one.measured)} as measured, "
+        f"{which}, best of {one.runs}: {value_text(one.measured)} as measured{moved}, "
         f"{value_text(one.shrunk)} after allowing for the choice"
     )
 

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import GateError
-from harness.gate.baselines import Source
+from harness.gate.baselines import Found, Source
 from harness.gate.config import Floor, Own, Plan
-from harness.gate.deciding import cases_of, decide
+from harness.gate.deciding import Early, cases_of, decide
+from harness.gate.judging import compare, judge
 from harness.gate.pairing import Entry
 from harness.gate.report import Gate, gate_json, lines_from_json, ordered
-from harness.gate.wording import decision_text
+from harness.gate.wording import baseline_text, decision_text
 from tests.gate.entries import entry, right
 from tests.gate.test_baselines import source
 
@@ -131,8 +132,75 @@ def test_a_drop_that_is_too_large_fails_even_where_nobody_can_tell() -> None:
     for most, code in ((0.02, 0), (0.01, 8)):
         found = gate(new(195), old=(old(200),), benchmarks={"b": Own(max_drop=most)})
         assert (found.exit_code, found.lines[0].verdict) == (code, "cannot tell")
-    assert "dropped by 1.25 points; max_drop is 1" in decision_text(found)
+    assert "dropped by 1.25 points as measured; max_drop is 1" in decision_text(found)
     assert kinds(found) == ["failed"]
+
+
+def lucky(*columns: list[float]) -> tuple[Entry, ...]:
+    """Earlier checkpoints on 12 items, of which one is the best by luck as far as anybody can tell."""
+    return tuple(entry(column, checkpoint=f"c{place}") for place, column in enumerate(columns))
+
+
+def test_the_largest_drop_allowed_is_held_against_the_measured_value_of_the_best_of_many() -> None:
+    nothing, earlier = [0.0] * 12, lucky(right(1, 12), right(1, 12)[::-1], [0.0] * 5 + right(2, 7))
+    mine = entry(nothing, checkpoint="new", run_id="now", began=99.0)
+    found = gate(mine, old=earlier, benchmarks={"b": Own(max_drop=0.12)})
+    (line,) = found.lines
+    assert line.against is not None
+    assert (line.against.measured, line.as_measured) == (pytest.approx(2 / 12), pytest.approx(-2 / 12))
+    assert line.difference is not None
+    assert line.difference > -0.12  # what is left after allowing for the choice
+    assert (found.exit_code, line.verdict) == (8, "cannot tell")
+    assert "dropped by 16.67 points as measured; max_drop is 12" in decision_text(found)
+    assert "0.1667 as measured (-16.67 points), " in baseline_text(line)
+    assert gate(mine, old=earlier, benchmarks={"b": Own(max_drop=0.17)}).exit_code == 0
+
+
+def test_a_drop_as_large_as_allowed_is_no_larger_drop_whatever_the_rounding() -> None:
+    assert 0.85 - 0.9 < -0.05
+    found = gate(
+        new(85, of=100),
+        old=(entry(right(90, 100)),),
+        benchmarks={"b": Own(max_drop=0.05)},
+    )
+    assert found.exit_code == 0
+
+
+def test_the_largest_drop_of_a_composite_is_of_its_measured_value_too() -> None:
+    earlier = [one for n in range(6) for one in korean(200 + n, 200 - n, f"c{n}")]
+    mine = korean(190, 190, "new", 9.0)
+    for most, code in ((0.026, 8), (0.04, 0)):
+        own = {"score_wiki": Own(max_drop=most)}
+        found = gate(*mine, old=tuple(earlier), metric="score_wiki", margin=0.5, benchmarks=own)
+        line = found.lines[-1]
+        assert line.against is not None
+        assert line.against.measured is not None
+        assert line.value is not None
+        assert line.as_measured == pytest.approx(line.value - line.against.measured)
+        assert found.exit_code == code
+
+
+def test_the_largest_drop_of_a_perplexity_is_of_its_log_probabilities() -> None:
+    how = {"perplexity": {"by": "perplexity", "of": "logprob"}}
+    before, now = ({"logprob": [-1.0 - n / 9 - off for n in range(12)]} for off in (0.0, 0.1))
+    old_ = entry(before, aggregate=how)
+    mine = entry(now, checkpoint="new", run_id="now", began=9.0, aggregate=how)
+    for most, code in ((0.09, 8), (0.11, 0)):
+        own = {"b": Own(metric="perplexity", max_drop=most, margin=0.5)}
+        assert gate(mine, old=(old_,), benchmarks=own).exit_code == code
+
+
+def test_a_verdict_that_was_settled_early_has_its_largest_drop_measured_on_the_items_so_far() -> None:
+    earlier = lucky(right(140, N), right(140, N)[::-1])
+    mine = new(130)
+    compared = compare(mine, earlier)
+    assert compared.comparison.difference is not None
+    assert compared.comparison.difference > -0.024
+    early = Early(Found(state="chosen", baselines=earlier), judge({"b": compared}, margin=0.5)["b"])
+    for most, code in ((0.024, 8), (0.026, 0)):
+        plan = Plan(mode="plain", benchmarks={"b": Own(max_drop=most)})
+        found = decide(cases_of([mine], []), source(*earlier), plan, {("new", "b"): early})
+        assert (found.lines[0].as_measured, found.exit_code) == (compared.as_measured.difference, code)
 
 
 def test_a_benchmark_has_its_own_margin_and_metric() -> None:

@@ -42,7 +42,10 @@ def test_the_terminal_shows_verdict_numbers_both_baselines_and_last_the_decision
     text = render(summary(), 100, color=False)
     words = " ".join(text.split())
     assert "worse winogrande acc 0.3750, -14.02 [" in words
-    assert re.search(r"old7 of run run-old7, best of 8: 0\.5175 as measured, 0\.51\d\d after allowing", words)
+    assert re.search(
+        r"old7 of run run-old7, best of 8: 0\.5175 as measured \(-14\.25 points\), 0\.51\d\d after allowing",
+        words,
+    )
     assert words.endswith("gate failed (exit code 8): winogrande acc is worse (-14.02 points)")
     assert max(map(len, text.splitlines()[:-1])) <= 100
 
