@@ -5,17 +5,26 @@
     training rows           ``instruction`` (the prompt), ``input``, ``output`` (a right program), ``task_id``,
                             ``metadata`` {source, test, entry_point, has_tests}
 
+Tests of calls are one text or a list of texts: assertions, or definitions that ``harness.metrics.code.calling`` knows
+how to call. Tests that would ask nothing of a program are an error.
+
 All raise ``KeyError`` for a missing field, ``ValueError`` or ``TypeError`` for one that is not as it should be.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
 import json
 import math
+import re
+import sys
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NotRequired
 
 from typing_extensions import TypedDict
+
+from harness.metrics.code.calling import base_name, likely_entry_point, script
 
 
 class HumanEvalRow(TypedDict):
@@ -29,7 +38,8 @@ class HumanEvalRow(TypedDict):
 
 
 class MbppRow(TypedDict):
-    """A task, a right program, and what that must pass."""
+    """A task, a right program, and what that must pass. ``entry_point`` is what tests that define ``check`` are given;
+    published rows have none."""
 
     task_id: int | str
     text: str
@@ -37,6 +47,7 @@ class MbppRow(TypedDict):
     test_list: list[str]
     test_setup_code: str
     test_imports: list[str]
+    entry_point: NotRequired[str]
 
 
 class Pair(TypedDict):
@@ -48,7 +59,8 @@ class Pair(TypedDict):
 
 class StdioRow(TypedDict):
     """A problem with its tests, its limits (seconds, MiB) where it has some, and a right program, empty where there
-    is none."""
+    is none. Where a function is to be written, ``tests`` is empty, ``test`` the source of the tests that call it, and
+    ``entry_point`` its name, if there is one."""
 
     id: str
     description: str
@@ -56,6 +68,8 @@ class StdioRow(TypedDict):
     time_limit: float | None
     memory_limit: int | None
     solution: str
+    test: NotRequired[str]
+    entry_point: NotRequired[str]
 
 
 _PYTHON3: Final = 3
@@ -64,58 +78,72 @@ _PYTHON3: Final = 3
 
 def humaneval_row(row: dict[str, Any]) -> dict[str, Any]:
     """task_id, prompt, entry_point, canonical_solution, test."""
-    if "instruction" not in row:
-        return row
-    more = _metadata(row)
-    return {
-        "task_id": row["task_id"],
-        "prompt": _asked(row),
-        "entry_point": more["entry_point"],
-        "canonical_solution": row.get("output") or "",
-        "test": _one_text(more["test"]),
-    }
+    if "instruction" in row:
+        more, prompt = _metadata(row), _asked(row)
+        test = _one_text(_statements(_tests(more)))
+        row = {
+            "task_id": row["task_id"],
+            "prompt": prompt,
+            "entry_point": _entry_point(more, prompt, "", test) or _begun(prompt),
+            "canonical_solution": row.get("output") or "",
+            "test": test,
+        }
+    if isinstance(row.get("test"), str) and isinstance(row.get("entry_point"), str):
+        script(row["test"], row["entry_point"])
+    return row
 
 
 def mbpp_row(row: dict[str, Any]) -> dict[str, Any]:
-    """task_id, text, code, test_list, test_setup_code, test_imports; the sanitized set says ``prompt`` for
-    ``text``."""
+    """task_id, text, code, test_list, test_setup_code, test_imports, entry_point; the sanitized set says ``prompt``
+    for ``text``."""
     if "instruction" in row:
         more = _metadata(row)
         row = {
             "task_id": row["task_id"],
             "text": _asked(row),
             "code": row.get("output") or "",
-            "test_list": more["test"],
+            "test_list": (tests := _statements(_tests(more))),
             "test_setup_code": more.get("test_setup_code", ""),
             "test_imports": more.get("test_imports", []),
+            "entry_point": _entry_point(more, row["instruction"], row.get("output"), _one_text(tests)),
         }
     tests = _statements(row["test_list"])
     if not tests:
         raise ValueError("test_list is empty; a task needs a test")
-    return {
+    made = {
         "task_id": row["task_id"],
         "text": row["text"] if "text" in row else row["prompt"],
         "code": row["code"],
         "test_list": tests,
         "test_setup_code": row.get("test_setup_code") or "",
         "test_imports": list(row.get("test_imports") or ()),
+        "entry_point": row.get("entry_point") or "",
     }
+    mbpp_tests(made)
+    return made
+
+
+def mbpp_tests(row: Mapping[str, Any]) -> str:
+    """The script that tests a program of the task: its imports, its setup code, its assertions."""
+    parts = (*row["test_imports"], row["test_setup_code"], *row["test_list"])
+    text = "".join(unix_lines(part).rstrip("\n") + "\n" for part in parts if part)
+    return script(text, row.get("entry_point", ""), builtin_names(row["code"]))
 
 
 def contest_row(row: dict[str, Any]) -> dict[str, Any]:
-    """id, description, tests [{input, output}], time_limit (seconds) and memory_limit (MiB) or None, solution.
+    """id, description, tests [{input, output}], time_limit (seconds) and memory_limit (MiB) or None, solution; of tests
+    that call a function ``test`` and ``entry_point`` instead of ``tests``.
 
     DeepMind's public, private and generated tests are taken in that order, and its first solution in Python 3.
     """
     if "instruction" in row:
         more = _metadata(row)
-        tests = more.get("tests", more.get("test"))
         row = {
+            **({"tests": more["test"]} if "test" in more else {}),
             **more,
             "id": row["task_id"],
             "description": _asked(row),
             "solution": row.get("output"),
-            "tests": tests,
         }
     return _stdio_row(row, str(row["id"] if "id" in row else row["name"]), row["description"])
 
@@ -133,24 +161,54 @@ def reads_and_prints(row: dict[str, Any]) -> bool:
     those of APPS whose functions are called."""
     if row.get("input_file") or row.get("output_file") or row.get("starter_code"):
         return False
-    both = row.get("input_output")
-    return not (isinstance(both, str) and '"fn_name"' in both)
+    more = row.get("metadata")
+    texts = (
+        row.get("input_output"),
+        *((more.get("test"), more.get("input_output")) if isinstance(more, dict) else (more,)),
+    )
+    return not any(isinstance(text, str) and '"fn_name"' in text.replace("\\", "") for text in texts)
 
 
 def _stdio_row(row: Mapping[str, Any], name: str, description: Any) -> dict[str, Any]:
-    tests = [pair for found in _published(row) for pair in _pairs(found)]
-    if not tests:
+    published = [_read(found) for found in _published(row)]
+    solution = row.get("solution") or _python_solution(row.get("solutions"))
+    code = [found for found in published if isinstance(found, str)]
+    called: dict[str, Any] = {}
+    if code:
+        called["test"] = "\n".join(code)
+        called["entry_point"] = _entry_point(row, description, solution, called["test"])
+        script(called["test"], called["entry_point"], builtin_names(solution))
+    tests = [] if code else [pair for found in published for pair in _pairs(found)]
+    if not code and not tests:
         raise ValueError("it has no tests")
     return {
         "id": name,
         "description": description,
         "tests": tests,
+        **called,
         "time_limit": _seconds(row.get("time_limit")),
         "memory_limit": math.ceil(row["memory_limit_bytes"] / 2**20)
         if row.get("memory_limit_bytes")
         else None,
-        "solution": row.get("solution") or _python_solution(row.get("solutions")),
+        "solution": solution,
     }
+
+
+def builtin_names(solution: str) -> tuple[str, ...]:
+    """What a right program defines under a name that is Python's own otherwise, such as a function ``sum``: in
+    the tests of such a task the name is the program's.
+    """
+    try:
+        body = ast.parse(unix_lines(solution)).body
+    except SyntaxError:
+        return ()
+    defined = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    return tuple(name for name in defined if hasattr(builtins, name) or name in sys.stdlib_module_names)
+
+
+def unix_lines(text: str) -> str:
+    """The text with line ends of one character; MBPP was published with both kinds."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _published(row: Mapping[str, Any]) -> list[Any]:
@@ -166,9 +224,23 @@ def _published(row: Mapping[str, Any]) -> list[Any]:
     raise KeyError("tests")
 
 
-def _pairs(tests: Any) -> list[dict[str, str]]:
+def _read(tests: Any) -> Any:
+    """Tests out of their text: data of any form, or the source of tests that call a function."""
     if isinstance(tests, str):
-        tests = json.loads(tests)
+        try:
+            tests = json.loads(tests)
+        except ValueError:
+            if not tests.lstrip().startswith(("[", "{")):
+                return tests
+            if (found := _literal(tests)) is None:
+                raise
+            tests = found
+    if isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests):
+        return "\n".join(tests)
+    return tests
+
+
+def _pairs(tests: Any) -> list[dict[str, str]]:
     if isinstance(tests, Mapping):
         inputs, outputs = (tests.get(name, tests.get(f"{name}s")) for name in ("input", "output"))
         tests = [{"input": given, "output": due} for given, due in zip(inputs, outputs, strict=True)]
@@ -185,11 +257,52 @@ def _one_text(value: Any) -> str:
 
 
 def _statements(tests: Any) -> list[str]:
-    """A list of assertions, also where they are published as one text."""
+    """A list of assertions, also where they are published as one text, or as the text of a list."""
+    if isinstance(tests, str) and isinstance(found := _literal(tests), list):
+        tests = found
     if not isinstance(tests, str):
         return [_one_text(test) for test in tests]
     lines = [line for line in tests.splitlines() if line.strip()]
     return lines if all(line.startswith("assert") for line in lines) else [tests]
+
+
+def _literal(text: str) -> Any:
+    """What a text of JSON or of Python's own literals stands for, None where it is neither."""
+    if not text.lstrip().startswith(("[", "{")):
+        return None
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text.strip())
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+    return None
+
+
+def _tests(more: Mapping[str, Any]) -> Any:
+    """The tests in the metadata of a training row."""
+    for name in ("test", "test_list", "tests"):
+        if more.get(name):
+            return more[name]
+    raise KeyError("metadata.test")
+
+
+def _entry_point(more: Mapping[str, Any], asked: Any, solution: Any, test: str) -> str:
+    """The entry point that a row names, checked; where it names none, and the tests want one, the likely one: of the
+    right program, else of the definition that the task begins with."""
+    if (given := more.get("entry_point")) is not None and not isinstance(given, str):
+        raise TypeError(f"entry_point is {str(given)[:40]!r} and no text")
+    if given:
+        base_name(given)
+        return str(given)
+    if "def " not in test:
+        return ""
+    return likely_entry_point(str(solution or ""), test) or _begun(str(asked))
+
+
+def _begun(prompt: str) -> str:
+    """The last function that a prompt begins, the one to be completed; empty where it begins none."""
+    begun = re.findall(r"^(?:async )?def (\w+)\(", prompt, re.MULTILINE)
+    return begun[-1] if begun else ""
 
 
 def _metadata(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import builtins
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from harness.metrics.code.calling import base_name, script
 from harness.metrics.code.cutting import function_program
+from harness.metrics.code.forms import builtin_names, mbpp_tests, unix_lines
 from harness.requests import CallTests, InputOutputTests, RunProgram
 
 CALL_SECONDS: Final = 3.0
@@ -20,13 +19,16 @@ CONTEST_MEMORY: Final = 256
 
 
 def humaneval_request(row: Mapping[str, Any], program: str, benchmark: str = "humaneval") -> RunProgram:
-    """The task's ``check`` is called with the program's function; its helpers are the prompt's own."""
+    """The task's tests, nearly always a ``check``, are called with the program's function; its helpers are the prompt's
+    own."""
     solution = row["canonical_solution"]
     right = function_program(row["prompt"], row["entry_point"], solution, stops=()).source
     return RunProgram(
         program,
         CallTests(
-            code=f"{row['test']}\ncheck({row['entry_point']})\n", trusted=right, names=(row["entry_point"],)
+            code=script(row["test"], row["entry_point"]),
+            trusted=right,
+            names=(base_name(row["entry_point"]),),
         ),
         task=f"{benchmark}/{row['task_id']}",
         seconds=CALL_SECONDS,
@@ -36,13 +38,9 @@ def humaneval_request(row: Mapping[str, Any], program: str, benchmark: str = "hu
 
 def mbpp_request(row: Mapping[str, Any], program: str, benchmark: str = "mbpp") -> RunProgram:
     """The task's imports, its setup code and its assertions, which call what the program defines."""
-    parts = (*row["test_imports"], row["test_setup_code"], *row["test_list"])
     return RunProgram(
         program,
-        CallTests(
-            code="".join(unix_lines(part).rstrip("\n") + "\n" for part in parts if part),
-            names=_renamed(unix_lines(row["code"])),
-        ),
+        CallTests(code=mbpp_tests(row), names=_names(row.get("entry_point", ""), row["code"])),
         task=f"{benchmark}/{row['task_id']}",
         seconds=CALL_SECONDS,
         reference=unix_lines(row["code"]) or None,
@@ -50,10 +48,16 @@ def mbpp_request(row: Mapping[str, Any], program: str, benchmark: str = "mbpp") 
 
 
 def stdio_request(row: Mapping[str, Any], program: str, benchmark: str = "codecontests") -> RunProgram:
-    """Each of the task's inputs is read, and what is printed compared with its output."""
+    """Each of the task's inputs is read, and what is printed compared with its output; where a function is to be
+    written, the task's tests call it."""
+    tests: CallTests | InputOutputTests = InputOutputTests(_pairs(row["tests"]))
+    if code := row.get("test"):
+        entry_point = row.get("entry_point", "")
+        code = script(code, entry_point, builtin_names(row["solution"]))
+        tests = CallTests(code=code, names=_names(entry_point, row["solution"]))
     return RunProgram(
         program,
-        InputOutputTests(_pairs(row["tests"])),
+        tests,
         task=f"{benchmark}/{row['id']}",
         seconds=row["time_limit"] or CONTEST_SECONDS,
         memory=row["memory_limit"] or CONTEST_MEMORY,
@@ -61,21 +65,9 @@ def stdio_request(row: Mapping[str, Any], program: str, benchmark: str = "codeco
     )
 
 
-def _renamed(solution: str) -> tuple[str, ...]:
-    """What a right program defines under a name that is Python's own otherwise, such as a function ``sum``: in
-    the tests of such a task the name is the program's.
-    """
-    try:
-        body = ast.parse(solution).body
-    except SyntaxError:
-        return ()
-    defined = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    return tuple(name for name in defined if hasattr(builtins, name) or name in sys.stdlib_module_names)
-
-
-def unix_lines(text: str) -> str:
-    """The text with line ends of one character; MBPP was published with both kinds."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+def _names(entry_point: str, solution: str) -> tuple[str, ...]:
+    """What is the program's in the tests, whatever else has that name."""
+    return tuple(dict.fromkeys([*filter(None, [base_name(entry_point)]), *builtin_names(solution)]))
 
 
 def _pairs(tests: Sequence[Mapping[str, str]]) -> tuple[tuple[str, str], ...]:
