@@ -73,6 +73,7 @@ def score(row: Row, shots: str) -> Scoring:
     name="arc_easy",
     version=1,
     data="arc_easy/test",
+    published_rows=2376,
     row=Row,
     prepare=as_published,
     asks=Loglikelihood,
@@ -84,7 +85,7 @@ def score(row: Row, shots: str) -> Scoring:
     source="Clark et al. 2018, arXiv 1803.05457; lm-evaluation-harness 0.4.13, task arc_easy",
 )
 def test_arc_easy(example: Row, shots: str) -> Scoring:
-    """ARC-Easy (Clark et al. 2018), test split, 0-shot.
+    """ARC-Easy (Clark et al. 2018), test split (2376 questions in the authors' file), 0-shot.
 
     Context: "Question: ", the question, a line break, "Answer:". The choices are not shown. Continuation: one
     space and the text of the choice, for each of the three to five. The right one is found by its label.
@@ -103,6 +104,7 @@ def test_arc_easy(example: Row, shots: str) -> Scoring:
     name="arc_challenge",
     version=1,
     data="arc_challenge/test",
+    published_rows=1172,
     row=Row,
     prepare=as_published,
     asks=Loglikelihood,
@@ -114,7 +116,8 @@ def test_arc_easy(example: Row, shots: str) -> Scoring:
     source="Clark et al. 2018, arXiv 1803.05457; lm-evaluation-harness 0.4.13, task arc_challenge",
 )
 def test_arc_challenge(example: Row, shots: str) -> Scoring:
-    """ARC-Challenge (Clark et al. 2018), test split, 0-shot (usually quoted as ``acc_norm`` with 25 shots).
+    """ARC-Challenge (Clark et al. 2018), test split (1172 questions in the authors' file), 0-shot (usually quoted as
+    ``acc_norm`` with 25 shots).
 
     The prompt, the continuations and the four scores are those of ARC-Easy.
 

@@ -39,6 +39,8 @@ def apps_question(row: StdioRow) -> str:
     name="codecontests",
     version=1,
     data="codecontests/problems",
+    published_rows=165,
+    own_rows="problems of our own",
     row=StdioRow,
     prepare=contest_row,
     keep=reads_and_prints,
@@ -49,7 +51,8 @@ def apps_question(row: StdioRow) -> str:
     source="Li et al. 2022 (AlphaCode), arXiv 2203.07814; google-deepmind/code_contests",
 )
 def test_codecontests(example: StdioRow, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
-    """CodeContests (Li et al. 2022), 0-shot, 1024 new tokens, in Python; ``--eval-samples`` a problem. Of more
+    """CodeContests (Li et al. 2022), 0-shot, 1024 new tokens, in Python; ``--eval-samples`` a problem. The
+    test split has 165 problems (as the paper says); the shipped ones are our own. Of more
     than 1000 problems 1000 are drawn with the run's seed.
 
     Prompt, our own: the statement, a sentence that asks for a Python program, and the beginning of a block of

@@ -47,6 +47,7 @@ def shot(row: Row) -> Shot:
     name="drop",
     version=1,
     data="drop/validation",
+    published_rows=9536,
     row=Row,
     prepare=as_used,
     asks=Generate,
@@ -60,7 +61,8 @@ def shot(row: Row) -> Shot:
 def test_drop(
     example: Row, shots: str, turns: tuple[Turn, ...]
 ) -> Generator[Generate, GenerateAnswer, dict[str, float]]:
-    """DROP (Dua et al. 2019), validation split, 0-shot, greedy, 256 new tokens.
+    """DROP (Dua et al. 2019), validation split (9536 questions in the paper and in
+    lm-evaluation-harness's copy), 0-shot, greedy, 256 new tokens.
 
     Prompt: the passage, a space, the question. The text ends before the first full stop, as in the reference,
     which cuts decimals.

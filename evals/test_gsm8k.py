@@ -35,6 +35,7 @@ def shot(row: Row) -> Shot:
     name="gsm8k",
     version=1,
     data="gsm8k/test",
+    published_rows=1319,
     row=Row,
     asks=Generate,
     primary="exact_match_flexible",
@@ -48,7 +49,8 @@ def shot(row: Row) -> Shot:
 def test_gsm8k(
     example: Row, shots: str, turns: tuple[Turn, ...]
 ) -> Generator[Generate, GenerateAnswer, dict[str, float]]:
-    """GSM8K (Cobbe et al. 2021), test split, 5-shot, greedy, 256 new tokens.
+    """GSM8K (Cobbe et al. 2021), test split (1319 rows in the authors' test.jsonl), 5-shot, greedy, 256
+    new tokens.
 
     Prompt: "Question: ", the question, a line break, "Answer:"; in the examples a space and the published
     rationale follow. The text ends before "Question:", "</s>" or "<|im_end|>".

@@ -44,6 +44,7 @@ def shot(scene: Scene) -> str:
     name="hellaswag",
     version=1,
     data="hellaswag/validation",
+    published_rows=10_042,
     row=Scene,
     asks=Loglikelihood,
     primary="acc_norm",
@@ -57,7 +58,8 @@ def shot(scene: Scene) -> str:
 def test_hellaswag(
     example: Scene, shots: str
 ) -> Generator[list[Loglikelihood], list[LoglikelihoodAnswer], dict[str, float]]:
-    """HellaSwag (Zellers et al. 2019), validation split, 0-shot (10-shot in the first Open LLM Leaderboard).
+    """HellaSwag (Zellers et al. 2019), validation split (10,042 rows in the authors' file), 0-shot
+    (10-shot in the first Open LLM Leaderboard).
 
     Query: activity label, ": ", ``ctx_a``, " ", ``ctx_b`` with a capital first letter and the rest in lower
     case. Query and endings are cleaned: strip; " [title]" becomes ". "; every "[...]" within a line is

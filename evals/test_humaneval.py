@@ -30,6 +30,7 @@ def turns(row: HumanEvalRow) -> tuple[Turn, ...]:
     name="humaneval",
     version=1,
     data="humaneval/HumanEval",
+    published_rows=164,
     row=HumanEvalRow,
     prepare=humaneval_row,
     asks=(Generate, RunProgram),

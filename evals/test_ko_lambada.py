@@ -48,6 +48,7 @@ def ask(
     name="ko_lambada",
     version=1,
     data="ko_lambada/test",
+    published_rows=2255,
     row=Passage,
     prepare=passage,
     asks=FillMask,

@@ -23,6 +23,17 @@ class Row(TypedDict):
 
 STOP = ("Problem:",)
 
+PUBLISHED = {
+    "Algebra": 124,
+    "Counting_&_Probability": 38,
+    "Geometry": 41,
+    "Intermediate_Algebra": 97,
+    "Number_Theory": 62,
+    "Prealgebra": 82,
+    "Precalculus": 56,
+}
+"""How many of the 500 problems are of each subject (openai/prm800k, math_splits/test.jsonl)."""
+
 
 def as_used(row: dict[str, Any]) -> dict[str, Any]:
     """The row with ``subject`` and a whole ``level``; the authors' files say ``type`` and "Level 3".
@@ -49,6 +60,7 @@ def shot(row: Row) -> Shot:
     name="math",
     version=1,
     data="math500/test",
+    published_rows=PUBLISHED,
     row=Row,
     prepare=as_used,
     asks=Generate,

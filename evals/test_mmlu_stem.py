@@ -13,22 +13,23 @@ from harness.requests import Loglikelihood, LoglikelihoodAnswer
 
 LETTERS = ("A", "B", "C", "D")
 
-SUBJECTS = (
-    "abstract_algebra",
-    "college_biology",
-    "college_chemistry",
-    "college_computer_science",
-    "college_mathematics",
-    "college_physics",
-    "elementary_mathematics",
-    "high_school_biology",
-    "high_school_chemistry",
-    "high_school_computer_science",
-    "high_school_mathematics",
-    "high_school_physics",
-    "high_school_statistics",
-    "machine_learning",
-)
+SUBJECTS = {
+    "abstract_algebra": 100,
+    "college_biology": 144,
+    "college_chemistry": 100,
+    "college_computer_science": 100,
+    "college_mathematics": 100,
+    "college_physics": 102,
+    "elementary_mathematics": 378,
+    "high_school_biology": 310,
+    "high_school_chemistry": 203,
+    "high_school_computer_science": 100,
+    "high_school_mathematics": 270,
+    "high_school_physics": 151,
+    "high_school_statistics": 216,
+    "machine_learning": 112,
+}
+"""The subjects, and how many rows the authors' test/SUBJECT_test.csv has of each."""
 
 
 class Question(TypedDict):
@@ -55,6 +56,7 @@ def shot(row: Question) -> str:
     name="mmlu_stem",
     version=1,
     data="mmlu/test",
+    published_rows=SUBJECTS,
     row=Question,
     asks=Loglikelihood,
     primary="acc",

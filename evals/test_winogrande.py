@@ -37,6 +37,7 @@ def shot(row: Sentence) -> str:
     name="winogrande",
     version=1,
     data="winogrande/dev",
+    published_rows=1267,
     row=Sentence,
     asks=Loglikelihood,
     primary="acc",
@@ -50,7 +51,8 @@ def shot(row: Sentence) -> str:
 def test_winogrande(
     example: Sentence, shots: str
 ) -> Generator[list[Loglikelihood], list[LoglikelihoodAnswer], dict[str, float]]:
-    """WinoGrande (Sakaguchi et al. 2019), partial scoring, validation split, 0-shot (5-shot on leaderboards).
+    """WinoGrande (Sakaguchi et al. 2019), partial scoring, validation split (the 1267 rows
+    of the authors' dev.jsonl), 0-shot (5-shot on leaderboards).
 
     The sentence is cut at "_". Context i: the text before it and option i. Continuation: one space and the
     stripped text after it, the same for both.

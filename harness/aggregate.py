@@ -20,6 +20,7 @@ from typing import Any, Final
 from harness.effort import Effort
 from harness.errors import BenchmarkError
 from harness.journal import latest
+from harness.marks import Extent, composite_mark, mark
 from harness.metrics.composites import COMPOSITES, Composite
 from harness.records import GENERATED, Record
 from harness.results import Collected, Declaration, Metric, Result, Summary
@@ -137,6 +138,8 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
         name: sum(getattr(record, name) for record in records if record.status == "scored")
         for name in GENERATED
     }
+    extent = declaration.extents.get(group or "", Extent())
+    scored = statuses.count("scored")
     return Result(
         name=declaration.name if group is None else f"{declaration.name}/{group}",
         benchmark=declaration.name,
@@ -146,7 +149,7 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
         primary=declaration.primary,
         metrics=_metrics(declaration, records),
         collected=len(records),
-        scored=statuses.count("scored"),
+        scored=scored,
         skipped=statuses.count("skipped"),
         errors=statuses.count("error"),
         timeouts=statuses.count("timeout"),
@@ -161,7 +164,18 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
         invalid=_invalid(counts, declaration.most_unusable),
         reused=sum(record.reused_from is not None for record in records),
         reused_from=sorted({record.reused_from for record in records if record.reused_from}),
+        template=_template(counts),
+        of=extent.of,
+        published=extent.published,
+        mark=mark(scored, extent, origin=declaration.pack.origin, own=declaration.own_rows),
     )
+
+
+def _template(counts: Mapping[str, int]) -> str | None:
+    """How texts were asked for; None where none were."""
+    if not counts["outputs"]:
+        return None
+    return {0: "plain", counts["outputs"]: "chat"}.get(counts["chat"], "mixed")
 
 
 def _outcomes(records: Sequence[Record]) -> dict[str, int]:
@@ -265,12 +279,30 @@ def _composite(definition: Composite, checkpoint: str, buckets: Sequence[_Bucket
         "checkpoint": checkpoint,
         "formula": definition.formula,
         **asdict(estimate),
+        "mark": composite_mark(_part_mark(*scored[name]) for name in summands),
         "parts": [
-            {"weight": weight, "benchmark": name, "metric": part.name, "value": part.value, "n": part.n}
+            {
+                "weight": weight,
+                "benchmark": name,
+                "metric": part.name,
+                "value": part.value,
+                "n": part.n,
+                "of": _extent(scored[name][0]).of,
+            }
             for name, parts in summands.items()
             for weight, part in parts
         ],
     }
+
+
+def _part_mark(declaration: Declaration, scored: Sequence[Record]) -> tuple[str, int, int, str]:
+    extent = _extent(declaration)
+    text = mark(extent.of, extent, origin=declaration.pack.origin, own=declaration.own_rows)
+    return declaration.name, len(scored), extent.of, text
+
+
+def _extent(declaration: Declaration) -> Extent:
+    return declaration.extents.get("", Extent())
 
 
 def _together(

@@ -135,7 +135,9 @@ class Benchmark:
     ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all examples). ``aggregate``
     adds metrics, or replaces the mean of the score with the same name. ``keep`` says which rows of a data
     set belong to the benchmark, ``prepare`` brings other forms of a row into the one that ``row``
-    describes; of more than ``most_rows`` of them that number is drawn with the run's seed. ``needs`` maps
+    describes; of more than ``most_rows`` of them that number is drawn with the run's seed. ``published_rows``
+    is how many rows the published set has (a number, or one for each group), so that results over fewer of them
+    say so; ``own_rows`` says what the shipped rows are where none of them was published. ``needs`` maps
     packages that its scorer imports to how they are installed. ``most_unusable`` is the share of generated
     texts that may have no answer in them, or end at the limit of tokens, before the result counts as not
     valid. ``rule`` and ``source`` are for people.
@@ -161,6 +163,8 @@ class Benchmark:
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     missing: str = ""
     most_rows: int | None = None
+    published_rows: int | Mapping[str, int] | None = None
+    own_rows: str = ""
     needs: Mapping[str, str] = field(default_factory=dict)
     most_unusable: float = MOST_UNUSABLE
     rule: str = ""

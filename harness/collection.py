@@ -16,7 +16,7 @@ from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.info import info_from_plain
 from harness.checkpoints.series import Broken
 from harness.code_hash import code_of
-from harness.data import Example, Pack, drawn, limited, load_pack, load_shots
+from harness.data import Example, Pack, drawn, extents_of, limited, load_pack, load_shots
 from harness.errors import CheckpointError, DataError, SandboxError
 from harness.fewshot import Shots, draw_shots
 from harness.options import Settings
@@ -327,6 +327,8 @@ def declaration_of(loaded: Loaded) -> Declaration:
         source=spec.source,
         most_unusable=spec.most_unusable,
         code=loaded.code,
+        extents=extents_of(spec, loaded.pack, loaded.sampling.seed),
+        own_rows=spec.own_rows,
     )
 
 

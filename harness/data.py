@@ -14,6 +14,7 @@ import json
 import math
 import random
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 from harness.benchmark import Benchmark, HubData
 from harness.errors import DataError
+from harness.marks import Extent
 from harness.results import PackInfo
 from harness.shipped import shipped
 
@@ -81,6 +83,20 @@ def drawn(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequence[E
     digest = hashlib.sha256(f"{seed}\0{spec.name}\0rows".encode()).digest()
     chosen = random.Random(int.from_bytes(digest[:8], "big")).sample(range(len(examples)), spec.most_rows)
     return [examples[place] for place in sorted(chosen)]
+
+
+def extents_of(spec: Benchmark, pack: Pack, seed: int) -> dict[str, Extent]:
+    """How much the benchmark has with this data, by group, the whole under ""."""
+    rows = Counter(example.group or "" for example in pack.examples)
+    items = Counter(example.group or "" for example in drawn(spec, pack.examples, seed))
+    published = spec.published_rows
+    known = published if isinstance(published, Mapping) else {}
+    found = {
+        group: Extent(of=items[group], rows=count, published=known.get(group))
+        for group, count in rows.items()
+    }
+    whole = sum(known.values()) if known else published if isinstance(published, int) else None
+    return found | {"": Extent(of=items.total(), rows=rows.total(), published=whole)}
 
 
 def limited(examples: Iterable[Example], limit: float | int | None) -> list[Example]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from harness.effort import Effort
 from harness.errors import HarnessError
+from harness.marks import Extent
 
 SCHEMA: Final = 1
 
@@ -38,7 +39,8 @@ class Declaration:
 
     ``aggregate`` maps a metric to {"by": ..., "of": ...}. ``few_shot`` says how many shots and from where:
     {"num_fewshot": 5, "from": "mmlu/dev", "pick": "first", "sha256": ...}; reports read ``num_fewshot`` only.
-    ``code`` is the hash of what scores (``harness.code_hash``).
+    ``code`` is the hash of what scores (``harness.code_hash``). ``extents`` say how much the benchmark has, by group,
+    the whole under ""; ``own_rows`` what its shipped rows are, where none of them was published.
     """
 
     name: str
@@ -53,6 +55,8 @@ class Declaration:
     source: str = ""
     most_unusable: float = 0.1
     code: str = ""
+    extents: dict[str, Extent] = field(default_factory=dict)
+    own_rows: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,10 @@ class Result:
     ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts of items (``scored`` to ``lost``) add up to
     ``collected``; ``reused`` of the scored ones come from earlier runs, ``reused_from``. ``metrics`` has the
     primary one first. ``truncated`` counts requests whose context was cut; ``outputs`` to ``unsandboxed`` count
-    texts and programs as a ``Record`` does. ``invalid`` says why the numbers must not be believed, None where
+    texts and programs as a ``Record`` does; ``template`` says how texts were asked for: "chat", "plain", "mixed", or
+    None where none were. ``of`` is how many items the benchmark (or group) has with this data, 0 where not known, and
+    ``published`` how many rows the published set has; ``mark`` says beside every value when it is over fewer
+    (``harness.marks``). ``invalid`` says why the numbers must not be believed, None where
     nothing is known against them.
     """
 
@@ -118,6 +125,10 @@ class Result:
     invalid: str | None = None
     reused: int = 0
     reused_from: list[str] = field(default_factory=list)
+    template: str | None = None
+    of: int = 0
+    published: int | None = None
+    mark: str = ""
 
     @property
     def faults(self) -> int:
@@ -135,7 +146,7 @@ class Summary:
     """A whole run: its manifest (``run.json``), its results in collection order, and what was left out.
 
     The groups of a benchmark stand before its whole. ``composites`` are {"name", "checkpoint", "value",
-    "low", "high", "stderr", "method", "why", "parts": [{"weight", "benchmark", "metric", "value", "n"}]}.
+    "low", "high", "stderr", "method", "why", "mark", "parts": [{"weight", "benchmark", "metric", "value", "n", "of"}]}.
     ``faults`` lists items that ended in error, timeout or lost, as {"item", "status", "message"}.
     ``uncollected`` counts journal records of items that this run did not collect (a resumed run with a
     narrower selection); they enter no number. ``effort``: what answering cost each process. ``broken`` lists
@@ -186,13 +197,18 @@ def summary_from_json(data: Mapping[str, Any]) -> Summary:
     try:
         known["results"] = [_result(result) for result in data["results"]]
         known["declarations"] = [
-            Declaration(**{**declaration, "pack": PackInfo(**declaration["pack"])})
-            for declaration in data.get("declarations", ())
+            declaration_from_json(declaration) for declaration in data.get("declarations", ())
         ]
         known["effort"] = [Effort(**row) for row in data.get("effort", ())]
         return Summary(**known)
     except (KeyError, TypeError, AttributeError) as error:
         raise HarnessError(f"incomplete summary: {error}") from None
+
+
+def declaration_from_json(data: Mapping[str, Any]) -> Declaration:
+    """The declaration whose fields ``asdict`` gave; raises ``KeyError`` or ``TypeError`` for any other."""
+    extents = {name: Extent(**one) for name, one in data.get("extents", {}).items()}
+    return Declaration(**{**data, "pack": PackInfo(**data["pack"]), "extents": extents})
 
 
 def finite(value: Any) -> Any:

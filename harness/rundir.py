@@ -28,7 +28,7 @@ from typing import Any, Final
 from harness.effort import Effort
 from harness.errors import JournalError
 from harness.files import write_atomic
-from harness.results import Collected, Declaration, PackInfo
+from harness.results import Collected, Declaration, declaration_from_json
 
 SCHEMA: Final = 1
 COLUMNS: Final = tuple(one.name for one in fields(Collected))
@@ -108,10 +108,7 @@ class RunDirectory:
         if not self.collected.is_file():
             return [], {}, []
         data = json.loads(self.collected.read_text(encoding="utf-8"))
-        declarations = {
-            name: Declaration(**{**one, "pack": PackInfo(**one["pack"])})
-            for name, one in data["declarations"].items()
-        }
+        declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
         return [Collected(*row) for row in data["items"]], declarations, list(data["deselected"])
 
     def write_courses(self, courses: Sequence[Mapping[str, Any]]) -> None:

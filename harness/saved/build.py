@@ -74,6 +74,8 @@ def saved_of(
             code=(codes or {}).get(result.benchmark),
             reused_from=result.reused_from,
             checkpoint_info=dict(row),
+            of=result.of,
+            mark=result.mark,
         )
         found.append((saved, items))
     return found

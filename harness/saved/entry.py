@@ -25,7 +25,8 @@ class Saved:
     metric -> {"by": ..., "of": ...}. ``metrics`` has the primary one first. ``faults`` counts items that should have
     been scored and were not; ``items_sha256`` is over the ids and rows of those that were. ``code`` is the hash of
     what scores (``harness.code_hash``). ``began`` is in seconds since 1970. ``reused_from`` are earlier runs that
-    scored some of the items, or all.
+    scored some of the items, or all. ``of`` is how many items the benchmark has with this data, 0 where not known;
+    ``mark`` is the result's (``harness.marks``).
     """
 
     run_id: str
@@ -49,6 +50,13 @@ class Saved:
     code: str | None = None
     reused_from: list[str] = field(default_factory=list)
     checkpoint_info: dict[str, Any] = field(default_factory=dict)
+    of: int = 0
+    mark: str = ""
+
+    @property
+    def part(self) -> bool:
+        """Whether it is over fewer items than the benchmark has with this data, as far as that is known."""
+        return self.scored < self.of
 
     @property
     def published(self) -> bool:

@@ -15,7 +15,7 @@ import harness
 ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS = (
-    ("errors", "requests", "files", "units", "steps", "statistics", "korean", "effort"),
+    ("errors", "requests", "files", "units", "steps", "statistics", "korean", "effort", "marks"),
     ("shipped",),
     ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints"),
     (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,14 @@ def test_what_differs_is_named_but_for_what_may_differ() -> None:
 def test_the_digest_goes_by_ids_and_rows() -> None:
     assert items().digest() == dataclasses.replace(items(), scores={}).digest()
     assert items().digest() != dataclasses.replace(items(), rows=["r1", "r3"]).digest()
+
+
+def test_an_entry_of_an_earlier_release_is_read_and_is_no_part(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    path = store.save(saved(of=4, mark="2 of 4 items"), items())
+    assert store.find()[0].part
+    plain = json.loads(path.read_text())
+    del plain["of"], plain["mark"]
+    path.write_text(json.dumps(plain))
+    [old] = store.find()
+    assert (old.of, old.mark, old.part) == (0, "", False)

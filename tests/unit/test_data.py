@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from harness.benchmark import Benchmark, HubData, Shot
-from harness.data import Example, Pack, limited, load_pack, load_shots, read_lines
+from harness.data import Example, Pack, extents_of, limited, load_pack, load_shots, read_lines
 from harness.errors import DataError
 from harness.fewshot import draw_shots
+from harness.marks import Extent
 from harness.requests import Loglikelihood, Turn
 from harness.results import PackInfo
 
@@ -245,3 +246,16 @@ def test_shots_come_from_their_own_file(tmp_path: Path) -> None:
     assert source is not None
     assert [example.row["answer"] for example in source.examples] == [6]
     assert load_shots(spec(), data) is None
+
+
+def test_a_benchmark_knows_how_many_items_it_has_with_its_data(tmp_path: Path) -> None:
+    rows = [json.dumps({"question": "q", "answer": index, "kind": "ab"[index % 2]}) for index in range(7)]
+    folder = write(tmp_path, "sums/test", *rows)
+    grouped = spec(group="kind", row=None, published_rows={"a": 10, "b": 20})
+    assert extents_of(grouped, load_pack(grouped, folder), 0) == {
+        "a": Extent(of=4, rows=4, published=10),
+        "b": Extent(of=3, rows=3, published=20),
+        "": Extent(of=7, rows=7, published=30),
+    }
+    few = spec(most_rows=5)
+    assert extents_of(few, load_pack(few, folder), 0) == {"": Extent(of=5, rows=7)}

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from harness.aggregate import summarise
 from harness.errors import BenchmarkError, HarnessError
+from harness.marks import Extent
 from harness.metrics.composites import COMPOSITES
 from harness.records import STATUSES, Record
 from harness.results import Collected, Summary, finite, summary_from_json, summary_json, totals, wholes
+from harness.saved.build import saved_of
 from harness.statistics.intervals import mean_estimate
 from tests.summaries import DECLARATIONS, SUBJECTS, collect, declaration, record, sample, score
 
@@ -308,3 +310,51 @@ def test_importing_results_and_reports_loads_neither_torch_nor_scipy_nor_rich():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_result_over_fewer_items_than_there_are_says_so_and_so_do_its_groups_and_its_saved_form():
+    items = collect(["mmlu_stem"], ["c"], 12)
+    extents = {
+        "": Extent(of=56, rows=56, published=2386),
+        **{group: Extent(of=20 if index else 4, rows=20) for index, group in enumerate(SUBJECTS)},
+    }
+    declared = replace(DECLARATIONS["mmlu_stem"], extents=extents)
+    summary = summarised(score(items), items, mmlu_stem=declared)
+    marks = {result.name: (result.of, result.mark) for result in summary.results}
+    assert marks["mmlu_stem"] == (56, "12 of 56 items, sample of 2,386")
+    assert marks[f"mmlu_stem/{SUBJECTS[0]}"] == (4, "")
+    assert marks[f"mmlu_stem/{SUBJECTS[1]}"] == (20, "4 of 20 items")
+    assert summary_from_json(json.loads(json.dumps(summary_json(summary)))) == summary
+    [(saved, _)] = saved_of(summary, score(items), changing=())
+    assert (saved.of, saved.part, saved.mark) == (56, True, "12 of 56 items, sample of 2,386")
+
+
+def test_a_composite_over_part_of_the_items_says_so():
+    names = ["real_coref", "ko_lambada_wiki"]
+    items = collect(names, ["c"], 6)
+    extents = {"": Extent(of=10, rows=10)}
+    declared = {name: replace(DECLARATIONS[name], extents=extents) for name in names}
+    [composite] = summarised(score(items), items, **declared).composites
+    assert composite["mark"] == "12 of 20 items"
+    assert {part["of"] for part in composite["parts"]} == {10}
+
+
+def test_results_of_earlier_releases_have_no_mark():
+    plain = summary_json(sample())
+    for declared in plain["declarations"]:
+        del declared["extents"], declared["own_rows"]
+    for result in plain["results"]:
+        for name in ("of", "published", "mark", "template"):
+            del result[name]
+    found = summary_from_json(json.loads(json.dumps(plain)))
+    assert {(result.of, result.mark) for result in found.results} == {(0, "")}
+
+
+@pytest.mark.parametrize(("chat", "said"), [(0, "plain"), (2, "chat"), (1, "mixed")])
+def test_a_result_says_how_its_texts_were_asked_for(chat, said):
+    items = collect(["winogrande"], ["c"], 2)
+    records = [
+        record(item, {"acc": 1.0}, outputs=1, chat=int(index < chat)) for index, item in enumerate(items)
+    ]
+    assert only(summarised(records, items)).template == said
+    assert only(summarised(score(items), items)).template is None

@@ -1,0 +1,70 @@
+"""The mark beside a value that is over fewer items than its name says: ``sample: 32 of 2,376``, ``12 of 56 items``.
+
+    part      ``12 of 56 items``                    fewer items have a score than the benchmark has with this data
+    sample    ``sample: 32 of 2,376``               the shipped rows are a few of those that were published
+              ``sample: 12 problems of our own``    the shipped rows are none of those that were published
+    rows      ``1,188 rows, 2,376 published``       rows of somebody's own, not as many as were published
+    both      ``4 of 32 items, sample of 2,376``, ``4 of 1,188 items, 2,376 published``
+
+As many rows as were published may be other rows all the same: nothing is said then, neither for nor against them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+SHIPPED: Final = "shipped"
+"""The origin of the rows that come with the project."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How much a benchmark, or a group of it, has.
+
+    ``of`` is the number of its items with this data (after drawing, where it draws), 0 where not known; ``rows`` the
+    number of rows of that data; ``published`` how many the published set has, None where nobody has declared it.
+    """
+
+    of: int = 0
+    rows: int = 0
+    published: int | None = None
+
+
+def part_of(n: int, of: int) -> str:
+    """``12 of 56 items`` where ``n`` are fewer, else empty; also where nobody knows how many there are."""
+    return f"{n:,} of {of:,} items" if n < of else ""
+
+
+def mark(n: int, extent: Extent, *, origin: str, own: str = "") -> str:
+    """The whole mark of a value over ``n`` items, empty where there is nothing to say.
+
+    ``origin`` says where the rows came from; ``own`` what the shipped ones are, where none of them was published.
+    """
+    part = part_of(n, extent.of)
+    sample = _sample(extent, origin, own, behind=bool(part))
+    return ", ".join(text for text in (part, sample) if text)
+
+
+def _sample(extent: Extent, origin: str, own: str, *, behind: bool) -> str:
+    """What the rows are; in fewer words ``behind`` the number of items, which tells how many they are."""
+    if origin == SHIPPED and own:
+        return f"sample: {own}" if behind else f"sample: {extent.rows:,} {own}"
+    if extent.published is None or extent.rows == extent.published:
+        return ""
+    if origin != SHIPPED:
+        return (
+            f"{extent.published:,} published"
+            if behind
+            else f"{extent.rows:,} rows, {extent.published:,} published"
+        )
+    return f"sample of {extent.published:,}" if behind else f"sample: {extent.rows:,} of {extent.published:,}"
+
+
+def composite_mark(parts: Iterable[tuple[str, int, int, str]]) -> str:
+    """The mark of a sum over several benchmarks: of each its name, its scored items, how many it has, and its mark
+    without the number of items."""
+    known = list(parts)
+    part = part_of(sum(n for _, n, _, _ in known), sum(max(n, of) for _, n, of, _ in known))
+    return ", ".join([*([part] if part else []), *(f"{name} {text}" for name, _, _, text in known if text)])
