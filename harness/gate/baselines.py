@@ -10,29 +10,38 @@ A result serves as a baseline only where it is whole (no faults, nothing skipped
 where all conditions agree but those that were allowed to differ by name, and where its items are the same. Under
 "items", which may be allowed too, what both have is compared.
 
-Two rules keep a gate from passing for want of something to compare with. Where comparable results have an item that
-the new one has not, nothing is judged, even if another result lacks it too. And where the only comparable results are
-of the very checkpoint, while others have results under other conditions, nothing is judged either: a second try after
-the data were changed is not held against the first.
+``best`` leaves results on other items alone: a trial run of two items is no reason to refuse a whole one, nor the other
+way round. They are counted in a note. Where there is nothing else, nothing is compared: the result is "first", or
+"apart" where an earlier one has items that it lacks, which every report then says of it. A run that was named, by
+contrast, must have the same items.
+
+Where the only comparable results are of the very checkpoint, while others have results under other conditions, nothing
+is judged: a second try after the data were changed is not held against the first.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple
 
 from harness.gate.pairing import Entry, ItemDifferences, item_differences, score_name
 from harness.saved.entry import Items, Saved, differing
 
 ITEMS: Final = "items"
-NOT_COMPARED: Final = ("base_model",)
-"""Conditions that do not count: what a LoRA adapter is applied to is part of the checkpoint's fingerprint."""
+NOT_COMPARED: Final = ("base_model", "limit")
+"""Conditions that do not count: what a LoRA adapter is applied to is part of the checkpoint's fingerprint; and a limit
+only chooses items, which are compared themselves."""
+
+ROWS: Final = ("version", "data")
+"""Conditions that say which rows a benchmark has."""
+
+FIRST_ON_ITEMS: Final = "no baseline yet on these items: this result is the first"
 
 HASH_SHOWN: Final = 8
 
-State = Literal["chosen", "first", "absent", "refused"]
+State = Literal["chosen", "first", "apart", "absent", "refused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +62,14 @@ class Source:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """What a result is held against. ``state`` is "chosen" (``baselines`` has at least one), "first" (there is no
-    earlier result of this benchmark at all), "absent" (the baseline has none of it), or "refused", with ``reason``.
-    ``notes`` are for a reader."""
+    earlier result of this benchmark on its items, nor on more), "apart" (all earlier ones have items that it lacks),
+    "absent" (the baseline has none of it), or "refused", with ``reason``. ``part``: how many of an earlier result's
+    items it has, where it lacks some, such as "2 of 400 items". ``notes`` are for a reader."""
 
     state: State
     baselines: tuple[Entry, ...] = ()
     reason: str = ""
+    part: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -73,6 +84,18 @@ def find(new: Entry, source: Source, *, metric: str, allow: Iterable[str] = ()) 
     whole = [saved for saved in earlier if saved.complete]
     if not whole:
         return _nothing(earlier, source)
+    if source.kind == "best" and ITEMS not in allowed:
+        whole, others = _on_the_same_items(new, whole, allowed)
+        beside = _beside(new, others, source)
+        if not whole:
+            return beside
+        found = _held(new, whole, source, metric, allowed)
+        return replace(found, part=beside.part, notes=(*found.notes, *beside.notes))
+    return _held(new, whole, source, metric, allowed)
+
+
+def _held(new: Entry, whole: Sequence[Saved], source: Source, metric: str, allowed: set[str]) -> Found:
+    """Those of the whole results that the new one can be held against."""
     if all(saved.published for saved in whole):
         told = f"{origin(whole[-1])} was published: a gate compares items that were run here"
         return Found(state="refused", reason=f"{told}; `touchstone compare` compares totals")
@@ -81,12 +104,86 @@ def find(new: Entry, source: Source, *, metric: str, allow: Iterable[str] = ()) 
     alone = source.kind == "best" and not any(one in others for one in comparable)
     if not comparable or (alone and others):
         return Found(state="refused", reason=_conditions_reason(new.saved, others or whole, allowed))
-    by_items: dict[str, list[Saved]] = {}
-    for saved in comparable:
-        by_items.setdefault(saved.items_sha256, []).append(saved)
     # One of each checkpoint on each set of items: a result on fewer items hides no other.
-    entries = [source.load(saved) for same in by_items.values() for saved in one_each(same, metric)]
+    entries = [
+        source.load(saved) for same in _by_items(comparable).values() for saved in one_each(same, metric)
+    ]
     return _same_items(new, entries, metric, allowed)
+
+
+def _by_items(results: Iterable[Saved]) -> dict[str, list[Saved]]:
+    found: dict[str, list[Saved]] = {}
+    for saved in results:
+        found.setdefault(saved.items_sha256, []).append(saved)
+    return found
+
+
+def _on_the_same_items(
+    new: Entry, results: Sequence[Saved], allowed: set[str]
+) -> tuple[list[Saved], list[Saved]]:
+    """The results to look at, and those on other items. What was asked of other rows altogether is among the first,
+    unless it was a part of them: there it is the rows that differ."""
+    mine = new.items.digest()
+
+    def apart(saved: Saved) -> bool:
+        same_rows = not set(ROWS).intersection(_differing(new.saved, saved, allowed))
+        return saved.items_sha256 != mine and (_is_part(saved) or same_rows)
+
+    return [saved for saved in results if not apart(saved)], [saved for saved in results if apart(saved)]
+
+
+def _is_part(saved: Saved) -> bool:
+    """Whether the result is known to be over a part of its rows."""
+    return saved.conditions.get("limit") is not None
+
+
+def _beside(new: Entry, others: Sequence[Saved], source: Source) -> Found:
+    """What is said of earlier results on other items, and of the new one where there are no further ones."""
+    if not others:
+        return Found(state="first")
+    found = [
+        (same[-1], _overlap(new.items, source.load(same[-1]).items)) for same in _by_items(others).values()
+    ]
+    lacking = [one for one in found if one[1].missing]
+    saved, overlap = max(lacking or found, key=lambda one: (one[1].missing, _age(one[0])))
+    part = f"{overlap.shared} of {overlap.shared + overlap.missing} items" if lacking else ""
+    noun = "result is" if len(others) == 1 else "results are"
+    which = "" if len(others) == 1 else "such as "
+    note = (
+        f"{len(others)} earlier {noun} on other items and not used: {which}{origin(saved)}, {overlap.text()}"
+    )
+    if not lacking:
+        return Found(state="first", reason=FIRST_ON_ITEMS, notes=(note,))
+    return Found(
+        state="apart",
+        reason=f"nothing was compared: no earlier result has just these items; {origin(saved)} has others",
+        part=part,
+        notes=(note,),
+    )
+
+
+class _Overlap(NamedTuple):
+    """How many items two results share, and how many only the earlier, or only the new one, has."""
+
+    shared: int
+    missing: int
+    extra: int
+
+    def text(self) -> str:
+        """What the earlier one has, for a person."""
+        if not self.missing:
+            return f"{self.shared} of {self.shared + self.extra} items"
+        here = "this run" if not self.extra else f"this run of {self.shared + self.extra}"
+        return f"{self.shared + self.missing} items, of which {here} has {self.shared}"
+
+
+def _overlap(mine: Items, other: Items) -> _Overlap:
+    both, rows = (
+        dict(zip(other.examples, other.rows, strict=True)),
+        zip(mine.examples, mine.rows, strict=True),
+    )
+    shared = sum(both.get(name) == row for name, row in rows)
+    return _Overlap(shared, len(other.examples) - shared, len(mine.examples) - shared)
 
 
 def one_each(results: Iterable[Saved], metric: str) -> list[Saved]:

@@ -1,9 +1,9 @@
 """Results of a run, baselines and a plan -> a ``Gate``.
 
 Each checkpoint's benchmarks are judged together, as one family. A line fails where its verdict is "worse" (for a
-strict gate also where nobody can tell), where the measured value is lower than the baseline's measured value by more
-than max_drop, and where a floor is not kept. It is not valid where the result is not whole, or could not be held
-against a baseline that should have been there.
+strict gate also where nobody can tell, or nothing was compared because the run lacks items), where the measured value
+is lower than the baseline's measured value by more than max_drop, and where a floor is not kept. It is not valid where
+the result is not whole, or could not be held against a baseline that should have been there.
 
 A composite that ``--gate-metric`` names is a line of its own; the baseline of its benchmarks is then the checkpoint
 with the best composite. Any other metric that it names chooses and compares on the benchmarks that have it; the
@@ -156,8 +156,8 @@ def _together(case: Case, composite: Composite, found: dict[str, Found]) -> Foun
         )
     for name in names:
         if found[name].state != "chosen":
-            why = found[name].reason
-            return Found(state=found[name].state, reason=f"{name}: {why}" if why else "")
+            one = found[name]
+            return replace(one, reason=f"{name}: {one.reason}" if one.reason else "", notes=())
     keys = [
         {one.saved.fingerprint or one.saved.checkpoint: one for one in found[name].baselines}
         for name in names
@@ -167,7 +167,8 @@ def _together(case: Case, composite: Composite, found: dict[str, Found]) -> Foun
         return Found(state="refused", reason=f"no saved checkpoint has all parts of {composite.name}")
     for name, by_key in zip(names, keys, strict=True):
         found[name] = replace(found[name], baselines=tuple(by_key[key] for key in common))
-    return Found(state="chosen", baselines=found[names[0]].baselines)
+    part = next((found[name].part for name in names if found[name].part), "")
+    return Found(state="chosen", baselines=found[names[0]].baselines, part=part)
 
 
 def _plain_composite(case: Case, composite: Composite) -> Line:

@@ -49,6 +49,8 @@ def benchmark_line(
         reasons.invalid.append(f"the result is not whole: {incomplete(saved)}")
     elif found.state == "refused":
         reasons.invalid.append(found.reason)
+    if found.state == "apart" and plan.mode == "strict":
+        reasons.fails.append(STRICT)
     if entry.items.examples:
         hold_floors({key: one.value for key, one in saved.metrics.items()}, saved.benchmark, plan, reasons)
     score = score_name(saved, metric) if metric in saved.aggregate else metric
@@ -65,6 +67,7 @@ def benchmark_line(
         value=saved.metrics[metric].value,
         notes=notes,
         state=found.state,
+        part=found.part,
         early=early,
     )
     return _reasoned(line if judged is None else _with_verdict(line, judged, found, plan, reasons), reasons)
@@ -75,7 +78,9 @@ def composite_line(line: Line, found: Found, judged: Judged | None, plan: Plan) 
     reasons = Reasons()
     if found.state == "refused":
         reasons.invalid.append(found.reason)
-    line = replace(line, why=found.reason or FIRST, state=found.state)
+    if found.state == "apart" and plan.mode == "strict":
+        reasons.fails.append(STRICT)
+    line = replace(line, why=found.reason or FIRST, state=found.state, part=found.part)
     line = line if judged is None else _with_verdict(line, judged, found, plan, reasons)
     hold_floors({line.benchmark: line.value}, line.benchmark, plan, reasons)
     return _reasoned(line, reasons)

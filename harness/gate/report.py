@@ -20,10 +20,13 @@ WORSE: Final = 8
 NOT_VALID: Final = 9
 
 KINDS: Final = (
-    *("not valid", "not judged", "worse", "failed", "cannot tell", "first", "no baseline"),
+    *("not valid", "not judged", "worse", "failed", "cannot tell", "not compared", "first", "no baseline"),
     *("not worse", "better"),
 )
 """What a line says, the most pressing first. "failed": a floor or max_drop, whatever the verdict."""
+
+WITHOUT: Final = {"first": "first", "apart": "not compared"}
+"""What a line without a comparison says, by the state of its baseline."""
 
 STRICT: Final = "nobody can tell, and the gate is strict"
 
@@ -48,7 +51,8 @@ class Line:
     ``verdict`` is the statistical one, None without a comparison; ``fails`` and ``invalid`` are the reasons for exit
     code 8 and 9; ``why`` says what the verdict rests on. ``difference``, its limits and ``p`` allow for the baseline's
     being the best of several; ``as_measured`` is the difference of the two measured values. ``items`` is about how many
-    would tell. ``early``: settled by a look, whose p is not corrected.
+    would tell. ``part``: how many of an earlier result's items it has, where it lacks some, such as "2 of 400 items".
+    ``early``: settled by a look, whose p is not corrected.
     """
 
     checkpoint: str
@@ -73,6 +77,7 @@ class Line:
     items: int | None = None
     method: str = ""
     state: str = "chosen"
+    part: str = ""
     early: bool = False
 
     @property
@@ -84,7 +89,7 @@ class Line:
             return "worse"
         if any(reason != STRICT for reason in self.fails):
             return "failed"
-        return self.verdict or ("first" if self.state == "first" else "no baseline")
+        return self.verdict or WITHOUT.get(self.state, "no baseline")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from harness.gate.baselines import FIRST_ON_ITEMS
 from harness.gate.report import KINDS, STRICT, Gate, Line
 
 NAMED: Final = 3
@@ -26,7 +27,7 @@ def decision_text(gate: Gate) -> str:
         return f"gate not judged: {gate.mistake}"
     if gate.mode is None:
         found = gate.broken or _counted(gate.lines) or "none"
-        return f"verdicts: {found}{HINT}"
+        return f"verdicts: {found}{_parts(gate)}{HINT}"
     broken = [gate.broken] if gate.broken is not None else []
     invalid = [*broken, *(f"{_name(line, gate)}: {line.invalid[0]}" for line in gate.lines if line.invalid)]
     fails = [f"{_name(line, gate)} {_failure(line)}" for line in gate.lines if line.fails]
@@ -36,9 +37,12 @@ def decision_text(gate: Gate) -> str:
     if fails:
         return f"gate failed (exit code 8): {_listed(fails)}"
     if gate.lines and all(line.kind == "first" for line in gate.lines):
-        return "gate passed: no baseline yet; this run is the first, and is saved"
-    unsure = any(line.kind == "cannot tell" for line in gate.lines)
-    return f"gate passed: {_counted(gate.lines)}{'; --gate strict would fail' if unsure else ''}"
+        on = " on these items" if any(line.why == FIRST_ON_ITEMS for line in gate.lines) else ""
+        return f"gate passed: no baseline yet{on}; this run is the first, and is saved"
+    kinds = {line.kind for line in gate.lines}
+    unsure = "; --gate strict would fail" if kinds & {"cannot tell", "not compared"} else ""
+    without = "not compared" in kinds and not any(line.verdict for line in gate.lines)
+    return f"gate passed{' WITHOUT A COMPARISON' * without}: {_counted(gate.lines)}{_parts(gate)}{unsure}"
 
 
 def value_text(value: float | None) -> str:
@@ -89,14 +93,29 @@ def reason_texts(line: Line) -> list[str]:
     return [*line.invalid, *fails, *([why] if why not in line.invalid else []), *line.notes]
 
 
+def _parts(gate: Gate) -> str:
+    """Which benchmarks lack items that earlier results have: those that were compared with nothing, then the others."""
+    apart = [f"{_name(line, gate)} ({line.part})" for line in gate.lines if line.kind == "not compared"]
+    some = [
+        f"{_name(line, gate)} ({line.part})"
+        for line in gate.lines
+        if line.part and line.kind != "not compared"
+    ]
+    texts = [f"NOTHING WAS COMPARED for {_listed(apart)}"] if apart else []
+    texts += [f"only a part was asked of {_listed(some)}"] if some else []
+    return "".join(f"; {text}" for text in texts)
+
+
 def _failure(line: Line) -> str:
     """Why a line fails, in a few words with its difference."""
     moved = "" if line.difference is None else f" ({100 * line.difference:+.2f} points)"
-    words = [
-        f"is worse{moved}" if reason == "worse" else f"cannot be told{moved}" if reason == STRICT else reason
-        for reason in line.fails
-    ]
-    return ", ".join(words)
+    told = (
+        f"was compared with nothing ({line.part})"
+        if line.kind == "not compared"
+        else f"cannot be told{moved}"
+    )
+    known = {"worse": f"is worse{moved}", STRICT: told}
+    return ", ".join(known.get(reason, reason) for reason in line.fails)
 
 
 def _name(line: Line, gate: Gate) -> str:

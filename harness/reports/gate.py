@@ -22,6 +22,7 @@ STYLES: Final = {
     "not valid": "bold red",
     "not judged": "bold red",
     "cannot tell": "yellow",
+    "not compared": "bold yellow",
     "better": "bold green",
     "not worse": "green",
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.gate.baselines import Found, Source, find, one_each
+from harness.gate.baselines import FIRST_ON_ITEMS, Found, Source, find, one_each
 from harness.gate.pairing import Entry
 from tests.gate.entries import entry, right
 
@@ -115,28 +115,79 @@ def test_a_result_that_is_not_whole_is_no_baseline(flaw: dict[str, Any]) -> None
     assert found(new(), broken, kind="run").state == "refused"
 
 
-def test_an_item_that_the_baseline_has_and_this_run_has_not_is_refused() -> None:
-    refused = found(new(), entry(right(5, 12)), entry(right(5, 10), checkpoint="small"))
+def test_a_named_run_must_have_the_same_items() -> None:
+    refused = found(new(), entry(right(5, 12)), kind="run")
     assert refused.state == "refused"
     assert "2 items missing here: b/0010, b/0011" in refused.reason
     assert "--baseline-allow items" in refused.reason
-
-
-def test_an_item_with_another_row_is_refused() -> None:
     rows = [f"row of b/{n:04}" for n in range(9)] + ["changed"]
-    assert "1 item with another row: b/0009" in found(new(), entry(right(5, 10), rows=rows)).reason
+    other = found(new(), entry(right(5, 10), rows=rows), kind="run")
+    assert "1 item with another row: b/0009" in other.reason
+    assert found(new(), entry(right(8, 8)), kind="run").state == "refused"
 
 
-def test_a_later_result_of_the_same_checkpoint_on_fewer_items_hides_no_earlier_one() -> None:
-    small = new(run_id="small", began=50.0)
-    assert found(new(), small, entry(right(5, 12), checkpoint="new", run_id="whole")).state == "refused"
+def test_a_run_that_lacks_items_of_every_earlier_result_is_compared_with_nothing_and_that_is_said() -> None:
+    apart = found(new(), entry(right(5, 12)), entry(right(5, 11), checkpoint="less"))
+    assert (apart.state, apart.part) == ("apart", "10 of 12 items")
+    assert apart.reason == (
+        "nothing was compared: no earlier result has just these items; old in run-old has others"
+    )
+    assert apart.notes == (
+        "2 earlier results are on other items and not used: such as old in run-old, 12 items, of which this run has 10",
+    )
+    rows = [f"row of b/{n:04}" for n in range(9)] + ["changed"]
+    assert found(new(), entry(right(5, 10), rows=rows)).state == "apart"
+
+
+def test_beside_a_baseline_on_its_items_the_run_is_told_which_further_ones_it_lacks() -> None:
+    small = entry(right(5, 10), checkpoint="small", began=50.0)
+    for whole in (entry(right(5, 12)), entry(right(5, 12), checkpoint="small", run_id="run-old")):
+        chosen = found(new(), whole, small)
+        assert [one.saved.run_id for one in chosen.baselines] == ["run-small"]
+        assert chosen.part == "10 of 12 items"
+        assert "12 items, of which this run has 10" in chosen.notes[0]
 
 
 def test_results_on_fewer_items_are_not_used_and_that_is_said() -> None:
     chosen = found(new(), entry(right(1, 10)), entry(right(8, 8), checkpoint="small"))
     assert [one.saved.checkpoint for one in chosen.baselines] == ["old"]
-    assert chosen.notes == ("1 comparable result has fewer items: not used",)
-    assert found(new(), entry(right(8, 8))).state == "refused"
+    assert chosen.notes == (
+        "1 earlier result is on other items and not used: small in run-small, 8 of 10 items",
+    )
+    assert not chosen.part
+
+
+@pytest.mark.parametrize(
+    "conditions", [{}, {"limit": 2}, {"limit": 2, "seed": 7}, {"limit": 2, "data": "e" * 64}]
+)
+@pytest.mark.parametrize("checkpoint", ["new", "old"])
+def test_after_a_trial_run_a_whole_one_is_the_first_and_the_next_is_held_against_it(
+    conditions: dict[str, Any], checkpoint: str
+) -> None:
+    trial = entry(right(2, 2), checkpoint=checkpoint, run_id="trial", conditions=conditions)
+    first = found(new(), trial)
+    assert (first.state, first.reason) == ("first", FIRST_ON_ITEMS)
+    assert first.notes == (
+        f"1 earlier result is on other items and not used: {checkpoint} in trial, 2 of 10 items",
+    )
+    second = found(new(run_id="second"), trial, new(run_id="first", began=50.0))
+    assert [one.saved.run_id for one in second.baselines] == ["first"]
+
+
+def test_a_limit_that_leaves_all_items_is_no_other_condition() -> None:
+    assert found(new(conditions={"limit": 400}), entry(right(1, 10))).state == "chosen"
+    assert found(new(conditions={"limit": 400}), entry(right(1, 10)), kind="run").state == "chosen"
+
+
+def test_other_rows_under_another_hash_are_refused_as_before() -> None:
+    other = entry(right(8, 8), conditions={"data": "e" * 64})
+    assert "data is dddddddd here and eeeeeeee there" in found(new(), other).reason
+
+
+def test_an_item_that_lost_its_score_is_refused_though_the_items_are_the_same() -> None:
+    """Otherwise whoever returns no score for what it cannot do would be compared with nothing."""
+    mine = entry([*right(5, 9), None], checkpoint="new", began=100.0)
+    assert "1 item missing here: b/0009" in found(mine, entry(right(5, 10))).reason
 
 
 def test_common_items_are_compared_when_that_is_allowed_and_counted() -> None:

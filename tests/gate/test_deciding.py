@@ -100,10 +100,48 @@ def test_what_is_not_comparable_is_9_with_the_fields_named() -> None:
     assert "seed is 3 here and 1234 there" in decision_text(found)
 
 
-def test_one_item_less_than_the_baseline_has_is_9() -> None:
-    found = gate(new(300, of=N - 1), old=(old(300),))
+def test_one_item_less_than_a_named_baseline_has_is_9() -> None:
+    found = gate(new(300, of=N - 1), where=source(old(300), kind="run", name="r7"))
     assert found.exit_code == 9
     assert "1 item missing here: b/0399" in decision_text(found)
+
+
+def test_a_part_of_what_was_asked_before_passes_no_comparison_and_the_decision_says_so() -> None:
+    part = (new(2, of=2), new(300, "c"))
+    found = gate(*part, old=(old(300), old(300, "c")))
+    assert (found.exit_code, kinds(found)) == (0, ["not compared", "not worse"])
+    assert decision_text(found) == (
+        "gate passed: 1 not worse, 1 not compared; NOTHING WAS COMPARED for b acc (2 of 400 items); "
+        "--gate strict would fail"
+    )
+    strict = gate(*part, old=(old(300), old(300, "c")), mode="strict")
+    assert (strict.exit_code, kinds(strict)) == (8, ["not compared", "not worse"])
+    assert decision_text(strict).endswith("b acc was compared with nothing (2 of 400 items)")
+    alone = gate(part[0], old=(old(300),))
+    assert decision_text(alone).startswith("gate passed WITHOUT A COMPARISON: 1 not compared; NOTHING WAS ")
+    shown = gate(*part, old=(old(300), old(300, "c")), mode=None)
+    assert "NOTHING WAS COMPARED for b acc (2 of 400 items)" in decision_text(shown)
+
+
+def test_a_whole_run_after_a_trial_is_the_first_on_its_items() -> None:
+    trial = entry(right(2, 2), conditions={"limit": 2})
+    for mode in ("plain", "strict"):
+        found = gate(new(300), old=(trial,), mode=mode)
+        assert (found.exit_code, kinds(found)) == (0, ["first"])
+        assert decision_text(found) == (
+            "gate passed: no baseline yet on these items; this run is the first, and is saved"
+        )
+        assert found.lines[0].notes == (
+            "1 earlier result is on other items and not used: old in run-old, 2 of 400 items",
+        )
+
+
+def test_a_part_that_is_compared_with_the_same_part_says_that_it_is_one() -> None:
+    found = gate(new(300, of=399), old=(old(300), entry(right(300, 399), checkpoint="part")))
+    assert (found.exit_code, kinds(found)) == (0, ["not worse"])
+    assert decision_text(found) == (
+        "gate passed: 1 not worse; only a part was asked of b acc (399 of 400 items)"
+    )
 
 
 def test_a_floor_is_kept_whatever_the_baseline() -> None:

@@ -81,15 +81,40 @@ def test_a_path_after_gate_is_a_path(skilled: Project) -> None:
         assert gate(skilled, f"strict{place}")["mode"] == "strict"
 
 
-def test_an_item_that_is_left_out_makes_the_run_not_valid(skilled: Project) -> None:
+def test_a_trial_run_makes_no_later_gate_fail_and_the_same_command_again_passes_too(skilled: Project) -> None:
+    score(skilled, 150, "trial", "--eval-limit", "2")
+    first = score(skilled, 150, "first", "--gate")
+    assert first.ret == 0
+    first.stdout.fnmatch_lines(
+        ["gate passed: no baseline yet on these items; this run is the first, and is saved"]
+    )
+    assert "in trial, 2 of 200 items" in gate(skilled, "first")["lines"][0]["notes"][0]
+    again = score(skilled, 150, "again", "--gate")
+    assert again.ret == 0
+    again.stdout.fnmatch_lines(["gate passed: 1 not worse"])
+
+
+def test_an_item_that_is_left_out_leaves_nothing_to_compare_and_the_decision_says_so(
+    skilled: Project,
+) -> None:
     score(skilled, 150, "first")
-    result = score(skilled, 150, "less", "--gate", "--deselect", "test_skills.py::test_skills[skills/7]")
-    assert result.ret == 9
-    result.stdout.fnmatch_lines(
+    left_out = ("--deselect", "test_skills.py::test_skills[skills/7]")
+    less = score(skilled, 150, "less", "--gate", *left_out)
+    assert less.ret == 0
+    less.stdout.fnmatch_lines(
+        [
+            "not compared *",
+            "gate passed WITHOUT A COMPARISON: *NOTHING WAS COMPARED for skills acc (199 of 200 items)*",
+        ]
+    )
+    again = score(skilled, 150, "again", "--gate", *left_out)
+    assert again.ret == 0
+    again.stdout.fnmatch_lines(["gate passed: *only a part was asked of skills acc (199 of 200 items)"])
+    named = score(skilled, 150, "named", "--gate", "--baseline", "first", *left_out)
+    assert named.ret == 9
+    named.stdout.fnmatch_lines(
         ["*gate not valid (exit code 9): skills acc: *1 item missing here: skills/7;*"]
     )
-    again = score(skilled, 150, "again", "--gate", "--deselect", "test_skills.py::test_skills[skills/7]")
-    assert again.ret == 9
 
 
 def test_a_removed_row_of_data_makes_the_run_not_valid_until_items_may_differ(skilled: Project) -> None:
