@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
@@ -17,7 +19,7 @@ from harness.checkpoints.info import info_from_plain
 from harness.checkpoints.series import Broken
 from harness.code_hash import code_of
 from harness.data import Example, Pack, drawn, extents_of, limited, load_pack, load_shots
-from harness.errors import CheckpointError, DataError, SandboxError
+from harness.errors import CheckpointError, DataError, SandboxError, ShotsError
 from harness.fewshot import Shots, draw_shots
 from harness.options import Settings
 from harness.requests import RunProgram
@@ -40,16 +42,47 @@ class Loaded:
     code: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What speaks against asking a benchmark; it counts only where somebody selects an item of the benchmark.
+
+    A benchmark is left out for it, a person's ``mistake`` ends the run where no other benchmark is left, and a
+    ``fatal`` one does so in any case.
+    """
+
+    spec: Benchmark
+    line: str
+    mistake: bool = False
+    fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """The parameter ``example`` of an item that is never run: it stands for items that cannot be, and shows whether
+    somebody selects them."""
+
+    spec: Benchmark
+
+
 @dataclass(slots=True)
 class Collection:
-    """What the collection of benchmarks has found so far in this process."""
+    """What the collection of benchmarks has found so far in this process.
+
+    ``loaded`` and ``specs`` know benchmarks by the identity of their declarations: two may have one name, and only one
+    of them be selected. ``selected`` says whether any benchmark is; ``deselected`` is what was left out, ``nothing``
+    the line about a selection that matches no item.
+    """
 
     settings: Settings
     checkpoints: list[CheckpointInfo] | None = None
     broken: list[Broken] = field(default_factory=list)
-    loaded: dict[str, Loaded] = field(default_factory=dict)
+    loaded: dict[int, Loaded] = field(default_factory=dict)
+    specs: dict[int, Benchmark] = field(default_factory=dict)
+    remarks: list[Remark] = field(default_factory=list)
     deselected: list[str] = field(default_factory=list)
+    selected: bool = False
     fault: str | None = None
+    nothing: str | None = None
     sandbox: Sandbox | None = None
 
     def known_checkpoints(self) -> list[CheckpointInfo]:
@@ -110,8 +143,13 @@ def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, samplin
     Raises ``DataError`` as ``load_pack`` and ``draw_shots`` do.
     """
     pack = load_pack(spec, data)
-    if pack is None:
-        return None
+    return None if pack is None else with_shots(spec, pack, data, shots, sampling)
+
+
+def with_shots(
+    spec: Benchmark, pack: Pack, data: str | None, shots: int | None, sampling: Sampling
+) -> Loaded:
+    """The same for rows that were read; raises ``ShotsError`` where there are not so many examples."""
     count = spec.num_fewshot if shots is None else shots if spec.shot is not None else 0
     source = load_shots(spec, data) if count else None
     return Loaded(spec, pack, draw_shots(spec, count, sampling.seed, pack, source), sampling)
@@ -128,40 +166,47 @@ def find_checkpoints(settings: Settings) -> Series:
     )
 
 
-def generate(metafunc: pytest.Metafunc, collection: Collection) -> None:
-    """Parametrizes a benchmark function; a person's mistake is kept in ``collection.fault``, to be said once,
-    later.
+def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], None]:
+    """Parametrizes a benchmark function by its checkpoints; gives what does so by its examples, to be called when all
+    other parameters are known. What speaks against asking the benchmark is kept in ``collection.remarks``.
     """
     spec = declared(metafunc.function)
-    if spec is None:
-        return
+    assert spec is not None
+    collection.specs[id(spec)] = spec
     own = inspect.signature(generator_function(metafunc.function)).parameters
     if "example" not in own:
-        pytest.fail(
-            f"benchmark {spec.name}: {metafunc.function.__name__}() takes no argument named 'example'",
-            pytrace=False,
-        )
-    examples: list[Given] = []
-    suited: list[CheckpointInfo] = []
+        text = f"benchmark {spec.name}: {metafunc.function.__name__}() takes no argument named 'example'"
+        collection.remarks.append(Remark(spec, text, fatal=True))
+        return lambda: None
     try:
         suited = _suited(spec, collection)
-        if suited:
-            examples = _examples(metafunc, spec, collection)
+        examples = _examples(metafunc, spec, collection) if suited else []
     except (CheckpointError, DataError) as error:
-        collection.fault = collection.fault or str(error)
-    _parametrize(metafunc, collection, suited, examples, [name for name in OWN_ARGUMENTS if name in own])
+        collection.remarks.append(Remark(spec, str(error), fatal=True))
+        examples = []
+    if examples and isinstance(examples[0][1], Given):
+        # A single checkpoint is not shown; else node ids read ``test_x[CHECKPOINT-BENCHMARK/ROW]``.
+        several = len(collection.checkpoints or []) > 1
+        ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
+        metafunc.parametrize("checkpoint", suited, ids=ids, scope="session")
+    rows = examples or [(one, Withheld(spec)) for one in _withheld_ids(spec, metafunc.config)]
+    wanted = [name for name in OWN_ARGUMENTS if name in own]
+    values = [tuple(value if name == "example" else None for name in wanted) for _, value in rows]
+    return functools.partial(metafunc.parametrize, wanted, values, ids=[one for one, _ in rows])
 
 
 def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
-    """The checkpoints that can answer what the benchmark asks; one line for each that cannot."""
+    """The checkpoints that can answer what the benchmark asks; a remark for each kind that cannot."""
+
+    def leave_out(line: str) -> None:
+        collection.remarks.append(Remark(spec, f"{spec.name}: {line}"))
+
     if absent := [package for package in spec.needs if find_spec(package) is None]:
-        collection.deselected.append(f"{spec.name}: needs the package {absent[0]}; {spec.needs[absent[0]]}")
+        leave_out(f"needs the package {absent[0]}; {spec.needs[absent[0]]}")
         return []
     infos = collection.known_checkpoints()
     if not infos:
-        collection.deselected.append(
-            f"{spec.name}: no checkpoint; give --checkpoint PATH, or `touchstone fetch smollm2-135m`"
-        )
+        leave_out("no checkpoint; give --checkpoint PATH, or `touchstone fetch smollm2-135m`")
         return []
     asked = [kind for kind in spec.asks if kind is not RunProgram]  # which the sandbox answers
     suited = [info for info in infos if all(kind in info.serves for kind in asked)]
@@ -170,26 +215,46 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
         names = [info.name for info in infos if info.kind == kind and info not in suited]
         who = ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} others"
         if names:
-            collection.deselected.append(f"{spec.name}: asks {named}, which {who} ({kind} LM) cannot answer")
+            leave_out(f"asks {named}, which {who} ({kind} LM) cannot answer")
     return suited
 
 
-def _examples(metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection) -> list[Given]:
-    loaded = collection.loaded.get(spec.name)
+def _examples(
+    metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection
+) -> list[tuple[str, Given | Withheld]]:
+    """The benchmark's examples with their ids; they are withheld where it cannot be given so many shots. Without data
+    there are none, and a remark."""
+    settings = collection.settings
+    loaded = collection.loaded.get(id(spec))
     if loaded is None:
-        settings = collection.settings
-        loaded = load_benchmark(spec, settings.data, settings.shots, settings.sampling)
-        if loaded is None:
-            collection.deselected.append(
-                f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}"
-            )
+        pack = load_pack(spec, settings.data)
+        if pack is None:
+            line = f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}"
+            collection.remarks.append(Remark(spec, line))
             return []
+        try:
+            loaded = with_shots(spec, pack, settings.data, settings.shots, settings.sampling)
+        except ShotsError as error:
+            collection.remarks.append(Remark(spec, str(error), mistake=True))
+            chosen = limited(drawn(spec, pack.examples, settings.seed), settings.limit)
+            return [(example.id, Withheld(spec)) for example in chosen]
         loaded = replace(loaded, code=_code(metafunc))
-        collection.loaded[spec.name] = loaded
-    elif loaded.spec is not spec:
-        raise DataError(f"two benchmarks are named {spec.name!r}; give one of them another name")
-    examples = drawn(spec, loaded.pack.examples, collection.settings.seed)
-    return [Given(example, loaded) for example in limited(examples, collection.settings.limit)]
+        collection.loaded[id(spec)] = loaded
+    chosen = limited(drawn(spec, loaded.pack.examples, settings.seed), settings.limit)
+    return [(example.id, Given(example, loaded)) for example in chosen]
+
+
+def _withheld_ids(spec: Benchmark, config: pytest.Config) -> list[str]:
+    """The ids of what stands for a benchmark whose examples are not known: its name, and what ``-k`` and node ids on
+    the command line may mean by an example or group of it."""
+    words = re.findall(r"[^\s()]+", config.option.keyword)
+    plain = [word.rstrip("]") for word in words if word not in ("and", "or", "not")]
+    told = spec.group is not None and any(word.lower() in spec.name.lower() for word in plain)
+    named = [f"{spec.name}/{word}" for word in plain if word.isdecimal() or (told and word not in spec.name)]
+    named += [word for word in plain if word.startswith(f"{spec.name}/")]
+    brackets = [argument.partition("::")[2].partition("[") for argument in config.args]
+    named += [text[:-1] for _, _, text in brackets if f"{spec.name}/" in text and text.endswith("]")]
+    return list(dict.fromkeys([spec.name, *named]))
 
 
 def _code(metafunc: pytest.Metafunc) -> str:
@@ -205,25 +270,6 @@ def reusable(item: pytest.Item) -> bool:
     return callspec is not None and callspec.params.keys() <= {CHECKPOINT_FIXTURE, *OWN_ARGUMENTS}
 
 
-def _parametrize(
-    metafunc: pytest.Metafunc,
-    collection: Collection,
-    suited: list[CheckpointInfo],
-    examples: list[Given],
-    wanted: list[str],
-) -> None:
-    """Checkpoint first, so that a node id reads ``test_x[CHECKPOINT-BENCHMARK/ROW]``; a single one is not
-    shown.
-    """
-    several = len(collection.checkpoints or []) > 1
-    ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
-    if suited and examples:
-        metafunc.parametrize("checkpoint", suited, ids=ids, scope="session")
-    # An empty parameter set would become one skipped item; modify() takes that item out again.
-    values = [tuple(given if name == "example" else None for name in wanted) for given in examples]
-    metafunc.parametrize(wanted, values, ids=[given.example.id for given in examples])
-
-
 def given_of(item: pytest.Item) -> Given | None:
     """What the plugin gave a benchmark item, None for any other item."""
     callspec = getattr(item, "callspec", None)
@@ -236,15 +282,6 @@ def checkpoint_of(item: pytest.Item) -> CheckpointInfo:
     info = item.callspec.params["checkpoint"]  # type: ignore[attr-defined]
     assert isinstance(info, CheckpointInfo)
     return info
-
-
-def drop_empty(items: list[pytest.Item]) -> None:
-    """Takes out the stand-ins that pytest makes of benchmarks without any example."""
-    items[:] = [
-        item
-        for item in items
-        if given_of(item) is not None or declared(getattr(item, "function", None)) is None
-    ]
 
 
 def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest.Item]:

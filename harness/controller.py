@@ -93,6 +93,11 @@ class Controller:
         if self.directory.collected.is_file():
             self._begin()
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        nothing = getattr(node, "workeroutput", {}).get("touchstone_nothing")  # one that died has none
+        self.collection.nothing = self.collection.nothing or nothing
+
     def _begin(self) -> None:
         """Writes the manifest and starts the progress line; once."""
         if self._begun:
@@ -324,8 +329,10 @@ class Controller:
             json_report["eval"] = eval_section(self.summary)
             json_report["exitcode"] = int(json_report.get("exitcode", 0))
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
         if self.summary is None:
+            if self.collection.nothing is not None and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+                terminalreporter.write_line(self.collection.nothing)
             for line in self._unpublished:
                 terminalreporter.write_line(line)
             return

@@ -3,6 +3,7 @@
     HarnessError                 base: the message says what is wrong, which value, and what to do
       CheckpointError            a checkpoint is missing, broken, or of an unknown kind
       DataError                  a data pack or one of its rows is missing or wrong
+        ShotsError               a benchmark cannot give as many few-shot examples as were asked for
       BenchmarkError             a benchmark function breaks its contract
         RequestError             one request cannot be answered (thrown into the benchmark's generator)
         WireError                a value cannot travel between processes
@@ -27,6 +28,10 @@ class CheckpointError(HarnessError):
 
 class DataError(HarnessError):
     """A data pack cannot be used: the message names the file, the row number and the fault."""
+
+
+class ShotsError(DataError):
+    """A benchmark cannot give as many few-shot examples as were asked for; the others may."""
 
 
 class BenchmarkError(HarnessError):

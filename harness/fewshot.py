@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from harness.benchmark import Benchmark, Shot
 from harness.data import Example, Pack
-from harness.errors import DataError
+from harness.errors import ShotsError
 from harness.requests import Turn
 
 SEPARATOR = "\n\n"
@@ -73,10 +73,10 @@ class Shots:
 def draw_shots(spec: Benchmark, count: int, seed: int, pack: Pack, source: Pack | None) -> Shots:
     """``count`` few-shot examples for each group of ``pack``, from ``source`` or from the pack itself.
 
-    Raises ``DataError`` when the benchmark cannot render any, or when there are too few.
+    Raises ``ShotsError`` when the benchmark cannot render any, or when there are too few.
     """
     if count and spec.shot is None:
-        raise DataError(
+        raise ShotsError(
             f"{spec.name} has no few-shot form; run it with --eval-shots 0, or leave it out with -k 'not {spec.name}'"
         )
     own = source is None
@@ -97,7 +97,7 @@ def _draw(
     needed = count + own
     if len(rows) < needed:
         which = source.info.name + (f" ({group})" if group else "")
-        raise DataError(
+        raise ShotsError(
             f"{spec.name}: {count} few-shot examples asked for, but {which} has {len(rows)} rows; lower --eval-shots"
         )
     if spec.shots_pick == "first":

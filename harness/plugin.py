@@ -21,6 +21,7 @@ from harness.errors import CheckpointError, HarnessError, WireError
 from harness.gating import Gating, add_gate_options, keep_apart
 from harness.options import MODEL_SETTINGS, Settings, add_options, is_worker, settings_of
 from harness.rundir import RunDirectory, free_run_path
+from harness.selection import settle
 from harness.sequential.order import (
     Course,
     Series,
@@ -102,38 +103,51 @@ def _run_path(config: pytest.Config, settings: Settings) -> Path:
     return output / settings.run_id if settings.run_id else free_run_path(output, time.time(), os.getpid())
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if declared(metafunc.function) is not None:
-        collecting.generate(metafunc, metafunc.config.stash[RUN].collection)
-
-
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> Generator[None, object, object]:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, object, object]:
+    """Checkpoints first and examples last: the parameters of others stand between them, in node ids too."""
+    if declared(metafunc.function) is None:
+        return (yield)
+    finish = collecting.generate(metafunc, metafunc.config.stash[RUN].collection)
+    found = yield
+    finish()
+    return found
+
+
+class Selecting:
+    """Registered so late that its hook sees what every other plugin has left of the items, --lf's included."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> Generator[None, object, object]:
+        found = yield
+        _select(config, items)
+        return found
+
+
+def _select(config: pytest.Config, items: list[pytest.Item]) -> None:
     run = config.stash[RUN]
-    collecting.drop_empty(items)
-    fault = run.collection.fault or collecting.wrong_fixture(items)
+    dropped = settle(items, run.collection, config)
+    fault = run.collection.fault = run.collection.fault or collecting.wrong_fixture(items)
     if fault is not None:
         if not is_worker(config):
             raise pytest.UsageError(fault)
         items.clear()  # the controller reads the fault and ends the run; see pytest_xdist_node_collection_finished
         run.directory.make()
         run.directory.write_fault(fault)
-    found = yield
-    if not config.option.collectonly:  # now that -k and -m have taken out what is not wanted
-        refused = collecting.drop_unsafe(items, run.collection)
-        if refused:
-            config.hook.pytest_deselected(items=refused)
+    if not config.option.collectonly:
+        dropped += collecting.drop_unsafe(items, run.collection)
         if run.gating is not None:
             run.courses = draw_courses(items, run.settings.seed)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
     if len(run.collection.checkpoints or ()) > 1:
         from harness.interleaving import interleave
 
         interleave(
             items, _unit_size(run, len(items)), by_kind=_by_kind(config, run), breaks=breaks_of(run.courses)
         )
-    return found
 
 
 def _unit_size(run: Run, count: int) -> int:
@@ -147,8 +161,9 @@ def _by_kind(config: pytest.Config, run: Run) -> bool:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Nothing that is collected can be garbage before the end of the session."""
+    session.config.pluginmanager.register(Selecting())
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -162,7 +177,9 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_finish(session: pytest.Session) -> None:
     run = session.config.stash[RUN]
     items = [item for item in session.items if collecting.given_of(item) is not None]
-    if session.config.option.collectonly or not (items or run.collection.deselected):
+    left_out = run.collection.selected and run.collection.deselected
+    stopped = session.config.option.collectonly or run.collection.fault is not None
+    if stopped or not (items or left_out):
         return
     from harness.execution import Execution
     from harness.journal import Journal
@@ -205,6 +222,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     run.collection.close()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if is_worker(session.config):  # the controller collects nothing itself
+        output: dict[str, Any] = session.config.workeroutput  # type: ignore[attr-defined]
+        output["touchstone_nothing"] = session.config.stash[RUN].collection.nothing
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     try:
@@ -236,7 +260,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if collecting.given_of(pyfuncitem) is None:
+    given = collecting.given_of(pyfuncitem)
+    if given is None:
         return None
     run = pyfuncitem.config.stash[RUN]
     if run.execution is None:
@@ -244,7 +269,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
             f"{pyfuncitem.nodeid} was not collected as a benchmark item; run it through pytest's own session"
         )
     outcome = run.execution.call(pyfuncitem)
-    primary = outcome.record.scores.get(run.collection.loaded[outcome.record.benchmark].spec.primary)
+    primary = outcome.record.scores.get(given.loaded.spec.primary)
     pyfuncitem.user_properties.extend(sorted(outcome.record.scores.items()))
     if primary is not None:
         pyfuncitem.user_properties.append(("touchstone_primary", primary))

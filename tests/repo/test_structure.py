@@ -32,7 +32,7 @@ LAYERS = (
     ("fewshot", "models", "conformance", "asking", "gate", "unloadable", "code_hash", "reuse"),
     ("options", "aggregate", "reports", "drive"),
     ("collection", "imports", "publishing", "ending"),
-    ("sequential",),
+    ("sequential", "selection"),
     ("gating",),
     ("execution", "controller", "replay", "grading", "comparing"),
     (
