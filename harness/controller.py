@@ -116,12 +116,12 @@ class Controller:
                 self.config.rootpath,
             ),
             "checkpoints": [self._checkpoint_row(info) for info in infos if info.name in used],
-            "settings": {**self.settings.changing_answers(), **_plain_settings(self.settings)},
+            "settings": _recorded(self.settings),
             "benchmarks": benchmarks_of(declarations),
         }
         self.directory.write_manifest(manifest)
         if not self.settings.fresh:
-            decision = decide(manifest, self.directory.path.parent, self.settings.changing_answers())
+            decision = decide(manifest, self.directory.path.parent)
             write_decision(self.directory.path, decision)
         from harness.ending import Ending
 
@@ -287,7 +287,7 @@ class Controller:
 
         store = Store(self.directory.path.parent)
         codes = {one.name: one.code for one in summary.declarations}
-        results = saved_of(summary, records, changing=self.settings.changing_answers(), codes=codes)
+        results = saved_of(summary, records, codes=codes)
         for saved, items in results:
             if items.examples and saved.checkpoint not in self._ended:
                 store.save(saved, items)
@@ -378,13 +378,6 @@ class Quiet:
             return (yield)
 
 
-def _plain_settings(settings: Settings) -> dict[str, Any]:
-    """The settings that change speed but no score."""
-    return {
-        "data": settings.data,
-        "unit": settings.unit,
-        "workers": settings.workers,
-        "device": settings.model.device,
-        "device_kind": device_kind(settings.model.device),
-        "batch": settings.model.batch,
-    }
+def _recorded(settings: Settings) -> dict[str, Any]:
+    """The settings as the manifest has them."""
+    return {**settings.recorded(), "device_kind": device_kind(settings.model.device)}

@@ -17,6 +17,7 @@ from typing import Final
 
 import pytest
 
+from harness.conditions import condition_names
 from harness.errors import GateError, HarnessError
 from harness.gate.baselines import ITEMS, Source
 from harness.gate.checking import check_plan
@@ -29,7 +30,6 @@ from harness.gate.wording import decision_text
 from harness.options import Settings
 from harness.results import Collected, Declaration, Summary, wholes
 from harness.rundir import RunDirectory
-from harness.saved.build import OWN_CONDITIONS
 from harness.saved.entry import Items, Saved
 from harness.sequential.order import Course, Series, courses_from_json
 from harness.sequential.stops import judged
@@ -113,12 +113,11 @@ class Gating:
         self._output = output
         self._folder = config.invocation_params.dir
         self._root = config.rootpath
-        self._changing = tuple(settings.changing_answers())
         self._exit_code = 0
         self._asked = bool(settings.checkpoints)
         self._checkpoints: list[str] = []
         try:
-            self.plan = _plan(config, self._changing)
+            self.plan = _plan(config)
             if self.plan is not None:
                 self.source()
         except HarnessError as error:
@@ -129,7 +128,7 @@ class Gating:
     def source(self) -> Source:
         """Where the baselines come from, as it stands now."""
         assert self.plan is not None
-        return open_source(self.plan.baseline, self._output, folder=self._folder, changing=self._changing)
+        return open_source(self.plan.baseline, self._output, folder=self._folder)
 
     def check(
         self, items: Sequence[Collected], declared: Mapping[str, Declaration], checkpoints: Iterable[str]
@@ -171,7 +170,7 @@ class Gating:
     ) -> Watch:
         """What follows the run's journal and says which items are not needed any more."""
         assert self.plan is not None
-        return Watch(directory, courses, declarations, self.source(), self.plan, self._changing)
+        return Watch(directory, courses, declarations, self.source(), self.plan)
 
     def _early(self, summary: Summary) -> dict[Series, Early]:
         """The verdicts that were settled by a look, from the run's own notes and journal."""
@@ -227,7 +226,7 @@ def _with_asked(gate: Gate, summary: Summary) -> Gate:
     return replace(gate, asked=(asked, total), notes=(*gate.notes, note))
 
 
-def _plan(config: pytest.Config, changing: Iterable[str]) -> Plan | None:
+def _plan(config: pytest.Config) -> Plan | None:
     """What the options and the configuration ask for together; None where neither --gate nor --baseline is given."""
     mode, baseline = config.getoption("--gate"), config.getoption("--baseline")
     path, metric = config.getoption("--gate-config"), config.getoption("--gate-metric")
@@ -260,12 +259,7 @@ def _plan(config: pytest.Config, changing: Iterable[str]) -> Plan | None:
         raise GateError(
             f"--gate-sequential: the composite {plan.metric} needs all items; leave one of the two out"
         )
-    known = [
-        *OWN_CONDITIONS,
-        *(name for name in changing if name not in ("shots", "chat", "base_model")),
-        ITEMS,
-    ]
-    check_names(plan.allow, known, "--baseline-allow", "condition")
+    check_names(plan.allow, [*condition_names(), ITEMS], "--baseline-allow", "condition")
     if plan.baseline == "none" and not plan.floors:
         raise GateError(
             "--baseline none, and no floors: nothing to judge; configure floors, or leave --gate out"

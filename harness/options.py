@@ -294,8 +294,8 @@ class Settings:
     sampling: Sampling = field(default_factory=Sampling)
     markdown: Path | None = None
 
-    def changing_answers(self) -> dict[str, Any]:
-        """The settings that a score may depend on; runs that differ in one of them are not alike."""
+    def recorded(self) -> dict[str, Any]:
+        """The settings that a run's manifest has; what each may change is said in ``harness.conditions``."""
         return {
             "limit": self.limit,
             "shots": self.shots,
@@ -311,6 +311,12 @@ class Settings:
             "max_new_tokens": self.model.max_new_tokens,
             "sandbox": self.sandbox.kind,
             "grader": self.sandbox.grader,
+            "data": self.data,
+            "unit": self.unit,
+            "workers": self.workers,
+            "device": self.model.device,
+            "batch": self.model.batch,
+            "speculative": self.model.speculative,
         }
 
 

@@ -3,8 +3,8 @@
 A run's manifest says which checkpoints it had, by fingerprint, under which settings, and for each benchmark its
 version, the hash of its data, its few-shot examples and its code. Where all of that agrees, an item with the same
 example and row takes its record, with requests and answers, from the journal of that run; it does not matter how that
-run ended. The settings that only choose items (``limit``) or say where things are (``base_model``, which the
-fingerprint covers) may differ. Answers of ``fake:`` checkpoints are never reused, nor is anything whose fingerprint is
+run ended. Which settings may differ is said in ``harness.conditions``: those that choose items or checkpoints, and
+those of speed and place. Answers of ``fake:`` checkpoints are never reused, nor is anything whose fingerprint is
 unknown.
 
 The controller decides, before the first item, and writes down which runs are to be looked at; every process then finds
@@ -23,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from harness.conditions import same_answers
 from harness.errors import JournalError
 from harness.files import write_atomic
 from harness.journal import read_line
@@ -31,9 +32,6 @@ from harness.results import Declaration
 
 FILE: Final = "reuse.json"
 SCHEMA: Final = 1
-
-FREE: Final = ("limit", "base_model")
-"""Settings that may differ between a run and one whose answers it takes."""
 
 MOST_RUNS: Final = 20
 """Runs that are looked at for one checkpoint and benchmark, the newest."""
@@ -81,12 +79,10 @@ def device_kind(device: str) -> str:
     return "mps" if sys.platform == "darwin" else "cpu"
 
 
-def decide(manifest: Mapping[str, Any], output: Path, changing: Mapping[str, Any]) -> Decision:
-    """The runs below ``output``, begun before this one, that have answers which are this run's too.
-
-    ``changing`` names the settings that answers depend on. A run whose manifest cannot be read is left alone.
+def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
+    """The runs below ``output``, begun before this one, that have answers which are this run's too. A run whose
+    manifest cannot be read is left alone.
     """
-    names = [name for name in (*changing, "device_kind") if name not in FREE]
     mine = {
         row["name"]: row["fingerprint"]
         for row in manifest["checkpoints"]
@@ -96,7 +92,7 @@ def decide(manifest: Mapping[str, Any], output: Path, changing: Mapping[str, Any
     if not mine:
         return decision
     for directory, other in _earlier(manifest, output):
-        if not _same(manifest.get("settings", {}), other.get("settings", {}), names):
+        if not same_answers(manifest.get("settings", {}), other.get("settings", {})):
             continue
         alike = [
             name
@@ -110,10 +106,6 @@ def decide(manifest: Mapping[str, Any], output: Path, changing: Mapping[str, Any
                 if len(sources) < MOST_RUNS:
                     sources.append(Source(str(directory), by_print[fingerprint]))
     return decision
-
-
-def _same(mine: Mapping[str, Any], other: Mapping[str, Any], names: list[str]) -> bool:
-    return all(name in other and mine[name] == other[name] for name in names)
 
 
 def _earlier(manifest: Mapping[str, Any], output: Path) -> list[tuple[Path, dict[str, Any]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +41,12 @@ def progress_of(folder: Path) -> Progress:
     }
     known = {name: value for name, value in settings.items() if value is not None}
     return Progress(state.global_step, state.epoch, number(losses[-1]) if losses else None, known)
+
+
+def step_of_row(row: Mapping[str, Any]) -> int | None:
+    """The step of a checkpoint as a manifest, a result file or a table has it: the trainer's, by either name. Its place
+    in a series is none where only its name or its epoch tells it: ``gpt2`` is no step 2."""
+    return row["global_step"] if "global_step" in row else row.get("step")
 
 
 def step_in(name: str) -> int | None:

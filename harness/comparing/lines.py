@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from harness.comparing.totals import compare_totals
+from harness.conditions import asked_otherwise, differing
 from harness.errors import GateError
 from harness.gate.judging import Compared, compare
 from harness.gate.pairing import Columns, columns, score_name
 from harness.gate.pairing import Entry as Paired
 from harness.imports.contender import Entry
 from harness.results import Metric
-from harness.saved.entry import differing
 from harness.statistics.comparison import Comparison
 from harness.statistics.verdicts import Verdict
 
@@ -103,12 +103,16 @@ def compared_composite(name: str, comparison: Comparison) -> Compared:
 
 def conditions_apart(baseline: Entry, new: Entry) -> dict[str, tuple[Any, Any]]:
     """The conditions that are known of both results and differ, the baseline's first."""
-    found = differing(baseline.saved.conditions, new.saved.conditions)
-    both = baseline.saved.conditions.keys() & new.saved.conditions.keys()
+    mine, other = baseline.saved.known, new.saved.known
+    known = baseline.items is not None and new.items is not None
+    found = asked_otherwise(mine, other) if known else differing(mine, other)
+    both = mine.keys() & other.keys()
     if "seq_len" in found:  # a setting of None leaves the checkpoint its own
         own = _seq_len(baseline), _seq_len(new)
         found |= {"seq_len": own}
         both = both if own[0] != own[1] else both - {"seq_len"}
+    if baseline.saved.published != new.saved.published:  # another program counts its versions by itself
+        both = both - {"version"}
     if "shots" in found:  # another number of examples has other examples
         both = both - {"few_shot"}
     return {name: values for name, values in found.items() if name in both}

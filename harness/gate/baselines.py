@@ -21,19 +21,15 @@ is judged: a second try after the data were changed is not held against the firs
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
+from harness.conditions import asked_otherwise
 from harness.gate.pairing import Entry, ItemDifferences, item_differences, score_name
-from harness.saved.entry import Items, Saved, differing
+from harness.saved.entry import Items, Saved
 
 ITEMS: Final = "items"
-NOT_COMPARED: Final = ("base_model", "limit")
-"""Conditions that do not count: what a LoRA adapter is applied to is part of the checkpoint's fingerprint; and a limit
-only chooses items, which are compared themselves."""
-
 ROWS: Final = ("version", "data")
 """Conditions that say which rows a benchmark has."""
 
@@ -79,7 +75,7 @@ def find(new: Entry, source: Source, *, metric: str, allow: Iterable[str] = ()) 
     Raises ``GateError`` for a metric that the new result has not.
     """
     score_name(new.saved, metric)
-    allowed = {*NOT_COMPARED, *allow}
+    allowed = set(allow)
     earlier = _earlier(new.saved, source)
     whole = [saved for saved in earlier if saved.complete]
     if not whole:
@@ -249,8 +245,7 @@ def incomplete(saved: Saved) -> str:
 
 
 def _differing(new: Saved, other: Saved, allowed: Iterable[str]) -> Mapping[str, tuple[Any, Any]]:
-    mine = json.loads(json.dumps(new.conditions))  # as it is saved: a tuple is a list there
-    return differing(mine, other.conditions, tuple(allowed))
+    return asked_otherwise(new.known, other.known, allowed)
 
 
 def _conditions_reason(new: Saved, results: Sequence[Saved], allowed: set[str]) -> str:
@@ -311,4 +306,4 @@ def _items_reason(entry: Entry, differences: ItemDifferences, allowed: set[str])
 
 def _allowing(names: Iterable[str], allowed: set[str]) -> str:
     """What to give to ``--baseline-allow``: what was given, and these."""
-    return ",".join((*sorted(allowed.difference(NOT_COMPARED)), *names))
+    return ",".join((*sorted(allowed), *names))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -30,31 +29,30 @@ from harness.saved.store import FOLDER, Store
 SUMMARY: Final = "summary.json"
 
 
-def open_source(text: str, output: Path, *, folder: Path, changing: Iterable[str] = ()) -> Source:
+def open_source(text: str, output: Path, *, folder: Path) -> Source:
     """Where the baselines that ``text`` names come from; paths are below ``folder``, run ids in ``output``.
 
-    ``changing`` names the settings that change answers. Raises ``HarnessError`` with one line that says what there is
-    not, or cannot be read.
+    Raises ``HarnessError`` with one line that says what there is not, or cannot be read.
     """
     if text == "none":
         return Source(name=text, kind="none")
     if text == "best":
         store = Store(output)
         return Source(name=text, kind="best", saved=store.find(), items=store.items)
-    named = _of_name(text, output, changing)
+    named = _of_name(text, output)
     if named is not None:
         return named
     path = folder / text
     if path.is_file():
-        return _of_file(text, path, changing)
+        return _of_file(text, path)
     if path.is_dir():
-        return _of_folder(text, path, changing)
+        return _of_folder(text, path)
     raise _unknown(text, output)
 
 
-def _of_file(text: str, path: Path, changing: Iterable[str]) -> Source:
+def _of_file(text: str, path: Path) -> Source:
     if path.name == SUMMARY:
-        return _of_run(text, path.parent, changing)
+        return _of_run(text, path.parent)
     try:
         saved = saved_from_json(json.loads(path.read_bytes()))
     except (OSError, ValueError, HarnessError):
@@ -65,9 +63,9 @@ def _of_file(text: str, path: Path, changing: Iterable[str]) -> Source:
     return Source(name=text, kind="run", saved=[saved], items=store.items)
 
 
-def _of_folder(text: str, path: Path, changing: Iterable[str]) -> Source:
+def _of_folder(text: str, path: Path) -> Source:
     if (path / SUMMARY).is_file():
-        return _of_run(text, path, changing)
+        return _of_run(text, path)
     if (path / FOLDER).is_dir():
         store = Store(path)
         return Source(name=text, kind="best", saved=store.find(), items=store.items)
@@ -76,7 +74,7 @@ def _of_folder(text: str, path: Path, changing: Iterable[str]) -> Source:
     )
 
 
-def _of_name(text: str, output: Path, changing: Iterable[str]) -> Source | None:
+def _of_name(text: str, output: Path) -> Source | None:
     """The run that has this id, or what was given this name; None where there is neither."""
     if "/" in text:
         return None
@@ -90,7 +88,7 @@ def _of_name(text: str, output: Path, changing: Iterable[str]) -> Source | None:
         raise GateError(
             f"{text} names {pin.checkpoint} of run {pin.run_id}, whose saved results are gone; set it again"
         )
-    return _of_run(text, output / text, changing) if (output / text / SUMMARY).is_file() else None
+    return _of_run(text, output / text) if (output / text / SUMMARY).is_file() else None
 
 
 def _unknown(text: str, output: Path) -> GateError:
@@ -105,7 +103,7 @@ def _unknown(text: str, output: Path) -> GateError:
     )
 
 
-def _of_run(text: str, folder: Path, changing: Iterable[str]) -> Source:
+def _of_run(text: str, folder: Path) -> Source:
     """A run by its folder."""
     summary = _read_summary(folder)
     store = Store(folder.parent)
@@ -113,7 +111,7 @@ def _of_run(text: str, folder: Path, changing: Iterable[str]) -> Source:
     if mine:
         return Source(name=text, kind="run", saved=mine, items=store.items)
     records = latest(read_journal(folder, exchanges=False)).values()
-    built = saved_of(summary, records, changing=changing)
+    built = saved_of(summary, records)
     if not any(items.examples for _, items in built):
         raise GateError(f"{text}: the run has no scored items")
     by_place = {_place(saved): items for saved, items in built}

@@ -17,13 +17,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from harness.checkpoints.progress import step_of_row
 from harness.imports.contender import Contender, Entry, Source, published, published_entry
 from harness.metrics.composites import COMPOSITES, composite_value
 from harness.reports.by_checkpoint import COLUMNS, SETS
 from harness.results import Metric
 
 ABOUT: Final = {"series": str, "seq_len": int, "step": int, "epoch": float}
-_STEP: Final = ("step", "global_step")
 _NAME: Final = ("checkpoint", "name")
 _REPORTED: Final = {"score": ("score", "reported_score"), "score_wiki": ("score_wiki",)}
 _STRICT: Final = "_strict"
@@ -91,7 +91,7 @@ def read_row(fields: Mapping[str, Any], *, origin: str, source: Source, sizes: M
 def row_name(fields: Mapping[str, Any]) -> str:
     """``SERIES/SEQ_LEN/CHECKPOINT`` in a table of series, else the checkpoint's name."""
     name = next((str(fields[key]) for key in _NAME if fields.get(key) not in (None, "")), "")
-    step = next((fields[key] for key in _STEP if fields.get(key) not in (None, "")), None)
+    step = _step(fields)
     if not name and step is None:
         raise WrongValueError("checkpoint", None, "the row has no name; fill in checkpoint or step")
     name = name.rstrip("/") or f"checkpoint-{step}"
@@ -137,14 +137,18 @@ def whole(column: str, value: object, least: int = 0) -> int | None:
 
 
 def _about(fields: Mapping[str, Any]) -> dict[str, Any]:
-    step = next((fields[key] for key in _STEP if fields.get(key) not in (None, "")), None)
     found = {
         "series": str(fields["series"]) if fields.get("series") else None,
         "seq_len": whole("seq_len", fields.get("seq_len"), 1),
-        "step": whole("step", step),
+        "step": whole("step", _step(fields)),
         "epoch": number("epoch", fields.get("epoch")),
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _step(fields: Mapping[str, Any]) -> Any:
+    """What a row says of its step; an empty field says nothing."""
+    return step_of_row({name: value for name, value in fields.items() if value not in (None, "")})
 
 
 def _metrics(fields: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, dict[str, Metric]]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from harness.checkpoints.progress import step_of_row
 from harness.imports.contender import Contender, Entry
 from harness.journal import latest, read_journal
 from harness.reports.files import SUMMARY, load_summary
 from harness.saved.build import saved_of
 from harness.saved.entry import Saved
-
-UNCHANGING: Final = ("data", "unit", "workers", "device", "batch")
-"""The settings in a manifest that change no score."""
 
 
 def is_run(folder: Path) -> bool:
@@ -25,9 +23,8 @@ def read_run(folder: Path) -> list[Contender]:
     """The checkpoints of a run, in its order. Raises ``HarnessError`` where summary or journal cannot be read."""
     summary = load_summary(folder)
     records = latest(read_journal(folder, exchanges=False)).values()
-    changing = [name for name in summary.manifest.get("settings", {}) if name not in UNCHANGING]
     found: dict[str, Contender] = {}
-    for saved, items in saved_of(summary, records, changing=changing):
+    for saved, items in saved_of(summary, records):
         contender = found.setdefault(
             saved.checkpoint,
             Contender(
@@ -43,7 +40,7 @@ def about(info: Mapping[str, Any]) -> dict[str, Any]:
     """What of a checkpoint's row a person wants beside its name."""
     given = {
         "series": info.get("series"),
-        "step": info.get("global_step", info.get("step")),
+        "step": step_of_row(info),
         "epoch": info.get("epoch"),
         "seq_len": info.get("seq_len"),
     }

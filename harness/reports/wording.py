@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from harness.checkpoints.progress import step_of_row
 from harness.effort import Effort
 from harness.records import GENERATED
 from harness.results import Metric, PackInfo, Result, Summary, totals, wholes
@@ -64,7 +65,8 @@ def checkpoint(info: Mapping[str, Any]) -> str:
     parts = [f"{info['kind']} LM" if info.get("kind") else "", info.get("model_type") or ""]
     base = info.get("base")
     parts.append(f"LoRA on {base['name']}" if isinstance(base, Mapping) else "")
-    parts.append(f"step {info['global_step']}" if info.get("global_step") is not None else "")
+    step = step_of_row(info)
+    parts.append(f"step {step}" if step is not None else "")
     parts.append(f"epoch {info['epoch']:g}" if info.get("epoch") is not None else "")
     parts.append(f"validation loss {info['val_loss']:.4g}" if info.get("val_loss") is not None else "")
     parts.append(count(info["seq_len"], "token") if info.get("seq_len") else "")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
+from harness.checkpoints.progress import step_of_row
+from harness.conditions import of_settings
 from harness.records import Record
 from harness.results import Declaration, Summary, wholes
 from harness.saved.entry import Items, Saved
 
-OWN_CONDITIONS: Final = ("version", "data", "shots", "few_shot", "template")
-"""The conditions that come from the benchmark and its results; the others are the run's settings."""
-
 
 def conditions_of(declaration: Declaration, settings: Mapping[str, Any], *, chat: bool) -> dict[str, Any]:
     """What the scores may depend on beside the checkpoint: the benchmark, its data, how it was asked (``chat``: through
-    a chat template), and the settings that change answers."""
+    a chat template), and of the manifest's settings those that count."""
     few_shot = {name: value for name, value in declaration.few_shot.items() if name != "num_fewshot"}
     return {
         "version": declaration.version,
@@ -23,7 +22,7 @@ def conditions_of(declaration: Declaration, settings: Mapping[str, Any], *, chat
         "shots": int(declaration.few_shot.get("num_fewshot") or 0),
         "few_shot": few_shot,
         "template": "chat" if chat else "plain",
-        **{name: value for name, value in settings.items() if name not in ("shots", "chat")},
+        **of_settings(settings),
     }
 
 
@@ -31,11 +30,9 @@ def saved_of(
     summary: Summary,
     records: Iterable[Record],
     *,
-    changing: Iterable[str],
     codes: Mapping[str, str] | None = None,
 ) -> list[tuple[Saved, Items]]:
-    """An entry for each checkpoint and benchmark of the run. ``changing`` names the settings of the manifest that
-    change answers, ``codes`` gives the hash of what scored each benchmark.
+    """An entry for each checkpoint and benchmark of the run. ``codes`` gives the hash of what scored each benchmark.
 
     A checkpoint without a fingerprint (a manifest of another program) has none here: its entry says "".
     """
@@ -45,8 +42,7 @@ def saved_of(
             by_place.setdefault((record.checkpoint, record.benchmark), []).append(record)
     rows = {row["name"]: row for row in summary.checkpoints}
     declared = {declaration.name: declaration for declaration in summary.declarations}
-    written = summary.manifest.get("settings", {})
-    settings = {name: written.get(name) for name in changing}
+    settings = summary.manifest.get("settings", {})
     found = []
     for result in wholes(summary):
         items = items_of(by_place.get((result.checkpoint, result.benchmark), []))
@@ -59,7 +55,7 @@ def saved_of(
             checkpoint=result.checkpoint,
             fingerprint=row.get("fingerprint") or "",
             path=row.get("path") or "",
-            step=row.get("global_step"),
+            step=step_of_row(row),
             benchmark=result.benchmark,
             primary=result.primary,
             conditions=conditions_of(declaration, settings, chat=bool(result.chat)),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from harness.conditions import known_conditions
 from harness.errors import HarnessError
 from harness.results import Metric
 
@@ -65,6 +66,11 @@ class Saved:
         return self.fingerprint.endswith(PUBLISHED)
 
     @property
+    def known(self) -> dict[str, Any]:
+        """What is known of its conditions, by today's rules: what comparisons go by."""
+        return known_conditions(self.conditions, published=self.published)
+
+    @property
     def complete(self) -> bool:
         """Whether every item that was collected has a score and nothing is known against the numbers."""
         return self.faults == 0 and self.skipped == 0 and self.invalid is None and self.scored > 0
@@ -87,18 +93,6 @@ class Items:
         """SHA-256 over the ids and the hashes of the rows."""
         lines = "\n".join(f"{example}\t{row}" for example, row in zip(self.examples, self.rows, strict=True))
         return hashlib.sha256(lines.encode("utf-8", "backslashreplace")).hexdigest()
-
-
-def differing(
-    mine: Mapping[str, Any], other: Mapping[str, Any], allowed: Sequence[str] = ()
-) -> dict[str, tuple[Any, Any]]:
-    """The conditions that are not the same, by name, mine first; without those that are ``allowed`` to differ."""
-    names = dict.fromkeys((*mine, *other))
-    return {
-        name: (mine.get(name), other.get(name))
-        for name in names
-        if name not in allowed and mine.get(name) != other.get(name)
-    }
 
 
 def saved_json(saved: Saved) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.checkpoints.progress import step_of_row
 from harness.gate.baselines import Source, find
 from harness.gate.config import Plan
 from harness.gate.lines import metric_of
@@ -34,7 +35,6 @@ class Watch:
     declarations: Mapping[str, Declaration]
     source: Source
     plan: Plan
-    changing: Sequence[str]
     _looks: dict[Series, Looks | None] = field(default_factory=dict)
     _records: dict[str, Record] = field(default_factory=dict)
     _places: dict[str, tuple[Series, int]] = field(default_factory=dict)
@@ -112,7 +112,6 @@ class Watch:
         row: dict[str, Any] = next(
             (one for one in manifest.get("checkpoints", ()) if one["name"] == checkpoint), {}
         )
-        written = manifest.get("settings", {})
         scores = dict.fromkeys(name for record in records for name in record.scores)
         count = len(self.courses[series].items)
         return Saved(
@@ -122,12 +121,12 @@ class Watch:
             checkpoint=checkpoint,
             fingerprint=row.get("fingerprint") or "",
             path=row.get("path") or "",
-            step=row.get("step"),
+            step=step_of_row(row),
             benchmark=benchmark,
             primary=declaration.primary,
             conditions=conditions_of(
                 declaration,
-                {name: written.get(name) for name in self.changing},
+                manifest.get("settings", {}),
                 chat=any(record.chat for record in records),
             ),
             aggregate=declaration.aggregate,

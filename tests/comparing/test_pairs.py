@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -143,6 +144,37 @@ def test_what_was_asked_otherwise_is_named_and_equal_scores_are_then_no_proof() 
     assert "not asked alike, seed 1234 and 7: b" in notes
     assert kinds(compare_pair(a, b)) == {"b": "cannot tell"}
     assert kinds(compare_pair(a, a)) == {"b": "not worse"}
+
+
+@pytest.mark.parametrize("condition", [{"base_model": "x"}, {"device_kind": "cuda"}, {"batch": 3}])
+def test_what_changes_neither_answers_nor_items_is_no_other_way_of_asking(condition: dict[str, Any]) -> None:
+    pair = compare_pair(ran("a", {"b": right(5, 9)}), ran("a", {"b": right(5, 9)}, conditions=condition))
+    assert not [note for note in wording.notes(pair) if "asked alike" in note]
+    assert pair.judged["b"].compared.identical
+
+
+def test_a_limit_is_told_by_the_items_where_these_are_known() -> None:
+    a, b = ran("a", {"b": right(5, 9)}), ran("b", {"b": right(5, 6)}, conditions={"limit": 6})
+    assert wording.notes(compare_pair(a, b)) == [
+        "b: 6 of 9 items of A and 6 of B are the same: compared on these"
+    ]
+    totals = Contender(name="b", origin="run", entries={"b": replace(b.entries["b"], items=None)})
+    assert "not asked alike, limit none and 6: b" in wording.notes(compare_pair(a, totals))
+
+
+def test_a_setting_that_an_earlier_release_did_not_know_is_held_against_its_default() -> None:
+    plain, other = ran("a", {"b": right(5, 9)}), {"grader": "reference"}
+    assert "not asked alike, grader exact and reference: b" in wording.notes(
+        compare_pair(plain, ran("b", {"b": right(5, 9)}, conditions=other))
+    )
+
+
+def test_versions_of_different_programs_are_not_held_against_each_other() -> None:
+    paper = printed("paper", {"b": (0.5, None, 100)})
+    saved = replace(paper.entries["b"].saved, conditions={"version": 3.0, "shots": 5})
+    paper = replace(paper, entries={"b": replace(paper.entries["b"], saved=saved)})
+    notes = wording.notes(compare_pair(paper, ran("mine", {"b": right(60, 100)})))
+    assert [note for note in notes if "asked alike" in note] == ["not asked alike, shots 5 and 0: b"]
 
 
 def test_benchmarks_that_only_one_has_are_named_and_left_out() -> None:

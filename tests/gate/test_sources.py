@@ -89,7 +89,7 @@ def test_a_run_whose_folder_was_copied_alone_is_read_from_its_journal(
     output: Path, tmp_path: Path, file: str
 ) -> None:
     folder = run_folder(tmp_path)
-    source = open_source(str(folder / file), output, folder=tmp_path, changing=("seed",))
+    source = open_source(str(folder / file), output, folder=tmp_path)
     (saved,) = source.saved
     assert (saved.run_id, saved.benchmark, saved.scored) == ("r9", "winogrande", 24)
     assert saved.conditions["seed"] == 7

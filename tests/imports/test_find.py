@@ -7,15 +7,19 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.aggregate import summarise
+from harness.comparing import wording
+from harness.comparing.pairs import compare_pair
 from harness.errors import DataError
 from harness.gate.baselines import Source, find
 from harness.gate.pairing import Entry as Paired
 from harness.import_command import save
 from harness.imports.find import find_contenders, read_file
+from harness.imports.run_folder import read_run
 from harness.imports.sizes import parse_sizes
 from harness.journal import Journal
 from harness.reports.files import write_results
@@ -25,7 +29,7 @@ from tests import summaries
 from tests.imports.korean_table import row, write
 
 
-def run(output: Path, run_id: str, *names: str, seed: int = 0, when: int = 0) -> Path:
+def run(output: Path, run_id: str, *names: str, seed: int = 0, when: int = 0, **settings: Any) -> Path:
     """The folder of a made-up run of two benchmarks, with its journal and its saved results."""
     folder = output / run_id
     folder.mkdir(parents=True)
@@ -37,7 +41,7 @@ def run(output: Path, run_id: str, *names: str, seed: int = 0, when: int = 0) ->
         items,
         run_id=run_id,
         directory=str(folder),
-        manifest={"settings": {"seed": 1234, "workers": 2}, "began": float(when)},
+        manifest={"settings": {"seed": 1234, "workers": 2, **settings}, "began": float(when)},
         checkpoints=[
             {**summaries.checkpoint_row(name, 100), "fingerprint": name.encode().hex() * 8} for name in names
         ],
@@ -46,7 +50,7 @@ def run(output: Path, run_id: str, *names: str, seed: int = 0, when: int = 0) ->
     with Journal(folder, "main") as journal:
         for record in records:
             journal.append(record)
-    for saved, kept in saved_of(summary, records, changing=["seed"]):
+    for saved, kept in saved_of(summary, records):
         Store(output).save(saved, kept)
     os.utime(folder / "summary.json", (when, when))
     return folder
@@ -87,6 +91,30 @@ def test_a_run_brings_its_items_and_conditions_without_what_changes_no_score(res
     assert len(entry.items.examples) == 24
     assert entry.saved.conditions["seed"] == 1234
     assert "workers" not in entry.saved.conditions
+
+
+def test_a_run_and_what_is_saved_of_it_have_the_same_conditions_and_step(tmp_path: Path) -> None:
+    settings = {
+        "device": "auto",
+        "device_kind": "cuda",
+        "base_model": "elsewhere",
+        "limit": 3,
+        "brand_new": 1,
+    }
+    (one,) = read_run(run(tmp_path, "first", "step-100", **settings))
+    for saved in Store(tmp_path).find():
+        entry = one.entries[saved.benchmark]
+        assert entry.saved.known == saved.known
+        assert (entry.saved.step, one.about["step"]) == (saved.step, 100)
+        assert {"limit", "brand_new"} <= set(saved.conditions)
+        assert not {"device", "device_kind", "base_model"} & set(saved.conditions)
+
+
+def test_runs_on_a_cpu_and_on_a_gpu_were_asked_alike(tmp_path: Path) -> None:
+    run(tmp_path, "cpu", "step-100", device="auto", device_kind="cpu", batch=8)
+    run(tmp_path, "gpu", "step-200", device="cuda:1", device_kind="cuda", speculative="off", seed=1)
+    pair = compare_pair(*find_contenders(["cpu", "gpu"], output=tmp_path))
+    assert not [note for note in wording.notes(pair) if "asked alike" in note]
 
 
 def test_saved_results_are_found_by_name_path_and_fingerprint(results: Path) -> None:

@@ -15,7 +15,10 @@ import harness
 ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS = (
-    ("errors", "requests", "files", "units", "steps", "statistics", "korean", "effort", "marks"),
+    (
+        *("errors", "requests", "files", "units", "steps", "statistics", "korean", "effort", "marks"),
+        "conditions",
+    ),
     ("shipped",),
     ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints"),
     (

@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import DataError
 from harness.results import Metric
-from harness.saved.entry import Items, Saved, differing
+from harness.saved.entry import Items, Saved
 from harness.saved.store import Store
 
 
@@ -99,12 +99,6 @@ def test_items_whose_columns_differ_in_length_are_refused(tmp_path: Path) -> Non
     store.save(saved(), dataclasses.replace(items(), rows=["r1"]))
     with pytest.raises(DataError, match=r"columns of \[1, 2\] entries"):
         store.items(saved())
-
-
-def test_what_differs_is_named_but_for_what_may_differ() -> None:
-    mine, other = {"shots": 5, "seed": 1}, {"shots": 0, "seed": 2, "limit": 3}
-    assert differing(mine, other) == {"shots": (5, 0), "seed": (1, 2), "limit": (None, 3)}
-    assert differing(mine, other, allowed=("shots", "limit")) == {"seed": (1, 2)}
 
 
 def test_the_digest_goes_by_ids_and_rows() -> None:

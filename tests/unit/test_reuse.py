@@ -27,7 +27,7 @@ def decided(output: Path, *others: dict[str, Any], mine: dict[str, Any] | None =
     for other in others:
         (output / other["run_id"]).mkdir(parents=True, exist_ok=True)
         (output / other["run_id"] / "run.json").write_text(json.dumps(other))
-    return decide(mine or manifest("now", 10.0), output, CHANGING)
+    return decide(mine or manifest("now", 10.0), output)
 
 
 def test_the_newest_of_the_runs_that_began_before_comes_first(tmp_path: Path) -> None:
