@@ -161,6 +161,7 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
         **counts,
         programs=_outcomes(records),
         unsandboxed=sum(record.unsandboxed for record in records),
+        weak_tests=_weak_tests(records),
         invalid=_invalid(counts, declaration.most_unusable),
         reused=sum(record.reused_from is not None for record in records),
         reused_from=sorted({record.reused_from for record in records if record.reused_from}),
@@ -184,6 +185,16 @@ def _outcomes(records: Sequence[Record]) -> dict[str, int]:
     for record in records:
         found.update(record.programs)
     return dict(found.most_common())
+
+
+def _weak_tests(records: Sequence[Record]) -> dict[str, list[str]]:
+    """The wrong programs that the tests of scored tasks accept, by task."""
+    return {
+        task: accepted
+        for record in records
+        if record.status == "scored"
+        for task, accepted in record.weak_tests.items()
+    }
 
 
 def _invalid(counts: Mapping[str, int], most: float) -> str | None:

@@ -24,11 +24,11 @@ from harness.fewshot import Shots, draw_shots
 from harness.options import Settings
 from harness.requests import RunProgram
 from harness.results import Collected, Declaration
-from harness.sandbox import open_sandbox
+from harness.sandbox import open_checked
 from harness.series import Series, find_series
 
 if TYPE_CHECKING:
-    from harness.sandbox.sandbox import Sandbox
+    from harness.sandbox.soundness import Checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Collection:
     selected: bool = False
     fault: str | None = None
     nothing: str | None = None
-    sandbox: Sandbox | None = None
+    sandbox: Checked | None = None
 
     def known_checkpoints(self) -> list[CheckpointInfo]:
         """The checkpoints of the run, recognised once."""
@@ -297,7 +297,7 @@ def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest
         return []
     settings = collection.settings.sandbox
     try:
-        collection.sandbox = open_sandbox(settings.kind, workers=settings.workers, grader=settings.grader)
+        collection.sandbox = open_checked(settings.kind, workers=settings.workers, grader=settings.grader)
     except SandboxError as error:
         names = dict.fromkeys(given.loaded.spec.name for item in running if (given := given_of(item)))
         collection.deselected.append(f"{', '.join(names)}: {error}")

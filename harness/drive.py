@@ -77,6 +77,7 @@ class _Running:
     generated: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(GENERATED, 0))
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
+    weak_tests: dict[str, list[str]] = field(default_factory=dict)
     failure: BaseException | None = None
     outcome: Outcome | None = None
 
@@ -269,6 +270,8 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
         elif isinstance(answer, RunProgramAnswer):
             state.programs[answer.outcome] = state.programs.get(answer.outcome, 0) + 1
             state.unsandboxed += answer.unsandboxed
+            if answer.weak_tests and isinstance(request, RunProgram):
+                state.weak_tests[plain_text(request.task)] = list(answer.weak_tests)
         said = {"error": _sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
         state.exchanges.append(
             {"kind": type(request).__name__, "request": kept(to_plain(request)), "answer": said}
@@ -321,6 +324,7 @@ def _settle(
         **state.generated,
         programs=dict(state.programs),
         unsandboxed=state.unsandboxed,
+        weak_tests=dict(state.weak_tests),
         exchanges=state.exchanges,
     )
     journal.append(record)

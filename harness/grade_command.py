@@ -25,6 +25,7 @@ from harness.grading import (
 )
 from harness.sandbox import GRADERS, open_sandbox
 from harness.sandbox import KINDS as SANDBOXES
+from harness.sandbox.soundness import UNSOUND, Checked
 
 SHOWN: Final = 5
 """Names of tasks that are listed before "and N more"."""
@@ -47,7 +48,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     samples = read_samples(path, options.benchmark, problems)
     if not os.access(output.parent, os.W_OK):
         raise HarnessError(f"cannot write {output}: give --output FILE, in a folder that can be written to")
-    with open_sandbox(options.sandbox, workers=workers, grader=options.grader) as sandbox:
+    opened = open_sandbox(options.sandbox, workers=workers, grader=options.grader)
+    with Checked(opened, options.sandbox) as sandbox:
         say = _progress(len(samples))
         graded = grade(options.benchmark, samples, problems, sandbox, workers=workers, say=say)
     try:
@@ -75,6 +77,8 @@ def report(graded: Graded, ks: tuple[int, ...]) -> dict[str, Any]:
         "outcomes": graded.outcomes(),
         "missing": graded.missing,
         "not_judged": graded.not_judged(),
+        "unsound": graded.unsound(),
+        "weak_tests": graded.weak_tests(),
         "seconds": round(graded.seconds, 3),
         "unsandboxed": any(answer.unsandboxed for answer in graded.answers),
     }
@@ -101,12 +105,23 @@ def _print(found: dict[str, Any]) -> None:
         ("missing", "tasks have no sample, and are left out"),
         ("not_judged", "tasks have samples that could not be judged, and are left out"),
     ):
-        if names := found[name]:
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            print(f"{len(names)} {what}: {', '.join(names[:SHOWN])}{more}")
+        _print_names([task for task in found[name] if task not in found["unsound"]], what)
+    weak = {task: names for task, names in found["weak_tests"].items() if task not in found["unsound"]}
+    kinds = dict.fromkeys(name for names in weak.values() for name in names)
+    _print_names(list(weak), f"tasks have tests that accept {' or '.join(kinds)}")
+    for task in found["unsound"]:
+        names = [name for name in found["weak_tests"][task] if name in UNSOUND]
+        print(f"{task}: not judged, its tests are unsound: they accept {' and '.join(names)}")
     if found["unsandboxed"]:
         print("unsandboxed: these programs ran without isolation")
     print(f"verdicts: {found['results_file']}")
+
+
+def _print_names(names: list[str], what: str) -> None:
+    """How many tasks, what of them, and the first few; nothing where there are none."""
+    if names:
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        print(f"{len(names)} {what}: {', '.join(names[:SHOWN])}{more}")
 
 
 def _counts(found: dict[str, Any]) -> str:

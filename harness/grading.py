@@ -39,6 +39,7 @@ from harness.metrics.code import (
     stdio_request,
 )
 from harness.requests import RunProgram, RunProgramAnswer
+from harness.sandbox.soundness import UNSOUND
 
 AHEAD: Final = 64
 """Programs a worker that are handed to the sandbox before the first of them is waited for."""
@@ -139,6 +140,15 @@ class Graded:
         """Tasks with a sample that could not be judged; no pass@k can be given for them."""
         return [task for task, answers in self.tasks().items() if any(a.outcome == "fault" for a in answers)]
 
+    def weak_tests(self) -> dict[str, list[str]]:
+        """The wrong programs that the tests of a task accept, by task."""
+        both = zip(self.samples, self.answers, strict=True)
+        return {sample.task: list(answer.weak_tests) for sample, answer in both if answer.weak_tests}
+
+    def unsound(self) -> list[str]:
+        """Tasks whose tests cannot fail, so that they judge nothing."""
+        return [task for task, names in self.weak_tests().items() if any(name in UNSOUND for name in names)]
+
     def pass_at(self, ks: Sequence[int], *, reference: bool = False) -> dict[str, float]:
         """The mean of every pass@k over the tasks, where all of them have k samples."""
         unjudged = set(self.not_judged())
@@ -226,6 +236,8 @@ def verdict_row(sample: Sample, answer: RunProgramAnswer) -> dict[str, Any]:
     row: dict[str, Any] = {"task_id": sample.task, "sample": sample.number, "outcome": answer.outcome}
     row |= {"passed": passed, "result": _as_human_eval(answer), "detail": answer.detail}
     row["seconds"] = round(answer.seconds, 4)
+    if answer.weak_tests:
+        row["weak_tests"] = list(answer.weak_tests)
     if answer.reference_outcome is not None:
         row["reference_outcome"] = answer.reference_outcome
     if answer.unsandboxed:

@@ -28,8 +28,9 @@ class Record:
     item's own share of its batches. ``truncated`` counts its requests whose context was cut. Of its generated
     texts (``outputs``) it counts those that ended ``at_limit``, those that are ``empty``, those in which
     ``no_answer`` was found, and those asked through a ``chat`` template. ``programs`` counts what became of its
-    programs, by outcome, ``unsandboxed`` those that ran without isolation. ``reused_from`` is the run that scored it,
-    where that is another one. ``exchanges`` holds each request with its answer, as plain data.
+    programs, by outcome, ``unsandboxed`` those that ran without isolation; ``weak_tests`` has, by task, the wrong
+    programs that its tests accept. ``reused_from`` is the run that scored it, where that is another one.
+    ``exchanges`` holds each request with its answer, as plain data.
     """
 
     item: str
@@ -51,6 +52,7 @@ class Record:
     chat: int = 0
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
+    weak_tests: dict[str, list[str]] = field(default_factory=dict)
     reused_from: str | None = None
     exchanges: list[dict[str, Any]] = field(default_factory=list)
 

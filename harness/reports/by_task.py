@@ -42,4 +42,5 @@ def _numbers(result: Result) -> dict[str, float | int | str | None]:
         numbers[f"{name}_stderr"] = metric.stderr
     invalid = {"not_valid": result.invalid} if result.invalid else {}
     unsandboxed = {"unsandboxed": result.unsandboxed} if result.unsandboxed else {}
-    return {**numbers, "samples": result.scored, **invalid, **unsandboxed}
+    weak = {"weak_tests": len(result.weak_tests)} if result.weak_tests else {}
+    return {**numbers, "samples": result.scored, **invalid, **unsandboxed, **weak}

@@ -255,9 +255,25 @@ def unsandboxed(summary: Summary) -> list[str]:
     ]
 
 
+def weak_tests(summary: Summary) -> list[str]:
+    """The tasks of each benchmark whose tests accept programs that are wrong; the same for all checkpoints."""
+    lines = []
+    for benchmark in dict.fromkeys(one.benchmark for one in wholes(summary)):
+        same = [one for one in wholes(summary) if one.benchmark == benchmark]
+        tasks = {task: accepted for one in same for task, accepted in one.weak_tests.items()}
+        if not tasks:
+            continue
+        kinds = dict.fromkeys(name for accepted in tasks.values() for name in accepted)
+        names = _some(task.removeprefix(f"{benchmark}/") for task in tasks)
+        most = max(one.scored for one in same)
+        of = f"{len(tasks)} of {count(most, 'task')}"
+        lines.append(f"{benchmark}: the tests of {of} accept {' or '.join(kinds)}: {names}")
+    return lines
+
+
 def warnings(summary: Summary) -> list[str]:
     """What a reader must know before believing the numbers."""
-    found = [*invalid(summary), *unsandboxed(summary)]
+    found = [*invalid(summary), *unsandboxed(summary), *weak_tests(summary)]
     if cut := totals(summary)["truncated"]:
         were = "request was" if cut == 1 else "requests were"
         found.append(f"{cut} {were} longer than the checkpoint takes: context was cut")

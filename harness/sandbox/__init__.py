@@ -1,6 +1,7 @@
 """Runs programs that nobody has read: in namespaces of their own, without rights, within limits.
 
-``open_sandbox`` gives a ``Sandbox`` that answers ``RunProgram`` requests, many at a time.
+``open_sandbox`` gives a ``Sandbox`` that answers ``RunProgram`` requests, many at a time; ``open_checked`` one that
+first sees whether a task's tests can fail.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from harness.sandbox.settings import GRADERS, KINDS, Grader, Kind, SandboxSettin
 
 if TYPE_CHECKING:
     from harness.sandbox.sandbox import Sandbox
+    from harness.sandbox.soundness import Checked
 
-__all__ = ["GRADERS", "KINDS", "Grader", "Kind", "SandboxSettings", "open_sandbox"]
+__all__ = ["GRADERS", "KINDS", "Grader", "Kind", "SandboxSettings", "open_checked", "open_sandbox"]
 
 
 def open_sandbox(kind: Kind = "bwrap", *, workers: int | None = None, grader: Grader = "exact") -> Sandbox:
@@ -23,3 +25,10 @@ def open_sandbox(kind: Kind = "bwrap", *, workers: int | None = None, grader: Gr
     from harness.sandbox.sandbox import start
 
     return start(SandboxSettings(kind=kind, workers=workers, grader=grader))
+
+
+def open_checked(kind: Kind = "bwrap", *, workers: int | None = None, grader: Grader = "exact") -> Checked:
+    """The same, with the tests of every task tried before programs are judged by them."""
+    from harness.sandbox.soundness import Checked
+
+    return Checked(open_sandbox(kind, workers=workers, grader=grader), kind)

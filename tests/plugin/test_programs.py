@@ -81,3 +81,43 @@ def test_the_reference_graders_verdicts_are_metrics_and_in_the_file(project: Pro
     assert metrics["graders_differ"]["value"] == 0
     samples = lines(folder / "doubles_samples.jsonl")
     assert all((one["reference_outcome"] == "passed") is one["passed"] for one in samples)
+
+
+WEAK = BENCHMARK.replace(
+    'CallTests("assert double(2) == 4\\n")',
+    'CallTests(TESTS[example["n"] % 3])',
+).replace(
+    "@benchmark(",
+    """TESTS = (
+    "assert double(2) == 4\\n",
+    "assert double(2) != 5\\n",
+    "try:\\n    assert double(2) == 4\\nexcept Exception:\\n    pass\\n",
+)
+
+
+@benchmark(""",
+    1,
+)
+
+
+@pytest.mark.parametrize("more", [(), ("--eval-grader", "reference", "-n", "2")])
+def test_tasks_whose_tests_cannot_fail_are_errors_and_those_of_thin_tests_are_named(
+    project: Project, more: tuple[str, ...]
+) -> None:
+    assert WEAK.count("TESTS") == 2
+    (project.path / "test_sums.py").write_text(WEAK, encoding="utf-8")
+    found = project.run("--eval-limit", "6", "--eval-markdown", "report.md", *more)
+    assert found.ret == 9
+    (result,) = project.summary["results"]
+    assert (result["scored"], result["errors"]) == (4, 2)
+    thin = ["a program that returns None", "a program that returns its first argument"]
+    assert result["weak_tests"] == {"doubles/sum-1": thin, "doubles/sum-4": thin}
+    messages = [fault["message"] for fault in project.summary["faults"]]
+    said = "the tests of doubles/sum-{} are unsound: they accept an empty program and a program that raises"
+    assert [said.format(n) in message for n, message in zip((2, 5), messages, strict=True)] == [True, True]
+    note = "doubles: the tests of 2 of 4 tasks accept a program that returns None or"
+    shown = " ".join(found.stdout.str().split())
+    assert note in shown
+    (folder,) = project.runs
+    assert note in (project.path / "report.md").read_text(encoding="utf-8")
+    assert note in (folder / "report.html").read_text(encoding="utf-8")

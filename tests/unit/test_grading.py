@@ -165,6 +165,11 @@ def test_a_file_without_samples_is_an_error(tmp_path: Path, problems: Path) -> N
 # The command
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOUCHSTONE_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
     made = Stand("passed")
@@ -231,6 +236,36 @@ def test_samples_that_could_not_be_judged_end_with_9(
     monkeypatch.setattr(grade_command, "open_sandbox", lambda *_, **__: Stand(fault=True))
     assert command(tmp_path, problems, completions(0, "strange")) == 9
     assert "1 tasks have samples that could not be judged" in capsys.readouterr().out
+
+
+def test_tasks_whose_tests_cannot_fail_are_named_left_out_and_end_with_9(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Accepting(Stand):
+        def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
+            word = "return None" if request.task.endswith("/0") else "raise RuntimeError"
+            if word in request.program:
+                made: Future[RunProgramAnswer] = Future()
+                made.set_result(RunProgramAnswer("passed"))
+                return made
+            return super().submit(request)
+
+    monkeypatch.setattr(grade_command, "open_sandbox", lambda *_, **__: Accepting())
+    problems = write(tmp_path / "problems.jsonl", PROBLEMS)
+    rows = completions(0, "x", "return 1") + completions(1, "return 1")
+    assert command(tmp_path, problems, rows) == 9
+    shown = capsys.readouterr().out
+    assert "pass@1             0.5000" in shown
+    assert "1 tasks have tests that accept a program that returns None: test/0" in shown
+    assert "test/1: not judged, its tests are unsound: they accept a program that raises" in shown
+    assert "could not be judged" not in shown
+    assert command(tmp_path, problems, rows, "--json") == 9
+    found = json.loads(capsys.readouterr().out)
+    assert (found["unsound"], found["not_judged"], found["pass@1"]) == (["test/1"], ["test/1"], 0.5)
+    assert found["weak_tests"] == {
+        "test/0": ["a program that returns None"],
+        "test/1": ["a program that raises"],
+    }
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
@@ -81,6 +82,26 @@ def likely_entry_point(program: str, tests: str = "") -> str:
     inner = {name for key in defined for name in _names(defined[key]) if name != key}
     alone = among if len(among) == 1 else [name for name in among if name not in inner]
     return alone[0] if len(alone) == 1 else ""
+
+
+def asked_names(tests: str, trusted: str = "") -> list[str]:
+    """The names that tests use and that neither they, nor ``trusted``, nor Python define: the program's. None where
+    the tests cannot be read."""
+    try:
+        module, defined = _parsed(tests), set(_bound(_parsed(trusted)))
+    except ValueError:
+        return []
+    known = {*_bound(module), *defined, *dir(builtins), *sys.stdlib_module_names}
+    return sorted(_names(module) - known)
+
+
+def defined_classes(program: str) -> set[str]:
+    """The classes that a program defines; none where it cannot be read."""
+    try:
+        body = _parsed(program).body
+    except ValueError:
+        return set()
+    return {node.name for node in body if isinstance(node, ast.ClassDef)}
 
 
 @functools.lru_cache(maxsize=2048)  # one task has many programs
