@@ -17,6 +17,7 @@ from harness.gate.judging import Compared, compare
 from harness.gate.pairing import Columns, columns, score_name
 from harness.gate.pairing import Entry as Paired
 from harness.imports.contender import Entry
+from harness.imports.task_metrics import primary_of
 from harness.results import Metric
 from harness.statistics.comparison import Comparison
 from harness.statistics.verdicts import Verdict
@@ -202,6 +203,14 @@ def _compared(metric: str, comparison: Comparison) -> Compared:
 def by_score(entry: Entry, metric: str) -> str:
     """The metric by which another is compared: of a perplexity, the mean of its log-probabilities."""
     return entry.saved.aggregate.get(metric, {}).get("of", metric)
+
+
+def best_scorer(entry: Entry) -> str:
+    """The metric by which this result would be judged alone."""
+    saved = entry.saved
+    if not saved.published:
+        return by_score(entry, saved.primary)
+    return by_score(entry, primary_of(saved.benchmark, saved.metrics))
 
 
 def metric_of(entry: Entry, name: str) -> Metric | None:

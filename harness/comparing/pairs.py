@@ -2,6 +2,7 @@
 
 - The primary metrics of all benchmarks are one family: their p are corrected together (Holm). Composites are made of
   the same results and are a family of their own. What is shown beside a primary metric has a p, and no verdict.
+- Runs are judged by their benchmark's primary metric, published results by the best scorer that both sides have.
 - A result that is not valid decides nothing: "cannot tell".
 - The mean is over the benchmarks, each with the same weight, as comparison scripts of fine-tuning studies compute their
   average improvement; its interval adds up the benchmarks' errors as independent ones.
@@ -28,6 +29,7 @@ from harness.gate.judging import Weighed as Part
 from harness.gate.pairing import Entry as Paired
 from harness.imports.contender import Contender, Entry
 from harness.imports.naming import listed
+from harness.imports.task_metrics import primary_of
 from harness.metrics.composites import COMPOSITES, Composite
 from harness.statistics.comparison import Comparison
 from harness.statistics.composites import compare_composite_totals
@@ -118,10 +120,11 @@ def compare_pair(
 def _lines(a: Entry, b: Entry, wanted: str | None, every: bool, level: float) -> list[Line]:
     """The primary metric, then those beside it."""
     common = _comparable(a, b)
-    first = [by_score(b, name) for name in (wanted, a.saved.primary, b.saved.primary) if name is not None]
-    ranked = [name for name in (*first, *common) if name in common]
-    if not ranked:
+    if not common:
         return []
+    declared = [one.saved.primary for one in (a, b) if not one.saved.published]
+    first = [by_score(b, name) for name in (wanted, *declared) if name is not None]
+    ranked = [name for name in (*first, primary_of(b.saved.benchmark, common)) if name in common]
     parts = [p.metric for c in COMPOSITES for p in c.parts if p.benchmark == b.saved.benchmark]
     others = common if every else [name for name in common if name in parts]
     names = dict.fromkeys((ranked[0], *others))

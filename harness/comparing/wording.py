@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from harness.comparing.lines import Line, condition_text, conditions_apart
+from harness.comparing.lines import Line, best_scorer, condition_text, conditions_apart, metric_of
 from harness.comparing.pairs import Mean, Pair
 from harness.imports.contender import Contender
 from harness.imports.naming import listed
@@ -160,6 +160,7 @@ def notes(pair: Pair) -> list[str]:
     return [
         *dict.fromkeys((*a.notes, *b.notes)),
         *_invalid(pair),
+        *_scorers(pair),
         *_apart(pair),
         *_unknown(pair),
         *_items(pair),
@@ -179,6 +180,19 @@ def _invalid(pair: Pair) -> list[str]:
         for name in pair.judged
         if (why := one.entries[name].saved.invalid)
     ]
+
+
+def _scorers(pair: Pair) -> list[str]:
+    """By what was compared where only one side has the better scorer."""
+    found: dict[str, list[str]] = {}
+    for name, line in pair.judged.items():
+        a, b = pair.baseline.entries[name], pair.new.entries[name]
+        for side, one, other in (("A", a, b), ("B", b, a)):
+            best = best_scorer(one)
+            if best != line.metric and metric_of(other, best) is None:
+                text = f"compared by {line.metric}, since only {side} has {best}"
+                found.setdefault(text, []).append(name)
+    return [f"{text}: {_benchmarks(pair, names)}" for text, names in found.items()]
 
 
 def _apart(pair: Pair) -> list[str]:

@@ -14,29 +14,31 @@ of which less is better are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from harness.errors import DataError
 from harness.imports.contender import inferred_items, published
 from harness.results import Metric
 
-PRIMARY: Final = {
-    "hellaswag": "acc_norm",
-    "arc_challenge": "acc_norm",
-    "gsm8k": "exact_match_flexible",
-    "drop": "f1",
-    "math": "math_verify",
-}
-"""The metric that is quoted for a task, where it is not the first of ``_USUAL`` that the file has."""
+_FAMILIES: Final = (
+    ("hellaswag", ("acc_norm",)),
+    ("arc_challenge", ("acc_norm",)),
+    ("gsm8k", ("exact_match_flexible", "exact_match", "exact_match_strict")),
+    ("drop", ("f1",)),
+)
+"""The scorers of a task that begins so, the best first, where that is not the first of ``_USUAL`` that the file has.
+The best is the primary metric of this harness's own benchmark."""
 
 _USUAL: Final = (
+    "math_verify",  # every task that has it has others too, which are stricter about the form
     "acc",
     "exact_match",
-    "math_verify",
     "exact_match_flexible",
     "f1",
     "pass@1",
+    "pass_at_1",
     "real@1",
     "lambada@1",
     "acc_norm",
@@ -58,10 +60,23 @@ class TaskMetrics(NamedTuple):
     aggregate: dict[str, dict[str, str]]
 
 
-def primary_of(task: str, metrics: Mapping[str, Metric]) -> str:
-    """The metric by which a task is judged."""
-    wanted = (PRIMARY.get(task, ""), *_USUAL, *metrics)
-    return next(name for name in wanted if name in metrics)
+def primary_of(task: str, metrics: Collection[str]) -> str:
+    """The metric by which a task is judged: of several scorers the one that this harness's own benchmark goes by. A
+    filter that only takes programs out of a text (``pass@1_create_test``) makes no other scorer."""
+    own = next((scorers for family, scorers in _FAMILIES if _is_of(task, family)), ())
+    wanted = (*own, *_USUAL)
+    plain = {_unfiltered(name): name for name in reversed([*metrics])} | {name: name for name in metrics}
+    return next((plain[name] for name in wanted if name in plain), next(iter(metrics)))
+
+
+def _is_of(task: str, family: str) -> bool:
+    """Whether the task is called as the family, or with more behind it: ``gsm8k_cot``, ``arc_challenge_chat``."""
+    return re.fullmatch(rf"{family}([_-].*)?", task) is not None
+
+
+def _unfiltered(name: str) -> str:
+    """``pass@1`` for ``pass@1_create_test``; any other name as it is."""
+    return re.sub(r"^(pass@\d+|pass_at_\d+)_.*$", r"\1", name)
 
 
 def metric_name(key: str) -> str:

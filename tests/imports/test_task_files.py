@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.comparing import wording
+from harness.comparing.pairs import Pair, compare_pair
 from harness.errors import DataError
 from harness.import_command import save
 from harness.imports.contender import inferred_items
@@ -18,8 +23,10 @@ from harness.imports.find import read_file
 from harness.imports.json_files import read_task_file
 from harness.imports.kept import contender_of, kept
 from harness.imports.lm_eval import read_lm_eval
-from harness.imports.task_metrics import metric_name, metrics_of
+from harness.imports.task_metrics import metric_name, metrics_of, primary_of
 from harness.saved.store import Store
+from tests.comparing.made import ran
+from tests.conformance.kit import kits
 
 
 def dumped(path: Path, content: object) -> Path:
@@ -110,6 +117,118 @@ def test_a_wrong_number_of_items_is_named(tmp_path: Path, size: object) -> None:
 )
 def test_keys_of_filters_become_our_names(key: str, name: str) -> None:
     assert metric_name(key) == name
+
+
+SCORERS = {
+    "arc_easy": ["acc", "acc_norm"],
+    "arc_challenge": ["acc", "acc_norm"],
+    "hellaswag": ["acc", "acc_norm"],
+    "winogrande": ["acc"],
+    "mmlu_stem": ["acc", "acc_norm"],
+    "lambada": ["acc", "perplexity", "perplexity_logprob"],
+    "gsm8k": ["exact_match_strict", "exact_match_flexible", "exact_match"],
+    "math": ["exact_match", "math_verify", "minerva_exact", "hendrycks_exact"],
+    "drop": ["em", "f1"],
+    "humaneval": ["pass@10", "pass@1"],
+    "mbpp": ["pass@10", "pass@1"],
+    "mbpp_sanitized": ["pass@10", "pass@1"],
+    "mbpp_docstring": ["pass@10", "pass@1"],
+    "codecontests": ["pass@10", "pass@1"],
+    "apps_stdin": ["pass@10", "pass@1"],
+    "real_coref": ["real@1", "real@5", "real@1_strict"],
+    "ko_lambada": ["lambada@1", "lambada@1_strict"],
+    "ko_lambada_wiki": ["lambada@1", "lambada@1_strict"],
+}
+"""Metrics that files give of a task with the name of a benchmark."""
+
+
+def test_of_several_scorers_the_one_of_our_own_benchmark_is_chosen() -> None:
+    primaries = {kit.spec.name: kit.spec.primary for kit in kits()}
+    assert set(primaries) <= set(SCORERS)
+    for task, primary in primaries.items():
+        assert {primary_of(task, order) for order in permutations(SCORERS[task])} == {primary}
+
+
+@pytest.mark.parametrize(
+    ("task", "metrics", "best"),
+    [
+        ("minerva_math", ["exact_match", "math_verify"], "math_verify"),
+        ("minerva_math_counting_and_prob", ["exact_match", "math_verify"], "math_verify"),
+        ("minerva_math500", ["exact_match", "math_verify"], "math_verify"),
+        ("hendrycks_math_geometry", ["exact_match", "math_verify"], "math_verify"),
+        ("hendrycks_math500", ["exact_match"], "exact_match"),
+        ("mathqa", ["acc", "acc_norm"], "acc"),
+        ("gsm8k_cot", ["exact_match_strict", "exact_match_flexible"], "exact_match_flexible"),
+        ("gsm8k_cot_zeroshot", ["exact_match_strict"], "exact_match_strict"),
+        ("arc_challenge_chat", ["acc", "acc_norm"], "acc_norm"),
+        ("humaneval", ["pass@10_create_test", "pass@1_create_test"], "pass@1_create_test"),
+        ("mbpp", ["pass_at_10", "pass_at_1"], "pass_at_1"),
+        ("ifeval", ["prompt_level_strict_acc", "inst_level_strict_acc"], "prompt_level_strict_acc"),
+        ("squad", ["em", "f1"], "f1"),
+    ],
+)
+def test_a_task_of_a_family_is_judged_by_the_familys_best_scorer(
+    task: str, metrics: list[str], best: str
+) -> None:
+    assert primary_of(task, metrics) == best
+
+
+def minerva(folder: Path, model: str, right: Mapping[str, float]) -> Path:
+    """A results file of two subjects, as lm-evaluation-harness writes it, with these scorers."""
+    folder.mkdir()
+    values: dict[str, Any] = {"alias": "x"}
+    for metric, value in right.items():
+        values |= {f"{metric},none": value, f"{metric}_stderr,none": error(value, 100)}
+    results = {f"minerva_math_{subject}": values for subject in ("algebra", "geometry")}
+    more = {"n-samples": {task: {"original": 100, "effective": 100} for task in results}}
+    return lm_eval(folder, results, model_name=model, **more)
+
+
+def compared(a: Path, b: Path) -> Pair:
+    (first,), (second,) = read_file(a, {}).contenders, read_file(b, {}).contenders
+    return compare_pair(first, second)
+
+
+def test_results_of_math_are_compared_by_the_better_scorer(tmp_path: Path) -> None:
+    both = {"exact_match": 0.1, "math_verify": 0.4}
+    a, b = minerva(tmp_path / "a", "a", both), minerva(tmp_path / "b", "b", both | {"math_verify": 0.5})
+    pair = compared(a, b)
+    assert [(line.metric, line.comparison.new) for line in pair.judged.values()] == [("math_verify", 0.5)] * 2
+    assert not [note for note in wording.notes(pair) if "compared by" in note]
+
+
+@pytest.mark.parametrize(("first", "side"), [(True, "A"), (False, "B")])
+def test_where_one_side_lacks_the_better_scorer_both_go_by_the_other_and_a_note_says_so(
+    tmp_path: Path, first: bool, side: str
+) -> None:
+    a = minerva(tmp_path / "a", "a", {"exact_match": 0.1, "math_verify": 0.4})
+    b = minerva(tmp_path / "b", "b", {"exact_match": 0.2})
+    pair = compared(a, b) if first else compared(b, a)
+    assert {line.metric for line in pair.judged.values()} == {"exact_match"}
+    assert f"compared by exact_match, since only {side} has math_verify: all 2 benchmarks" in wording.notes(
+        pair
+    )
+
+
+def test_what_was_imported_by_another_scorer_is_compared_by_the_better_one(tmp_path: Path) -> None:
+    both = {"exact_match": 0.1, "math_verify": 0.4}
+    (one,) = read_file(minerva(tmp_path / "a", "a", both), {}).contenders
+    old = {
+        name: replace(entry, saved=replace(entry.saved, primary="exact_match"))
+        for name, entry in one.entries.items()
+    }
+    pair = compare_pair(replace(one, entries=old), one)
+    assert {line.metric for line in pair.judged.values()} == {"math_verify"}
+
+
+def test_a_run_is_judged_by_its_own_metric_where_the_file_has_it_too(tmp_path: Path) -> None:
+    results = {"gsm8k": {"exact_match,strict-match": 0.5, "exact_match,flexible-extract": 0.75}}
+    (paper,) = read_file(lm_eval(tmp_path, results, model_name="p"), {}).contenders
+    mine = ran("mine", {"gsm8k": {"exact_match_strict": [1.0, 0.0], "exact_match_flexible": [1.0, 1.0]}})
+    pair = compare_pair(paper, mine)
+    assert (
+        pair.judged["gsm8k"].metric == "exact_match_strict"
+    )  # the first metric of this made-up run is its own
 
 
 def test_a_perplexity_is_compared_by_its_log_probability() -> None:

@@ -325,7 +325,7 @@ def test_a_result_over_fewer_items_than_there_are_says_so_and_so_do_its_groups_a
     assert marks[f"mmlu_stem/{SUBJECTS[0]}"] == (4, "")
     assert marks[f"mmlu_stem/{SUBJECTS[1]}"] == (20, "4 of 20 items")
     assert summary_from_json(json.loads(json.dumps(summary_json(summary)))) == summary
-    [(saved, _)] = saved_of(summary, score(items), changing=())
+    [(saved, _)] = saved_of(summary, score(items))
     assert (saved.of, saved.part, saved.mark) == (56, True, "12 of 56 items, sample of 2,386")
 
 
