@@ -69,6 +69,7 @@ def shot(row: Row) -> Shot:
     shots_from="minerva/shots",
     shots_pick="first",
     shots_for_all=True,
+    shots_fixed=True,
     shot=shot,
     group="subject",
     needs=dict.fromkeys(("sympy", "math_verify", "antlr4"), "pip install 'pytest-touchstone[math]'"),

@@ -132,7 +132,8 @@ class Benchmark:
     field of what items share (a text), for honest intervals. Few-shot examples come from ``shots_from``
     (same group as the example, or any with ``shots_for_all``) or, without that file, from the evaluation
     rows themselves, never the example itself; ``shot`` renders one of them, as text or as a ``Shot``.
-    ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all examples). ``aggregate``
+    ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all examples). With ``shots_fixed`` they
+    are the prompt itself (a paper's), and come with the benchmark whatever the data. ``aggregate``
     adds metrics, or replaces the mean of the score with the same name. ``keep`` says which rows of a data
     set belong to the benchmark, ``prepare`` brings other forms of a row into the one that ``row``
     describes; of more than ``most_rows`` of them that number is drawn with the run's seed. ``published_rows``
@@ -153,6 +154,7 @@ class Benchmark:
     shots_from: str | None = None
     shots_pick: Literal["first", "sample"] = "sample"
     shots_for_all: bool = False
+    shots_fixed: bool = False
     shot: Callable[[Any], str | Shot] | None = None
     group: str | None = None
     cluster: str | None = None

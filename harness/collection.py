@@ -19,7 +19,7 @@ from harness.checkpoints.info import info_from_plain
 from harness.checkpoints.series import Broken
 from harness.code_hash import code_of
 from harness.data import Example, Pack, drawn, extents_of, limited, load_pack, load_shots
-from harness.errors import CheckpointError, DataError, SandboxError, ShotsError
+from harness.errors import CheckpointError, DataError, MissingDataError, SandboxError, ShotsError
 from harness.fewshot import Shots, draw_shots
 from harness.options import Settings
 from harness.requests import RunProgram
@@ -136,14 +136,14 @@ OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
 """Arguments that the plugin gives a benchmark by itself, by name."""
 
 
-def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, sampling: Sampling) -> Loaded | None:
-    """A benchmark with its rows and so many few-shot examples, or as many as it declares; None without data.
+def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, sampling: Sampling) -> Loaded:
+    """A benchmark with its rows and so many few-shot examples, or as many as it declares.
     What is drawn comes from the run's seed in ``sampling``.
 
     Raises ``DataError`` as ``load_pack`` and ``draw_shots`` do.
     """
     pack = load_pack(spec, data)
-    return None if pack is None else with_shots(spec, pack, data, shots, sampling)
+    return with_shots(spec, pack, data, shots, sampling)
 
 
 def with_shots(
@@ -227,10 +227,10 @@ def _examples(
     settings = collection.settings
     loaded = collection.loaded.get(id(spec))
     if loaded is None:
-        pack = load_pack(spec, settings.data)
-        if pack is None:
-            line = f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}"
-            collection.remarks.append(Remark(spec, line))
+        try:
+            pack = load_pack(spec, settings.data)
+        except MissingDataError as error:
+            collection.remarks.append(Remark(spec, str(error), mistake=settings.data is not None))
             return []
         try:
             loaded = with_shots(spec, pack, settings.data, settings.shots, settings.sampling)

@@ -1,8 +1,8 @@
 """Data packs: where a benchmark's rows come from, and the check of every row.
 
-Order of search for ``NAME/FILE``: the folder of ``--eval-data`` (or ``TOUCHSTONE_DATA``), the Hub when
-``--eval-data hub`` says so, the small packs that ship with the project. ``NAME/FILE`` is ``NAME/FILE.jsonl``,
-or a folder ``NAME/FILE/`` of JSONL files whose names are the groups.
+Rows come from one place alone: the folder of ``--eval-data`` (or ``TOUCHSTONE_DATA``), the Hub when ``--eval-data
+hub`` says so, else the small packs that ship with the project. What a folder or the Hub lacks is missing, never taken
+from the shipped packs. ``harness.packs`` tells which files of a folder are the pack ``NAME/FILE``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.benchmark import Benchmark, HubData
-from harness.errors import DataError
-from harness.marks import Extent
+from harness.errors import DataError, MissingDataError, ShotsError
+from harness.marks import SHIPPED, Extent
+from harness.packs import nearest, pack_files
 from harness.results import PackInfo
 from harness.shipped import shipped
 
 HUB: Final = "hub"
 """The value of ``--eval-data`` that stands for the Hugging Face Hub."""
+
+PROMPT: Final = "the benchmark's prompt"
+"""The origin of few-shot rows that are part of a benchmark, whatever its data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +64,45 @@ class Line:
     data: dict[str, Any]
 
 
-def load_pack(spec: Benchmark, data: str | None) -> Pack | None:
-    """The rows of a benchmark, every one checked against its row type; None when they are nowhere to be
-    found.
+def load_pack(spec: Benchmark, data: str | None) -> Pack:
+    """The rows of a benchmark, every one checked against its row type.
 
-    Raises ``DataError`` naming file and row number when a row is not as it should be.
+    Raises ``MissingDataError`` where it has none there, and ``DataError`` naming file and row number when a row is not
+    as it should be.
     """
-    return _load(spec, spec.data, data)
+    found = _load(spec, spec.data, data, spec.hub, scored=True)
+    if found is not None:
+        return found
+    if data is None:
+        raise MissingDataError(
+            f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}"
+        )
+    if data == HUB:
+        raise MissingDataError(
+            f"{spec.name}: it names no data set on the Hub; {spec.missing or 'give --eval-data DIR'}"
+        )
+    raise MissingDataError(_lacking(spec.name, spec.data, Path(data), "the data folder has no such file"))
 
 
 def load_shots(spec: Benchmark, data: str | None) -> Pack | None:
-    """The rows that few-shot examples are drawn from, or None when the benchmark has no such file."""
+    """The rows that few-shot examples are drawn from; None where they are to be drawn from the evaluation rows: when
+    the benchmark has no other, or the shipped ones are none.
+
+    Raises ``ShotsError`` where a folder or the Hub lacks them, and ``DataError`` as ``load_pack`` does.
+    """
     if spec.shots_from is None:
         return None
-    return _load(replace(spec, group=None) if spec.shots_for_all else spec, spec.shots_from, data)
+    asked = replace(spec, group=None) if spec.shots_for_all else spec
+    found = _load(asked, spec.shots_from, data, spec.hub_shots, scored=False)
+    if found is not None or data is None:
+        return found
+    if spec.shots_fixed and (found := _load(asked, spec.shots_from, None, None, scored=False)) is not None:
+        return replace(found, info=replace(found.info, origin=PROMPT))
+    remedy = "--eval-shots 0 asks without"
+    if data == HUB:
+        raise ShotsError(f"{spec.name}: it names no few-shot rows on the Hub; {remedy}")
+    why = f"the data folder has no such file for few-shot examples; {remedy}"
+    raise ShotsError(_lacking(spec.name, spec.shots_from, Path(data), why))
 
 
 def drawn(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequence[Example]:
@@ -141,34 +170,27 @@ def read_lines(path: Path) -> Iterator[Line]:
         yield Line(str(path), number, path.stem, row)
 
 
-def _load(spec: Benchmark, name: str, data: str | None) -> Pack | None:
-    found = _find(name, data)
-    if found is not None:
-        origin, files = found
-        lines = [line for file in files for line in read_lines(file)]
-        where = str(
-            files[0] if len(files) == 1 and files[0].stem == name.rpartition("/")[2] else files[0].parent
-        )
-        return _pack(spec, name, origin, where, lines)
-    hub = spec.hub if name == spec.data else spec.hub_shots
-    if data == HUB and hub is not None:
-        return _pack(spec, name, "hub", hub.path, _hub_lines(hub))
-    return None
+def _load(spec: Benchmark, name: str, data: str | None, hub: HubData | None, *, scored: bool) -> Pack | None:
+    """The rows of one place, None where it has none."""
+    if data == HUB:
+        return None if hub is None else _pack(spec, name, HUB, hub.path, _hub_lines(hub))
+    origin, folder = (SHIPPED, shipped("data")) if data is None else ("--eval-data", Path(data))
+    files = pack_files(folder, name, scored=scored)
+    if not files:
+        return None
+    lines = [line for file in files for line in read_lines(file)]
+    return _pack(spec, name, origin, str(_common_place(files)), lines)
 
 
-def _find(name: str, data: str | None) -> tuple[str, list[Path]] | None:
-    """The files of a pack and which folder they come from; the user's folder goes before the shipped one."""
-    places: list[tuple[str, Path]] = [] if data in (None, HUB) else [("--eval-data", Path(str(data)))]
-    if data != HUB:
-        places.append(("shipped", shipped("data")))
-    for origin, folder in places:
-        single = folder / f"{name}.jsonl"
-        if single.is_file():
-            return origin, [single]
-        several = sorted((folder / name).glob("*.jsonl"))
-        if several:
-            return origin, several
-    return None
+def _common_place(files: Sequence[Path]) -> Path:
+    """The file, or the folder of several."""
+    return files[0] if len(files) == 1 else files[0].parent
+
+
+def _lacking(benchmark: str, name: str, folder: Path, why: str) -> str:
+    """The benchmark with the path that was looked for, and the nearest one that is there."""
+    near = nearest(folder, name)
+    return f"{benchmark} ({folder / name}.jsonl): {why}" + (f"; nearest: {folder / near}" if near else "")
 
 
 def _hub_lines(hub: HubData) -> list[Line]:

@@ -4,6 +4,7 @@
       CheckpointError            a checkpoint is missing, broken, or of an unknown kind
       DataError                  a data pack or one of its rows is missing or wrong
         ShotsError               a benchmark cannot give as many few-shot examples as were asked for
+        MissingDataError         a benchmark has no rows where they were looked for; others may have theirs
       BenchmarkError             a benchmark function breaks its contract
         RequestError             one request cannot be answered (thrown into the benchmark's generator)
         WireError                a value cannot travel between processes
@@ -32,6 +33,10 @@ class DataError(HarnessError):
 
 class ShotsError(DataError):
     """A benchmark cannot give as many few-shot examples as were asked for; the others may."""
+
+
+class MissingDataError(DataError):
+    """A benchmark has no rows where they were looked for: the message begins with its name, and says where."""
 
 
 class BenchmarkError(HarnessError):

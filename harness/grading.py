@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from harness.benchmark import Benchmark
-from harness.data import Line, load_pack, read_lines, row_checker
-from harness.errors import DataError
+from harness.data import Line, Pack, load_pack, read_lines, row_checker
+from harness.errors import DataError, MissingDataError
 from harness.metrics.code import (
     HumanEvalRow,
     MbppRow,
@@ -171,14 +171,22 @@ def load_problems(
     """
     kind = KINDS[benchmark]
     if problems is None:
-        pack = load_pack(kind.spec, data)
-        if pack is None:
-            raise DataError(f"{benchmark}: no data ({kind.spec.data}); give --problems FILE or --data DIR")
-        rows = [example.row for example in pack.examples]
+        rows = [example.row for example in _pack(kind.spec, data).examples]
     else:
         check, keep = row_checker(kind.spec), kind.spec.keep
         rows = [check(line) for line in read_lines(problems) if keep is None or keep(line.data)]
     return {_task_name(row[kind.name]): row for row in rows}
+
+
+def _pack(spec: Benchmark, data: str | None) -> Pack:
+    try:
+        return load_pack(spec, data)
+    except MissingDataError as error:
+        if data is None:
+            raise DataError(
+                f"{spec.name}: no data ({spec.data}); give --problems FILE or --data DIR"
+            ) from None
+        raise DataError(f"{error}; or give --problems FILE") from None
 
 
 def read_samples(path: Path, benchmark: str, problems: Mapping[str, Mapping[str, Any]]) -> list[Sample]:

@@ -182,8 +182,6 @@ class _Benchmarks:
         if function is None or spec is None:
             raise HarnessError(f"{self._root / place} has no benchmark {name} any more")
         loaded = load_benchmark(spec, self._data, self._shots, self._sampling)
-        if loaded is None:
-            raise DataError(f"{spec.name}: no data ({spec.data}); give --data DIR")
         examples = {example.id: example for example in loaded.pack.examples}
         known = self._known[record.benchmark] = _Known(generator_function(function), loaded, examples)
         return known

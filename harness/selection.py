@@ -50,13 +50,17 @@ def _withheld(item: pytest.Item) -> Benchmark | None:
 
 
 def _fault(selected: Iterable[Benchmark], remarks: Sequence[Remark], *, asked: bool) -> str | None:
-    """The first mistake that must end the run."""
+    """The first mistake that must end the run, and how many there are besides."""
     names: set[str] = set()
     for spec in selected:
         if spec.name in names:
             return f"two benchmarks are named {spec.name!r}; give one of them another name"
         names.add(spec.name)
-    return next((one.line for one in remarks if one.fatal or (one.mistake and not asked)), None)
+    if fatal := next((one.line for one in remarks if one.fatal), None):
+        return fatal
+    lines = list(dict.fromkeys(one.line for one in remarks if one.mistake and not asked))
+    more = f"; and {_count(len(lines) - 1, 'other benchmark')} likewise" if len(lines) > 1 else ""
+    return f"{lines[0]}{more}" if lines else None
 
 
 def nothing_selected(collection: Collection, config: pytest.Config) -> str:

@@ -58,9 +58,7 @@ class Bench:
         spec = declared(self.function)
         assert spec is not None
         self.spec: Benchmark = spec
-        loaded = load_benchmark(self.spec, data, None, sampling)
-        assert loaded is not None
-        self.loaded: Loaded = loaded
+        self.loaded: Loaded = load_benchmark(self.spec, data, None, sampling)
 
     def ask(self, place: int, texts: Sequence[str], judge: Callable[[RunProgram], RunProgramAnswer]) -> Asked:
         """Row ``place``, answered with these texts."""

@@ -16,6 +16,7 @@ from typing import Any
 from harness.benchmark import declared, generator_function
 from harness.collection import load_benchmark
 from harness.data import Example
+from harness.errors import MissingDataError
 from harness.files import load_module
 from harness.requests import GenerateAnswer, Request, RunProgram
 from harness.sandbox import open_sandbox
@@ -37,9 +38,10 @@ def main() -> None:
                 spec = declared(function)
                 if spec is None or (options.only and spec.name not in options.only):
                     continue
-                loaded = load_benchmark(spec, options.data, 0, SAMPLING)
-                if loaded is None:
-                    print(f"{spec.name}: no data")
+                try:
+                    loaded = load_benchmark(spec, options.data, 0, SAMPLING)
+                except MissingDataError as error:
+                    print(error)
                     continue
                 kit = Kit(spec, generator_function(function), loaded.pack.examples)
                 report(kit, loaded, sandbox)

@@ -32,6 +32,7 @@ from harness.checkpoints import CheckpointInfo
 from harness.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from harness.data import Example
 from harness.engines.fake import FakeEngine
+from harness.errors import MissingDataError
 from harness.files import load_module
 from harness.metrics.code.programs import unix_lines
 from harness.requests import Answer, Request, RunProgram, RunProgramAnswer
@@ -59,9 +60,7 @@ class Kit(NamedTuple):
 
     def loaded(self, shots: int) -> Loaded:
         """The benchmark with so many few-shot examples."""
-        found = load_benchmark(self.spec, None, shots, SAMPLING)
-        assert found is not None
-        return found
+        return load_benchmark(self.spec, None, shots, SAMPLING)
 
     def begin(self, example: Example, loaded: Loaded) -> tuple[Any, list[Request], bool]:
         """The started generator, what it asks, and whether that is a list."""
@@ -91,8 +90,13 @@ def kits() -> Iterator[Kit]:
     for path in sorted((ROOT / "evals").glob("test_*.py")):
         for function in vars(load_module(path, f"conformance_{path.stem}")).values():
             found = declared(function)
-            if found is not None and (loaded := load_benchmark(found, None, 0, SAMPLING)) is not None:
-                yield Kit(found, generator_function(function), loaded.pack.examples)
+            if found is None:
+                continue
+            try:
+                loaded = load_benchmark(found, None, 0, SAMPLING)
+            except MissingDataError:
+                continue
+            yield Kit(found, generator_function(function), loaded.pack.examples)
 
 
 # Answers that are right

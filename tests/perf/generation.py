@@ -121,7 +121,6 @@ def write_task(folder: Path, data: str | None, limit: int) -> None:
     """A local task of lm-eval's with our rendered prompts."""
     spec, _ = load_benchmark(GSM8K)
     pack, source = load_pack(spec, data), load_shots(spec, data)
-    assert pack is not None
     drawn = draw_shots(spec, spec.num_fewshot, SEED, pack, source)
     rows = folder / "rows.jsonl"
     with rows.open("w", encoding="utf-8") as file:
@@ -231,7 +230,6 @@ def compare_texts(model: Path, options: argparse.Namespace) -> dict[str, Any]:
 
     spec, _ = load_benchmark(GSM8K)
     pack, source = load_pack(spec, options.data), load_shots(spec, options.data)
-    assert pack is not None
     drawn = draw_shots(spec, spec.num_fewshot, SEED, pack, source)
     examples = pack.examples[: options.prompts]
     prompts = [
@@ -274,7 +272,6 @@ def humaneval(data: str | None, count: int) -> list[str]:
     if data is None:
         spec, _ = load_benchmark(GSM8K)
         pack = load_pack(spec, None)
-        assert pack is not None
         return [f"Question: {example.row['question']}\nAnswer:" for example in pack.examples[:count]]
     lines = (Path(data) / "humaneval" / "HumanEval.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line)["prompt"] for line in lines[:count]]

@@ -55,9 +55,7 @@ def _with_choices(asked: Asked, count: int, folder: Path) -> Asked:
     if asked.benchmark not in ("arc_easy", "arc_challenge"):
         raise SystemExit("--growth choices needs --benchmark arc_easy or arc_challenge")
     spec, _ = load_benchmark(PLACES[asked.benchmark])
-    pack, source = load_pack(spec, asked.data), load_shots(spec, asked.data)
-    if pack is None:
-        raise SystemExit(f"no rows for {asked.benchmark}; give --data DIR")
+    pack, source = load_pack(spec, asked.data), load_shots(spec, asked.data) if asked.shots else None
     rows = [example.row for example in limited(pack.examples, None)]
     data = folder / f"choices-{count}"
     _write(data / f"{spec.data}.jsonl", [_widened(rows, number, count) for number in range(len(rows))])

@@ -131,7 +131,6 @@ def write(folder: Path, data: str | None, limit: int | None, copies: int) -> Fil
     """The tasks and the two files of samples."""
     spec, _ = load_benchmark(HUMANEVAL)
     pack = load_pack(spec, data)
-    assert pack is not None
     rows = [example.row for example in pack.examples[:limit]]
     files = Files(
         folder,

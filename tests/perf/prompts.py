@@ -59,8 +59,6 @@ def items_of(
     """The items that a run with these options asks about, in its order."""
     spec, start = load_benchmark(PLACES[benchmark])
     pack = load_pack(spec, data)
-    if pack is None:
-        raise SystemExit(f"no rows for {benchmark} ({spec.data}); give --data DIR")
     count = spec.num_fewshot if shots is None else shots
     source = load_shots(spec, data) if count else None
     drawn = draw_shots(spec, count, SEED, pack, source)

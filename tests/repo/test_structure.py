@@ -20,7 +20,7 @@ LAYERS = (
         "conditions",
     ),
     ("shipped",),
-    ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints"),
+    ("wire", "records", "results", "benchmark", "metrics", "korean_sets", "checkpoints", "packs"),
     (
         "journal",
         "data",

@@ -14,9 +14,10 @@ from typing_extensions import TypedDict
 
 from harness.benchmark import Benchmark, HubData, Shot
 from harness.data import Example, Pack, extents_of, limited, load_pack, load_shots, read_lines
-from harness.errors import DataError
+from harness.errors import DataError, MissingDataError, ShotsError
 from harness.fewshot import draw_shots
 from harness.marks import Extent
+from harness.packs import nearest, pack_files
 from harness.requests import Loglikelihood, Turn
 from harness.results import PackInfo
 
@@ -52,7 +53,6 @@ def row(n: int) -> str:
 
 def test_rows_get_ids_by_their_place_and_the_pack_its_hash(tmp_path: Path) -> None:
     pack = load_pack(spec(), write(tmp_path, "sums/test", row(0), "", row(1)))
-    assert pack is not None
     assert [example.id for example in pack.examples] == ["x/0", "x/1"]
     assert (pack.info.origin, pack.info.rows, len(pack.info.sha256)) == ("--eval-data", 2, 64)
     assert pack.info.name == "sums/test"
@@ -119,15 +119,108 @@ def test_a_packed_file_with_a_broken_middle_is_named(tmp_path: Path) -> None:
         list(read_lines(path))
 
 
-def test_a_pack_that_is_nowhere_is_none(tmp_path: Path) -> None:
-    assert load_pack(spec(), str(tmp_path)) is None
+def test_a_pack_that_is_nowhere_is_missing_by_its_path(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError) as caught:
+        load_pack(spec(), str(tmp_path))
+    assert str(caught.value) == f"x ({tmp_path}/sums/test.jsonl): the data folder has no such file"
+    with pytest.raises(MissingDataError, match=r"x: no data \(sums/test\); give --eval-data DIR"):
+        load_pack(spec(), None)
+    with pytest.raises(MissingDataError, match="x: it names no data set on the Hub"):
+        load_pack(spec(), "hub")
+
+
+def test_neither_a_folder_nor_the_hub_is_helped_out_with_shipped_rows(tmp_path: Path) -> None:
+    shipped = spec(data="arc_easy/test", shots_from="arc_easy/train", row=None)
+    assert load_pack(shipped, None).info.origin == "shipped"
+    assert load_shots(shipped, None) is not None
+    folder = write(tmp_path, "other/test", row(0))
+    for place in (folder, "hub"):
+        with pytest.raises(MissingDataError):
+            load_pack(shipped, place)
+        with pytest.raises(ShotsError, match=r"few-shot .*; --eval-shots 0 asks without"):
+            load_shots(shipped, place)
+
+
+def test_a_prompt_that_is_part_of_the_benchmark_comes_with_it_and_says_so(tmp_path: Path) -> None:
+    folder = write(tmp_path, "math500/test", row(0))
+    prompt = spec(shots_from="minerva/shots", shots_fixed=True, row=None)
+    found = load_shots(prompt, folder)
+    assert found is not None
+    assert (found.info.origin, len(found.examples)) == ("the benchmark's prompt", 4)
+    write(tmp_path, "minerva/shots", row(1))
+    own = load_shots(prompt, folder)
+    assert own is not None
+    assert (own.info.origin, len(own.examples)) == ("--eval-data", 1)
+
+
+@pytest.mark.parametrize(
+    ("there", "name", "scored", "found"),
+    [
+        ("humaneval/processed/test", "humaneval/HumanEval", True, True),
+        ("humaneval/processed/valid", "humaneval/HumanEval", True, True),
+        ("humaneval/processed/train", "humaneval/HumanEval", True, False),
+        ("winogrande/processed/validation", "winogrande/dev", True, True),
+        ("hellaswag/processed/val", "hellaswag/validation", True, True),
+        ("gsm8k/processed/validation", "gsm8k/test", True, False),
+        ("mbpp/processed/test", "mbpp/sanitized_test", True, False),
+        ("mbpp/processed/sanitized_test", "mbpp/sanitized_test", True, True),
+        ("mmlu/processed/test/algebra", "mmlu/test", True, True),
+        ("gsm8k/processed/train", "gsm8k/train", False, True),
+        ("mmlu/processed/validation", "mmlu/dev", False, False),
+        ("minerva/processed/test", "minerva/shots", False, False),
+    ],
+)
+def test_a_processed_split_serves_the_same_split_alone(
+    tmp_path: Path, there: str, name: str, scored: bool, found: bool
+) -> None:
+    write(tmp_path, there, row(0))
+    assert bool(pack_files(tmp_path, name, scored=scored)) == found
+
+
+def test_a_file_in_its_own_place_goes_before_a_processed_one(tmp_path: Path) -> None:
+    write(tmp_path, "humaneval/processed/test", row(0))
+    write(tmp_path, "humaneval/HumanEval", row(1))
+    assert pack_files(tmp_path, "humaneval/HumanEval", scored=True) == [
+        tmp_path / "humaneval" / "HumanEval.jsonl"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("there", "near"),
+    [
+        ("ARC-Easy/test.jsonl", "ARC-Easy/test.jsonl"),
+        ("ARC-Easy/ARC-Easy-Test.jsonl", "ARC-Easy/ARC-Easy-Test.jsonl"),
+        ("ARC-Easy", "ARC-Easy/"),
+        ("arc-easy/test.json", "arc-easy/test.json"),
+        ("arc_easy/Test.parquet", "arc_easy/Test.parquet"),
+        ("arc_easy/processed/train.jsonl", "arc_easy/processed/train.jsonl"),
+        ("ai2_arc/ARC-Easy/test.csv", "ai2_arc/ARC-Easy/test.csv"),
+        ("arc_easy_test.jsonl", "arc_easy_test.jsonl"),
+        ("ArcEasy.json", "ArcEasy.json"),
+        ("gsm8k/test.jsonl", None),
+        ("unrelated/rows.jsonl", None),
+    ],
+)
+def test_what_lies_nearest_is_named(tmp_path: Path, there: str, near: str | None) -> None:
+    place = tmp_path / there
+    if place.suffix:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    else:
+        place.mkdir()
+    assert nearest(tmp_path, "arc_easy/test") == near
+
+
+def test_the_folder_of_one_pack_given_for_that_of_all_is_recognised(tmp_path: Path) -> None:
+    (tmp_path / "ARC_easy").mkdir()
+    (tmp_path / "ARC_easy" / "test.jsonl").touch()
+    assert nearest(tmp_path / "ARC_easy", "arc_easy/test") == "test.jsonl itself: give the folder above"
 
 
 def test_a_folder_of_files_makes_groups_by_field_or_by_file(tmp_path: Path) -> None:
     write(tmp_path, "sums/test/easy", row(0), row(1))
     data = write(tmp_path, "sums/test/hard", row(2))
     pack = load_pack(spec(group="file"), data)
-    assert pack is not None
     assert [example.id for example in pack.examples] == ["x/easy/0", "x/easy/1", "x/hard/0"]
     with pytest.raises(DataError, match="field 'subject' is None"):
         load_pack(spec(group="subject"), data)
@@ -137,9 +230,9 @@ def test_the_hub_is_asked_only_when_named_and_a_local_folder_reads_alike(tmp_pat
     pytest.importorskip("datasets")
     write(tmp_path, "data/test", row(0), row(1))
     benchmark = spec(hub=HubData(str(tmp_path), "test"))
-    assert load_pack(benchmark, None) is None
+    with pytest.raises(MissingDataError):
+        load_pack(benchmark, None)
     pack = load_pack(benchmark, "hub")
-    assert pack is not None
     assert [example.row for example in pack.examples] == [json.loads(row(0)), json.loads(row(1))]
     assert pack.info.origin == "hub"
 
@@ -207,7 +300,6 @@ def test_examples_for_all_groups_leave_the_rows_in_one_folder_of_ids(tmp_path: P
     )
     folder = write(tmp_path, "sums/shots", row(7), row(8))
     pack, source = load_pack(grouped, folder), load_shots(grouped, folder)
-    assert pack is not None
     assert [example.id for example in pack.examples] == ["x/a-0", "x/b-0", "x/a-1"]
     drawn = draw_shots(grouped, 2, 0, pack, source)
     assert {drawn.prefix(grouped, example) for example in pack.examples} == {"7+1=8\n\n8+1=9\n\n"}
@@ -218,7 +310,6 @@ def test_examples_in_two_parts_are_text_and_turns(tmp_path: Path) -> None:
     folder = write(tmp_path, "sums/test", row(1))
     write(tmp_path, "sums/shots", row(7))
     pack, source = load_pack(chatty, folder), load_shots(chatty, folder)
-    assert pack is not None
     drawn, example = draw_shots(chatty, 1, 0, pack, source), pack.examples[0]
     assert drawn.prefix(chatty, example) == "7+1= 8\n\n"
     assert drawn.turns(chatty, example) == (Turn("user", "7+1="), Turn("assistant", "8"))
@@ -228,7 +319,6 @@ def test_examples_in_two_parts_are_text_and_turns(tmp_path: Path) -> None:
 def test_examples_in_one_piece_make_no_turns(tmp_path: Path) -> None:
     folder = write(tmp_path, "sums/test", row(1), row(2))
     pack = load_pack(spec(), folder)
-    assert pack is not None
     drawn = draw_shots(spec(), 1, 0, pack, None)
     assert drawn.turns(spec(), pack.examples[0]) == ()
 
