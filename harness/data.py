@@ -81,7 +81,9 @@ def load_pack(spec: Benchmark, data: str | None) -> Pack:
         raise MissingDataError(
             f"{spec.name}: it names no data set on the Hub; {spec.missing or 'give --eval-data DIR'}"
         )
-    raise MissingDataError(_lacking(spec.name, spec.data, Path(data), "the data folder has no such file"))
+    raise MissingDataError(
+        _lacking(spec.name, spec.data, Path(data), "the data folder has no such file", scored=True)
+    )
 
 
 def load_shots(spec: Benchmark, data: str | None) -> Pack | None:
@@ -102,7 +104,7 @@ def load_shots(spec: Benchmark, data: str | None) -> Pack | None:
     if data == HUB:
         raise ShotsError(f"{spec.name}: it names no few-shot rows on the Hub; {remedy}")
     why = f"the data folder has no such file for few-shot examples; {remedy}"
-    raise ShotsError(_lacking(spec.name, spec.shots_from, Path(data), why))
+    raise ShotsError(_lacking(spec.name, spec.shots_from, Path(data), why, scored=False))
 
 
 def drawn(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequence[Example]:
@@ -187,9 +189,9 @@ def _common_place(files: Sequence[Path]) -> Path:
     return files[0] if len(files) == 1 else files[0].parent
 
 
-def _lacking(benchmark: str, name: str, folder: Path, why: str) -> str:
+def _lacking(benchmark: str, name: str, folder: Path, why: str, *, scored: bool) -> str:
     """The benchmark with the path that was looked for, and the nearest one that is there."""
-    near = nearest(folder, name)
+    near = nearest(folder, name, scored=scored)
     return f"{benchmark} ({folder / name}.jsonl): {why}" + (f"; nearest: {folder / near}" if near else "")
 
 

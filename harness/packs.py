@@ -50,18 +50,19 @@ def pack_files(folder: Path, name: str, *, scored: bool) -> list[Path]:
     return []
 
 
-def nearest(folder: Path, name: str) -> str | None:
-    """What there is in the folder that is most like ``NAME/FILE.jsonl``, as a path below it; None for nothing."""
+def nearest(folder: Path, name: str, *, scored: bool) -> str | None:
+    """What there is in the folder that is most like ``NAME/FILE.jsonl``, as a path below it; None for nothing. Of
+    few-shot rows (``scored`` is false) only a file with a similar name: others may be the rows that are scored."""
     wanted, _, stem = name.rpartition("/")
     try:
         own = folder / wanted
         if own.is_dir():
-            return _inside(folder, own, stem)
+            return _inside(folder, own, stem, scored=scored)
         found = _alike(wanted, _folders(folder)) or _alike(wanted, _folders_below(folder))
         if found is not None:
-            return _inside(folder, found, stem)
+            return _inside(folder, found, stem, scored=scored)
         if _plain(folder.resolve().name) == _plain(wanted):
-            inside = _inside(folder, folder, stem)
+            inside = _inside(folder, folder, stem, scored=scored)
             return f"{inside} itself: give the folder above" if inside is not None else None
         loose = _alike(wanted, _files(folder)) or _alike(f"{wanted}{stem}", _files(folder))
     except OSError:
@@ -87,14 +88,14 @@ def _other_names(file: str) -> tuple[str, ...]:
     return () if SPLITS.intersection(file.lower().split("_")) else ("test", *VALIDATION)
 
 
-def _inside(folder: Path, own: Path, stem: str) -> str | None:
+def _inside(folder: Path, own: Path, stem: str, *, scored: bool) -> str | None:
     """The file of a pack's folder that is most like the one that is wanted, else the folder itself."""
     processed = own / PROCESSED
     files = [*_files(own), *(_files(processed) if processed.is_dir() else ())]
-    found = _alike(stem, files) or next(iter(files), None)
+    found = _alike(stem, files) or (next(iter(files), None) if scored else None)
     if found is not None:
         return str(found.relative_to(folder))
-    return f"{own.relative_to(folder)}/" if own != folder else None
+    return f"{own.relative_to(folder)}/" if own != folder and scored else None
 
 
 def _alike(wanted: str, paths: Iterable[Path]) -> Path | None:

@@ -28,7 +28,11 @@ STRANGE = {
         "example",
         "9 few-shot examples asked for",
     ),
-    "no data": ('data="none/test", asks=Loglikelihood', "example", "strange: no data (none/test)"),
+    "no data": (
+        'data="none/test", asks=Loglikelihood',
+        "example",
+        "strange (data/none/test.jsonl): the data folder has no",
+    ),
     "another kind of checkpoint": ('data="sums/test", asks=FillMask', "example", "asks FillMask, which"),
     "a package that is missing": (
         'data="sums/test", asks=Loglikelihood, needs={"no_such_package": "pip install it"}',
