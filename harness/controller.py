@@ -20,12 +20,12 @@ from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.series import Broken
 from harness.collection import Collection
 from harness.errors import HarnessError
-from harness.gating import Gating
-from harness.journal import Journal, latest
+from harness.gating import FINE, Gating
+from harness.journal import Journal, latest, read_exchanges
 from harness.options import Settings
-from harness.publishing import check_markdown, commands, publish, shown
+from harness.publishing import Wrong, check_paths, commands, publish, shown
 from harness.records import Record
-from harness.results import Collected, Summary
+from harness.results import Collected, Result, Summary
 from harness.reuse import benchmarks_of, decide, device_kind, write_decision
 from harness.rundir import RunDirectory, environment
 from harness.saved.entry import Items, Saved
@@ -55,8 +55,9 @@ class Controller:
         self.collection = collection
         self.summary: Summary | None = None
         self._gating = Gating(config, settings, directory.path.parent)
-        check_markdown(settings.markdown)
-        self._unpublished: list[str] = []
+        if config.getoption("--eval-output") is not None or settings.markdown is not None:
+            check_paths(directory.path.parent, settings.markdown)
+        self._unpublished: list[Wrong] = []
         self._began = time.time()
         self._begun = False
         self._progress: Any = None
@@ -95,8 +96,10 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        nothing = getattr(node, "workeroutput", {}).get("touchstone_nothing")  # one that died has none
-        self.collection.nothing = self.collection.nothing or nothing
+        told = getattr(node, "workeroutput", {}).get("touchstone", {})  # one that died has none
+        if told.get("fault") is not None:
+            raise pytest.UsageError(told["fault"])
+        self.collection.nothing = self.collection.nothing or told.get("nothing")
 
     def _begin(self) -> None:
         """Writes the manifest and starts the progress line; once."""
@@ -221,11 +224,54 @@ class Controller:
             self._progress.stop()
         # After a usage error there is nothing to sum up: the one line that says what is wrong stands alone.
         if self._begun and session.exitstatus != pytest.ExitCode.USAGE_ERROR:
-            session.exitstatus = self._end(session)
+            try:
+                session.exitstatus = self._end(session)
+            except (HarnessError, OSError) as error:
+                self._unpublished.append(Wrong(f"the results cannot be written: {error}", asked=True))
+                if session.exitstatus in FINE:
+                    session.exitstatus = NOT_VALID
         elif not self._begun and (text := self._gating.nothing_ran(session)) is not None:
-            self._unpublished.append(text)
+            self._unpublished.append(Wrong(text, asked=False))
             session.exitstatus = self._gating.exit_code(session.exitstatus)
-        return (yield)
+        if any(one.asked for one in self._unpublished) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        found = yield
+        self._write_last_lines(session)
+        return found
+
+    def _write_last_lines(self, session: pytest.Session) -> None:
+        """Below pytest's own last line: what must not be overlooked, and what to do about it."""
+        from harness.reports.ending import last_lines, wrapped
+
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
+            return
+        width = reporter._tw.fullwidth
+        lines = [] if self.summary is None else last_lines(self.summary, width, self._limit_of)
+        for one in (one for one in self._unpublished if one.asked):
+            lines += wrapped(f"error (exit code {int(session.exitstatus)}): {one.line}", width)
+        gate = (self.summary.gate if self.summary is not None else None) or {}
+        if gate.get("mode") and (lines or gate["exit_code"]):
+            lines += wrapped(gate["text"], width)
+        for line in shown(lines, os.environ):
+            reporter.write_line(line, yellow=True)
+
+    def _limit_of(self, result: Result) -> int | None:
+        """The most tokens that a text of a result could have: what the run was given, else what its benchmark asks for,
+        from the first of its items."""
+        if (given := self.settings.model.max_new_tokens) is not None:
+            return given
+        asked = (
+            exchange["request"].get("max_new_tokens")
+            for record in read_exchanges(self.directory.path, "Generate")
+            if (record.benchmark, record.checkpoint) == (result.benchmark, result.checkpoint)
+            for exchange in record.exchanges
+            if exchange["kind"] == "Generate"
+        )
+        try:
+            return next((int(limit) for limit in asked if limit), None)
+        except HarnessError:  # the journal cannot be read, which has been said
+            return None
 
     def _end(self, session: pytest.Session) -> int | pytest.ExitCode:
         from harness.aggregate import summarise
@@ -256,7 +302,9 @@ class Controller:
         names = ", ".join(one["name"] for one in self.summary.broken)
         fault = f"{names} cannot be used" if names else None
         fault = "a result is not valid (--eval-strict)" if invalid else fault
-        self.summary = self._gating.judge(self.summary, results, fault=fault)
+        faulty = (self.summary.faults or self.summary.broken or invalid) and session.exitstatus in FINE
+        status = NOT_VALID if faulty else session.exitstatus
+        self.summary = self._gating.judge(self.summary, results, fault=fault, status=status)
         write_results(self.summary)
         self._unpublished = publish(self.config, self.summary, self.settings.markdown, os.environ)
         write_code_files(
@@ -264,9 +312,7 @@ class Controller:
         )
         counts = Counter(fault["status"] for fault in self.summary.faults)
         self._log(f"end: {len(items)} items, {dict(counts) or 'no faults'}")
-        fine = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        faulty = (self.summary.faults or self.summary.broken or invalid) and session.exitstatus in fine
-        return self._gating.exit_code(NOT_VALID if faulty else session.exitstatus)
+        return self._gating.exit_code(status)
 
     def _broken(self) -> list[dict[str, str]]:
         """The checkpoints that could not be recognised, then those that could not be loaded."""
@@ -333,15 +379,15 @@ class Controller:
         if self.summary is None:
             if self.collection.nothing is not None and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
                 terminalreporter.write_line(self.collection.nothing)
-            for line in self._unpublished:
-                terminalreporter.write_line(line)
+            for one in self._unpublished:
+                terminalreporter.write_line(one.line)
             return
         from harness.reports.terminal import render
 
         terminalreporter.section("benchmarks")
         width = terminalreporter._tw.fullwidth
         lines = render(self.summary, width, terminalreporter.hasmarkup).splitlines()
-        lines = shown([*lines, *self._unpublished], os.environ)
+        lines = shown([*lines, *(one.line for one in self._unpublished)], os.environ)
         for line in (*lines, *commands(self.summary, os.environ)):
             terminalreporter.write_line(line)
 

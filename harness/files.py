@@ -36,6 +36,23 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         raise
 
 
+def unwritable(folder: Path) -> str | None:
+    """Why nothing could be written into a folder, or made where there is none yet; None where nothing is known.
+
+    Nothing is made.
+    """
+    for place in (folder, *folder.parents):
+        try:
+            if not place.exists():
+                continue
+            if not place.is_dir():
+                return f"{place} is no folder"
+        except OSError as error:  # a name that is too long, for one
+            return f"{place}: {error.strerror}"
+        return None if os.access(place, os.W_OK | os.X_OK) else f"{place} cannot be written to"
+    return None
+
+
 def write_json(path: Path, value: Any) -> None:
     """Writes plain data as indented JSON, atomically; raises ``ValueError`` for NaN, which is not JSON."""
     write_atomic(path, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2) + "\n")

@@ -39,6 +39,10 @@ AS_CONFIGURED: Final = "as configured"
 """What ``--gate`` without a word means: the mode of the configuration, else plain."""
 
 
+FINE: Final = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+"""pytest's exit codes of sessions that came to their end."""
+
+
 def add_gate_options(parser: pytest.Parser) -> None:
     """Adds the options to pytest's, in the group of the others."""
     group = parser.getgroup("touchstone", "benchmarks of language models")
@@ -84,21 +88,23 @@ def add_gate_options(parser: pytest.Parser) -> None:
     )
 
 
-def apart(arguments: Sequence[str]) -> list[str]:
+def apart(arguments: Sequence[str], folder: Path | None = None) -> list[str]:
     """The arguments with what follows a bare ``--gate`` kept from being taken for its value unless it is one, so that
-    ``pytest --gate evals/`` means what it says."""
+    ``pytest --gate evals/`` means what it says. A word that is neither a mode nor in ``folder`` is taken for a mode,
+    which is then refused."""
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
     found = list(arguments)
     for place in range(end):
         after = found[place + 1] if place + 1 < end else "-"
-        if found[place] == "--gate" and not after.startswith("-") and after not in MODES:
+        word = folder is not None and after.isidentifier() and not (folder / after).exists()
+        if found[place] == "--gate" and not after.startswith("-") and after not in MODES and not word:
             found[place] = f"--gate={AS_CONFIGURED}"
     return found
 
 
 def keep_apart(config: pytest.Config, parser: pytest.Parser, arguments: list[str]) -> None:
     """Does this to the arguments of a run, before pytest looks at them for the last time."""
-    changed = apart(arguments)
+    changed = apart(arguments, config.invocation_params.dir)
     if changed != arguments:
         arguments[:] = changed
         known = parser.parse_known_args(arguments, namespace=copy.copy(config.option))
@@ -146,9 +152,16 @@ class Gating:
             raise pytest.UsageError(str(error)) from None
 
     def judge(
-        self, summary: Summary, results: Iterable[tuple[Saved, Items]], *, fault: str | None = None
+        self,
+        summary: Summary,
+        results: Iterable[tuple[Saved, Items]],
+        *,
+        fault: str | None = None,
+        status: int | pytest.ExitCode = 0,
     ) -> Summary:
-        """The summary with what the gate found; ``fault`` is what besides the results speaks against the run."""
+        """The summary with what the gate found, and the exit code that the run then ends with.
+
+        ``fault`` is what besides the results speaks against the run, ``status`` its exit code without a gate."""
         if self.plan is None:
             return summary
         gate = self._decide([Entry(*one) for one in results], summary)
@@ -160,7 +173,12 @@ class Gating:
         if fault is not None and gate.broken is None:
             gate = replace(gate, broken=fault)
         self._exit_code = gate.exit_code
-        return replace(summary, gate=gate_json(gate, decision_text(gate)))
+        plain = gate_json(gate, decision_text(gate))
+        code = int(self.exit_code(status))
+        if gate.exit_code and code != gate.exit_code:  # stopped by hand, for one, which is 2
+            text = plain["text"].replace(f"(exit code {gate.exit_code})", f"(exit code {code})", 1)
+            plain = {**plain, "text": text, "exit_code": code}
+        return replace(summary, gate=plain)
 
     def watch(
         self,
@@ -203,16 +221,19 @@ class Gating:
             return replace(plain, broken=str(error))
 
     def nothing_ran(self, session: pytest.Session) -> str | None:
-        """Why a session that has no benchmark in it passes no gate; notes the exit code. None where nobody asked."""
+        """Why a session that has no benchmark in it passes no gate; notes the exit code. None where nobody asked, and
+        where pytest says itself why the session has failed."""
         if self.plan is None or self.plan.mode is None or session.config.option.collectonly:
             return None
+        if session.exitstatus not in (*FINE, pytest.ExitCode.NO_TESTS_COLLECTED):
+            return None
         self._exit_code = NOT_VALID
-        return "gate not valid (exit code 9): no benchmark was run"
+        code = int(self.exit_code(session.exitstatus))
+        return f"gate not valid (exit code {code}): no benchmark was run"
 
     def exit_code(self, status: int | pytest.ExitCode) -> int | pytest.ExitCode:
         """The run's exit code: of a mistake 4, else 9 before 8 before what pytest says of ordinary tests."""
-        fine = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, NOT_VALID)
-        if status not in fine or not self._exit_code:
+        if status not in (*FINE, NOT_VALID) or not self._exit_code:
             return status
         return status if status == NOT_VALID and self._exit_code != MISTAKE else self._exit_code
 

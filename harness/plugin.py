@@ -17,7 +17,7 @@ import pytest
 
 from harness import collection as collecting
 from harness.benchmark import declared
-from harness.errors import CheckpointError, HarnessError, WireError
+from harness.errors import CheckpointError, HarnessError, JournalError, WireError
 from harness.gating import Gating, add_gate_options, keep_apart
 from harness.options import MODEL_SETTINGS, Settings, add_options, is_worker, settings_of
 from harness.rundir import RunDirectory, free_run_path
@@ -32,7 +32,7 @@ from harness.sequential.order import (
 )
 from harness.shipped import load_shipped_module
 from harness.unloadable import Unloadable
-from harness.wire import scrub
+from harness.wire import FATAL, scrub
 
 if TYPE_CHECKING:
     from harness.execution import Execution
@@ -134,8 +134,8 @@ def _select(config: pytest.Config, items: list[pytest.Item]) -> None:
         if not is_worker(config):
             raise pytest.UsageError(fault)
         items.clear()  # the controller reads the fault and ends the run; see pytest_xdist_node_collection_finished
-        run.directory.make()
-        run.directory.write_fault(fault)
+        if _make_directory(run, config):
+            run.directory.write_fault(fault)
     if not config.option.collectonly:
         dropped += collecting.drop_unsafe(items, run.collection)
         if run.gating is not None:
@@ -148,6 +148,18 @@ def _select(config: pytest.Config, items: list[pytest.Item]) -> None:
         interleave(
             items, _unit_size(run, len(items)), by_kind=_by_kind(config, run), breaks=breaks_of(run.courses)
         )
+
+
+def _make_directory(run: Run, config: pytest.Config) -> bool:
+    """Makes the run's folder; where that cannot be done a worker leaves that to the controller to say, and gives
+    False."""
+    try:
+        run.directory.make()
+    except JournalError as error:
+        if not is_worker(config):
+            raise pytest.UsageError(str(error)) from None
+        run.collection.fault = str(error)
+    return run.collection.fault is None or run.directory.exists()
 
 
 def _unit_size(run: Run, count: int) -> int:
@@ -186,7 +198,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     from harness.reuse import Reuse
     from harness.scheduling import Quarantine
 
-    run.directory.make()
+    if not _make_directory(run, session.config):
+        session.items.clear()
+        return
     declared_here = collecting.declarations_of(items)
     run.directory.write_collected(collecting.collected_of(items), declared_here, run.collection.deselected)
     watch = None
@@ -226,7 +240,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if is_worker(session.config):  # the controller collects nothing itself
         output: dict[str, Any] = session.config.workeroutput  # type: ignore[attr-defined]
-        output["touchstone_nothing"] = session.config.stash[RUN].collection.nothing
+        collection = session.config.stash[RUN].collection
+        output["touchstone"] = {"nothing": collection.nothing, "fault": collection.fault}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -236,7 +251,10 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     finally:
         run = session.config.stash[RUN]
         if run.execution is not None:
-            run.execution.sync()
+            try:
+                run.execution.sync()
+            except JournalError as error:
+                raise pytest.UsageError(str(error)) from None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -288,7 +306,10 @@ def pytest_runtest_makereport(
         report.longrepr = f"{type(error).__name__}: {error}"  # written for people: a traceback would hide it
     run = item.config.stash[RUN]
     if run.execution is not None and call.when != "teardown" and not report.passed:
-        run.execution.settle(item, "skipped" if report.skipped else "error", str(error))
+        try:
+            run.execution.settle(item, "skipped" if report.skipped else "error", str(error))
+        except JournalError as fault:
+            setattr(report, FATAL, str(fault))
     if isinstance(error, CheckpointError) and collecting.given_of(item) is not None:
         several = len(run.collection.known_checkpoints()) > 1
         run.unloadable.mark(report, collecting.checkpoint_of(item).name, str(error), several=several)

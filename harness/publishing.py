@@ -4,23 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from harness.files import write_atomic
+from harness.files import unwritable, write_atomic
 from harness.reports import ci, markdown
 from harness.results import Summary
 
 
-def check_markdown(path: Path | None) -> None:
-    """Raises ``pytest.UsageError`` where no file can be written; its folder is made when it is."""
-    if path is not None and path.is_dir():
-        raise pytest.UsageError(f"--eval-markdown {path}: this is a folder; name a file")
+class Wrong(NamedTuple):
+    """What went wrong, and whether a person had asked for it, so that the run must not end well."""
+
+    line: str
+    asked: bool
+
+
+def check_paths(output: Path, markdown: Path | None) -> None:
+    """Raises ``pytest.UsageError`` where the run's folder or the Markdown cannot be written; neither is made here."""
+    if (why := unwritable(output)) is not None:
+        raise pytest.UsageError(f"--eval-output {output}: {why}; choose another folder")
+    if markdown is None:
+        return
+    if markdown.is_dir():
+        raise pytest.UsageError(f"--eval-markdown {markdown}: this is a folder; name a file")
+    if (why := unwritable(markdown.parent)) is not None:
+        raise pytest.UsageError(f"--eval-markdown {markdown}: {why}; choose another file")
 
 
 def publish(
     config: pytest.Config, summary: Summary, target: Path | None, environment: Mapping[str, str]
-) -> list[str]:
+) -> list[Wrong]:
     """Writes the run's Markdown where it was asked for, and its properties into JUnit's XML; gives what went wrong.
 
     Before pytest's own end of the session, which writes the XML.
@@ -37,9 +51,9 @@ def publish(
         try:
             write_atomic(target, text)
         except OSError as error:
-            wrong.append(f"cannot write --eval-markdown {target}: {error.strerror}")
+            wrong.append(Wrong(f"cannot write --eval-markdown {target}: {error.strerror}", asked=True))
     if ci.on_github(environment) and (fault := ci.append_summary(environment, text)):
-        wrong.append(fault)
+        wrong.append(Wrong(fault, asked=False))
     return wrong
 
 
