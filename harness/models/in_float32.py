@@ -1,0 +1,89 @@
+"""Float32 arithmetic with the weights of a model in half precision, which stay as they are.
+
+Within ``in_float32`` each function of torch that this thread calls gets float32 copies of its arguments in half
+precision, made for that call alone, and what it makes is float32. So the model's own code computes what it would with
+float32 weights of the same values, whatever its parts are: no copy of the model, no list of modules. At any time at
+most one weight is there twice, of linear layers a block of ``_BLOCK`` numbers, of tables the rows looked up.
+
+It is meant for probes: a block is converted anew each time that it is used. Code behind Python's functions (a compiled
+kernel of its own, packed weights) computes as ever, or raises what it raises when types do not match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import torch
+
+HALF: Final = ("torch.bfloat16", "torch.float16")
+"""Types that are computed in float32, as torch writes them."""
+
+_BLOCK: Final = 1 << 18
+"""Numbers of a weight that are converted at once: a mebibyte, which stays in a core's cache."""
+
+
+@contextmanager
+def in_float32() -> Iterator[None]:
+    """What this thread computes within the block is computed in float32 where it would be in half precision."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    linear, embedding = torch.nn.functional.linear, torch.nn.functional.embedding
+    lookups = (embedding, torch.Tensor.__getitem__, torch.Tensor.index_select, torch.index_select)
+
+    class InFloat32(TorchFunctionMode):
+        """Widens what goes in and what comes out."""
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        ) -> Any:
+            del types
+            given = kwargs or {}
+            if getattr(func, "__name__", "") == "__get__" or func in lookups:
+                return _wide(func(*args, **given))  # of a weight as it is: its attributes, some rows
+            if func is linear and _by_blocks(*args, **given):
+                return _linear(*_wide(args[:1]), *args[1:], **given)
+            return _wide(func(*_wide(args), **_wide(given)))
+
+    with InFloat32():
+        yield
+
+
+def _wide(value: Any) -> Any:
+    """A tensor or type of half precision as float32, also within lists and the like; all else as it is."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.float() if str(value.dtype) in HALF else value
+    if isinstance(value, torch.dtype):
+        return torch.float32 if str(value) in HALF else value
+    if type(value) in (list, tuple):
+        return type(value)(_wide(part) for part in value)
+    if type(value) is dict:
+        return {name: _wide(part) for name, part in value.items()}
+    return value
+
+
+def _by_blocks(hidden: Any = None, weight: Any = None, _bias: Any = None, **more: Any) -> bool:
+    """Whether these are the arguments of a linear layer with a large weight in half precision."""
+    import torch
+
+    plain = type(weight) in (torch.Tensor, torch.nn.Parameter) and isinstance(hidden, torch.Tensor)
+    return plain and not more and str(weight.dtype) in HALF and weight.dim() == 2 and weight.numel() > _BLOCK
+
+
+def _linear(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """The layer's outputs [..., rows of the weight], some rows at a time."""
+    import torch
+
+    rows = max(1, _BLOCK // weight.shape[1])
+    wide = hidden.new_empty((rows, weight.shape[1]))
+    found = hidden.new_empty((*hidden.shape[:-1], weight.shape[0]))
+    for first in range(0, weight.shape[0], rows):
+        block = weight[first : first + rows]
+        some = wide[: len(block)].copy_(block)
+        found[..., first : first + rows] = torch.nn.functional.linear(hidden, some)
+    return found if bias is None else found.add_(bias)
