@@ -9,7 +9,6 @@ first of them, says so.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import Any, Final
@@ -20,7 +19,6 @@ from harness.models.generation import Generation
 from harness.models.loading import Loaded
 from harness.models.masks import Attention, attention_of
 from harness.models.model_engine import ModelEngine
-from harness.models.needed import tolerance_of
 from harness.models.one_by_one import OneByOne
 from harness.models.plain import Plain
 from harness.models.prompts import Prompt, asking_of, prepare
@@ -34,13 +32,11 @@ from harness.models.tokenization import TextTokenizer
 from harness.models.work import Plan, TokenWork, WorkDone, plan
 from harness.requests import Answer, Generate, Refusal, Request
 
-_LOG: Final = logging.getLogger(__name__)
-
 _PROBE_TOKENS: Final = 24
 
 
 class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
-    """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``. Each of its notes is logged once."""
+    """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``."""
 
     def __init__(self, info: CheckpointInfo, loaded: Loaded, settings: ModelSettings | None = None) -> None:
         """Raises ``CheckpointError`` where the chat template that is asked for is missing."""
@@ -55,7 +51,8 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         self._shared: SharedPrefix | None = None
         with quiet():
             probe = [TokenWork(tuple(range(length)), (0,)) for length in (min(5, info.seq_len), 3)]
-            self._needed.verify(self._plain.inputs(probe))
+            if (different := self._needed.verify(self._plain.inputs(probe))) is not None:
+                self._goes_slowly("logits", different)
             self._shared = self._verified(how)
         self._done.reset()
 
@@ -127,14 +124,13 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         """The shared way, if the model can go it and gives a probe's scores alike; else None and a note."""
         attention = attention_of(self._model)
         if isinstance(attention, str):
-            self._note("sequence is computed", attention)
+            self._goes_slowly("scoring", attention)
             return None
         shared = SharedPrefix(self._model, self._needed, attention, **how, done=self._done)
         works = _probe(min(_PROBE_TOKENS, self._info.seq_len), self._rows)
-        tolerance = tolerance_of(self._model) * max(len(work.targets) for work in works)
-        different = shared.verify(works, self._plain.score, tolerance)
+        different = shared.verify(works, self._plain.logits)
         if different is not None:
-            self._note("sequence is computed", different)
+            self._goes_slowly("scoring", different)
             return None
         return shared
 
@@ -146,6 +142,8 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
             attention = attention_of(self._model)
             if self._shared is not None and isinstance(attention, Attention):
                 self._generation = self._together(self._shared, attention, ends)
+            elif "scoring" in self._slow:
+                self._goes_slowly("generating", self._slow["scoring"])
             self._generation = self._generation or OneByOne(self._model, ends, done=self._done)
         return self._generation
 
@@ -155,18 +153,15 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         kind = SpeculativeStepper if getattr(self._model, "drafts", 0) else Stepper
         stepper = kind(self._model, self._needed, attention, **how, done=WorkDone())
         probe = _tails(min(_PROBE_TOKENS, self._info.seq_len), self._rows)
-        different = Generation(self._model, stepper, shared, ends, **how, batch=self._batch).verify(
-            probe, tolerance_of(self._model)
-        )
+        rows: dict[str, Any] = {"vocabulary": self._rows, "batch": self._batch}
+        # Of its own, so that no beginning of the probe is found among others that are kept.
+        trial = SharedPrefix(self._model, self._needed, attention, **rows, **how, done=WorkDone())
+        different = Generation(self._model, stepper, trial, ends, **how, batch=self._batch).verify(probe)
         if different is not None:
-            self._note("text is generated", different)
+            self._goes_slowly("generating", different)
             return None
         stepper = kind(self._model, self._needed, attention, **how, done=self._done)
         return Generation(self._model, stepper, shared, ends, **how, batch=self._batch)
-
-    def _note(self, what: str, reason: str) -> None:
-        self.notes.append(f"{self._info.path}: every {what} by itself, which is slow: {reason}")
-        _LOG.warning("%s", self.notes[-1])
 
     @property
     def _model(self) -> Any:

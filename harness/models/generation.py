@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.models.agreement import difference
 from harness.models.beginnings import group
 from harness.models.budget import Budget, free_memory, is_out_of_memory, release
 from harness.models.key_values import KeyValues
-from harness.models.needed import CANNOT
 from harness.models.prompts import Prompt
 from harness.models.samples import Ended, Ends, Sample, samples_of
 from harness.models.sampling import choose
@@ -70,36 +70,38 @@ class Generation:
                 if not open_[number]:
                     yield Ended(number, samples.pop(number))
 
-    def verify(self, works: Sequence[tuple[int, ...]], tolerance: float) -> str | None:
-        """Feeds sequences as prompts and tokens behind them, and compares logits with those of a forward pass
-        over each alone; None, or what is different."""
+    def verify(self, works: Sequence[tuple[int, ...]]) -> str | None:
+        """Feeds sequences as prompts and tokens behind them, and compares logits with those of a forward pass over each
+        alone; None, or what is different."""
+        return difference(self._model, lambda: self._alone(works), lambda: self._fed(works))
+
+    def _fed(self, works: Sequence[tuple[int, ...]]) -> torch.Tensor:
+        """Logits [places x works, vocabulary] behind the prompts, and behind each of the last two tokens; where guesses
+        are made, once more behind these two fed at once."""
         import torch
 
-        steps = 2
-        try:
-            past = works[0][: len(works[0]) // 2]
-            tails = [work[len(past) : -steps] for work in works]
-            with torch.inference_mode():
-                beginning = self._shared.beginning(past)
-                with splitting(self._model):
-                    slots = Slots(beginning, len(works))
-                    self._stepper.fill(slots, tails)
-                    for back in range(steps, 0, -1):
-                        found = self._stepper.step(slots, [work[-back] for work in works])
-                alone = [self._alone(work) for work in works]
-        except CANNOT as error:
-            if is_out_of_memory(error):
-                raise
-            return f"the model raised {type(error).__name__}"
-        apart = float((found - torch.stack(alone)).abs().max())
-        return None if apart <= tolerance else f"a logit is {apart:.2g} off"
+        past = works[0][: len(works[0]) // 2]
+        with torch.inference_mode():
+            beginning = self._shared.beginning(past)
+            with splitting(self._model):
+                slots = Slots(beginning, len(works))
+                found = [self._stepper.fill(slots, [work[len(past) : -2] for work in works])]
+                found += [self._stepper.step(slots, [work[-back] for work in works]) for back in (2, 1)]
+                if self._stepper.guesses:
+                    slots.lengths = [length - 2 for length in slots.lengths]
+                    both = self._stepper.several(slots, [work[-2:] for work in works])
+                    found += [both[0::2], both[1::2]]
+        return torch.cat(found)
 
-    def _alone(self, work: Sequence[int]) -> torch.Tensor:
+    def _alone(self, works: Sequence[tuple[int, ...]]) -> torch.Tensor:
+        """The same of each sequence by itself."""
         import torch
 
-        ids = torch.tensor([work], device=self._model.device)
-        logits: torch.Tensor = self._model(input_ids=ids, use_cache=False).logits
-        return logits[0, -1].float()
+        with torch.inference_mode():
+            ids = [torch.tensor([work], device=self._model.device) for work in works]
+            logits = [self._model(input_ids=one, use_cache=False).logits[0, -3:].float() for one in ids]
+        found = torch.stack(logits, dim=1)
+        return (torch.cat((found, found[1:])) if self._stepper.guesses else found).flatten(0, 1)
 
     def _run_group(self, shared: tuple[int, ...], waiting: deque[Sample]) -> Iterator[Sample]:
         """Brings all samples behind one beginning to their ends, and gives each when it is there."""

@@ -47,7 +47,10 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         self._frame = _frame(loaded.tokenizer)
         with quiet():
             probe = loaded.tokenizer.encode("a a a a")
-            self._needed.verify(self._inputs([tuple(probe), tuple(probe[:-1])]))
+            different = self._needed.verify(self._inputs([tuple(probe), tuple(probe[:-1])]))
+        if different is not None:
+            self._goes_slowly("logits", different)
+        self._done.reset()
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``."""

@@ -9,26 +9,21 @@ is found out, not assumed: ``verify`` compares both ways on a probe when the mod
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+from harness.models.agreement import difference
+from harness.models.work import WorkDone
 
 if TYPE_CHECKING:
     import torch
-
-_TOLERANCE: Final = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 2e-1}
-"""Largest difference between two ways of computing a logit that is taken for rounding, by number type."""
-
-CANNOT: Final = (
-    *(RuntimeError, ValueError, IndexError, TypeError),
-    *(AttributeError, KeyError, AssertionError),
-)
-"""What a model's code raises in a probe when it cannot go the way that is tried."""
 
 
 class NeededLogits:
     """Runs a model and gives the float32 logits at chosen positions."""
 
-    def __init__(self, model: Any) -> None:
-        self._model = model
+    def __init__(self, model: Any, done: WorkDone) -> None:
+        """``done`` is told what it costs where all logits are computed."""
+        self._model, self._done = model, done
         self._where: tuple[torch.Tensor, torch.Tensor] | None = None
         self._called = 0
         layer = model.get_output_embeddings()
@@ -51,34 +46,32 @@ class NeededLogits:
             torch.tensor(positions, dtype=torch.long, device=device),
         )
         with torch.inference_mode():
-            logits = self._gathered(inputs, where) if self.gathers else self._full(inputs, where)
-            return logits.float()
+            if self.gathers:
+                return self._gathered(inputs, where).float()
+            self._done.slowly("logits", inputs["input_ids"].numel(), len(rows))
+            return self._full(inputs, where).float()
 
-    def verify(self, inputs: dict[str, torch.Tensor]) -> bool:
-        """Compares both ways on a probe batch of at least two rows and stops gathering where they differ;
-        True: they agree."""
+    def verify(self, inputs: dict[str, torch.Tensor]) -> str | None:
+        """Compares both ways on a probe batch of at least two rows, and stops gathering where they differ; None: they
+        agree, else what is different."""
         import torch
 
         if self._hook is None:
-            return False
+            return "the model has no output layer of its own"
         rows, columns = inputs["input_ids"].shape
         # Places in an order that is not the natural one, one of them twice, so that a chance agreement is
         # unlikely.
-        row_list = [rows - 1, 0, 0]
-        column_list = [columns // 2, columns - 1, columns // 2]
-        device = inputs["input_ids"].device
-        where = (torch.tensor(row_list, device=device), torch.tensor(column_list, device=device))
+        places = [[rows - 1, 0, 0], [columns // 2, columns - 1, columns // 2]]
+        row, column = torch.tensor(places, device=inputs["input_ids"].device)
         with torch.inference_mode():
-            full = self._full(inputs, where).float()
-            try:
-                some = self._gathered(inputs, where).float()
-            except CANNOT:
-                some = None  # the code behind the output layer needs the whole batch
-        tolerance = tolerance_of(self._model)
-        agree = some is not None and some.shape == full.shape and bool((some - full).abs().max() <= tolerance)
-        if not agree:
+            different = difference(
+                self._model,
+                lambda: self._full(inputs, (row, column)).float(),
+                lambda: self._gathered(inputs, (row, column)).float(),
+            )
+        if different is not None:
             self.close()
-        return agree
+        return different
 
     def close(self) -> None:
         """Takes the hook off the model again."""
@@ -111,11 +104,6 @@ class NeededLogits:
         self._called += 1
         hidden = args[0]
         return (hidden[self._where[0], self._where[1]].unsqueeze(0), *args[1:])
-
-
-def tolerance_of(model: Any) -> float:
-    """What ``_TOLERANCE`` says for the number type of a model; of other types as for float32."""
-    return _TOLERANCE.get(str(model.dtype).removeprefix("torch."), _TOLERANCE["float32"])
 
 
 def read_targets(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.models.beginnings import group
 from harness.models.prompts import Prompt
 from harness.models.samples import Ended, Ends, Sample, samples_of
 from harness.models.sampling import choose
@@ -22,11 +23,28 @@ class OneByOne:
 
     def __init__(self, model: Any, ends: Ends, *, done: WorkDone) -> None:
         self._model, self._ends, self._done = model, ends, done
+        self._beginnings: set[tuple[int, ...]] = set()
 
     def run(self, prompts: Sequence[Prompt]) -> Generator[Ended, None, None]:
         """Each prompt once its samples are at their ends, in order."""
+        enough = self._enough(prompts)
         for number, prompt in enumerate(prompts):
-            yield Ended(number, [self._sample(sample) for sample in samples_of(prompt, self._ends)])
+            samples = [self._sample(sample) for sample in samples_of(prompt, self._ends)]
+            again = sum(max(0, len(sample.tokens) - 1) for sample in samples)
+            computed = len(samples) * len(prompt.tokens)
+            self._done.slowly("generating", computed + again, enough[number] + again)
+            yield Ended(number, samples)
+
+    def _enough(self, prompts: Sequence[Prompt]) -> dict[int, int]:
+        """Tokens of each prompt that are computed where many texts are generated at once, by its number: those of a
+        shared beginning once, those behind it once for all samples."""
+        found: dict[int, int] = {}
+        for one in group([prompt.tokens for prompt in prompts]):
+            shared = prompts[one.members[0]].tokens[: one.shared]
+            found |= {number: len(prompts[number].tokens) - one.shared for number in one.members}
+            found[one.members[0]] += 0 if shared in self._beginnings else one.shared
+            self._beginnings.add(shared)
+        return found
 
     def _sample(self, sample: Sample) -> Sample:
         import torch

@@ -7,11 +7,15 @@ padding changes nothing, and positions count from 0 as in a single row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.models.budget import Budget, is_out_of_memory, release
 from harness.models.needed import NeededLogits, read_targets
+from harness.models.prefix_tree import grow
 from harness.models.work import Score, TokenWork, WorkDone, batches
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Plain:
@@ -45,8 +49,16 @@ class Plain:
             vocabulary=self._vocabulary,
             device=self._model.device,
         )
-        self._done.distinct += sum(len(work.inputs) for work in works)
+        if works:
+            enough = grow([work.inputs for work in works]).tokens
+            self._done.distinct += enough
+            self._done.slowly("scoring", sum(len(work.inputs) for work in works), enough)
         return [scores[number] for number in range(len(works))]
+
+    def logits(self, works: Sequence[TokenWork]) -> torch.Tensor:
+        """Float32 logits [targets, vocabulary] at the targets of a few short sequences, one after the other."""
+        places = _places(works)
+        return self._needed.logits(self.inputs(works), [row for row, _ in places], [at for _, at in places])
 
     def inputs(self, works: Sequence[TokenWork]) -> dict[str, Any]:
         """Input ids and attention mask [rows, longest], padded on the right with any token."""
@@ -63,15 +75,10 @@ class Plain:
 
     def _score(self, works: Sequence[TokenWork]) -> list[Score]:
         """One forward pass. Sums are Python's floats, so that their order cannot matter."""
-        rows = [row for row, work in enumerate(works) for _ in work.targets]
-        positions = [
-            position
-            for work in works
-            for position in range(len(work.inputs) - len(work.targets), len(work.inputs))
-        ]
+        places = _places(works)
         targets = [target for work in works for target in work.targets]
         inputs = self.inputs(works)
-        logits = self._needed.logits(inputs, rows, positions)
+        logits = self._needed.logits(inputs, [row for row, _ in places], [at for _, at in places])
         self._done.computed += inputs["input_ids"].numel()
         self._done.padded += inputs["input_ids"].numel() - sum(len(work.inputs) for work in works)
         self._done.logits += len(targets)
@@ -81,6 +88,15 @@ class Plain:
             mine = [next(parts) for _ in work.targets]
             found.append(Score(sum(logprob for logprob, _ in mine), all(greedy for _, greedy in mine)))
         return found
+
+
+def _places(works: Sequence[TokenWork]) -> list[tuple[int, int]]:
+    """Row and position of every target."""
+    return [
+        (row, position)
+        for row, work in enumerate(works)
+        for position in range(len(work.inputs) - len(work.targets), len(work.inputs))
+    ]
 
 
 def in_batches(

@@ -5,14 +5,16 @@ Whether a model can do it is found out by ``SharedPrefix.verify``, against a pla
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.models.agreement import difference
 from harness.models.budget import Budget, is_out_of_memory, release
 from harness.models.key_values import Kept, KeyValues, SharedPast
 from harness.models.masks import Attention
-from harness.models.needed import CANNOT, NeededLogits, read_targets
+from harness.models.needed import NeededLogits, read_targets
 from harness.models.packing import Layout, Limits, lay_out, take_batch
 from harness.models.prefix_tree import ROOM, SAVING, Piece, Stem, Tree, divide, grow
 from harness.models.work import Score, TokenWork, WorkDone
@@ -50,31 +52,45 @@ class SharedPrefix:
         self._room, self._saving = ROOM, SAVING
 
     def verify(
-        self,
-        works: Sequence[TokenWork],
-        plain: Callable[[Sequence[TokenWork]], list[Score]],
-        tolerance: float,
+        self, works: Sequence[TokenWork], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
     ) -> str | None:
-        """Scores a probe both ways, with stems, branches and gaps forced; None, or what is different."""
-        expected = plain(works)
+        """Computes a probe's logits both ways, with stems, branches and gaps forced and without; None, or what is
+        different. ``plain`` gives those of every sequence by itself."""
+        targets = [target for work in works for target in work.targets]
+
+        def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
+            """The largest difference of a sequence's score."""
+            scores: list[list[float]] = []
+            for logits in (found, expected):
+                read = iter(read_targets(logits, range(len(logits)), 2 * targets))
+                scores.append([sum(next(read)[0] for _ in work.targets) for work in (*works, *works)])
+            apart = [abs(one - other) for one, other in zip(*scores, strict=True)]
+            # A maximum takes no notice of NaN.
+            return math.nan if any(map(math.isnan, apart)) else max(apart)
+
+        return difference(
+            self._model,
+            lambda: plain(works).repeat(2, 1),
+            lambda: self._both_ways(works),
+            apart=apart,
+            what="a score",
+            most=max(len(work.targets) for work in works),
+        )
+
+    def _both_ways(self, works: Sequence[TokenWork]) -> torch.Tensor:
+        """Float32 logits at the targets of a probe, as ``Plain.logits`` gives them, twice."""
+        import torch
+
+        found: list[torch.Tensor] = []
         try:
-            self._room, self._saving = 12, 0
-            found = self.score(works)
-            self._room, self._saving = ROOM, SAVING
-            again = self.score(works)
-        except CANNOT as error:
-            if is_out_of_memory(error):
-                raise
-            return f"the model raised {type(error).__name__}"
+            for self._room, self._saving in ((12, 0), (ROOM, SAVING)):
+                pass_ = _Tree(grow([work.inputs for work in works]), works, rows={})
+                self._walk(pass_, ())
+                found += pass_.logits_asked()
         finally:
             self._room, self._saving = ROOM, SAVING
             self._kept.clear()
-        apart = max(
-            abs(one.logprob - other.logprob)
-            for scores in (found, again)
-            for one, other in zip(scores, expected, strict=True)
-        )
-        return None if apart <= tolerance else f"a score is {apart:.2g} off"
+        return torch.stack(found)
 
     def score(self, works: Sequence[TokenWork]) -> list[Score]:
         """The scores of all sequences, in their order.
@@ -229,8 +245,11 @@ class SharedPrefix:
 class _Tree:
     """A tree, the targets wanted at its tokens, and what is known of them so far."""
 
-    def __init__(self, tree: Tree, works: Sequence[TokenWork]) -> None:
-        self.tree = tree
+    def __init__(
+        self, tree: Tree, works: Sequence[TokenWork], rows: dict[int, torch.Tensor] | None = None
+    ) -> None:
+        """``rows``: where logits are left, by places."""
+        self.tree, self._rows = tree, rows
         self._asked = [
             list(zip(tree.last_places(number, len(work.targets)), work.targets, strict=True))
             for number, work in enumerate(works)
@@ -248,12 +267,19 @@ class _Tree:
         """Reads the wanted targets off logits [places, vocabulary]."""
         if not places:
             return
+        if self._rows is not None:
+            self._rows.update(zip(places, logits, strict=True))
         asked = [
             (number, place, target) for number, place in enumerate(places) for target in self.wanted[place]
         ]
         read = read_targets(logits, [number for number, _, _ in asked], [target for _, _, target in asked])
         for (_, place, target), part in zip(asked, read, strict=True):
             self._chosen[place, target] = Score(*part)
+
+    def logits_asked(self) -> list[torch.Tensor]:
+        """The logits [vocabulary] at all targets, sequence by sequence."""
+        assert self._rows is not None, "logits are not kept"
+        return [self._rows[place] for pairs in self._asked for place, _ in pairs]
 
     def scores(self) -> list[Score | None]:
         """The sequences' scores, None where something is not known yet; sums are Python's floats, so that

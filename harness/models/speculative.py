@@ -33,6 +33,8 @@ class SpeculativeStepper(Stepper):
     Where guesses take longer than they save, it goes on without them; no text depends on it.
     """
 
+    guesses = True
+
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._worth = Worth()
@@ -53,19 +55,12 @@ class SpeculativeStepper(Stepper):
 
     def _verified(self, slots: Slots, samples: Sequence[Sample]) -> list[list[int | None]]:
         """The next tokens by one pass over what the extra heads guess."""
-        import torch
-
         width = self._model.drafts + 1
         guesses = self._guess(slots, samples)
-        first = torch.tensor(slots.lengths, device=self._model.device)[:, None]
-        columns = first + torch.arange(width, device=self._model.device)
-        until = max(slots.lengths) + width
-        slots.aim(0, len(samples), columns, until)
-        places = [(row, place) for row in range(len(samples)) for place in range(width)]
         fed = [[sample.tokens[-1], *mine] for sample, mine in zip(samples, guesses, strict=True)]
-        logits = self._forward(slots, fed, columns, until, places)
+        logits = self.several(slots, fed)
         draws = [sample.draw for sample in samples]
-        ahead = [draws[row]._replace(step=draws[row].step + place) for row, place in places]
+        ahead = [draw._replace(step=draw.step + place) for draw in draws for place in range(width)]
         chosen = choose(logits, ahead)
         found = []
         for row, mine in enumerate(guesses):

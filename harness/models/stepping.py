@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 class Stepper:
-    """Fills slots, and says what comes behind what is in them. The model attends by ``split_attention``."""
+    """Fills slots, and says what comes behind what is in them. The model attends by ``split_attention``.
+
+    ``guesses``: whether several tokens of a row may go through the model at once.
+    """
+
+    guesses = False
 
     def __init__(
         self, model: Any, needed: NeededLogits, attention: Attention, *, budget: Budget, done: WorkDone
@@ -66,18 +71,23 @@ class Stepper:
 
     def step(self, slots: Slots, tokens: Sequence[int]) -> torch.Tensor:
         """Puts one more token in every slot in use; float32 logits [rows, vocabulary] behind each."""
+        logits = self.several(slots, [[token] for token in tokens])
+        slots.lengths = [length + 1 for length in slots.lengths]
+        self._done.decoded += len(tokens)
+        return logits
+
+    def several(self, slots: Slots, fed: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Puts as many more tokens in every slot in use, in one pass; float32 logits [rows x tokens, vocabulary] behind
+        each. The slots' lengths stay, so that what comes next is written over them."""
         import torch
 
-        count = len(tokens)
-        columns = torch.tensor(slots.lengths, device=self._model.device)[:, None]
-        until = max(slots.lengths) + 1
-        slots.aim(0, count, columns, until)
-        logits = self._forward(
-            slots, [[token] for token in tokens], columns, until, [(row, 0) for row in range(count)]
-        )
-        slots.lengths = [length + 1 for length in slots.lengths]
-        self._done.decoded += count
-        return logits
+        width = len(fed[0])
+        first = torch.tensor(slots.lengths, device=self._model.device)[:, None]
+        columns = first + torch.arange(width, device=self._model.device)
+        until = max(slots.lengths) + width
+        slots.aim(0, len(fed), columns, until)
+        places = [(row, place) for row in range(len(fed)) for place in range(width)]
+        return self._forward(slots, fed, columns, until, places)
 
     def _forward(
         self,

@@ -7,7 +7,7 @@ again by request number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -44,12 +44,20 @@ class Score(NamedTuple):
     is_greedy: bool
 
 
+class Slow(NamedTuple):
+    """What a slow way has computed, and what would have been enough."""
+
+    computed: int
+    enough: int
+
+
 @dataclass(slots=True)
 class WorkDone:
     """Tokens that went through the model: all, those that were only there to fill rows up, and how many
     different ones were asked for (each with what stands in front of it counted once a call); and positions
     whose logits were computed. Of those, tokens of prompts that were to be continued, and tokens generated
-    that went through the model again for the next one; ``accepted``: what became of tokens guessed ahead."""
+    that went through the model again for the next one; ``accepted``: what became of tokens guessed ahead;
+    ``slow``: by the name of each slow way that was gone, what it cost (tokens, logits)."""
 
     computed: int = 0
     padded: int = 0
@@ -58,18 +66,31 @@ class WorkDone:
     prefilled: int = 0
     decoded: int = 0
     accepted: Acceptance = field(default_factory=Acceptance)
+    slow: dict[str, Slow] = field(default_factory=dict)
 
-    def effort(self, budget: Budget, notes: Sequence[str] = ()) -> dict[str, Any]:
-        """The same as reports have it (see ``harness.effort``)."""
+    def slowly(self, way: str, computed: int, enough: int) -> None:
+        """Counts what a slow way has cost."""
+        before = self.slow.get(way, Slow(0, 0))
+        self.slow[way] = Slow(before.computed + computed, before.enough + enough)
+
+    def effort(
+        self, budget: Budget, notes: Sequence[str] = (), reasons: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """The same as reports have it (see ``harness.effort``); ``reasons``: why slow ways were gone."""
         counts = {"tokens": self.computed, "padding": self.padded, "distinct": self.distinct}
         counts |= {"prefilled": self.prefilled, "decoded": self.decoded, "logits": self.logits}
         guessed = {"speculative": self.accepted.counts()} if self.accepted.passes else {}
-        return {**counts, **guessed, "batch_tokens": budget.tokens, "notes": list(notes)}
+        slow = [
+            {"way": way, "reason": (reasons or {}).get(way, ""), **cost._asdict()}
+            for way, cost in self.slow.items()
+        ]
+        more = {**guessed, **({"slow": slow} if slow else {})}
+        return {**counts, **more, "batch_tokens": budget.tokens, "notes": list(notes)}
 
     def reset(self) -> None:
         """Counts from 0 again."""
         self.computed = self.padded = self.distinct = self.logits = self.prefilled = self.decoded = 0
-        self.accepted = Acceptance()
+        self.accepted, self.slow = Acceptance(), {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.checkpoints.progress import step_of_row
-from harness.effort import Effort
+from harness.effort import SLOW_WAYS, Effort
 from harness.records import GENERATED
 from harness.results import Metric, PackInfo, Result, Summary, totals, wholes
 
@@ -281,7 +281,33 @@ def warnings(summary: Summary) -> list[str]:
         noun = count(summary.uncollected, "record")
         found.append(f"{noun} in the journal of items that this run did not select: left out")
     notes = (note for row in summary.effort for note in row.engine.get("notes", ()))
-    return found + list(dict.fromkeys(notes))
+    return [*found, *dict.fromkeys(notes), *slow_ways(summary)]
+
+
+def slow_ways(summary: Summary) -> list[str]:
+    """Which slow ways checkpoints had to go, why, and what that cost over all processes: a line for each, of many
+    checkpoints one for each way."""
+    found: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    for row in summary.effort:
+        for one in row.engine.get("slow", ()):
+            found.setdefault(one["way"], []).append((row.checkpoint, one))
+    lines = []
+    for way, costs in found.items():
+        names = list(dict.fromkeys(name for name, _ in costs))
+        if len(names) > SINGLY:
+            lines.append(_slow_way(count(len(names), "checkpoint"), way, [one for _, one in costs]))
+            continue
+        lines += [_slow_way(name, way, [one for who, one in costs if who == name]) for name in names]
+    return lines
+
+
+def _slow_way(name: str, way: str, costs: Sequence[Mapping[str, Any]]) -> str:
+    what, unit = SLOW_WAYS[way]
+    computed, enough = (sum(one[part] for one in costs) for part in ("computed", "enough"))
+    return (
+        f"{name}: {what}, which is slow ({_some(dict.fromkeys(one['reason'] for one in costs), most=1)}): "
+        f"{computed:,} {unit} computed where about {enough:,} would do, {computed / max(1, enough):.1f} times as many"
+    )
 
 
 def reused(summary: Summary) -> list[str]:

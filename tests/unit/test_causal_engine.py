@@ -133,6 +133,10 @@ def test_full_logits_are_used_when_the_head_needs_the_whole_batch(
     assert isinstance(engine._needed, NeededLogits)
     for answer, expected in zip(engine.answer(requests), wanted, strict=True):
         assert answer.logprob == pytest.approx(expected.logprob, abs=1e-4)  # type: ignore[union-attr]
+    (told,) = engine.effort["slow"]
+    assert (told["way"], told["computed"]) == ("logits", engine.work_done.computed)
+    assert told["enough"] == engine.work_done.logits
+    assert engine.notes == [f"{llama}: logits are computed for every token, which is slow: {told['reason']}"]
 
 
 def test_a_long_context_is_cut_from_the_left(llama: Path) -> None:

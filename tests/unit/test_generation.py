@@ -124,6 +124,27 @@ def test_both_ways_of_generating_give_the_same(llama: Path) -> None:
     assert texts(engine, requests) == texts(single, requests)
 
 
+def test_what_generating_one_by_one_costs_is_told(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_for(llama)
+    assert engine.generates_together
+    requests = [*prompts(), *with_samples()]
+    wanted = texts(engine, requests)
+    assert "slow" not in engine.effort
+    done = engine.work_done
+    monkeypatch.setattr("harness.models.slots.put_behind", lambda keys, beginning: keys)
+    single = engine_for(llama)
+    assert not single.generates_together
+    assert texts(single, requests) == wanted
+    (told,) = single.effort["slow"]
+    assert (told["way"], told["computed"]) == ("generating", single.work_done.computed)
+    assert told["reason"].endswith(" off")
+    assert told["enough"] == done.computed - done.padded
+    # What was shared before is not computed again.
+    texts(single, prompts()[:5])
+    again = single.effort["slow"][0]["enough"] - told["enough"]
+    assert again < told["enough"] / 2
+
+
 def test_a_model_that_cannot_share_is_generated_one_by_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

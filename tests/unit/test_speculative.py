@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from harness.models import stepping
 from harness.models.acceptance import Acceptance
 from harness.models.causal import CausalEngine
+from harness.models.settings import Dtype
 from harness.models.slots import Slots, slot_mask
 from harness.models.split_attention import splitting
 from harness.models.stepping import Stepper
@@ -266,3 +268,23 @@ def _attention(model: Any) -> Any:
     from harness.models.masks import attention_of
 
     return attention_of(model)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("fault", [False, True])
+def test_several_tokens_at_once_are_tried_in_every_type(
+    dtype: Dtype, fault: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault: in a pass over several tokens of a row each sees the one behind it."""
+    right = stepping.slot_mask
+
+    def mask(window: int | None, *, own: Any, **how: Any) -> Any:
+        several = fault and bool((own[:, 0] != own[0, 0]).any()) and own.shape[1] == 2
+        return right(window, own=own + several, **how)
+
+    monkeypatch.setattr(stepping, "slot_mask", mask)
+    engine = mtp_engine(letters_info(folder), dtype=dtype)
+    assert engine._model.drafts
+    assert engine.shares
+    assert engine.generates_together is not fault
+    assert bool(engine.notes) is fault
