@@ -15,6 +15,7 @@ from harness.comparing.facts import SCHEMA, Flip, Flips, pair_facts
 from harness.comparing.groups import by_group
 from harness.comparing.pairs import Pair, compare_pair
 from harness.errors import HarnessError
+from harness.gate.config import number_of
 from harness.imports.answers import Shown, shown_answers
 from harness.imports.contender import Contender
 from harness.imports.find import find_contenders
@@ -119,13 +120,10 @@ def _shown(one: Contender, benchmark: str, metric: str, chosen: Mapping[str, boo
 
 
 def _rate(name: str, text: str, *, zero: bool = False) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not (0 < value < 1 or (zero and value == 0)):
+    value = number_of(text)
+    if value is None or not (0 < value < 1 or (zero and value == 0)):
         raise HarnessError(
-            f"{name}: {text!r} is no share; give a number from 0 to below 1: 0.01 is one point"
+            f"{name}: {text!r} is no share; give a number from 0 to below 1: 0.01, or 1%, is one point"
         )
     return value
 

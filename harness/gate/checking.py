@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.errors import GateError
 from harness.gate.config import Plan, check_names
 from harness.gate.deciding import composite_of
+from harness.gate.shares import check_floors
 from harness.metrics.composites import COMPOSITES
 from harness.results import Declaration
 from harness.saved.entry import Saved
@@ -17,8 +18,8 @@ from harness.saved.entry import Saved
 def check_plan(
     plan: Plan, declared: Mapping[str, Declaration], saved: Sequence[Saved], files: Iterable[Path]
 ) -> None:
-    """Raises ``GateError`` for a benchmark that is not known, and for a metric that one, or for the gate's metric
-    all of them, are known not to have.
+    """Raises ``GateError`` for a benchmark that is not known, for a metric that one, or for the gate's metric all of
+    them, are known not to have, and for a floor that no share can have.
 
     ``declared`` are the run's benchmarks; those that were saved, and those that stand in the same folders as the run's
     ``files``, are known too.
@@ -38,6 +39,7 @@ def check_plan(
             check_names(wanted, metrics, f"gate, {name}", "metric")
         if composite_of(name) is not None and own.metric not in (None, name):
             raise GateError(f"gate, {name}: a composite has no other metric than itself")
+    check_floors(plan, declared, saved)
 
 
 def _metrics(name: str, declared: Mapping[str, Declaration], saved: Sequence[Saved]) -> list[str]:

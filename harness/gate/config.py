@@ -14,6 +14,9 @@
     max_drop = 0.05               # fails at any larger drop of the measured value, certain or not
     floors = ["real@1 >= 0.60"]   # fails below, whatever the baseline
 
+margin, alpha, max_drop and the bounds of floors are shares: 0.05, or as a text "5%". Per cent are hundredths of the
+metric, that is points; never per cent of the baseline.
+
 A file given with --gate-config has the same tables, or the keys of [tool.touchstone.gate] at its top. What is not known
 is refused, with the nearest name there is.
 """
@@ -21,11 +24,13 @@ is refused, with the nearest name there is.
 from __future__ import annotations
 
 import difflib
+import math
 import operator
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,17 +49,20 @@ OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     "<": operator.lt,
 }
 _FLOOR: Final = re.compile(
-    r"\s*(?P<metric>\S+?)\s*(?P<how>>=|<=|>|<)\s*(?P<bound>[-+]?\d*\.?\d+(e[-+]?\d+)?)\s*"
+    r"\s*(?P<metric>\S+?)\s*(?P<how>>=|<=|>|<)\s*(?P<bound>[-+]?\d*\.?\d+(e[-+]?\d+)?%?)\s*"
 )
+_NUMBER: Final = re.compile(r"([-+]?\d*\.?\d+(?:e[-+]?\d+)?)(%?)")
 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """A bound that a metric's value must keep: ``real@1 >= 0.6``, ``perplexity <= 20``."""
+    """A bound that a metric's value must keep: ``real@1 >= 0.6``, ``perplexity <= 20``. ``percent``: it was written
+    as ``60%``."""
 
     metric: str
     how: str
     bound: float
+    percent: bool = False
 
     @property
     def text(self) -> str:
@@ -150,11 +158,25 @@ def parse_mode(text: str, where: str) -> str:
 
 
 def parse_floor(text: str, where: str) -> Floor:
-    """``METRIC >= NUMBER``, with >=, >, <= or <; raises ``GateError``."""
+    """``METRIC >= NUMBER``, with >=, >, <= or <, the number as ``0.6`` or ``60%``; raises ``GateError``."""
     found = _FLOOR.fullmatch(text)
     if found is None:
-        raise GateError(f"{where}: {text!r} is no floor; write METRIC >= NUMBER, such as 'acc >= 0.6'")
-    return Floor(found["metric"], found["how"], float(found["bound"]))
+        raise GateError(
+            f"{where}: {text!r} is no floor; write METRIC >= NUMBER, such as 'acc >= 0.6' or 'acc >= 60%'"
+        )
+    bound = number_of(found["bound"])
+    if bound is None:
+        raise GateError(f"{where}: {text!r} is no floor: its bound is too large")
+    return Floor(found["metric"], found["how"], bound, found["bound"].endswith("%"))
+
+
+def number_of(text: str) -> float | None:
+    """The number that a text is, ``60%`` as 0.6; None for what is none, or not finite."""
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return None
+    value = float(Decimal(found[1]) / 100) if found[2] else float(found[1])
+    return value if math.isfinite(value) else None
 
 
 def check_names(names: Iterable[str], known: Iterable[str], where: str, what: str) -> None:
@@ -203,10 +225,17 @@ def _texts(table: Mapping[str, Any], key: str, where: str) -> list[str]:
 
 
 def _share(table: Mapping[str, Any], key: str, where: str, *, least: float | None = None) -> float:
-    """A number below 1, above 0 or from ``least`` up."""
+    """A number below 1, above 0 or from ``least`` up, or such a share in per cent, as a text."""
     value = table[key]
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise GateError(f"{where}: {key} is {value!r}; give a number")
-    if not (0 < value < 1 or value == least):
-        raise GateError(f"{where}: {key} is {value}; give a share below 1: 0.01 is one point")
-    return float(value)
+    share = number_of(value) if isinstance(value, str) and value.endswith("%") else value
+    if isinstance(share, bool) or not isinstance(share, (int, float)):
+        raise GateError(f'{where}: {key} is {value!r}; give a number, such as 0.05, or a text "5%"')
+    if not (0 < share < 1 or share == least):
+        meant = f'; {value} points are {value / 100:g}, or "{value}%"' if _points(value) else ""
+        raise GateError(f"{where}: {key} is {value}; give a share below 1: 0.01 is one point{meant}")
+    return float(share)
+
+
+def _points(value: object) -> bool:
+    """Whether this is a number that somebody may have meant as points."""
+    return isinstance(value, (int, float)) and 1 < value < 100

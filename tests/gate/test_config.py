@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from harness.errors import GateError
 from harness.gate.config import Floor, Own, Plan, parse_floor, read_plan
+from harness.gate.shares import check_floors
+from harness.saved.entry import Saved
+from tests.gate.entries import entry
 
 WHOLE = """
 mode = "strict"
@@ -93,6 +96,108 @@ def test_what_is_not_known_is_refused_in_one_line(tmp_path: Path, text: str, wor
     with pytest.raises(GateError, match=words) as refused:
         plan(tmp_path, text)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("12%", 0.12), ("1.5%", 0.015), ("0.5%", 0.005), ("7%", 0.07), ("29%", 0.29), ("1.1%", 0.011)],
+)
+def test_shares_may_be_written_in_per_cent_everywhere(tmp_path: Path, text: str, share: float) -> None:
+    found = plan(
+        tmp_path,
+        f"margin = '{text}'\nalpha = '{text}'\n[benchmarks.b]\nmargin = '{text}'\nmax_drop = '{text}'\n"
+        f"floors = ['acc >= {text}']",
+    )
+    own = found.own("b")
+    assert (found.margin, found.alpha, own.margin, own.max_drop) == (share,) * 4
+    assert own.floors == (Floor("acc", ">=", share, percent=True),)
+    assert found == plan(
+        tmp_path,
+        f"margin = {share}\nalpha = {share}\n[benchmarks.b]\nmargin = {share}\nmax_drop = {share}\n"
+        f"floors = ['acc >= {text}']",
+    )
+
+
+@pytest.mark.parametrize("key", ["margin", "max_drop"])
+@pytest.mark.parametrize(
+    "value",
+    ["'sixty'", "'60 %'", "-5", "'-5%'", "nan", "inf", "true", "'0.05'", "'%'", "'100%'", "12", "'nan%'"],
+)
+def test_what_is_no_share_is_refused_with_key_and_value(tmp_path: Path, key: str, value: str) -> None:
+    with pytest.raises(GateError, match=rf"benchmarks\.b: {key} is .*; give a (number|share)") as refused:
+        plan(tmp_path, f"[benchmarks.b]\n{key} = {value}")
+    assert "\n" not in str(refused.value)
+
+
+def test_points_are_refused_with_the_share_that_they_are(tmp_path: Path) -> None:
+    with pytest.raises(GateError, match=r'max_drop is 12; .*; 12 points are 0\.12, or "12%"$'):
+        plan(tmp_path, "[benchmarks.b]\nmax_drop = 12")
+
+
+@pytest.mark.parametrize(
+    "text", ["acc >= sixty", "acc >= 60 %", "acc >= nan", "acc >= 1e999", "acc >= %", "60%"]
+)
+def test_a_bound_that_is_no_number_is_refused(text: str) -> None:
+    with pytest.raises(GateError, match="is no floor"):
+        parse_floor(text, "x")
+
+
+# Floors that a share cannot have
+
+
+def checked(floor: str, *saved: Saved, benchmark: str = "b") -> None:
+    plan = Plan(benchmarks={benchmark: Own(floors=(parse_floor(floor, "x"),))})
+    check_floors(plan, {}, saved)
+
+
+@pytest.mark.parametrize(
+    ("floor", "remedy"),
+    [
+        ("acc >= 60", "write 0.60 or 60%"),
+        ("acc >= 60.5", "write 0.605 or 60.5%"),
+        ("acc_norm > 5", "write 0.05 or 5%"),
+        ("exact_match_flexible >= 60", "write 0.60 or 60%"),
+        ("pass@10 <= 100", "write 1.00 or 100%"),
+        ("real@1_strict >= 12", "write 0.12 or 12%"),
+        ("acc >= 6000", "from 0 to 1"),
+        ("acc >= -5", "from 0 to 1"),
+        ("acc >= 150%", "from 0 to 1"),
+    ],
+)
+def test_a_floor_above_1_for_a_share_is_refused_with_what_was_meant(floor: str, remedy: str) -> None:
+    metric = floor.partition(" ")[0]
+    with pytest.raises(GateError, match=rf"^gate, b: '.*': {metric} is a share, from 0 to 1.*") as refused:
+        checked(floor)
+    assert str(refused.value).endswith(remedy)
+
+
+@pytest.mark.parametrize("floor", ["acc >= 0", "acc >= 1", "acc >= 60%", "real@1 >= 0.6", "acc >= 1.5%"])
+def test_a_floor_that_a_share_can_have_is_taken(floor: str) -> None:
+    checked(floor)
+
+
+def test_a_composite_is_a_share() -> None:
+    with pytest.raises(GateError, match=r"score is a share, .*; write 0\.65 or 65%"):
+        checked("score >= 65", benchmark="score")
+
+
+@pytest.mark.parametrize("floor", ["perplexity <= 20", "logprob >= -3", "bleu >= 30", "tokens <= 500"])
+def test_what_is_no_share_or_not_known_to_be_one_may_have_any_bound(floor: str) -> None:
+    aggregate = {"perplexity": {"by": "perplexity", "of": "logprob"}}
+    checked(floor, entry({"acc": [1.0], "logprob": [-2.0]}, aggregate=aggregate).saved)
+
+
+def test_a_perplexity_in_per_cent_is_refused() -> None:
+    aggregate = {"perplexity": {"by": "perplexity", "of": "logprob"}}
+    with pytest.raises(GateError, match="perplexity is no share; write a number"):
+        checked("perplexity <= 20%", entry({"logprob": [-2.0]}, aggregate=aggregate).saved)
+
+
+def test_saved_values_say_what_a_name_does_not() -> None:
+    with pytest.raises(GateError, match=r"quality is a share, .*; write 0\.60 or 60%"):
+        checked("quality >= 60", entry({"quality": [0.5, 1.0]}).saved)
+    checked("quality <= 5", entry({"quality": [0.5, 1.0]}).saved)
+    checked("f1 >= 80", entry({"f1": [75.0, 81.5]}).saved)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
