@@ -240,6 +240,76 @@ TASKS: Final[dict[str, Task | PrintTask]] = {
         "    return max(pair.b - pair.a for pair in pairs)\n",
         "assert longest([Pair(1, 4), Pair(2, 9)]) == 7\nassert longest([Pair(5, 5)]) == 0\n",
     ),
+    "mapped": Task(
+        'def double(x):\n    """Twice x."""\n',
+        "double",
+        "    return 2 * x\n",
+        "def check(candidate):\n"
+        "    xs = [1, 2, 3]\n"
+        "    for found, due in zip(map(candidate, xs), [2, 4, 6]):\n"
+        "        assert found == due\n"
+        "    assert all(found == due for found, due in zip(map(candidate, xs), (2, 4, 6)))\n"
+        "    assert not any(found != 2 * x for x, found in zip(xs, map(candidate, xs)))\n",
+    ),
+    "searched": Task(
+        'def odd(x):\n    """Whether x is odd."""\n',
+        "odd",
+        "    return x % 2 == 1\n",
+        "def check(candidate):\n"
+        "    assert next(filter(candidate, [5, 4]), None) == 5\n"
+        "    assert next(filter(candidate, [2, 4]), None) is None\n"
+        "    assert not any(map(candidate, [2, 4]))\n",
+    ),
+    "until": Task(
+        'given = 0\n\n\ndef count():\n    """1, 2, 3, and then None."""\n',
+        "count",
+        "    global given\n    given += 1\n    return given if given < 4 else None\n",
+        "def check(candidate):\n"
+        "    assert candidate() == 1\n"
+        "    for due, found in enumerate(iter(candidate, None), 2):\n"
+        "        assert found == due\n",
+    ),
+    "backwards": Task(
+        'def first(n):\n    """The numbers below n."""\n',
+        "first",
+        "    return list(range(n))\n",
+        "def check(candidate):\n"
+        "    found = candidate(3)\n"
+        "    assert len(found) == 3\n"
+        "    for x, due in zip(reversed(found), [2, 1, 0]):\n"
+        "        assert x == due\n",
+    ),
+    "measured": Task(
+        'def first(n):\n    """The numbers below n."""\n',
+        "first",
+        "    return list(range(n))\n",
+        "def check(candidate):\n"
+        "    found = [candidate(2), candidate(3)]\n"
+        "    assert all(x == y for x, y in zip(map(len, found), (2, 3)))\n"
+        "    assert all(x == y for x, y in zip(map(list, found), ([0, 1], [0, 1, 2])))\n",
+    ),
+    "forgiving": Task(
+        'def half(x):\n    """Half of x."""\n',
+        "half",
+        "    return x // 2\n",
+        "def check(candidate):\n"
+        "    for x, due in ((2, 1), (8, 4)):\n"
+        "        try:\n"
+        "            found = candidate(x)\n"
+        "        except:\n"
+        "            continue\n"
+        "        finally:\n"
+        "            pass\n"
+        "        assert found == due\n",
+    ),
+    "applied": Task(
+        'def apply(function, x):\n    """What the function makes of x; 0 where there is none."""\n',
+        "apply",
+        "    return 0 if function is None else function(x)\n",
+        "def check(candidate):\n"
+        "    assert candidate(lambda x: x + candidate(None, x), 1) == 1\n"
+        "    assert candidate(lambda x: 2 * x, 1) == 2\n",
+    ),
     "sum": PrintTask(
         "a, b = map(int, input().split())\nprint(a + b)\n",
         (("2 3\n", "5\n"), ("-4 4\n", "0\n"), ("100000000000000000000 1\n", "100000000000000000001\n")),

@@ -28,7 +28,6 @@ BUILTIN_TYPES: Final = frozenset(kind for kind in vars(builtins).values() if isi
 
 _READS: Final[dict[str, Callable[..., Any]]] = {
     "iter": iter,
-    "next": next,
     "len": len,
     "item": lambda value, key: value[key],
     "attribute": getattr,
@@ -99,7 +98,8 @@ class _Agent:
         return {"ready": True}
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """The answer to one request: ``names`` looks names up, ``call`` calls a handle, the others read it."""
+        """The answer to one request: ``names`` looks names up, ``call`` calls a handle, the others read it.
+        The end of an iterator is no exception."""
         try:
             if request["ask"] == "names":
                 return {"value": [self._looked_up(name) for name in request["names"]]}
@@ -107,6 +107,10 @@ class _Agent:
             arguments = self._decoded(request["arguments"])
             if request["ask"] == "call":
                 found = target(*arguments, **self._decoded(request["keywords"]))
+            elif request["ask"] == "next":
+                found = next(target, self)
+                if found is self:
+                    return {"end": True}
             else:
                 found = _READS[request["ask"]](target, *arguments)
             return {"value": values.encode(found, self._handle)}

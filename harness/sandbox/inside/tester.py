@@ -34,8 +34,16 @@ _IMPORTED: Final = frozenset(name for name in sys.stdlib_module_names if not nam
 }
 
 
+_SIGNALS: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
+"""What the interpreter takes for an end where it calls a function, as ``map`` does."""
+
+_PROBED: Final = {"attribute": AttributeError, "iter": TypeError, "len": TypeError}
+"""How an object says that it has no such thing, which ``hasattr``, ``in`` and ``list`` may hear without a word."""
+
+
 class ProgramFailed(BaseException):
-    """The program ended, or raised what is no ``Exception``: a test that catches all exceptions must not hide it."""
+    """The program ended, or raised what is no ``Exception`` or means an end to the interpreter: no test may hide it,
+    and nothing that calls a function in a test's place may take it for its own."""
 
 
 class Judge:
@@ -46,6 +54,8 @@ class Judge:
         self._standins: dict[int, StandIn] = {}
         self._functions: list[Any] = []
         self._missing: set[str] = set()
+        self._last_raised: tuple[BaseException, str] | None = None
+        self._failed: BaseException | None = None
 
     def verdict(self, job: dict[str, Any]) -> dict[str, Any]:
         """The outcome and the detail of a job with the keys ``program``, ``code``, ``trusted`` and ``names``."""
@@ -65,7 +75,8 @@ class Judge:
             exec(tests, space)
         except BaseException as error:
             return self._judged(error)
-        return {"outcome": "passed", "detail": ""}
+        self._look_back()
+        return {"outcome": "passed", "detail": ""} if self._failed is None else self._judged(self._failed)
 
     def _judged(self, error: BaseException) -> dict[str, Any]:
         """What an exception in the tests says of the program."""
@@ -90,8 +101,37 @@ class Judge:
         call = what == "call"
         extra = {"arguments": arguments[0], "keywords": arguments[1]} if call else {"arguments": arguments}
         encoded = {name: values.encode(value, self._handle) for name, value in extra.items()}
-        frames.send(self._descriptor, {"ask": what, "of": of, **encoded})
-        return self._decoded(self._reply("value"))
+        self._look_back()
+        try:
+            frames.send(self._descriptor, {"ask": what, "of": of, **encoded})
+            return self._decoded(self._reply("value", what))
+        except (frames.Closed, ProgramFailed) as error:
+            self._failed = self._failed or error  # whatever the tests do with it
+            raise
+
+    def next(self, of: int) -> Any:
+        """The next value of an iterator of the program's; raises ``StopIteration`` where the program's side says that
+        there is none, which is another message than an exception."""
+        found = self.ask("next", of)
+        if found is _END:
+            raise StopIteration
+        return found
+
+    def _look_back(self) -> None:
+        """Sees what became of the program's exception that was raised last. Where it has been in no frame but this
+        module's, a part of the interpreter took it for a signal and the tests never heard of it: the program has
+        failed, whatever they say."""
+        raised, self._last_raised = self._last_raised, None
+        if raised is None or self._failed is not None:
+            return
+        error, what = raised
+        trace = error.__traceback__
+        if trace is None or (what in _PROBED and isinstance(error, _PROBED[what])):
+            return  # without any: somebody has seen it and taken that away, as assertRaises does
+        while trace is not None and trace.tb_frame.f_code.co_filename == _HERE:
+            trace = trace.tb_next
+        if trace is None:
+            self._failed = error
 
     def _fetch(self, entries: list[str], others: list[str], space: dict[str, Any]) -> None:
         """Puts what the program calls so into the tests' names: ``entries`` whatever they are, of ``others`` no
@@ -118,8 +158,8 @@ class Judge:
             else:
                 space[name] = self._decoded(message)
 
-    def _reply(self, key: str) -> Any:
-        """What the program's answer has under ``key``, after serving what it asks back meanwhile."""
+    def _reply(self, key: str, what: str = "") -> Any:
+        """What the program's answer to ``what`` has under ``key``, after serving what it asks back meanwhile."""
         while True:
             reply = frames.receive(self._descriptor)
             if not isinstance(reply, dict):
@@ -127,7 +167,11 @@ class Judge:
             if "callback" in reply:
                 self._call_back(reply)
             elif "error" in reply:
-                raise _raised(reply["error"])
+                error = _raised(reply["error"])
+                self._last_raised = error, what
+                raise error
+            elif what == "next" and "end" in reply:
+                return _END
             elif key in reply:
                 return reply[key]
             else:
@@ -142,6 +186,7 @@ class Judge:
         except (frames.Closed, ProgramFailed):
             raise
         except Exception as error:
+            self._last_raised = None  # the program hears of it
             message = {"raised": type(error).__name__, "text": _text(error)}
         frames.send(self._descriptor, message)
 
@@ -178,6 +223,12 @@ class Judge:
         if number not in self._standins:
             self._standins[number] = StandIn(self, number, str(message[2])[:60], message[3] is True)
         return self._standins[number]
+
+
+_END: Final = object()
+"""In the place of a value: there are no more."""
+
+_HERE: Final = Judge.ask.__code__.co_filename
 
 
 class StandIn:
@@ -219,15 +270,11 @@ class StandIn:
         return iter(iterator) if not isinstance(iterator, StandIn) else iterator._values()
 
     def _values(self) -> Iterator[Any]:
-        while True:
-            try:
-                value = self._judge.ask("next", self._number)
-            except StopIteration:
-                return
+        while (value := self._judge.ask("next", self._number)) is not _END:
             yield value
 
     def __next__(self) -> Any:
-        return self._judge.ask("next", self._number)
+        return self._judge.next(self._number)
 
     def __bool__(self) -> bool:
         if not self._true:
@@ -263,12 +310,13 @@ def _types(program: dict[str, Any]) -> list[str]:
 
 def _raised(program: Any) -> BaseException:
     """The exception to raise in the tests for one of the program's: of the same builtin type, if it is an
-    ``Exception``.
+    ``Exception`` that tests alone can catch.
     """
     if not isinstance(program, dict):
         return frames.Closed("an error that is none")
     made: BaseException = ProgramFailed("the program ended")
-    for name in _types(program):
+    names = _types(program)
+    for name in () if set(names) & set(_SIGNALS) else names:
         kind = getattr(builtins, name, None)
         if isinstance(kind, type) and issubclass(kind, Exception):
             try:

@@ -1,0 +1,8 @@
+"""Raises StopAsyncIteration where map calls it."""
+
+KIND = "call"
+TASK = "mapped"
+
+
+def double(x):
+    raise StopAsyncIteration
