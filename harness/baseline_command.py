@@ -66,7 +66,7 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
         if pin is not None:
             print(_pin(pin))
         for saved in found:
-            print(f"{saved.benchmark}, {saved.checkpoint} in {saved.run_id}{_flaw(saved)}")
+            print(f"{saved.benchmark}, {saved.checkpoint} in {saved.run_id}{_about(saved)}{_flaw(saved)}")
             for metric in saved.metrics.values():
                 print(f"  {metric.name:20} {value_text(metric.value)}  n {metric.n}")
             print(f"  {', '.join(f'{name} {shown(value)}' for name, value in saved.conditions.items())}")
@@ -136,7 +136,12 @@ def _row(saved: Saved) -> str:
     told = ", ".join(
         f"{name} {shown(saved.conditions[name])}" for name in TOLD if saved.conditions.get(name) is not None
     )
-    return f"{value_text(metric.value):>8}  n {metric.n}  {saved.checkpoint}  {saved.run_id}  ({told}){_flaw(saved)}"
+    which = f"{saved.checkpoint}  {saved.run_id}  ({told})"
+    return f"{value_text(metric.value):>8}  n {metric.n}{_about(saved)}  {which}{_flaw(saved)}"
+
+
+def _about(saved: Saved) -> str:
+    return f" ({saved.about})" if saved.about else ""
 
 
 def _flaw(saved: Saved) -> str:
@@ -154,6 +159,9 @@ def _plain(saved: Saved) -> dict[str, Any]:
         "metric": metric.name,
         "value": metric.value,
         "n": metric.n,
+        "of": saved.of or None,
+        "part": saved.part,
+        "mark": saved.mark,
         "whole": saved.complete,
         "conditions": saved.conditions,
     }

@@ -28,6 +28,7 @@ from typing import Any, Final
 from harness import __version__
 from harness.baseline_command import add_commands as add_baseline_commands
 from harness.errors import HarnessError
+from harness.results import Result
 
 MISTAKE: Final = 4
 """Exit code for a person's mistake, as pytest's."""
@@ -131,13 +132,16 @@ def _list(options: argparse.Namespace) -> list[dict[str, Any]]:
         summary = load_summary(folder.parent)
         names = sorted({result.benchmark for result in summary.results})
         checkpoints = [str(one["name"]) for one in summary.checkpoints]
-        items = sum(result.collected for result in summary.results if result.group is None)
+        whole = [result for result in summary.results if result.group is None]
+        items = sum(result.collected for result in whole)
         rows.append(
             {
                 "run": summary.run_id,
                 "checkpoints": checkpoints,
                 "benchmarks": names,
                 "items": items,
+                "of": sum(max(result.of, result.collected) for result in whole),
+                "marks": {name: marks for name in names if (marks := _marks(whole, name))},
                 "faults": len(summary.faults),
             }
         )
@@ -145,10 +149,16 @@ def _list(options: argparse.Namespace) -> list[dict[str, Any]]:
         for row in rows:
             faults = f", {row['faults']} faults" if row["faults"] else ""
             what = f"{', '.join(row['checkpoints'])}: {', '.join(row['benchmarks'])}"
-            print(f"{row['run']}  {what} ({row['items']} items{faults})")
+            of = f" of {row['of']}" if row["of"] > row["items"] else ""
+            print(f"{row['run']}  {what} ({row['items']}{of} items{faults})")
         if not rows:
             print(f"no runs in {options.output}/")
     return rows
+
+
+def _marks(results: Sequence[Result], benchmark: str) -> list[str]:
+    """The marks of a benchmark's results, each once."""
+    return list(dict.fromkeys(one.mark for one in results if one.benchmark == benchmark and one.mark))
 
 
 def _report(options: argparse.Namespace) -> dict[str, Any]:

@@ -6,6 +6,8 @@
     rows      ``1,188 rows, 2,376 published``       rows of somebody's own, not as many as were published
     both      ``4 of 32 items, sample of 2,376``, ``4 of 1,188 items, 2,376 published``
 
+``asked`` says how the items were asked, behind a benchmark's name.
+
 As many rows as were published may be other rows all the same: nothing is said then, neither for nor against them.
 """
 
@@ -30,6 +32,12 @@ class Extent:
     of: int = 0
     rows: int = 0
     published: int | None = None
+
+
+def asked(shots: int, template: str | None) -> str:
+    """How a benchmark was asked: ``5-shot``, ``5-shot, chat`` through a chat template, empty for neither."""
+    chat = {"chat": "chat", "mixed": "partly chat"}.get(template or "")
+    return f"{shots}-shot, {chat}" if chat else f"{shots}-shot" if shots else ""
 
 
 def part_of(n: int, of: int) -> str:

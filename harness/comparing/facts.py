@@ -89,6 +89,8 @@ def _line(pair: Pair, line: Line, flips: Sequence[Flip] | None) -> dict[str, Any
         "why": verdict.why if verdict else one.why,
         "items_to_tell": verdict.items or None if verdict else None,
         "method": one.method,
+        "baseline_about": a.saved.about if a else "",
+        "new_about": b.saved.about if b else "",
         "conditions_differ": conditions_apart(a, b) if a and b else {},
     }
     if flips is not None and line.primary:

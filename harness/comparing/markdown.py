@@ -42,6 +42,8 @@ def _pair(pair: Pair, flips: Flips) -> Iterable[str]:
     yield "| " + " | ".join("---:" if name in _RIGHT else "---" for name in Cells._fields) + " |"
     for line in pair.lines:
         one = wording.cells(line)
+        if about := wording.about_values(pair, line):
+            one = one._replace(benchmark=f"{one.benchmark} ({about})")
         yield _row(one, bold=line.primary and one.verdict.startswith(("worse", "better")))
     for line in pair.composites:
         yield _row(wording.composite_cells(line))

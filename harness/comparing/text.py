@@ -64,9 +64,13 @@ def _table(pair: Pair, *, wide: bool) -> Table:
     for line in pair.lines:
         one = wording.cells(line)
         mark = " " if not line.primary else "*" if wording.is_valid(pair, line) else "!"
+        about = wording.about_values(pair, line)
+        beside, below = (f" ({about})", "") if wide else ("", f"\n({about})")
         shown = one._replace(
-            benchmark="" if one.benchmark == before else _breakable(one.benchmark),
-            metric=f"{mark} {one.metric}",
+            benchmark=""
+            if one.benchmark == before
+            else _breakable(one.benchmark) + (beside if about else ""),
+            metric=f"{mark} {one.metric}{below if about else ''}",
         )
         before = one.benchmark
         table.add_row(*_texts(shown, line.primary, wide=wide))

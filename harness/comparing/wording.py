@@ -69,6 +69,18 @@ def cells(line: Line) -> Cells:
     )
 
 
+def about_values(pair: Pair, line: Line) -> str:
+    """What must be known beside the values of a primary metric: ``sample: 32 of 2,376``; which of the two it is of
+    where they differ (``A 4 of 32 items; B sample: 32 of 2,376``)."""
+    if not line.primary:
+        return ""
+    sides = [side.entries.get(line.benchmark) for side in (pair.baseline, pair.new)]
+    texts = [entry.saved.about if entry else "" for entry in sides]
+    if texts[0] == texts[1]:
+        return texts[0]
+    return "; ".join(f"{name} {text}" for name, text in zip("AB", texts, strict=True) if text)
+
+
 def composite_cells(line: Line) -> Cells:
     """A composite's line; it has no items of its own."""
     return cells(line)._replace(metric="composite", n="", flips="")

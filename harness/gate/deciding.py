@@ -180,6 +180,11 @@ def _plain_composite(case: Case, composite: Composite) -> Line:
         why="only its floors are checked; --gate-metric compares it",
         value=case.composites.get(composite.name),
         state="absent",
+        about="; ".join(
+            f"{name}: {case.entries[name].saved.mark}"
+            for name in dict.fromkeys(part.benchmark for part in composite.parts)
+            if name in case.entries and case.entries[name].saved.mark
+        ),
     )
 
 

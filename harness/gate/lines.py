@@ -69,6 +69,7 @@ def benchmark_line(
         state=found.state,
         part=found.part,
         early=early,
+        about=saved.about,
     )
     return _reasoned(line if judged is None else _with_verdict(line, judged, found, plan, reasons), reasons)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from harness.errors import DataError
+from harness.marks import part_of
 from harness.results import Metric
 from harness.saved.entry import PUBLISHED, Items, Saved
 
@@ -82,6 +83,8 @@ def published_entry(
     conditions: Mapping[str, Any] | None = None,
     aggregate: Mapping[str, dict[str, str]] | None = None,
     invalid: str | None = None,
+    of: int | None = None,
+    mark: str | None = None,
 ) -> Saved:
     """What is known of a benchmark from totals alone; the fingerprint is made of file and name, so that no two rows of
     any files share one."""
@@ -107,6 +110,8 @@ def published_entry(
         invalid=invalid,
         items_sha256="",
         checkpoint_info={key: value for key, value in about.items() if value is not None},
+        of=of or 0,
+        mark=(part_of(n, of or 0) if n else "") if mark is None else mark,
     )
 
 

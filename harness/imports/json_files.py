@@ -90,6 +90,8 @@ def read_task_file(path: Path, sizes: Mapping[str, int]) -> Contender:
             name=name,
             about={},
             aggregate=found.aggregate,
+            of=values["of"] if isinstance(values.get("of"), int) else None,
+            mark=values["mark"] if isinstance(values.get("mark"), str) else None,
             invalid=str(values["not_valid"]) if values.get("not_valid") else None,
         )
         entries[task] = Entry(saved=saved)

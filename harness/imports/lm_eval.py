@@ -1,7 +1,7 @@
 """Results of lm-evaluation-harness: ``results_DATE.json``, also of its releases before 0.4, and the samples beside it.
 
     results      {TASK: {"acc,none": ..., "acc_stderr,none": ...}}; before 0.4 without ",FILTER"
-    n-samples    {TASK: {"effective": n}}; without it n is read off the standard error where only one fits
+    n-samples    {TASK: {"original": N, "effective": n}}; else n is read off the standard error where only one fits
     versions, n-shot, configs, config    conditions
     group_subtasks                       groups are left out where their tasks are there
 
@@ -86,10 +86,12 @@ def _entry(
 ) -> Entry | None:
     better = table_of(table_of(content.get("higher_is_better")).get(task))
     benchmark = benchmark_name(task)
+    samples = table_of(table_of(content.get("n-samples")).get(task))
+    whole = samples.get("original")
     found = metrics_of(
         values,
         where=f"{path}, {task}",
-        n=table_of(table_of(content.get("n-samples")).get(task)).get("effective"),
+        n=samples.get("effective"),
         default=sizes.get(benchmark),
         less_is_better=frozenset(metric for metric, more in better.items() if more is False),
     )
@@ -103,6 +105,7 @@ def _entry(
         name=name,
         about={},
         conditions=_conditions(content, task),
+        of=whole if isinstance(whole, int) else None,
         aggregate=found.aggregate,
     )
     beside = _samples_beside(path, task)

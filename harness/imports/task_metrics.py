@@ -50,7 +50,18 @@ _LESS_IS_BETTER: Final = (
     *("likelihood_difference", "pct_stereotype"),  # crows_pairs
 )
 _STDERR: Final = "_stderr"
-_NO_METRICS: Final = ("samples", "alias", "sample_len", "name", "not_valid", "unsandboxed", "weak_tests")
+_NO_METRICS: Final = (
+    "samples",
+    "of",
+    "mark",
+    "template",
+    "alias",
+    "sample_len",
+    "name",
+    "not_valid",
+    "unsandboxed",
+    "weak_tests",
+)
 
 
 class TaskMetrics(NamedTuple):

@@ -6,6 +6,8 @@ checkpoints.
     lambada_wiki_top1              the same question on its Wikipedia form, never mixed with the other
     score, score_wiki              0.4 real1 + 0.3 real5 + 0.3 lambada_top1 (or lambada_wiki_top1)
     coref_samples, ...             items scored
+    coref_of, ...                  items that the set has with this data
+    mark                           which of the numbers are over fewer items, or over a sample; empty for none
     coref_seconds, ...             time spent on them
     checkpoint_info                path, name, model_type, global_step, epoch, seq_len
 
@@ -100,6 +102,9 @@ def _row(summary: Summary, checkpoint: str, results: Mapping[str, Result]) -> di
         row |= {name: score["value"], f"{name}_stderr": score["stderr"]}
     for key, benchmark in SETS.items():
         row[f"{key}_samples"] = results[benchmark].scored if benchmark in results else None
+    for key, benchmark in SETS.items():
+        row[f"{key}_of"] = (results[benchmark].of or None) if benchmark in results else None
+    row["mark"] = "; ".join(f"{name}: {one.mark}" for name, one in results.items() if one.mark)
     for key, benchmark in SETS.items():
         row[f"{key}_seconds"] = round(results[benchmark].seconds, 3) if benchmark in results else None
     row["total_seconds"] = round(sum(result.seconds for result in results.values()), 3)

@@ -3,8 +3,10 @@
     {"model": NAME, "results": {TASK: {METRIC: value, METRIC_stderr: value, "samples": n}}}
 
 A task is a benchmark; the subjects of MMLU are tasks named ``mmlu_SUBJECT``, the groups of any other
-benchmark ``BENCHMARK_GROUP``. A value that is undefined is null. ``not_valid``, where it is there, says why
-the values of a task must not be believed.
+benchmark ``BENCHMARK_GROUP``. A value that is undefined is null. ``of`` is how many items the task has with this
+data, ``mark`` says when the values are over fewer, or over a sample; ``template`` is "chat" where texts were asked for
+through a chat template, else "plain". ``not_valid``, where it is there, says why the values of a task must not be
+believed.
 """
 
 from __future__ import annotations
@@ -43,4 +45,6 @@ def _numbers(result: Result) -> dict[str, float | int | str | None]:
     invalid = {"not_valid": result.invalid} if result.invalid else {}
     unsandboxed = {"unsandboxed": result.unsandboxed} if result.unsandboxed else {}
     weak = {"weak_tests": len(result.weak_tests)} if result.weak_tests else {}
-    return {**numbers, "samples": result.scored, **invalid, **unsandboxed, **weak}
+    known = {"of": result.of or None, "mark": result.mark or None, "template": result.template}
+    told = {name: value for name, value in known.items() if value is not None}
+    return {**numbers, "samples": result.scored, **told, **invalid, **unsandboxed, **weak}

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from harness import marks
 from harness.gate.report import lines_from_json, ordered
 from harness.gate.wording import baseline_text, difference_text, reason_texts
 from harness.results import Summary, wholes
@@ -23,21 +24,25 @@ _COMMAND: Final = re.compile(r"^(\s*)::|##\[")
 
 
 def properties(summary: Summary) -> list[tuple[str, str]]:
-    """Names and values for the suite: every metric of every result, then what the gate says."""
-    found = [
-        (f"touchstone.{result.checkpoint}.{result.benchmark}.{metric.name}", _text(metric.value))
-        for result in wholes(summary)
-        for metric in result.metrics.values()
-    ]
-    found += [
-        (f"touchstone.{one['checkpoint']}.{one['name']}", _text(one["value"])) for one in summary.composites
-    ]
+    """Names and values for the suite: every metric of every result, with what must be known beside them (``mark``,
+    ``asked``), then what the gate says."""
+    found = []
+    for result in wholes(summary):
+        where = f"touchstone.{result.checkpoint}.{result.benchmark}"
+        told = {"asked": marks.asked(result.shots, result.template), "mark": result.mark}
+        found += [(f"{where}.{name}", text) for name, text in told.items() if text]
+        found += [(f"{where}.{metric.name}", _text(metric.value)) for metric in result.metrics.values()]
+    for one in summary.composites:
+        where = f"touchstone.{one['checkpoint']}.{one['name']}"
+        found += [(f"{where}.mark", one["mark"])] if one.get("mark") else []
+        found.append((where, _text(one["value"])))
     gate = summary.gate
     if gate is not None:
         found += [(f"touchstone.gate.{name}", str(gate[name])) for name in ("decision", "exit_code", "text")]
         for line in lines_from_json(gate):
             where = f"touchstone.gate.{line.checkpoint}.{line.benchmark}"
             found += [(where, line.kind), (f"{where}.why", "; ".join(reason_texts(line)))]
+            found += [(f"{where}.about", line.about)] if line.about else []
             if line.difference is not None:
                 found.append((f"{where}.difference", _text(line.difference)))
     return [(_NOT_XML.sub("?", name), _NOT_XML.sub("?", value)) for name, value in found]
@@ -56,6 +61,7 @@ def commands(summary: Summary) -> list[str]:
         parts = [
             f"{moved} points" if moved else "",
             f"against {against}" if against else "",
+            line.about,
             *reason_texts(line),
         ]
         message = "; ".join(part for part in parts if part)

@@ -34,11 +34,16 @@ class Column(NamedTuple):
 def tables(results: Sequence[Result], series: Mapping[str, str | None], width: int) -> list[Table]:
     """The tables of a benchmark's results, one a checkpoint, at most ``width`` wide; ``series`` tells that of a
     checkpoint."""
-    names = Column("  checkpoint", [f"{'!' if one.invalid else ' '} {one.checkpoint}" for one in results])
+    names = Column(
+        "  checkpoint", [f"{'!' if one.invalid else ' '} {wording.who(one, results)}" for one in results]
+    )
     primary = results[0].primary
     metrics = list(dict.fromkeys(metric.name for one in results for metric in wording.shown_metrics(one)))
     first = [_values(primary, results, "* "), Column("95 % interval", [_interval(one) for one in results])]
-    counts = [Column("n", [str(one.scored) for one in results])]
+    alike = bool(wording.common_mark(results))
+    counts = [
+        Column("n", [str(one.scored) if alike else wording.counted(one, one.scored) for one in results])
+    ]
     for heading in ("faults", "skipped"):
         cells = [getattr(one, heading) for one in results]
         if any(cells):

@@ -96,11 +96,15 @@ def _row(line: Line) -> str:
         f'<tr class="primary"><td class="{bad.strip()}">{escape(line.kind)}</td>'
         f'<td class="name quiet">{escape(line.checkpoint)}</td>'
         f'<td class="name quiet">{escape(line.benchmark)} {escape(line.metric)}</td>'
-        f'<td class="number quiet">{value_text(line.value)}</td>'
+        f'<td class="number quiet">{value_text(line.value)}{_small(line.about)}</td>'
         f'<td class="number quiet">{difference_text(line) or "-"}</td>'
         f'<td class="number quiet">{escape(p_text(line.p_adjusted))}</td>'
         f'<td class="quiet">{"<br>".join(escape(text) for text in reasons)}</td></tr>'
     )
+
+
+def _small(text: str) -> str:
+    return f"<small>{escape(text)}</small>" if text else ""
 
 
 def _number(yes: bool) -> str:
@@ -111,7 +115,8 @@ def _numbers(line: Line, several: bool) -> str:
     """Benchmark, metric, value, difference with its interval, and p."""
     whose = f"{line.checkpoint}  " if several else ""
     metric = "" if line.metric == "composite" else f" {line.metric}"
-    parts = [f"{whose}{line.benchmark}{metric}  {value_text(line.value)}"]
+    about = f" ({line.about})" if line.about else ""
+    parts = [f"{whose}{line.benchmark}{metric}  {value_text(line.value)}{about}"]
     if line.difference is not None:
         holm = f" (Holm over {line.family})" if line.family > 1 else ""
         parts.append(f"{difference_text(line)} points")

@@ -99,12 +99,19 @@ def _results(summary: Summary) -> str:
 def _benchmark(declared: Declaration, results: Sequence[Result]) -> str:
     whole = [result for result in results if result.group is None]
     groups = [result for result in results if result.group is not None]
-    shots = wording.few_shot(whole[0])
+    shots = wording.asked_alike(whole)
     broken = "NOT VALID" if any(result.invalid for result in whole) else ""
     open_to_all = "UNSANDBOXED" if any(result.unsandboxed for result in whole) else ""
     facts = ", ".join(
         part
-        for part in (broken, open_to_all, shots, f"version {declared.version}", declared.pack.name)
+        for part in (
+            broken,
+            open_to_all,
+            shots,
+            f"version {declared.version}",
+            declared.pack.name,
+            wording.common_mark(whole),
+        )
         if part
     )
     blocks = [f"<h3>{escape(declared.name)}<small>{escape(facts)}</small></h3>", _table(whole)]
@@ -143,18 +150,25 @@ def _group_table(results: Sequence[Result]) -> str:
 def _rows(label: str, name: str, results: Sequence[Result], scale: tuple[float, float]) -> list[str]:
     """A row a checkpoint, the label on the first."""
     return [
-        _row(result, result.metrics[name], scale, label if index == 0 else "")
+        _row(result, result.metrics[name], scale, label if index == 0 else "", wording.who(result, results))
         for index, result in enumerate(results)
     ]
 
 
-def _row(result: Result, metric: Metric, scale: tuple[float, float], label: str) -> str:
+def _row(result: Result, metric: Metric, scale: tuple[float, float], label: str, who: str) -> str:
     primary = metric.name == result.primary
     counts = (result.faults, result.skipped) if primary else ("", "")
     return (
         f"<tr{_class('primary' if primary and result.group is None else '')}>"
-        f'<td class="name">{escape(label)}</td><td class="name quiet">{escape(result.checkpoint)}</td>'
-        + _estimate(metric.value, metric.low, metric.high, scale, f"{metric.method} interval")
+        f'<td class="name">{escape(label)}</td><td class="name quiet">{escape(who)}</td>'
+        + _estimate(
+            metric.value,
+            metric.low,
+            metric.high,
+            scale,
+            method=f"{metric.method} interval",
+            mark=result.mark * primary,
+        )
         + f'<td class="number quiet">{metric.n}</td>'
         f'<td class="number quiet{" some" if counts[0] else ""}">{counts[0]}</td>'
         f'<td class="number quiet">{counts[1]}</td></tr>'
@@ -162,14 +176,24 @@ def _row(result: Result, metric: Metric, scale: tuple[float, float], label: str)
 
 
 def _estimate(
-    value: float | None, low: float | None, high: float | None, scale: tuple[float, float], method: str
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    scale: tuple[float, float],
+    *,
+    method: str,
+    mark: str,
 ) -> str:
     limits = wording.interval(low, high)
     return (
-        f'<td class="number">{wording.number(value)}</td>'
+        f'<td class="number">{wording.number(value)}{_small(mark)}</td>'
         f'<td class="number quiet" title="{escape(method)}">{limits}</td>'
         f'<td class="bar">{_bar(value, low, high, scale)}</td>'
     )
+
+
+def _small(text: str) -> str:
+    return f"<small>{escape(text)}</small>" if text else ""
 
 
 def _bar(value: float | None, low: float | None, high: float | None, scale: tuple[float, float]) -> str:
@@ -200,7 +224,9 @@ def _composites(summary: Summary) -> str:
     rows = [
         f'<tr class="primary"><td class="name">{escape(one["name"])}</td>'
         f'<td class="name quiet">{escape(one["checkpoint"])}</td>'
-        + _estimate(one["value"], one["low"], one["high"], (0.0, 1.0), one["method"])
+        + _estimate(
+            one["value"], one["low"], one["high"], (0.0, 1.0), method=one["method"], mark=one.get("mark", "")
+        )
         + '<td colspan="3"></td></tr>'
         for one in summary.composites
     ]

@@ -14,7 +14,7 @@ from harness.gate.report import Line, lines_from_json, ordered
 from harness.gate.wording import baseline_text, difference_text, p_text, reason_texts, value_text
 from harness.reports import wording
 from harness.reports.gate import heading
-from harness.results import Summary, wholes
+from harness.results import Result, Summary, wholes
 
 ROWS: Final = 100
 """Lines of a table; a comment on GitHub holds 65,536 characters."""
@@ -86,7 +86,7 @@ def _row(line: Line) -> tuple[str, ...]:
         f"{strong}{line.kind}{strong}",
         code(line.checkpoint),
         code(line.benchmark) + metric,
-        value_text(line.value),
+        value_text(line.value) + (f" ({plain(line.about)})" if line.about else ""),
         difference_text(line) or "-",
         plain(p_text(line.p_adjusted)),
         "<br>".join(plain(text) for text in reasons),
@@ -97,12 +97,12 @@ def _scores(summary: Summary) -> list[str]:
     rows = [
         (
             code(result.checkpoint),
-            code(result.benchmark),
+            " ".join(part for part in (code(result.benchmark), wording.asked(result)) if part),
             code(metric.name),
             wording.number(metric.value),
             plain(wording.interval(metric.low, metric.high)),
             str(metric.n),
-            "" if result.invalid is None and not result.faults else "**not valid**",
+            ", ".join(_remarks(result)),
         )
         for result in wholes(summary)
         for metric in [result.metrics[result.primary]]
@@ -115,12 +115,18 @@ def _scores(summary: Summary) -> list[str]:
             wording.number(one["value"]),
             plain(wording.interval(one["low"], one["high"])),
             "",
-            "",
+            plain(one.get("mark", "")),
         )
         for one in summary.composites
     ]
     head = ("checkpoint", "benchmark", "metric", "value", "95 % interval", "n", "")
     return [_table(head, rows)] if rows else []
+
+
+def _remarks(result: Result) -> list[str]:
+    """What must be known beside a value: how few items it is over, and that it is not valid."""
+    broken = result.invalid is not None or result.faults
+    return [*([plain(result.mark)] if result.mark else []), *(["**not valid**"] if broken else [])]
 
 
 def _notes(summary: Summary) -> list[str]:

@@ -46,6 +46,7 @@ td { border-bottom: 1px solid var(--line); }
 tr:last-child td { border-bottom: none; }
 .number { text-align: right; white-space: nowrap; }
 tr.primary td { font-weight: 650; }
+td.number small { display: block; font-weight: normal; color: var(--faint); white-space: normal; }
 tr.primary td.quiet { font-weight: normal; }
 tr td.some { color: var(--bad); font-weight: 650; }
 td.bar { min-width: 8rem; padding-top: .62rem; }

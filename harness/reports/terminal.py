@@ -58,20 +58,31 @@ def _one_checkpoint(summary: Summary, write: Callable[..., None], width: int) ->
     _heading(write, name, what)
     wide = width >= WIDE
     rows = [row for result in summary.results for row in _result_rows(result, wide)]
-    rows += [_composite_row(composite, composite["name"], wide) for composite in summary.composites]
+    rows += [row for one in summary.composites for row in _composite_rows(one, one["name"], wide)]
     write(_table("benchmark", rows, wide, metric_first=False))
     write()
 
 
 def _result_rows(result: Result, wide: bool) -> list[Row]:
     label = result.benchmark if result.group is None else _group(result.group)
-    if result.group is None and wording.few_shot(result):
-        label = f"{label} {wording.few_shot(result)}"
+    if result.group is None and wording.asked(result):
+        label = f"{label} {wording.asked(result)}"
     rows = []
     for index, metric in enumerate(wording.shown_metrics(result)):
         data = wording.pack(result.pack) if index == 0 and result.group is None else ""
         rows.append(_row(result, metric, label if index == 0 else "", index == 0, [data] if wide else []))
-    return rows
+    return _marked(rows, result.mark) if result.group is None else rows
+
+
+def _marked(rows: list[Row], mark: str) -> list[Row]:
+    """The rows with the mark below the label of the first: a line for each of its parts."""
+    lines = [f" {part}" for part in mark.split(", ")] if mark else []
+    empty = Row(("",) * len(rows[0].cells))
+    rows = rows + [empty] * (1 + len(lines) - len(rows))
+    return [
+        row._replace(cells=(lines[place - 1], *row.cells[1:])) if 0 < place <= len(lines) else row
+        for place, row in enumerate(rows)
+    ]
 
 
 # Several checkpoints
@@ -82,11 +93,13 @@ def _several(summary: Summary, write: Callable[..., None], width: int) -> None:
     series = {str(info.get("name")): info.get("series") for info in summary.checkpoints}
     for declared in dict.fromkeys(result.benchmark for result in wholes(summary)):
         results = [result for result in summary.results if result.benchmark == declared]
-        whole = next(result for result in results if result.group is None)
-        shots = wording.few_shot(whole)
-        _heading(write, f"{declared} {shots}".rstrip(), wording.pack(whole.pack))
+        whole = [result for result in results if result.group is None]
+        mark = wording.common_mark(whole)
+        data = wording.pack(whole[0].pack)
+        name = f"{declared} {wording.asked_alike(whole)}".rstrip()
+        _heading(write, name, f"{mark}; {data}" if mark else data)
         if many:
-            found = curve.tables([one for one in results if one.group is None], series, width)
+            found = curve.tables(whole, series, width)
             for number, table in enumerate(found):
                 if number:
                     write()
@@ -97,7 +110,7 @@ def _several(summary: Summary, write: Callable[..., None], width: int) -> None:
     for name in dict.fromkeys(composite["name"] for composite in summary.composites):
         same = [composite for composite in summary.composites if composite["name"] == name]
         _heading(write, name, same[0].get("formula", ""))
-        rows = [_composite_row(composite, composite["checkpoint"], False) for composite in same]
+        rows = [row for one in same for row in _composite_rows(one, one["checkpoint"], False)]
         write(_table("checkpoint", rows, False, metric_first=False))
         write()
 
@@ -107,13 +120,15 @@ def _benchmark_rows(results: Sequence[Result]) -> list[Row]:
     groups = dict.fromkeys(result.group for result in results if result.group is not None)
     checkpoints = dict.fromkeys(result.checkpoint for result in results)
     kept = [*groups, None] if len(checkpoints) <= GROUPS_SHOWN else [None]
+    alike = bool(wording.common_mark([one for one in results if one.group is None]))
     rows = []
     for group in kept:
         same = [result for result in results if result.group == group]
         for name in dict.fromkeys(metric.name for result in same for metric in wording.shown_metrics(result)):
             for index, result in enumerate(one for one in same if name in one.metrics):
                 primary = name == result.primary
-                row = _row(result, result.metrics[name], result.checkpoint, primary, [])
+                label = wording.who(result, same)
+                row = _row(result, result.metrics[name], label, primary, [], plain=alike)
                 label = row.cells[1] if group is None else _group(group)
                 shown = label if index == 0 else ""
                 rows.append(row._replace(cells=(shown, row.cells[0], *row.cells[2:])))
@@ -123,7 +138,10 @@ def _benchmark_rows(results: Sequence[Result]) -> list[Row]:
 # Rows and tables
 
 
-def _row(result: Result, metric: Metric, label: str, counts: bool, more: Sequence[str]) -> Row:
+def _row(
+    result: Result, metric: Metric, label: str, counts: bool, more: Sequence[str], *, plain: bool = True
+) -> Row:
+    """``plain``: the mark of a whole stands elsewhere, and its number of items is nothing but that."""
     primary = metric.name == result.primary
     return Row(
         (
@@ -131,7 +149,7 @@ def _row(result: Result, metric: Metric, label: str, counts: bool, more: Sequenc
             f"{'!' if result.invalid else '*' if primary else ' '} {metric.name}",
             wording.number(metric.value),
             wording.interval(metric.low, metric.high),
-            str(metric.n),
+            str(metric.n) if plain and result.group is None else wording.counted(result, metric.n),
             str(result.faults) if counts else "",
             str(result.skipped) if counts else "",
             *more,
@@ -141,10 +159,10 @@ def _row(result: Result, metric: Metric, label: str, counts: bool, more: Sequenc
     )
 
 
-def _composite_row(composite: dict[str, Any], label: str, wide: bool) -> Row:
+def _composite_rows(composite: dict[str, Any], label: str, wide: bool) -> list[Row]:
     limits = wording.interval(composite["low"], composite["high"])
     cells = (label, "* composite", wording.number(composite["value"]), limits, "", "", "")
-    return Row((*cells, "") if wide else cells, primary=True)
+    return _marked([Row((*cells, "") if wide else cells, primary=True)], composite.get("mark", ""))
 
 
 def _group(name: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from harness import marks
 from harness.checkpoints.progress import step_of_row
 from harness.effort import SLOW_WAYS, Effort
 from harness.records import GENERATED
@@ -45,9 +46,37 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def few_shot(result: Result) -> str:
-    """``5-shot``, empty for none."""
-    return f"{result.shots}-shot" if result.shots else ""
+def asked(result: Result) -> str:
+    """``5-shot``, ``5-shot, chat``, empty for neither examples nor a chat template."""
+    return marks.asked(result.shots, result.template)
+
+
+def asked_alike(results: Sequence[Result]) -> str:
+    """How all of them were asked, empty where not all were asked alike."""
+    found = {asked(result) for result in results}
+    return found.pop() if len(found) == 1 else ""
+
+
+def who(result: Result, among: Sequence[Result]) -> str:
+    """The checkpoint, with how it was asked where others were asked otherwise."""
+    how = "" if asked_alike(among) else asked(result)
+    return f"{result.checkpoint} ({how})" if how else result.checkpoint
+
+
+def common_mark(results: Sequence[Result]) -> str:
+    """The mark that all of them have, empty where they differ."""
+    found = {result.mark for result in results}
+    return found.pop() if len(found) == 1 else ""
+
+
+def counted(result: Result, n: int) -> str:
+    """``4``; ``2 of 4`` for a part, ``4 of 100`` for a shipped sample, ``2 of 4 of 100`` for both: where there is no
+    room for the mark."""
+    parts = [f"{n}"]
+    parts += [f"{result.of:,}"] if result.scored < result.of else []
+    sample = result.pack.origin == marks.SHIPPED and "sample" in result.mark
+    parts += [f"{result.published:,}"] if sample and result.published is not None else []
+    return " of ".join(parts)
 
 
 def pack(info: PackInfo) -> str:

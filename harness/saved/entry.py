@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from harness.conditions import known_conditions
 from harness.errors import HarnessError
+from harness.marks import asked
 from harness.results import Metric
 
 SCHEMA: Final = 1
@@ -53,6 +54,13 @@ class Saved:
     checkpoint_info: dict[str, Any] = field(default_factory=dict)
     of: int = 0
     mark: str = ""
+
+    @property
+    def about(self) -> str:
+        """What must be known beside its values: that a chat template was used, and the mark; empty for neither."""
+        shots, template = self.conditions.get("shots"), self.conditions.get("template")
+        how = asked(int(shots or 0), template) if template == "chat" else ""
+        return "; ".join(text for text in (how, self.mark) if text)
 
     @property
     def part(self) -> bool:
