@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -126,6 +126,9 @@ class Given:
         """One of the plugin's own arguments for the benchmark function."""
         return OWN_ARGUMENTS[name](self)
 
+
+RESULT: Final = pytest.StashKey[str]()
+"""On an item with parameters of the user's: the name of the result that it belongs to."""
 
 OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
     "example": lambda given: given.example.row,
@@ -263,6 +266,35 @@ def _code(metafunc: pytest.Metafunc) -> str:
     return code_of([metafunc.function, *fixtures], metafunc.config.rootpath)
 
 
+def result_of(item: pytest.Item, given: Given) -> str:
+    """The name of the result that an item belongs to: its benchmark's, with the ids of the user's own parameters."""
+    return item.stash.get(RESULT, given.loaded.spec.name)
+
+
+def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
+    """Notes on each item with parameters of the user's which result it belongs to: each combination is one of its own.
+
+    Gives a sentence where two combinations have one name, else None. Of several ``checkpoints`` node ids have the name.
+    """
+    seen: dict[str, list[str]] = {}
+    for item in items:
+        given = given_of(item)
+        if given is None or reusable(item):
+            continue
+        callspec = item.callspec  # type: ignore[attr-defined]
+        parts = list(callspec._idlist)
+        parts.reverse()
+        parts.remove(given.example.id)  # the last parameter, see generate(); the checkpoint's is the first
+        parts.reverse()
+        if checkpoints > 1:
+            parts.remove(checkpoint_of(item).name)
+        name = given.loaded.spec.name + (f"[{'-'.join(parts).replace('/', '_')}]" if parts else "")
+        if seen.setdefault(name, parts) != parts:
+            return f"two combinations of parameters are both named {name}; give their values other ids"
+        item.stash[RESULT] = name
+    return None
+
+
 def reusable(item: pytest.Item) -> bool:
     """Whether an item is told by its checkpoint and example alone, so that an earlier run's record of them is the
     same item's. It is not where it has parameters of its own."""
@@ -338,7 +370,7 @@ def collected_of(items: list[pytest.Item]) -> list[Collected]:
     return [
         Collected(
             item.nodeid,
-            given.loaded.spec.name,
+            result_of(item, given),
             checkpoint_of(item).name,
             given.example.id,
             given.example.group,
@@ -348,11 +380,11 @@ def collected_of(items: list[pytest.Item]) -> list[Collected]:
     ]
 
 
-def declaration_of(loaded: Loaded) -> Declaration:
-    """The benchmark as plain data."""
+def declaration_of(loaded: Loaded, name: str | None = None) -> Declaration:
+    """The benchmark as plain data, under the name of one of its results."""
     spec = loaded.spec
     return Declaration(
-        name=spec.name,
+        name=name or spec.name,
         version=spec.version,
         primary=spec.primary,
         aggregate={name: asdict(one) for name, one in spec.aggregate.items()},
@@ -370,6 +402,6 @@ def declaration_of(loaded: Loaded) -> Declaration:
 
 
 def declarations_of(items: list[pytest.Item]) -> dict[str, Declaration]:
-    """The items' benchmarks as plain data, by name."""
-    used = {given.loaded.spec.name: given.loaded for item in items if (given := given_of(item)) is not None}
-    return {name: declaration_of(loaded) for name, loaded in used.items()}
+    """The items' benchmarks as plain data, by the names of their results."""
+    used = {result_of(item, given): given.loaded for item in items if (given := given_of(item)) is not None}
+    return {name: declaration_of(loaded, name) for name, loaded in used.items()}

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from harness.asking import ProgramRunner
-from harness.benchmark import ENGINE_FIXTURE, POOL_FIXTURE, generator_function
-from harness.collection import OWN_ARGUMENTS, checkpoint_of, given_of, reusable
+from harness.benchmark import ENGINE_FIXTURE, POOL_FIXTURE, Benchmark, generator_function
+from harness.collection import OWN_ARGUMENTS, Given, checkpoint_of, given_of, result_of, reusable
 from harness.drive import SYNC_EVERY, Job, Outcome, StartedUnit, identity, run_unit
 from harness.effort import Effort, Meter
 from harness.journal import Journal
@@ -63,6 +64,7 @@ class Execution:
         self._sandbox = sandbox
         self._meter = Meter(journal.who, note_effort)
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
+        self._specs: dict[str, Benchmark] = {}
         self._ahead: dict[str, StartedUnit] = {}
         self._items = list(items)
         self._journal = journal
@@ -147,7 +149,7 @@ class Execution:
         if given is None or item.nodeid in self._settled:
             return
         self._settled.add(item.nodeid)
-        who = identity(item.nodeid, given.loaded.spec, given.example, checkpoint_of(item).name)
+        who = identity(item.nodeid, self._spec(item, given), given.example, checkpoint_of(item).name)
         self._journal.append(Record(**who, status=status, message=message))
 
     def close(self) -> None:
@@ -236,7 +238,16 @@ class Execution:
             for name in item._fixtureinfo.argnames  # what pytest itself would pass to the function
         }
         start = functools.partial(self._function(item), **wanted)
-        return Job(item.nodeid, given.loaded.spec, given.example, checkpoint_of(item).name, start)
+        return Job(item.nodeid, self._spec(item, given), given.example, checkpoint_of(item).name, start)
+
+    def _spec(self, item: pytest.Item, given: Given) -> Benchmark:
+        """The benchmark of an item, under the name of the result that it belongs to."""
+        name = result_of(item, given)
+        if name == given.loaded.spec.name:
+            return given.loaded.spec
+        if (found := self._specs.get(name)) is None:
+            found = self._specs[name] = replace(given.loaded.spec, name=name)
+        return found
 
     def _function(self, item: pytest.Function) -> Callable[..., Any]:
         """The generator function of an item; ``item.function`` is dear, and the same for very many items."""

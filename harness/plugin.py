@@ -129,7 +129,12 @@ class Selecting:
 def _select(config: pytest.Config, items: list[pytest.Item]) -> None:
     run = config.stash[RUN]
     dropped = settle(items, run.collection, config)
-    fault = run.collection.fault = run.collection.fault or collecting.wrong_fixture(items)
+    found = (
+        run.collection.fault,
+        collecting.wrong_fixture(items),
+        collecting.name_results(items, len(run.collection.checkpoints or ())),
+    )
+    fault = run.collection.fault = next((one for one in found if one is not None), None)
     if fault is not None:
         if not is_worker(config):
             raise pytest.UsageError(fault)

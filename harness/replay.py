@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -168,7 +168,7 @@ class _Benchmarks:
         if foreign := [name for name in names if name not in (*OWN_ARGUMENTS, CHECKPOINT_FIXTURE)]:
             raise HarnessError(f"{record.item}: takes {foreign[0]!r}, which only a run of pytest can give it")
         wanted = {name: info if name == CHECKPOINT_FIXTURE else given.argument(name) for name in names}
-        spec = known.loaded.spec
+        spec = replace(known.loaded.spec, name=record.benchmark)
         return Job(record.item, spec, example, record.checkpoint, partial(function, **wanted))
 
     def _benchmark(self, record: Record) -> _Known:

@@ -172,6 +172,11 @@ class Summary:
     broken: list[dict[str, str]] = field(default_factory=list)
 
 
+def base_name(benchmark: str) -> str:
+    """The name that a benchmark declares: ``styled`` of ``styled[polite]``, its result for one value of a parameter."""
+    return benchmark.partition("[")[0]
+
+
 def wholes(summary: Summary) -> list[Result]:
     """The results of whole benchmarks, without those of their groups."""
     return [result for result in summary.results if result.group is None]

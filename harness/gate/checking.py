@@ -11,7 +11,7 @@ from harness.gate.config import Plan, check_names
 from harness.gate.deciding import composite_of
 from harness.gate.shares import check_floors
 from harness.metrics.composites import COMPOSITES
-from harness.results import Declaration
+from harness.results import Declaration, base_name
 from harness.saved.entry import Saved
 
 
@@ -28,7 +28,12 @@ def check_plan(
     if plan.metric is not None and composite_of(plan.metric) is None and found and all(found):
         known = [metric for one in found for metric in one] + [one.name for one in COMPOSITES]
         check_names([plan.metric], dict.fromkeys(known), "--gate-metric", "metric")
-    names = [*declared, *(one.benchmark for one in saved), *(one.name for one in COMPOSITES)]
+    names = [
+        *declared,
+        *map(base_name, declared),
+        *(one.benchmark for one in saved),
+        *(one.name for one in COMPOSITES),
+    ]
     if any(name not in names for name in plan.benchmarks):
         names += declared_nearby(files)
     check_names(plan.benchmarks, sorted(set(names)), "gate", "benchmark")

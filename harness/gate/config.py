@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import GateError
+from harness.results import base_name
 from harness.statistics.verdicts import ALPHA, MARGIN
 
 MODES: Final = ("plain", "strict")
@@ -98,8 +99,9 @@ class Plan:
     benchmarks: Mapping[str, Own] = field(default_factory=dict)
 
     def own(self, benchmark: str) -> Own:
-        """What is asked of this benchmark."""
-        return self.benchmarks.get(benchmark, Own())
+        """What is asked of this benchmark; of ``styled[polite]``, its result for one value of a parameter, what is
+        asked of that, else what is asked of ``styled``."""
+        return self.benchmarks.get(benchmark) or self.benchmarks.get(base_name(benchmark), Own())
 
     @property
     def floors(self) -> bool:

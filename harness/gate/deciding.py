@@ -25,6 +25,7 @@ from harness.gate.lines import Reasons, benchmark_line, composite_line, hold_flo
 from harness.gate.pairing import Entry
 from harness.gate.report import Gate, Line
 from harness.metrics.composites import COMPOSITES, Composite
+from harness.results import base_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,8 @@ def judge_case(
     together = _together(case, composite, found) if composite is not None else None
     left = {name: one for name, one in found.items() if name not in settled}
     compared = _compare(case, composite, together, left, plan)
-    own = {name: margin for name, one in plan.benchmarks.items() if (margin := one.margin) is not None}
+    names = (*case.entries, *plan.benchmarks)
+    own = {name: margin for name in names if (margin := plan.own(name).margin) is not None}
     judged = judge(compared, margin=plan.margin, margins=own, alpha=plan.alpha)
     judged |= {name: one.judged for name, one in settled.items()}
     lines = [
@@ -220,6 +222,7 @@ def _check_metric(cases: Sequence[Case], plan: Plan) -> None:
 def _floors_not_run(cases: Sequence[Case], plan: Plan) -> list[Line]:
     """A line for each benchmark or composite that has floors and was not run."""
     measured = {name for case in cases for name in (*case.entries, *case.composites)}
+    measured |= {base_name(name) for name in measured}
     measured |= {one.name for one in COMPOSITES if one.name == plan.metric}
     return [
         Line(

@@ -32,6 +32,7 @@ from harness.journal import read_exchanges
 from harness.metrics.code.passk import KS, pass_at
 from harness.records import Record
 from harness.requests import ProgramOutcome
+from harness.results import base_name
 
 MOST_SAMPLES: Final = 100_000
 FAILURES: Final = tuple(name for name in get_args(ProgramOutcome) if name != "passed")
@@ -88,7 +89,7 @@ def task_of(record: Record) -> Task:
             texts, prompt = [sample["text"] for sample in answer.get("samples", ())], asked
         elif exchange["kind"] == "RunProgram":
             number = len(task.samples)
-            task.name = asked["task"].removeprefix(f"{record.benchmark}/")
+            task.name = asked["task"].removeprefix(f"{base_name(record.benchmark)}/")
             text = texts[number] if number < len(texts) else None
             task.samples.append(_sample(task.name, number, _written(asked["program"], prompt), text, answer))
     return task

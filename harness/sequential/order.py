@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from harness.collection import checkpoint_of, given_of
+from harness.collection import checkpoint_of, given_of, result_of
 from harness.statistics.sequential import cut, item_order
 
 Series: TypeAlias = tuple[str, str]
@@ -34,7 +34,7 @@ def draw_courses(items: list[pytest.Item], seed: int) -> dict[Series, Course]:
     for place, item in enumerate(items):
         given = given_of(item)
         if given is not None:
-            places.setdefault((checkpoint_of(item).name, given.loaded.spec.name), []).append(place)
+            places.setdefault((checkpoint_of(item).name, result_of(item, given)), []).append(place)
     found = {}
     for series, own in places.items():
         before = [items[place] for place in own]

@@ -1,0 +1,182 @@
+"""Each combination of a user's own parameters is a result of its own, wherever the parameters come from."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+Project = Any
+
+STYLED = """
+import pytest
+from harness import Loglikelihood, benchmark
+
+{above}
+
+{mark}
+@benchmark(name="styled", version=1, data="sums/test", asks=Loglikelihood, primary="acc")
+def test_styled({arguments}):
+    answer = yield Loglikelihood(example["q"], " " + str({value}))
+    return {{"acc": {score}}}
+"""
+
+SCORE = 'example["n"] < len(str({value}))'
+
+
+def styled(
+    project: Project,
+    mark: str = '@pytest.mark.parametrize("style", ["polite", "terse"])',
+    arguments: str = "example, style",
+    value: str = "style",
+    above: str = "",
+) -> None:
+    """A benchmark that has as many items right as its parameter has letters."""
+    text = STYLED.format(
+        mark=mark, arguments=arguments, value=value, above=above, score=SCORE.format(value=value)
+    )
+    (project.path / "test_sums.py").write_text(text)
+
+
+def results(project: Project) -> dict[str, tuple[float, int]]:
+    return {
+        one["name"]: (one["metrics"]["acc"]["value"], one["scored"]) for one in project.summary["results"]
+    }
+
+
+FIXTURE = '@pytest.fixture(scope="module", params=["polite", "terse"])\ndef style(request):\n    return request.param'
+HOOK = (
+    "def pytest_generate_tests(metafunc):\n"
+    '    if "style" in metafunc.fixturenames:\n        metafunc.parametrize("style", ["polite", "terse"])'
+)
+INDIRECT = '@pytest.fixture(scope="module")\ndef style(request):\n    return request.param'
+
+PLACES: dict[str, dict[str, str]] = {
+    "a mark": {},
+    "an indirect mark": {
+        "mark": '@pytest.mark.parametrize("style", ["polite", "terse"], indirect=True)',
+        "above": INDIRECT,
+    },
+    "a fixture": {"mark": "", "above": FIXTURE},
+    "a fixture that is only used": {
+        "mark": '@pytest.mark.usefixtures("style")',
+        "arguments": "example",
+        "value": '"same"',
+        "above": FIXTURE,
+    },
+    "a hook of the module": {"mark": "", "above": HOOK},
+    "a mark of the module": {
+        "mark": "",
+        "above": 'pytestmark = pytest.mark.parametrize("style", ["polite", "terse"])',
+    },
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_each_value_of_a_parameter_is_a_result(project: Project, place: str) -> None:
+    styled(project, **PLACES[place])
+    assert project.run().ret == 0
+    right = (4, 4) if "value" in PLACES[place] else (6, 5)
+    assert results(project) == {
+        "styled[polite]": (right[0] / 20, 20),
+        "styled[terse]": (right[1] / 20, 20),
+    }
+    (run,) = project.runs
+    saved = sorted(
+        path.name for path in (run.parent / "saved").glob("*/*@*.json") if "items" not in path.name
+    )
+    assert len(saved) == 2
+    assert all("[" not in name for name in saved)
+
+
+def test_combinations_are_named_as_pytest_names_them(project: Project) -> None:
+    mark = (
+        '@pytest.mark.parametrize("style", ["polite", pytest.param("a/b", id="a/b")])\n'
+        '@pytest.mark.parametrize("tone", [1, pytest.param(2, id=pytest.HIDDEN_PARAM)])'
+    )
+    styled(project, mark, "example, style, tone")
+    result = project.run("--eval-limit", "2", "-v")
+    assert list(results(project)) == ["styled[1-polite]", "styled[1-a_b]", "styled[polite]", "styled[a_b]"]
+    result.stdout.fnmatch_lines(["*::test_styled[[]1-polite-styled/0[]]*", "styled[[]1-polite[]]*acc*"])
+    assert {record.benchmark for record in read(project)} == set(results(project))
+
+
+def read(project: Project) -> list[Any]:
+    from harness.journal import latest, read_journal
+
+    (run,) = project.runs
+    return list(latest(read_journal(run)).values())
+
+
+def test_two_combinations_of_one_name_are_refused(project: Project) -> None:
+    mark = '@pytest.mark.parametrize("style", ["a/b", "a_b"])'
+    styled(project, mark)
+    result = project.run()
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: two combinations of parameters are both named styled[[]a_b[]]; *"])
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--eval-unit", "3"], ["-n", "2"], ["-n", "2", "--eval-unit", "3"]], ids=" ".join
+)
+def test_neither_workers_nor_units_matter(project: Project, arguments: list[str]) -> None:
+    styled(project)
+    assert project.run(*arguments, apart=True).ret == 0
+    assert results(project) == {"styled[polite]": (0.3, 20), "styled[terse]": (0.25, 20)}
+
+
+def test_a_combination_that_is_selected_is_whole(project: Project) -> None:
+    styled(project)
+    project.run("-k", "polite")
+    (found,) = project.summary["results"]
+    assert (found["name"], found["scored"], found["of"], found["mark"]) == ("styled[polite]", 20, 20, "")
+
+
+def test_several_checkpoints_keep_their_results_apart(project: Project) -> None:
+    styled(project)
+    result = project.run(
+        "--checkpoint", "fake:masked", "--checkpoint", "fake:causal", "--eval-limit", "3", "-v"
+    )
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*::test_styled[[]fake-causal-polite-styled/0[]]*"])
+    assert list(results(project)) == ["styled[polite]", "styled[terse]"]
+
+
+def test_a_gate_judges_each_by_the_bounds_of_its_own_or_of_the_benchmark(project: Project) -> None:
+    styled(project)
+    (project.path / "g.toml").write_text('baseline = "none"\n[benchmarks.styled]\nfloors = ["acc >= 0.28"]\n')
+    low = project.run("--gate", "--gate-config", "g.toml", "--eval-run-id", "one")
+    assert low.ret == 8
+    low.stdout.fnmatch_lines(
+        ["gate failed (exit code 8): styled[[]terse[]] acc floor acc >= 0.28: it is 0.25"]
+    )
+    with (project.path / "g.toml").open("a") as file:
+        file.write('[benchmarks."styled[terse]"]\nfloors = ["acc >= 0.2"]\n')
+    assert project.run("--gate", "--gate-config", "g.toml", "--eval-run-id", "two").ret == 0
+    assert project.run("--gate", "--eval-run-id", "three").ret == 0
+    gate = json.loads((project.path / "results/three/summary.json").read_text())["gate"]
+    assert [(line["benchmark"], line["verdict"]) for line in gate["lines"]] == [
+        ("styled[polite]", "not worse"),
+        ("styled[terse]", "not worse"),
+    ]
+    compared = subprocess.run(
+        [sys.executable, "-m", "harness.cli", "compare", "one", "two"],
+        cwd=project.path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "styled[polite]" in compared.stdout, compared
+
+
+def test_a_benchmark_that_stops_early_does_so_for_each(project: Project) -> None:
+    project.rows(40)
+    styled(project)
+    for name in ("one", "two"):
+        result = project.run("--gate", "--gate-sequential", "--eval-run-id", name)
+        assert result.ret == 0
+    courses = json.loads((project.path / "results/two/courses.json").read_text())
+    assert [course["benchmark"] for course in courses] == ["styled[polite]", "styled[terse]"]
