@@ -19,6 +19,7 @@ from harness.grading import (
     Graded,
     grade,
     load_problems,
+    mark_of,
     read_samples,
     result_rows,
     verdict_row,
@@ -58,6 +59,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     except OSError as error:
         raise HarnessError(f"cannot write {output}: {error.strerror}; give --output FILE") from error
     found = report(graded, ks)
+    found["mark"] = mark_of(graded, shipped=options.problems is None and options.data is None)
     found |= {"samples_file": str(path), "results_file": str(output)}
     if not options.json:
         _print(found)
@@ -95,7 +97,7 @@ def report(graded: Graded, ks: tuple[int, ...]) -> dict[str, Any]:
 def _print(found: dict[str, Any]) -> None:
     for name, value in found.items():
         if "pass@" in name:
-            print(f"{name:18} {value:.4f}")
+            print(f"{name:18} {value:.4f}{f'  ({mark})' if (mark := found['mark']) else ''}")
     print(
         f"{found['samples']} samples of {found['tasks']} tasks in {found['seconds']:.1f} s: {_counts(found)}"
     )

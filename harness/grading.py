@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 from harness.benchmark import Benchmark
 from harness.data import Line, Pack, load_pack, read_lines, row_checker
 from harness.errors import DataError, MissingDataError
+from harness.marks import SHIPPED, Extent, mark
 from harness.metrics.code import (
     HumanEvalRow,
     MbppRow,
@@ -97,6 +98,17 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
 }
 """What ``touchstone grade`` knows, by name."""
+
+PUBLISHED: Final[Mapping[str, int]] = {
+    "humaneval": 164,
+    "mbpp": 500,
+    "mbpp_sanitized": 257,
+    "codecontests": 165,
+}
+"""How many tasks the published sets have, as their benchmarks declare it."""
+
+OWN: Final[Mapping[str, str]] = {"codecontests": "problems of our own"}
+"""What shipped tasks are, where none of them was published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +242,15 @@ def grade(
         say(len(graded.answers))
     graded.seconds = time.monotonic() - began
     return graded
+
+
+def mark_of(graded: Graded, *, shipped: bool) -> str:
+    """The mark of its pass@k: of how many tasks, and whether these are a sample (the ``shipped`` ones are)."""
+    judged = graded.tasks().keys() - set(graded.not_judged())
+    known = len(graded.tasks().keys() | set(graded.missing))
+    extent = Extent(of=known, rows=known, published=PUBLISHED.get(graded.benchmark))
+    origin = SHIPPED if shipped else "--data"
+    return mark(len(judged), extent, origin=origin, own=OWN.get(graded.benchmark, ""))
 
 
 def result_rows(graded: Graded) -> Iterator[dict[str, Any]]:

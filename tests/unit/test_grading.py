@@ -11,10 +11,23 @@ from typing import Any
 import pytest
 
 from harness import grade_command
+from harness.benchmark import declared
 from harness.cli import main
 from harness.errors import DataError
-from harness.grading import KINDS, Graded, grade, load_problems, read_samples, result_rows
+from harness.grading import (
+    KINDS,
+    OWN,
+    PUBLISHED,
+    Graded,
+    Sample,
+    grade,
+    load_problems,
+    mark_of,
+    read_samples,
+    result_rows,
+)
 from harness.requests import ProgramOutcome, RunProgram, RunProgramAnswer
+from tests.code_runs import functions
 
 PROBLEMS = [
     {
@@ -303,3 +316,22 @@ def test_broken_json_is_named_by_its_row(
     assert main(["grade", "humaneval", str(samples), "--problems", str(problems)]) == 4
     assert "row 2: not valid JSON" in capsys.readouterr().err
     assert not stand.seen
+
+
+def test_pass_at_k_over_some_of_the_tasks_says_of_how_many() -> None:
+    answer = RunProgramAnswer(outcome="passed", seconds=0.1)
+    samples = [Sample("11", 0, "x", {})]
+    some = Graded("mbpp", samples, missing=["12", "13"], answers=[answer])
+    assert mark_of(some, shipped=True) == "1 of 3 items, sample of 500"
+    assert mark_of(some, shipped=False) == "1 of 3 items, 500 published"
+    every = Graded("codecontests", samples, missing=[], answers=[answer])
+    assert mark_of(every, shipped=True) == "sample: 1 problems of our own"
+    unknown = Graded("apps_stdin", samples, missing=[], answers=[answer])
+    assert mark_of(unknown, shipped=False) == ""
+
+
+def test_the_numbers_of_published_tasks_are_those_that_the_benchmarks_declare() -> None:
+    for name in KINDS:
+        spec = declared(functions()[name][1])
+        assert spec is not None
+        assert (PUBLISHED.get(name), OWN.get(name, "")) == (spec.published_rows, spec.own_rows)
