@@ -73,6 +73,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "a script that calls": {
         "test": 'def run():\n    assert add(1, 2) == 3\n\n\nif __name__ == "__main__":\n    run()\n'
     },
+    "assertions on the candidate": {"test": "assert candidate(1, 2) == 3\n", "entry_point": "add"},
+    "assertions on a candidate that nothing names": {"test": ["assert candidate(1, 2) == 3"]},
     "metadata as text": {"test": CHECK, "entry_point": "add", "as_text": True},
 }
 

@@ -7,6 +7,7 @@ Some texts of tests only define what tests: somebody else is to call it. Who, is
                                       object of its own
     class Adds(unittest.TestCase)     unittest: each test method, with setUp and tearDown
     if __name__ == "__main__":        a script's: the block is run
+    assert candidate(1, 2) == 3       a check without its head: ``candidate`` is the entry point
 
 What the text calls itself is not called again. Texts that would ask nothing of a program are refused: they would
 pass every one.
@@ -25,14 +26,19 @@ from typing import Final, TypeAlias
 CHECK: Final = "check"
 """The function that tests of HumanEval's form define."""
 
+CANDIDATE: Final = "candidate"
+"""The name by which tests of that form call the program's function."""
+
 _TEST: Final = "test"
 """How the names of tests begin (pytest and unittest, their defaults)."""
 
-_TAKES_PROGRAM: Final = ("candidate", "solution", "program", "function", "func", "fn", "f")
+_TAKES_PROGRAM: Final = (CANDIDATE, "solution", "program", "function", "func", "fn", "f")
 """What the one parameter of a test function is called that is given the entry point."""
 
 _DYNAMIC: Final = ("exec", "eval", "globals", "locals", "vars", "compile", "__import__")
 """What may use names that a text only makes."""
+
+_DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -69,11 +75,7 @@ def likely_entry_point(program: str, tests: str = "") -> str:
         body = _parsed(program).body
     except ValueError:
         return ""
-    defined = {
-        node.name: node
-        for node in body
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-    }
+    defined = {node.name: node for node in body if isinstance(node, _DEFINITIONS)}
     try:
         used = _names(_parsed(tests))
     except ValueError:
@@ -112,6 +114,10 @@ def _script(tests: str, entry_point: str, own: tuple[str, ...]) -> str:
     found, kept = tests, [node for node in module.body if not _is_main(node)]
     if len(kept) < len(module.body):
         found = ast.unparse(ast.Module(kept, []))
+    headless = CANDIDATE in _names(module) - set(_bound(module))
+    if headless and base_name(entry_point) not in ("", CANDIDATE):
+        found = f"{CANDIDATE} = {entry_point}\n{found}"
+        kept = [*_parsed(found).body[:1], *kept]
     tail = "".join(f"{one}\n" for one in more)
     _refuse_idle(ast.Module([*kept, *_parsed(tail).body], []), {*own, base_name(entry_point)} - {""})
     return f"{found}\n{tail}" if more else found
@@ -254,7 +260,7 @@ def _executed(module: ast.Module) -> list[ast.stmt]:
     for node in module.body:
         if _is_guard(node):
             found += _guarded(ast.Module([node], []))
-        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        elif not isinstance(node, _DEFINITIONS):
             found.append(node)
     return found
 
@@ -317,8 +323,8 @@ def _own(node: _Function | ast.Lambda) -> set[str]:
 def _bound(module: ast.Module) -> Iterator[str]:
     """The names that a module binds at its own level."""
     for node in module.body:
-        for one in ast.walk(node) if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) else [node]:
-            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        for one in [node] if isinstance(node, _DEFINITIONS) else ast.walk(node):
+            if isinstance(one, _DEFINITIONS):
                 yield one.name
             elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
                 yield one.id

@@ -24,7 +24,7 @@ from typing import Any, Final, NotRequired
 
 from typing_extensions import TypedDict
 
-from harness.metrics.code.calling import base_name, likely_entry_point, script
+from harness.metrics.code.calling import CANDIDATE, base_name, likely_entry_point, script
 
 
 class HumanEvalRow(TypedDict):
@@ -294,7 +294,7 @@ def _entry_point(more: Mapping[str, Any], asked: Any, solution: Any, test: str) 
     if given:
         base_name(given)
         return str(given)
-    if "def " not in test:
+    if "def " not in test and CANDIDATE not in test:
         return ""
     return likely_entry_point(str(solution or ""), test) or _begun(str(asked))
 
