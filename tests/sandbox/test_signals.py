@@ -157,6 +157,15 @@ RIGHT = {
         "class W:\n    def __iter__(s): return iter([1, 2])\n    def __len__(s): raise TypeError('none')\n",
         "assert list(W()) == [1, 2]",
     ),
+    "a coroutine": (
+        "import asyncio\nasync def f(x):\n    await asyncio.sleep(0)\n    return x + 1\n"
+        "async def bad(): raise ValueError('odd')",
+        "import asyncio\nassert asyncio.run(f(1)) == 2\n"
+        "async def main():\n    assert await f(2) == 3\n"
+        "    assert await asyncio.gather(f(1), f(2)) == [2, 3]\n"
+        "    try:\n        await bad()\n    except ValueError:\n        return 7\n"
+        "assert asyncio.run(main()) == 7",
+    ),
     "a generator that is closed early": (
         "def f():\n    while True: yield 1",
         "for x in f():\n    assert x == 1\n    break\ng = f()\nnext(g)\ng.close()\nassert next(g, 2) == 2",
@@ -176,3 +185,22 @@ def test_a_wrong_answer_stays_one_after_an_exception_was_taken_for_an_end(sandbo
     program = "def f(x): raise StopIteration"
     found = judged(sandbox, program, "try:\n    f(1)\nexcept:\n    pass\nassert False, 'no'")
     assert found.outcome in ("wrong", "error")
+
+
+@pytest.mark.parametrize("error", ["StopIteration", "ValueError", "SystemExit"])
+def test_what_a_coroutine_raises_fails_the_program(sandbox: Sandbox, error: str) -> None:
+    program = f"async def f(x):\n    raise {error}\n"
+    found = judged(sandbox, program, "import asyncio\nassert asyncio.run(f(1)) == 2")
+    assert found.outcome == ("crashed" if error == "SystemExit" else "error")
+
+
+def test_tests_that_need_what_the_sandbox_has_not_are_nobodys_answer(sandbox: Sandbox) -> None:
+    found = judged(sandbox, "def f(x): return x", "import numpy as np\nassert f(1) == 1")
+    assert (found.outcome, found.detail) == (
+        "fault",
+        "the task's tests need numpy, which the sandbox does not have",
+    )
+    program = "def f(x):\n    import numpy\n"
+    assert judged(sandbox, program, "assert f(1) == 1").outcome == "error"
+    optional = "try:\n    import numpy\nexcept ImportError:\n    pass\nassert f(1) == 1"
+    assert judged(sandbox, "def f(x): return x", optional).outcome == "passed"

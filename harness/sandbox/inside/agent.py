@@ -26,7 +26,19 @@ MODULE: Final = "program"
 BUILTIN_TYPES: Final = frozenset(kind for kind in vars(builtins).values() if isinstance(kind, type))
 """They travel by name."""
 
+
+def _awaited(value: Any) -> Any:
+    """What awaiting the value gives, in an event loop of its own."""
+    import asyncio  # few programs need it
+
+    async def main() -> Any:
+        return await value
+
+    return asyncio.run(main())
+
+
 _READS: Final[dict[str, Callable[..., Any]]] = {
+    "await": _awaited,
     "iter": iter,
     "len": len,
     "item": lambda value, key: value[key],
@@ -157,7 +169,9 @@ class _Agent:
             number = self._numbers[id(value)] = len(self._objects)
             self._objects.append(value)
         kind = type(value)
-        return ["h", number, kind.__name__, not hasattr(kind, "__bool__") and not hasattr(kind, "__len__")]
+        true = not hasattr(kind, "__bool__") and not hasattr(kind, "__len__")
+        awaited = hasattr(kind, "__await__") and not hasattr(kind, "__next__")
+        return ["h", number, kind.__name__, true, awaited]
 
     def _decoded(self, message: Any) -> Any:
         return values.decode(message, self._owned)

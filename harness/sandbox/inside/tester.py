@@ -88,6 +88,9 @@ class Judge:
         where = _line(error)
         if isinstance(error, NameError) and error.name in self._missing:
             return {"outcome": "error", "detail": f"the program defines no {error.name}"}
+        if isinstance(error, ModuleNotFoundError) and _is_foreign(error.name):
+            text = f"the task's tests need {error.name}, which the sandbox does not have"
+            return {"outcome": "fault", "detail": text}
         if isinstance(error, AssertionError):
             text = _text(error)
             return {"outcome": "wrong", "detail": f"test line {where}" + (f": {text}" if text else "")}
@@ -221,7 +224,8 @@ class Judge:
             raise ValueError("an unknown kind of value")
         number = message[1]
         if number not in self._standins:
-            self._standins[number] = StandIn(self, number, str(message[2])[:60], message[3] is True)
+            kind = Awaitable if message[4:] == [True] else StandIn
+            self._standins[number] = kind(self, number, str(message[2])[:60], message[3] is True)
         return self._standins[number]
 
 
@@ -285,6 +289,30 @@ class StandIn:
         return f"<{self._name} of the program>"
 
 
+class Awaitable(StandIn):
+    """Stands for a coroutine of the program's; awaiting it has the program run it to its end."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        raise StopIteration(self._judge.ask("await", self._number))
+
+    def send(self, value: Any) -> Any:
+        """As an event loop runs it: it ends with its value at once."""
+        del value
+        return self.__next__()
+
+    def throw(self, error: BaseException, *_: Any) -> Any:
+        """Raises it where the coroutine stands, which is in front of its beginning."""
+        raise error
+
+    def close(self) -> None:
+        """Nothing of it runs on the tests' side."""
+
+
 def described(program: dict[str, Any]) -> dict[str, Any]:
     """The outcome and detail of an exception that the program's side told."""
     types_, text = _types(program), program.get("text")
@@ -332,6 +360,11 @@ def _imported(name: str) -> types.ModuleType:
     """A module of the standard library; raises ``ImportError`` where there is none of that name."""
     __import__(name)
     return sys.modules[name]
+
+
+def _is_foreign(name: str | None) -> bool:
+    """Whether a module is none of the standard library's, all that there is in the sandbox."""
+    return bool(name) and str(name).partition(".")[0] not in sys.stdlib_module_names
 
 
 def _names(code: types.CodeType) -> list[str]:
