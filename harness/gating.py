@@ -32,7 +32,6 @@ from harness.results import Collected, Declaration, Summary, wholes
 from harness.rundir import RunDirectory
 from harness.saved.entry import Items, Saved
 from harness.sequential.order import Course, Series, courses_from_json
-from harness.sequential.stops import judged
 from harness.sequential.watch import Watch
 
 AS_CONFIGURED: Final = "as configured"
@@ -197,14 +196,7 @@ class Gating:
             return {}
         directory = RunDirectory(Path(summary.directory))
         declared = {one.name: one for one in summary.declarations}
-        watch = self.watch(directory, courses_from_json(directory.read_courses()), declared)
-        return {
-            series: Early(
-                one.found,
-                judged(one, margin=watch.margin(series), alpha=self.plan.alpha, family=watch.family(series)),
-            )
-            for series, one in watch.stops().items()
-        }
+        return self.watch(directory, courses_from_json(directory.read_courses()), declared).early()
 
     def _decide(self, entries: Sequence[Entry], summary: Summary) -> Gate:
         assert self.plan is not None

@@ -103,6 +103,11 @@ class Plan:
         asked of that, else what is asked of ``styled``."""
         return self.benchmarks.get(benchmark) or self.benchmarks.get(base_name(benchmark), Own())
 
+    def margin_of(self, benchmark: str) -> float:
+        """The benchmark's own margin, or that of all."""
+        own = self.own(benchmark).margin
+        return self.margin if own is None else own
+
     @property
     def floors(self) -> bool:
         """Whether any metric has a bound to keep."""

@@ -13,6 +13,7 @@ from typing import Any
 from harness.checkpoints.progress import step_of_row
 from harness.gate.baselines import Source, find
 from harness.gate.config import Plan
+from harness.gate.deciding import Early
 from harness.gate.lines import metric_of
 from harness.gate.pairing import Entry
 from harness.journal import Following, latest
@@ -22,7 +23,7 @@ from harness.rundir import RunDirectory
 from harness.saved.build import conditions_of
 from harness.saved.entry import Items, Saved
 from harness.sequential.order import Course, Series
-from harness.sequential.stops import Looks, Settled
+from harness.sequential.stops import Looks, Settled, judged
 from harness.statistics.sequential import plan_looks
 
 
@@ -61,10 +62,12 @@ class Watch:
         """How many benchmarks of the checkpoint share the chance of a false alarm: all that were collected."""
         return sum(checkpoint == series[0] for checkpoint, _ in self.courses)
 
-    def margin(self, series: Series) -> float:
-        """The benchmark's margin."""
-        own = self.plan.own(series[1]).margin
-        return self.plan.margin if own is None else own
+    def early(self) -> dict[Series, Early]:
+        """The verdicts that were settled by a look, and what each was held against."""
+        return {
+            series: early_of(one, series[1], self.plan, self.family(series))
+            for series, one in self.stops().items()
+        }
 
     def _advance(self, series: Series) -> Settled | None:
         if (known := self._looks.get(series)) is not None and known.settled is not None:
@@ -91,18 +94,7 @@ class Watch:
         course = self.courses[series]
         saved = self._saved(series, records)
         everything = Entry(saved, _all_items(course, saved))
-        metric = metric_of(everything, self.plan)
-        found = find(everything, self.source, metric=metric, allow=self.plan.allow)
-        if found.state != "chosen":
-            return None
-        plan = plan_looks(
-            course.looks,
-            family=self.family(series),
-            margin=self.margin(series),
-            alpha=self.plan.alpha,
-            strict=self.plan.mode == "strict",
-        )
-        return Looks(course, plan, saved, found, metric)
+        return looks_at(course, everything, self.source, self.plan, self.family(series))
 
     def _saved(self, series: Series, records: Sequence[Record]) -> Saved:
         """The result that is on its way, as far as it is known: without numbers."""
@@ -138,6 +130,29 @@ class Watch:
             invalid=None,
             items_sha256="",
         )
+
+
+def looks_at(course: Course, new: Entry, source: Source, plan: Plan, family: int) -> Looks | None:
+    """The looks at a benchmark in a gate over ``family`` of them; None where it has no baseline. ``new`` is its result
+    as if all items had been scored, to find what has the same."""
+    metric = metric_of(new, plan)
+    found = find(new, source, metric=metric, allow=plan.allow)
+    if found.state != "chosen":
+        return None
+    looks = plan_looks(
+        course.looks,
+        family=family,
+        margin=plan.margin_of(new.saved.benchmark),
+        alpha=plan.alpha,
+        strict=plan.mode == "strict",
+    )
+    return Looks(course, looks, new.saved, found, metric)
+
+
+def early_of(settled: Settled, benchmark: str, plan: Plan, family: int) -> Early:
+    """The verdict of a stop as the gate takes it."""
+    margin = plan.margin_of(benchmark)
+    return Early(settled.found, judged(settled, margin=margin, alpha=plan.alpha, family=family))
 
 
 def _all_items(course: Course, saved: Saved) -> Items:

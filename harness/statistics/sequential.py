@@ -21,6 +21,7 @@ the comparison of all items so far may end in:
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Hashable, Sequence
@@ -108,14 +109,15 @@ def plan_looks(
     """The plan for looks after these numbers of items, the last being all, in a gate over ``family`` benchmarks."""
     if not looks or family < 1:
         raise ValueError(f"looks={tuple(looks)}, family={family}: give at least one look and one benchmark")
-    fractions = [look / looks[-1] for look in looks]
+    fractions = tuple(look / looks[-1] for look in looks)
     own = alpha / 2 / family
-    return Plan(
-        looks=tuple(looks),
-        worse=upper_boundaries(fractions, own) if strict else two_boundaries(fractions, own, beta),
-        not_worse=upper_boundaries(fractions, alpha / 2),
-        margin=margin,
-    )
+    worse, not_worse = _limits(fractions, own, None if strict else beta), _limits(fractions, alpha / 2, None)
+    return Plan(looks=tuple(looks), worse=worse, not_worse=not_worse, margin=margin)
+
+
+@functools.lru_cache(maxsize=256)  # benchmarks of one size have the same
+def _limits(fractions: tuple[float, ...], alpha: float, beta: float | None) -> Boundaries:
+    return upper_boundaries(fractions, alpha) if beta is None else two_boundaries(fractions, alpha, beta)
 
 
 def look_at(plan: Plan, look: int, comparison: Comparison) -> Stop | None:

@@ -24,7 +24,7 @@ Why these rules keep their promises:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -77,12 +77,6 @@ def judge(
         name: _verdict(one, own.get(name, margin), alpha, p, family)
         for (name, one), p in zip(comparisons.items(), adjusted, strict=True)
     }
-
-
-def gate_fails(verdicts: Iterable[Verdict], *, strict: bool = False) -> bool:
-    """Whether any benchmark is worse or, for a strict gate, cannot be told."""
-    kinds = {verdict.kind for verdict in verdicts}
-    return "worse" in kinds or (strict and "cannot tell" in kinds)
 
 
 def kind_of(comparison: Comparison, p: float | None, margin: float, alpha: float) -> Kind:

@@ -1,28 +1,36 @@
-"""How often the gate fails over a checkpoint compared with itself, and how often it catches a real drop.
+"""How often the gate fails over a checkpoint that is as good as its baseline, and how often it catches a real drop.
 
 python -m tests.statistics.simulate_gate [--runs 2000] [--seed 1] [--only NAME]
 
+Every gate is the product's: saved results in memory, held against each other by ``harness.gate.deciding.decide``.
+
 - *same*: 10 benchmarks of 200 to 2400 items, accuracies 0.3 to 0.9. Each item has its own chance of being right, the
-  same in both runs (a beta distribution in which items are mostly easy or mostly hard), and each run its own luck:
-  only the sampling seeds differ. *same, texts* lets the luck of up to three items of a text go together.
+  same for both checkpoints (a beta distribution in which items are mostly easy or mostly hard), and each its own luck.
+  *same, subjects* is that on 18 benchmarks of 100 items; *same, texts* lets the luck of up to three items of a text go
+  together.
+- *same, half identical*: one checkpoint twice; on five of the ten benchmarks every item scores as before (the answers
+  are not drawn), which the gate knows for identical.
+- *same, max_drop* and *same, floors*: every benchmark has ``max_drop`` = 0.05, or a floor 5 points below its accuracy.
 - *drop*: one of 3 benchmarks loses 3 points; it has 2400 items, of which 85 % keep their verdict (6 % are gained, 9 %
-  lost). The other two flip as many items without a loss.
-- *uncorrected limit*: the same runs, with a benchmark also called worse where the upper limit of its own 95 %
-  interval is below -m. *subjects* is that on 18 benchmarks of 100 items.
+  lost). The other two flip as many items without a loss. *drop, max_drop*: with ``max_drop`` = 0.03 besides.
+- *uncorrected limit*: the same gates, with a benchmark also called worse where the upper limit of its own 95 %
+  interval is below -m; *uncorrected p*: where its own p is at most 0.05. For comparison: nothing ships with them.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import numpy as np
 
-from harness.statistics.comparison import Comparison
-from harness.statistics.paired import compare_flips, compare_paired
-from harness.statistics.verdicts import MARGIN, gate_fails, judge
+from harness.gate.config import Floor, Own, Plan
+from harness.gate.pairing import Entry
+from harness.gate.report import Gate, Line
+from harness.statistics.verdicts import ALPHA, MARGIN
+from tests.statistics.gates import METRIC, PLAIN, Bench, failed, gate_of
 
 T = TypeVar("T")
 
@@ -30,12 +38,13 @@ SIZES: Final = (200, 2400, 440, 1900, 700, 1660, 930, 1420, 1180, 2150)
 ACCURACIES: Final = tuple(np.linspace(0.3, 0.9, 10).tolist())
 SUBJECTS: Final = ((100,) * 18, tuple(np.linspace(0.3, 0.7, 18).tolist()))
 CONCENTRATION: Final = 1.5
+KEPT: Final = 0.05
+"""What floors and ``max_drop`` allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Shares of simulated gates: that failed, that failed by uncorrected limits, that said worse of any benchmark by
-    its own p alone."""
+    """Shares of simulated gates: that failed, that would have by uncorrected limits, and by uncorrected p."""
 
     runs: int
     failed: float
@@ -49,89 +58,138 @@ def chances(accuracy: float, n: int, generator: np.random.Generator) -> np.ndarr
     return found
 
 
+def benches(sizes: Sequence[int]) -> list[Bench]:
+    """Benchmarks of these sizes, whose items share nothing."""
+    return [Bench(f"bench{place}", n) for place, n in enumerate(sizes)]
+
+
 def same_twice(
-    runs: int, generator: np.random.Generator, sizes: tuple[int, ...], accuracies: tuple[float, ...]
-) -> Iterator[dict[str, Comparison]]:
-    """The comparisons of so many pairs of runs of one checkpoint."""
-    columns = []
-    for n, accuracy in zip(sizes, accuracies, strict=True):
-        right = chances(accuracy, n, generator)
-        cells = []
-        for start in range(0, runs, 200):
-            first, second = generator.random((2, min(200, runs - start), n)) < right
-            counts = [first & second, ~first & second, first & ~second, ~first & ~second]
-            cells.append(np.stack([one.sum(axis=1) for one in counts], axis=1))
-        columns.append(np.concatenate(cells))
-    for run in range(runs):
-        yield {str(place): compare_flips(*map(int, column[run])) for place, column in enumerate(columns)}
-
-
-def same_twice_with_texts(runs: int, generator: np.random.Generator) -> Iterator[dict[str, Comparison]]:
-    """The same where each run's luck is partly that of a text of up to three items."""
-    prepared = []
-    for n, accuracy in zip(SIZES, ACCURACIES, strict=True):
-        texts = np.repeat(np.arange(n), generator.integers(1, 4, n))[:n]
-        prepared.append((chances(accuracy, n, generator), texts))
+    runs: int,
+    seed: int,
+    sizes: Sequence[int] = SIZES,
+    accuracies: Sequence[float] = ACCURACIES,
+    *,
+    plan: Plan = PLAIN,
+    identical: int = 0,
+) -> Iterator[Gate]:
+    """Gates of a checkpoint against one as good; or, where so many benchmarks are ``identical``, of one against
+    itself."""
+    generator = np.random.default_rng(seed)
+    found = benches(sizes)
+    easy = [chances(accuracy, n, generator) for n, accuracy in zip(sizes, accuracies, strict=True)]
+    name = "old" if identical else "new"
     for _ in range(runs):
-        found = {}
-        for place, (right, texts) in enumerate(prepared):
-            pair = []
-            for _side in range(2):
-                shared = generator.random(texts[-1] + 1)[texts]
-                own = generator.random(len(right))
-                pair.append(np.where(generator.random(len(right)) < 0.5, shared, own) < right)
-            found[str(place)] = compare_paired(*(one.astype(float).tolist() for one in pair), texts.tolist())
-        yield found
+        earlier: list[Entry] = []
+        new: list[Entry] = []
+        for place, (bench, right) in enumerate(zip(found, easy, strict=True)):
+            first, second = generator.random((2, bench.n)) < right
+            earlier.append(bench.result(first, "old"))
+            new.append(bench.result(first if place < identical else second, name, began=1.0))
+        yield gate_of(new, earlier, plan)
 
 
-def one_drop(
-    runs: int, generator: np.random.Generator, drop: float = 0.03
-) -> Iterator[dict[str, Comparison]]:
-    """A gate of 3 benchmarks of 2400 items, the first of which loses; 85 % of the items keep their verdict."""
-    even = [0.6, 0.075, 0.075, 0.25]
-    uneven = [0.6, 0.075 - drop / 2, 0.075 + drop / 2, 0.25]
-    cells = [generator.multinomial(2400, one, size=runs) for one in (uneven, even, even)]
-    for run in range(runs):
-        yield {str(place): compare_flips(*map(int, one[run])) for place, one in enumerate(cells)}
+def same_twice_with_texts(runs: int, seed: int) -> Iterator[Gate]:
+    """The same where each result's luck is partly that of a text of up to three items."""
+    generator = np.random.default_rng(seed)
+    prepared = []
+    for place, (n, accuracy) in enumerate(zip(SIZES, ACCURACIES, strict=True)):
+        texts = np.repeat(np.arange(n), generator.integers(1, 4, n))[:n]
+        bench = Bench(f"bench{place}", n, [f"text {text}" for text in texts])
+        prepared.append((bench, chances(accuracy, n, generator), texts))
+    for _ in range(runs):
+        earlier, new = [], []
+        for bench, right, texts in prepared:
+            first, second = (_by_texts(right, texts, generator) for _side in range(2))
+            earlier.append(bench.result(first, "old"))
+            new.append(bench.result(second, "new", began=1.0))
+        yield gate_of(new, earlier)
 
 
-def rates(gates: Iterator[dict[str, Comparison]]) -> Rates:
-    """What became of the gates, by the rule and by the two that correct nothing."""
-    failed, limit, alone = [], [], []
-    for comparisons in gates:
-        failed.append(gate_fails(judge(comparisons).values()))
-        limit.append(failed[-1] or any(_below(one) for one in comparisons.values()))
-        alone.append(any(_worse_alone(one) for one in comparisons.values()))
-    return Rates(len(failed), *(float(np.mean(one)) for one in (failed, limit, alone)))
+def _by_texts(right: np.ndarray, texts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    shared = generator.random(texts[-1] + 1)[texts]
+    own = generator.random(len(right))
+    return np.where(generator.random(len(right)) < 0.5, shared, own) < right
 
 
-def _below(one: Comparison) -> bool:
-    return one.high is not None and one.high < -MARGIN
+def one_drop(runs: int, seed: int, drop: float = 0.03, *, plan: Plan = PLAIN) -> Iterator[Gate]:
+    """Gates of 3 benchmarks of 2400 items, the first of which loses; 85 % of the items keep their verdict."""
+    generator = np.random.default_rng(seed)
+    found = benches((2400, 2400, 2400))
+    for _ in range(runs):
+        earlier, new = [], []
+        for bench, lost in zip(found, (drop, 0.0, 0.0), strict=True):
+            first, second = flipping(bench.n, lost, 0.15, generator)
+            earlier.append(bench.result(first, "old"))
+            new.append(bench.result(second, "new", began=1.0))
+        yield gate_of(new, earlier, plan)
 
 
-def _worse_alone(one: Comparison) -> bool:
-    return judge({"alone": one})["alone"].kind == "worse"
+def flipping(
+    n: int, drop: float, flips: float, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Two results on n items of which 60 % are right in both and this share differs, with this true drop."""
+    shares = [0.6, (flips - drop) / 2, (flips + drop) / 2, 0.4 - flips]  # both, gained, lost, neither
+    kind = np.searchsorted(np.cumsum(shares)[:-1], generator.random(n), side="right")
+    return (kind == 0) | (kind == 2), kind <= 1
+
+
+def rates(gates: Iterator[Gate]) -> Rates:
+    """What became of the gates, by the product's rule and by the two that correct nothing."""
+    failures, limit, alone = [], [], []
+    for gate in gates:
+        failures.append(failed(gate))
+        limit.append(failures[-1] or any(_below(line) for line in gate.lines))
+        alone.append(any(_worse_alone(line) for line in gate.lines))
+    return Rates(len(failures), *(float(np.mean(one)) for one in (failures, limit, alone)))
+
+
+def _below(line: Line) -> bool:
+    return line.high is not None and line.high < -MARGIN
+
+
+def _worse_alone(line: Line) -> bool:
+    certain = line.p is not None and line.p <= ALPHA
+    return certain and line.difference is not None and line.difference < -MARGIN
+
+
+def _own(sizes: Sequence[int], **asked: float) -> Plan:
+    return replace(PLAIN, benchmarks={f"bench{place}": Own(**asked) for place in range(len(sizes))})
+
+
+def _floors() -> Plan:
+    own = {
+        f"bench{place}": Own(floors=(Floor(METRIC, ">=", accuracy - KEPT),))
+        for place, accuracy in enumerate(ACCURACIES)
+    }
+    return replace(PLAIN, benchmarks=own)
 
 
 def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Rates]]:
     """All simulations by name; each has a generator of its own."""
     few = max(1, runs // 4)
+    own = _own(SIZES, max_drop=KEPT)
+    three = _own((2400,) * 3, max_drop=0.03)
     return {
-        "same": lambda: rates(same_twice(runs, np.random.default_rng(seed), SIZES, ACCURACIES)),
-        "same, subjects": lambda: rates(same_twice(runs, np.random.default_rng(seed + 1), *SUBJECTS)),
-        "same, texts": lambda: rates(same_twice_with_texts(few, np.random.default_rng(seed + 2))),
-        "drop of 3 points": lambda: rates(one_drop(runs, np.random.default_rng(seed + 3))),
+        "same": lambda: rates(same_twice(runs, seed)),
+        "same, subjects": lambda: rates(same_twice(runs, seed + 1, *SUBJECTS)),
+        "same, texts": lambda: rates(same_twice_with_texts(few, seed + 2)),
+        "same, half identical": lambda: rates(same_twice(runs, seed + 4, identical=5)),
+        "same, max_drop": lambda: rates(same_twice(runs, seed + 5, plan=own)),
+        "same, floors": lambda: rates(same_twice(runs, seed + 6, plan=_floors())),
+        "drop of 3 points": lambda: rates(one_drop(runs, seed + 3)),
+        "drop of 3 points, max_drop": lambda: rates(one_drop(runs, seed + 7, plan=three)),
     }
 
 
 def main() -> None:
     """Prints the shares of gates that fail."""
     chosen = choose(__doc__ or "", simulations)
-    print(f"{'':20}{'runs':>8}{'fails':>10}{'uncorrected limit':>20}{'uncorrected p':>16}")
+    print(f"{'':28}{'runs':>6}{'fails':>9}{'uncorrected limit':>20}{'uncorrected p':>16}")
     for name, simulation in chosen.items():
         one = simulation()
         print(
-            f"{name:20}{one.runs:8}{one.failed:10.2%}{one.uncorrected_limit:20.2%}{one.uncorrected_p:16.2%}"
+            f"{name:28}{one.runs:6}{one.failed:9.2%}{one.uncorrected_limit:20.2%}{one.uncorrected_p:16.2%}",
+            flush=True,
         )
 
 

@@ -2,9 +2,12 @@
 
 python -m tests.statistics.simulate_selection [--runs 2000] [--seed 1] [--only NAME]
 
-Every benchmark takes its own best of 11 earlier runs on the same items. *equal*: the 11 and the new one are one
-checkpoint, with sampling seeds of their own (the items as in ``simulate_gate``), on 10 benchmarks of 200 to 2400 items,
-on 3 of 2400, and on one. *one ahead*: one of the 11 is 4 points better than the others, and so is the new one.
+Every gate is the product's: the saved results of 11 checkpoints in memory, ``harness.gate.deciding.decide`` against the
+best of them. *plain*: the same gates judged by the plain paired test against the measured best, for comparison.
+
+Every benchmark takes its own best of 11 earlier checkpoints on the same items. *equal*: the 11 and the new one are
+equally good, each with its own luck (the items as in ``simulate_gate``), on 10 benchmarks of 200 to 2400 items, on 3 of
+2400, and on one. *one ahead*: one of the 11 is 4 points better than the others, and so is the new one.
 *spread*: the 11 lie up to 3 points apart, and the new one is as good as the truly best. *drop*: the new one is 3 or 5
 points below the 11 equal ones on the first of 3 benchmarks of 2400 items.
 """
@@ -17,9 +20,11 @@ from typing import Final
 
 import numpy as np
 
-from harness.statistics.selection import compare_with_best
-from harness.statistics.verdicts import gate_fails, judge
-from tests.statistics.simulate_gate import ACCURACIES, SIZES, chances, choose
+from harness.gate.report import Gate
+from harness.statistics.paired import compare_paired
+from harness.statistics.verdicts import judge
+from tests.statistics.gates import failed, gate_of
+from tests.statistics.simulate_gate import ACCURACIES, SIZES, benches, chances, choose
 
 RUNS_BEFORE: Final = 11
 EQUAL: Final = (0.0,) * RUNS_BEFORE
@@ -50,22 +55,47 @@ def gates(
     earlier run differs from the accuracy, ``new`` by how much the new one does on each benchmark."""
     generator = np.random.default_rng(seed)
     easy = [chances(accuracy, n, generator) for n, accuracy in benchmarks]
-    failed, plain, excess, shrunk = 0, 0, [], []
-    for run in range(runs):
-        fair, measured = {}, {}
-        for place, (base, added) in enumerate(zip(easy, new, strict=True)):
-            shifts = np.asarray([*before, added])[:, None]
-            right = moved(base, shifts)
-            values = (generator.random(right.shape) < right).astype(float)
-            found = compare_with_best(values[:-1].tolist(), values[-1].tolist(), seed=run, draws=5000)
-            fair[str(place)], measured[str(place)] = found.comparison, found.as_measured
-            if place == 0:
-                truth = float(right[found.chosen].mean())
-                excess.append(100 * (found.measured - truth))
-                shrunk.append(100 * (found.shrunk - truth))
-        failed += gate_fails(judge(fair).values())
-        plain += gate_fails(judge(measured).values())
-    return Rates(runs, failed / runs, plain / runs, float(np.mean(excess)), float(np.mean(shrunk)))
+    found = benches([n for n, _ in benchmarks])
+    right = [
+        moved(base, np.asarray([*before, added])[:, None]) for base, added in zip(easy, new, strict=True)
+    ]
+    fails, plain, excess, shrunk = 0, 0, [], []
+    for _ in range(runs):
+        values = [generator.random(one.shape) < one for one in right]
+        names = [f"c{place}" for place in range(len(before))]
+        gate = gate_of(
+            [bench.result(one[-1], "new", began=99.0) for bench, one in zip(found, values, strict=True)],
+            [
+                bench.result(row, name, began=float(name[1:]))
+                for bench, one in zip(found, values, strict=True)
+                for name, row in zip(names, one[:-1], strict=True)
+            ],
+        )
+        fails += failed(gate)
+        plain += _fails_plainly(values)
+        chosen, measured, after = _first(gate)
+        truth = float(right[0][names.index(chosen)].mean())
+        excess.append(100 * (measured - truth))
+        shrunk.append(100 * (after - truth))
+    return Rates(runs, fails / runs, plain / runs, float(np.mean(excess)), float(np.mean(shrunk)))
+
+
+def _first(gate: Gate) -> tuple[str, float, float]:
+    """The checkpoint that is the first benchmark's baseline, its value, and what is left of it."""
+    against = gate.lines[0].against
+    assert against is not None
+    assert against.measured is not None
+    assert against.shrunk is not None
+    return against.checkpoint, against.measured, against.shrunk
+
+
+def _fails_plainly(values: Sequence[np.ndarray]) -> bool:
+    """Whether a gate without the allowance would fail."""
+    compared = {}
+    for place, one in enumerate(values):
+        best = one[:-1][one[:-1].mean(axis=1).argmax()]
+        compared[str(place)] = compare_paired(best.astype(float).tolist(), one[-1].astype(float).tolist())
+    return any(verdict.kind == "worse" for verdict in judge(compared).values())
 
 
 def moved(base: np.ndarray, shifts: np.ndarray) -> np.ndarray:
@@ -97,7 +127,8 @@ def main() -> None:
         one = simulation()
         print(
             f"{name:22}{one.runs:6}{one.failed:9.2%}{one.failed_plain:9.2%}"
-            f"{one.excess:15.2f} pt{one.excess_shrunk:14.2f} pt"
+            f"{one.excess:15.2f} pt{one.excess_shrunk:14.2f} pt",
+            flush=True,
         )
 
 

@@ -2,24 +2,34 @@
 
 python -m tests.statistics.simulate_sequential [--runs 2000] [--seed 1] [--only NAME]
 
+Every gate is the product's: records in memory are followed by ``harness.sequential.stops.Looks`` against the baseline
+that ``best`` finds; what they settle goes to ``harness.gate.deciding.decide``, as under ``--gate-sequential``.
+
 A gate of benchmarks on which 85 % of the items keep their verdict, looked at after each fifth of the items.
-*fails*: the share of gates that say worse of any benchmark; *at the end*: the same of all items by the rule without
-looks. *saved*: the items that were not asked, of all benchmarks' items. *not worse*: the share of single benchmarks
-called so, which at the margin is an error.
+*fails*: the share of gates that fail; *at the end*: the same of all items without looks. *saved*: the items that were
+not asked, of all benchmarks' items. *not worse*: the share of single benchmarks called so, which at the margin is an
+error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
-from harness.statistics.paired import compare_flips
-from harness.statistics.sequential import FRACTIONS, Plan, Stop, look_at, plan_looks
-from harness.statistics.verdicts import MARGIN, gate_fails, judge
-from tests.statistics.simulate_gate import SIZES, choose
+from harness.gate.config import Plan
+from harness.gate.deciding import Early
+from harness.gate.pairing import Entry
+from harness.gate.report import Gate
+from harness.records import Record
+from harness.sequential.order import Course
+from harness.sequential.watch import early_of, looks_at
+from harness.statistics.sequential import cut, item_order
+from harness.statistics.verdicts import MARGIN
+from tests.statistics.gates import METRIC, PLAIN, STRICT, Bench, failed, gate_of, source_of
+from tests.statistics.simulate_gate import SIZES, benches, choose, flipping
 
 THREE: Final = (2400, 2400, 2400)
 FLIPS: Final = 0.15
@@ -38,6 +48,44 @@ class Rates:
     not_worse_at_end: float
 
 
+@dataclass(slots=True)
+class Asked:
+    """A benchmark in the order in which it is asked, and for every item the record of a wrong and of a right answer."""
+
+    bench: Bench
+    order: list[int] = field(init=False)
+    course: Course = field(init=False)
+    records: list[tuple[Record, Record]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        bench = self.bench
+        self.order = item_order(bench.examples)
+        examples = [bench.examples[which] for which in self.order]
+        rows = [bench.rows[which] for which in self.order]
+        self.course = Course(examples, examples, rows, cut([None] * bench.n))
+        self.records = [
+            (_record(bench.name, example, row, 0.0), _record(bench.name, example, row, 1.0))
+            for example, row in zip(examples, rows, strict=True)
+        ]
+
+    def answered(self, right: np.ndarray) -> dict[str, Record]:
+        """The records of a run, by item."""
+        pairs = zip(self.records, right[self.order].tolist(), strict=True)
+        return {records[0].item: records[which] for records, which in pairs}
+
+
+def _record(benchmark: str, example: str, row: str, score: float) -> Record:
+    return Record(
+        item=example,
+        benchmark=benchmark,
+        example=example,
+        checkpoint="new",
+        status="scored",
+        scores={METRIC: score},
+        row=row,
+    )
+
+
 def gates(
     runs: int,
     seed: int,
@@ -49,47 +97,47 @@ def gates(
 ) -> Rates:
     """Gates over benchmarks of these sizes with these true drops."""
     generator = np.random.default_rng(seed)
-    plans = {n: plan_looks(looks_of(n), family=len(sizes), strict=strict) for n in set(sizes)}
-    failed = at_end = asked = 0
-    calm, calm_at_end = 0, 0
+    plan = replace(STRICT if strict else PLAIN, sequential=True)
+    asked = [Asked(bench) for bench in benches(sizes)]
+    fails = at_end = items = calm = calm_at_end = 0
     for _ in range(runs):
-        stops, ends = [], {}
-        for place, (n, drop) in enumerate(zip(sizes, drops, strict=True)):
-            cells = segments(n, drop, flips, generator)
-            stops.append(follow(plans[n], cells))
-            ends[str(place)] = compare_flips(*map(int, cells.sum(axis=0)))
-        verdicts = judge(ends)
-        failed += any(stop.kind == "worse" for stop in stops)
-        at_end += gate_fails(verdicts.values())
-        asked += sum(stop.items for stop in stops)
-        calm += sum(stop.kind == "not worse" for stop in stops)
-        calm_at_end += sum(one.kind == "not worse" for one in verdicts.values())
+        pairs = [
+            flipping(one.bench.n, drop, flips, generator) for one, drop in zip(asked, drops, strict=True)
+        ]
+        looked, whole, seen = both(asked, pairs, plan)
+        fails += failed_by_worse(looked)
+        at_end += failed_by_worse(whole)
+        items += seen
+        calm += sum(line.verdict == "not worse" for line in looked.lines)
+        calm_at_end += sum(line.verdict == "not worse" for line in whole.lines)
     tests = runs * len(sizes)
     return Rates(
-        runs, failed / runs, at_end / runs, 1 - asked / (runs * sum(sizes)), calm / tests, calm_at_end / tests
+        runs, fails / runs, at_end / runs, 1 - items / (runs * sum(sizes)), calm / tests, calm_at_end / tests
     )
 
 
-def looks_of(n: int) -> tuple[int, ...]:
-    return tuple(round(fraction * n) for fraction in FRACTIONS)
+def failed_by_worse(gate: Gate) -> bool:
+    """Whether the gate fails, and not only because it is strict and nobody can tell."""
+    return failed(gate) and any(line.verdict == "worse" for line in gate.lines)
 
 
-def segments(n: int, drop: float, flips: float, generator: np.random.Generator) -> np.ndarray:
-    """Items both right, gained, lost and both wrong, newly seen at each look."""
-    shares = [0.6, (flips - drop) / 2, (flips + drop) / 2, 0.4 - flips]
-    looks = looks_of(n)
-    return np.stack(
-        [generator.multinomial(now - before, shares) for before, now in zip((0, *looks), looks, strict=False)]
-    )
-
-
-def follow(plan: Plan, cells: np.ndarray) -> Stop:
-    """Where the looks stop."""
-    for look, seen in enumerate(np.cumsum(cells, axis=0)):
-        stop = look_at(plan, look, compare_flips(*map(int, seen), level=plan.levels[look]))
-        if stop is not None:
-            return stop
-    raise AssertionError("the last look always stops")
+def both(
+    asked: Sequence[Asked], pairs: Sequence[tuple[np.ndarray, np.ndarray]], plan: Plan
+) -> tuple[Gate, Gate, int]:
+    """The gate with looks and the one of all items, and how many items the first has asked."""
+    earlier = [one.bench.result(old, "old") for one, (old, _) in zip(asked, pairs, strict=True)]
+    everything = [one.bench.result(new, "new", began=1.0) for one, (_, new) in zip(asked, pairs, strict=True)]
+    stopped: list[Entry] = []
+    early: dict[tuple[str, str], Early] = {}
+    for one, (_, new), entry in zip(asked, pairs, everything, strict=True):
+        looks = looks_at(one.course, entry, source_of(earlier), plan, len(asked))
+        assert looks is not None
+        settled = looks.advance(one.answered(new))
+        assert settled is not None  # the last look always stops
+        early["new", one.bench.name] = early_of(settled, one.bench.name, plan, len(asked))
+        stopped.append(one.bench.result(new, "new", began=1.0, asked=settled.stop.items))
+    looked = gate_of(stopped, earlier, plan, early)
+    return looked, gate_of(everything, earlier, plan), sum(entry.saved.scored for entry in stopped)
 
 
 def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Rates]]:
@@ -117,7 +165,8 @@ def main() -> None:
         one = simulation()
         print(
             f"{name:28}{one.runs:6}{one.failed:9.2%}{one.failed_at_end:12.2%}{one.saved:8.1%}"
-            f"{one.not_worse:11.2%}{one.not_worse_at_end:12.2%}"
+            f"{one.not_worse:11.2%}{one.not_worse_at_end:12.2%}",
+            flush=True,
         )
 
 
