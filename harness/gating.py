@@ -70,9 +70,11 @@ def add_gate_options(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--gate-metric",
-        default=None,
+        action="append",
+        default=[],
         metavar="METRIC",
-        help="choose the best and compare by this metric or composite (score) instead of each benchmark's primary one",
+        help="choose the best and compare by this metric or composite (score) instead of each benchmark's primary one; "
+        "may be given several times",
     )
     group.addoption(
         "--gate-sequential",
@@ -242,13 +244,13 @@ def _with_asked(gate: Gate, summary: Summary) -> Gate:
 def _plan(config: pytest.Config) -> Plan | None:
     """What the options and the configuration ask for together; None where neither --gate nor --baseline is given."""
     mode, baseline = config.getoption("--gate"), config.getoption("--baseline")
-    path, metric = config.getoption("--gate-config"), config.getoption("--gate-metric")
+    path, metrics = config.getoption("--gate-config"), config.getoption("--gate-metric")
     allow = [name for given in config.getoption("--baseline-allow") for name in given.split(",") if name]
     if mode is None and baseline is None:
         alone = {
             "--gate-sequential": config.getoption("--gate-sequential"),
             "--gate-config": path,
-            "--gate-metric": metric,
+            "--gate-metric": metrics,
             "--baseline-allow": allow,
         }
         lone = next((name for name, given in alone.items() if given), None)
@@ -264,20 +266,30 @@ def _plan(config: pytest.Config) -> Plan | None:
         plan,
         mode=_mode(mode, plan),
         baseline=baseline or plan.baseline,
-        metric=metric or plan.metric,
+        metrics=tuple(dict.fromkeys(metrics)) or plan.metrics,
         sequential=config.getoption("--gate-sequential"),
         allow=tuple(name.replace("-", "_") for name in (*plan.allow, *allow)),
     )
-    if plan.sequential and composite_of(plan.metric) is not None:
-        raise GateError(
-            f"--gate-sequential: the composite {plan.metric} needs all items; leave one of the two out"
-        )
+    if plan.sequential:
+        _check_sequential(plan)
     check_names(plan.allow, [*condition_names(), ITEMS], "--baseline-allow", "condition")
     if plan.baseline == "none" and not plan.floors:
         raise GateError(
             "--baseline none, and no floors: nothing to judge; configure floors, or leave --gate out"
         )
     return plan
+
+
+def _check_sequential(plan: Plan) -> None:
+    """Raises ``GateError`` for metrics that no look can settle."""
+    whole = next((name for name in plan.metrics if composite_of(name) is not None), None)
+    if whole is not None:
+        raise GateError(f"--gate-sequential: the composite {whole} needs all items; leave one of the two out")
+    for named in (plan.metrics, *(own.metrics for own in plan.benchmarks.values())):
+        if len(named) > 1:
+            raise GateError(
+                f"--gate-sequential settles a benchmark by one metric; {', '.join(named)} are {len(named)}: name one"
+            )
 
 
 def _mode(given: str | None, plan: Plan) -> str | None:

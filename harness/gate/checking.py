@@ -18,16 +18,16 @@ from harness.saved.entry import Saved
 def check_plan(
     plan: Plan, declared: Mapping[str, Declaration], saved: Sequence[Saved], files: Iterable[Path]
 ) -> None:
-    """Raises ``GateError`` for a benchmark that is not known, for a metric that one, or for the gate's metric all of
+    """Raises ``GateError`` for a benchmark that is not known, for a metric that one, or for the gate's metrics all of
     them, are known not to have, and for a floor that no share can have.
 
     ``declared`` are the run's benchmarks; those that were saved, and those that stand in the same folders as the run's
     ``files``, are known too.
     """
     found = [_metrics(name, declared, saved) for name in declared]
-    if plan.metric is not None and composite_of(plan.metric) is None and found and all(found):
+    if found and all(found):
         known = [metric for one in found for metric in one] + [one.name for one in COMPOSITES]
-        check_names([plan.metric], dict.fromkeys(known), "--gate-metric", "metric")
+        check_names(plan.metrics, dict.fromkeys(known), "--gate-metric", "metric")
     names = [
         *declared,
         *map(base_name, declared),
@@ -39,10 +39,10 @@ def check_plan(
     check_names(plan.benchmarks, sorted(set(names)), "gate", "benchmark")
     for name, own in plan.benchmarks.items():
         metrics = _metrics(name, declared, saved)
-        wanted = [floor.metric for floor in own.floors] + ([own.metric] if own.metric is not None else [])
+        wanted = [*(floor.metric for floor in own.floors), *own.metrics]
         if metrics:
             check_names(wanted, metrics, f"gate, {name}", "metric")
-        if composite_of(name) is not None and own.metric not in (None, name):
+        if composite_of(name) is not None and own.metrics not in ((), (name,)):
             raise GateError(f"gate, {name}: a composite has no other metric than itself")
     check_floors(plan, declared, saved)
 

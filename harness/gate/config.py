@@ -3,13 +3,13 @@
     [tool.touchstone.gate]
     mode = "plain"                # what --gate alone means: plain, or strict (fails also where nobody can tell)
     baseline = "best"             # as --baseline
-    metric = "score"              # as --gate-metric
+    metric = "score"              # as --gate-metric; several: metrics = ["real@1", "real@5"]
     allow = ["shots"]             # as --baseline-allow
     margin = 0.01                 # a loss up to this is no reason to fail: 0.01 is one point
     alpha = 0.05                  # chance of a false alarm over all benchmarks together, in either direction
 
     [tool.touchstone.gate.benchmarks.real_coref]
-    metric = "real@1"             # compared by this metric instead of its primary one
+    metric = "real@1"             # compared by this metric instead of its primary one; or metrics = [...]
     margin = 0.02                 # its own
     max_drop = 0.05               # fails at any larger drop of the measured value, certain or not
     floors = ["real@1 >= 0.60"]   # fails below, whatever the baseline
@@ -39,8 +39,8 @@ from harness.results import base_name
 from harness.statistics.verdicts import ALPHA, MARGIN
 
 MODES: Final = ("plain", "strict")
-KEYS: Final = ("mode", "baseline", "metric", "allow", "margin", "alpha", "benchmarks")
-OWN_KEYS: Final = ("metric", "margin", "max_drop", "floors")
+KEYS: Final = ("mode", "baseline", "metric", "metrics", "allow", "margin", "alpha", "benchmarks")
+OWN_KEYS: Final = ("metric", "metrics", "margin", "max_drop", "floors")
 TABLE: Final = "tool.touchstone.gate"
 
 OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -77,9 +77,9 @@ class Floor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """What is asked of one benchmark beside the rest; None where nothing is."""
+    """What is asked of one benchmark beside the rest; None, or empty, where nothing is."""
 
-    metric: str | None = None
+    metrics: tuple[str, ...] = ()
     margin: float | None = None
     max_drop: float | None = None
     floors: tuple[Floor, ...] = ()
@@ -91,7 +91,7 @@ class Plan:
 
     mode: str | None = None
     baseline: str = "best"
-    metric: str | None = None
+    metrics: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     margin: float = MARGIN
     alpha: float = ALPHA
@@ -141,9 +141,9 @@ def plan_of(table: Mapping[str, Any], where: str) -> Plan:
     found: dict[str, Any] = {}
     if "mode" in table:
         found["mode"] = parse_mode(_text(table, "mode", where), where)
-    for name in ("baseline", "metric"):
-        if name in table:
-            found[name] = _text(table, name, where)
+    if "baseline" in table:
+        found["baseline"] = _text(table, "baseline", where)
+    found["metrics"] = _metrics(table, where)
     if "allow" in table:
         found["allow"] = tuple(_texts(table, "allow", where))
     if "margin" in table:
@@ -201,11 +201,23 @@ def check_names(names: Iterable[str], known: Iterable[str], where: str, what: st
 def _own(table: Mapping[str, Any], where: str) -> Own:
     check_names(table, OWN_KEYS, where, "key")
     return Own(
-        metric=_text(table, "metric", where) if "metric" in table else None,
+        metrics=_metrics(table, where),
         margin=_share(table, "margin", where, least=0.0) if "margin" in table else None,
         max_drop=_share(table, "max_drop", where, least=0.0) if "max_drop" in table else None,
         floors=tuple(parse_floor(text, where) for text in _texts(table, "floors", where)),
     )
+
+
+def _metrics(table: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """What ``metric`` or ``metrics`` names, each once."""
+    if "metric" in table and "metrics" in table:
+        raise GateError(f"{where}: both metric and metrics are given; leave metric out")
+    if "metric" in table:
+        return (_text(table, "metric", where),)
+    found = _texts(table, "metrics", where)
+    if "metrics" in table and not all(found or [""]):
+        raise GateError(f"{where}: metrics is {table['metrics']!r}; name at least one metric")
+    return tuple(dict.fromkeys(found))
 
 
 def _inside(tables: Mapping[str, Any], names: Iterable[str], where: str) -> Mapping[str, Any]:

@@ -1,13 +1,14 @@
 """Results of a run, baselines and a plan -> a ``Gate``.
 
-Each checkpoint's benchmarks are judged together, as one family. A line fails where its verdict is "worse" (for a
-strict gate also where nobody can tell, or nothing was compared because the run lacks items), where the measured value
-is lower than the baseline's measured value by more than max_drop, and where a floor is not kept. It is not valid where
-the result is not whole, or could not be held against a baseline that should have been there.
+Each checkpoint's benchmarks and metrics are judged together, as one family. A line fails where its verdict is "worse"
+(for a strict gate also where nobody can tell, or nothing was compared because the run lacks items), where the measured
+value is lower than the baseline's measured value by more than max_drop, and where a floor is not kept. It is not valid
+where the result is not whole, or could not be held against a baseline that should have been there.
 
-A composite that ``--gate-metric`` names is a line of its own; the baseline of its benchmarks is then the checkpoint
-with the best composite. Any other metric that it names chooses and compares on the benchmarks that have it; the
-others go by their primary metric.
+``--gate-metric`` and ``metrics`` name one metric or several. Each is a line of every benchmark that has it, held
+against the best by that metric; a benchmark that has none of them goes by its primary metric and says so. A composite
+is a line of its own, held against the checkpoint whose composite is the best; where nothing but composites is named,
+that checkpoint is the baseline of the composite's benchmarks too. All lines of a checkpoint are corrected together.
 """
 
 from __future__ import annotations
@@ -15,17 +16,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from harness.errors import GateError
 from harness.gate.baselines import Found, Source, find
-from harness.gate.config import Plan
+from harness.gate.config import Plan, check_names
 from harness.gate.judging import Compared, Judged, Weighed, compare, compare_composite, judge
-from harness.gate.lines import Reasons, benchmark_line, composite_line, hold_floors, metric_of
+from harness.gate.lines import (
+    Reasons,
+    benchmark_line,
+    composite_line,
+    hold_floors,
+    metrics_of,
+    plain_metrics,
+)
 from harness.gate.pairing import Entry
 from harness.gate.report import Gate, Line
 from harness.metrics.composites import COMPOSITES, Composite
 from harness.results import base_name
+
+COMPOSITE: Final = "composite"
+"""What stands for the metric in a composite's line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,28 +96,41 @@ def judge_case(
     plan: Plan,
     early: Mapping[tuple[str, str], Early] = MappingProxyType({}),
 ) -> list[Line]:
-    """The lines of one checkpoint."""
+    """The lines of one checkpoint: one a benchmark and metric, then one a composite."""
     settled = {name: early[key] for name in case.entries if (key := (case.checkpoint, name)) in early}
+    keys = [(name, metric) for name, entry in case.entries.items() for metric in metrics_of(entry, plan)]
     found = {
-        name: settled[name].found if name in settled else _find(entry, source, plan)
-        for name, entry in case.entries.items()
+        (name, metric): settled[name].found
+        if name in settled
+        else _find(case.entries[name], source, plan, metric)
+        for name, metric in keys
     }
-    composite = composite_of(plan.metric)
-    together = _together(case, composite, found) if composite is not None else None
-    left = {name: one for name, one in found.items() if name not in settled}
-    compared = _compare(case, composite, together, left, plan)
-    names = (*case.entries, *plan.benchmarks)
-    own = {name: margin for name in names if (margin := plan.own(name).margin) is not None}
+    wholes = [_whole(case, composite, source, plan) for composite in composites_of(plan)]
+    compared = _compare(case, wholes, found, settled, plan)
+    own = {key: margin for key in compared if (margin := plan.own(key[0]).margin) is not None}
     judged = judge(compared, margin=plan.margin, margins=own, alpha=plan.alpha)
-    judged |= {name: one.judged for name, one in settled.items()}
+    judged |= {key: settled[key[0]].judged for key in keys if key[0] in settled}
     lines = [
-        benchmark_line(entry, found[name], judged.get(name), plan, early=name in settled)
-        for name, entry in case.entries.items()
+        benchmark_line(
+            case.entries[name],
+            metric,
+            found[name, metric],
+            judged.get((name, metric)),
+            plan,
+            early=name in settled,
+        )
+        for name, metric in keys
     ]
-    if composite is not None and together is not None:
-        line = _plain_composite(case, composite)
-        lines.append(composite_line(line, together, judged.get(composite.name), plan))
-    return lines + _composite_floors(case, composite, plan)
+    lines += [
+        composite_line(
+            _plain_composite(case, one.composite),
+            one.found,
+            judged.get((one.composite.name, COMPOSITE)),
+            plan,
+        )
+        for one in wholes
+    ]
+    return lines + _composite_floors(case, plan)
 
 
 def composite_of(name: str | None) -> Composite | None:
@@ -115,69 +138,105 @@ def composite_of(name: str | None) -> Composite | None:
     return next((one for one in COMPOSITES if one.name == name), None)
 
 
-def _find(entry: Entry, source: Source, plan: Plan) -> Found:
+def composites_of(plan: Plan) -> list[Composite]:
+    """The composites that the gate compares."""
+    return [one for name in plan.metrics if (one := composite_of(name)) is not None]
+
+
+def _find(entry: Entry, source: Source, plan: Plan, metric: str) -> Found:
     if source.kind == "none":
         return Found(state="absent", reason="held against no baseline")
     if not entry.items.examples:
         return Found(state="refused", reason="no item was scored")
-    return find(entry, source, metric=metric_of(entry, plan), allow=plan.allow)
+    return find(entry, source, metric=metric, allow=plan.allow)
 
 
 def _compare(
-    case: Case, composite: Composite | None, together: Found | None, found: Mapping[str, Found], plan: Plan
-) -> dict[str, Compared]:
-    """The comparisons that can be made; a composite's benchmarks go with the checkpoint that it chose."""
-    level, parts = 1 - plan.alpha, set()
-    compared: dict[str, Compared] = {}
-    whole = None
-    if composite is not None and together is not None and together.state == "chosen":
-        parts = {part.benchmark for part in composite.parts}
-        weighed = [
-            Weighed(part.weight, part.metric, case.entries[part.benchmark], found[part.benchmark].baselines)
-            for part in composite.parts
-        ]
-        whole = compare_composite(composite.name, weighed, level=level)
-    for name, one in found.items():
-        if one.state == "chosen":
-            chosen = whole.chosen if whole is not None and name in parts else None
-            entry = case.entries[name]
-            compared[name] = compare(entry, one.baselines, metric_of(entry, plan), chosen=chosen, level=level)
-    return compared if whole is None else {**compared, whole.metric: whole}
+    case: Case,
+    wholes: Sequence[_Whole],
+    found: dict[tuple[str, str], Found],
+    settled: Mapping[str, Early],
+    plan: Plan,
+) -> dict[tuple[str, str], Compared]:
+    """The comparisons that can be made, by benchmark and metric; where only composites are asked for, their benchmarks
+    go with the checkpoint that the first of them chose."""
+    level = 1 - plan.alpha
+    compared: dict[tuple[str, str], Compared] = {}
+    together = {} if plain_metrics(plan) else _by_benchmark(wholes)
+    for key in [key for key, one in found.items() if one.state == "chosen" and key[0] not in settled]:
+        name, metric = key
+        chosen = None
+        if (whole := together.get(name)) is not None and whole.compared is not None:
+            found[key] = replace(found[key], baselines=whole.parts[name])
+            chosen = whole.compared.chosen
+        compared[key] = compare(case.entries[name], found[key].baselines, metric, chosen=chosen, level=level)
+    return compared | {
+        (one.composite.name, COMPOSITE): one.compared for one in wholes if one.compared is not None
+    }
 
 
 # Composites
 
 
-def _together(case: Case, composite: Composite, found: dict[str, Found]) -> Found:
-    """What a composite is held against; its benchmarks' baselines become those that have all of its parts."""
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A composite, what it is held against, the baselines of each of its benchmarks in one order, and the
+    comparison."""
+
+    composite: Composite
+    found: Found
+    parts: Mapping[str, tuple[Entry, ...]]
+    compared: Compared | None = None
+
+
+def _by_benchmark(wholes: Sequence[_Whole]) -> dict[str, _Whole]:
+    found: dict[str, _Whole] = {}
+    for one in wholes:
+        for name in one.parts:
+            found.setdefault(name, one)
+    return found
+
+
+def _whole(case: Case, composite: Composite, source: Source, plan: Plan) -> _Whole:
+    """What a composite is held against: the checkpoints that have all of its parts."""
     names = list(dict.fromkeys(part.benchmark for part in composite.parts))
     missing = [name for name in names if name not in case.entries]
     if missing:
-        return Found(
-            state="refused", reason=f"{composite.name} needs {', '.join(missing)}, which was not run"
-        )
-    for name in names:
-        if found[name].state != "chosen":
-            one = found[name]
-            return replace(one, reason=f"{name}: {one.reason}" if one.reason else "", notes=())
+        reason = f"{composite.name} needs {', '.join(missing)}, which was not run"
+        return _Whole(composite, Found(state="refused", reason=reason), {})
+    entries = {name: case.entries[name] for name in names}
+    found = {name: _find(one, source, plan, one.saved.primary) for name, one in entries.items()}
+    for name, one in found.items():
+        if one.state != "chosen":
+            reason = f"{name}: {one.reason}" if one.reason else ""
+            return _Whole(composite, replace(one, reason=reason, notes=()), {})
     keys = [
         {one.saved.fingerprint or one.saved.checkpoint: one for one in found[name].baselines}
         for name in names
     ]
     common = [key for key in keys[0] if all(key in other for other in keys[1:])]
     if not common:
-        return Found(state="refused", reason=f"no saved checkpoint has all parts of {composite.name}")
-    for name, by_key in zip(names, keys, strict=True):
-        found[name] = replace(found[name], baselines=tuple(by_key[key] for key in common))
-    part = next((found[name].part for name in names if found[name].part), "")
-    return Found(state="chosen", baselines=found[names[0]].baselines, part=part)
+        reason = f"no saved checkpoint has all parts of {composite.name}"
+        return _Whole(composite, Found(state="refused", reason=reason), {})
+    parts = {name: tuple(by_key[key] for key in common) for name, by_key in zip(names, keys, strict=True)}
+    weighed = [
+        Weighed(part.weight, part.metric, entries[part.benchmark], parts[part.benchmark])
+        for part in composite.parts
+    ]
+    part = next((one.part for one in found.values() if one.part), "")
+    return _Whole(
+        composite,
+        Found(state="chosen", baselines=parts[names[0]], part=part),
+        parts,
+        compare_composite(composite.name, weighed, level=1 - plan.alpha),
+    )
 
 
 def _plain_composite(case: Case, composite: Composite) -> Line:
     return Line(
         checkpoint=case.checkpoint,
         benchmark=composite.name,
-        metric="composite",
+        metric=COMPOSITE,
         verdict=None,
         why="only its floors are checked; --gate-metric compares it",
         value=case.composites.get(composite.name),
@@ -190,17 +249,14 @@ def _plain_composite(case: Case, composite: Composite) -> Line:
     )
 
 
-def _composite_floors(case: Case, compared: Composite | None, plan: Plan) -> list[Line]:
+def _composite_floors(case: Case, plan: Plan) -> list[Line]:
     """A line for each composite that has floors and is not compared."""
     lines = []
     for composite in COMPOSITES:
-        if (
-            composite is not compared
-            and composite.name in case.composites
-            and plan.own(composite.name).floors
-        ):
+        floors = plan.own(composite.name).floors
+        if composite.name not in plan.metrics and composite.name in case.composites and floors:
             line, reasons = _plain_composite(case, composite), Reasons()
-            hold_floors({composite.name: line.value}, composite.name, plan, reasons)
+            hold_floors({composite.name: line.value}, composite.name, floors, reasons)
             lines.append(replace(line, fails=tuple(reasons.fails), invalid=tuple(reasons.invalid)))
     return lines
 
@@ -209,21 +265,18 @@ def _composite_floors(case: Case, compared: Composite | None, plan: Plan) -> lis
 
 
 def _check_metric(cases: Sequence[Case], plan: Plan) -> None:
-    if plan.metric is None or composite_of(plan.metric) is not None:
-        return
     known = dict.fromkeys(
         metric for case in cases for entry in case.entries.values() for metric in entry.saved.metrics
     )
-    if known and plan.metric not in known:
-        names = ", ".join((*known, *(one.name for one in COMPOSITES)))
-        raise GateError(f"--gate-metric: no benchmark of this run has {plan.metric!r}; there are {names}")
+    if known:
+        check_names(plan.metrics, [*known, *(one.name for one in COMPOSITES)], "--gate-metric", "metric")
 
 
 def _floors_not_run(cases: Sequence[Case], plan: Plan) -> list[Line]:
     """A line for each benchmark or composite that has floors and was not run."""
     measured = {name for case in cases for name in (*case.entries, *case.composites)}
     measured |= {base_name(name) for name in measured}
-    measured |= {one.name for one in COMPOSITES if one.name == plan.metric}
+    measured |= {one.name for one in COMPOSITES if one.name in plan.metrics}
     return [
         Line(
             checkpoint=", ".join(case.checkpoint for case in cases),

@@ -10,9 +10,9 @@ which is compared by its log-probabilities, that is about one per cent of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from harness.gate.pairing import Columns, Entry, columns, score_name
 from harness.statistics.best_composites import RunsOfBenchmark, RunsOfPart, compare_composite_with_best
@@ -20,6 +20,8 @@ from harness.statistics.comparison import LEVEL, Comparison, undefined
 from harness.statistics.selection import Selection, compare_with_best
 from harness.statistics.verdicts import ALPHA, MARGIN, Verdict
 from harness.statistics.verdicts import judge as judge_comparisons
+
+Key = TypeVar("Key", bound=Hashable)
 
 IDENTICAL: Final = "the same checkpoint, and every item scores as before"
 
@@ -115,12 +117,12 @@ def compare_composite(name: str, parts: Sequence[Weighed], *, level: float = LEV
 
 
 def judge(
-    compared: Mapping[str, Compared],
+    compared: Mapping[Key, Compared],
     *,
     margin: float = MARGIN,
-    margins: Mapping[str, float] | None = None,
+    margins: Mapping[Key, float] | None = None,
     alpha: float = ALPHA,
-) -> dict[str, Judged]:
+) -> dict[Key, Judged]:
     """A verdict for each comparison of one checkpoint, in the order given; ``margins`` are those that differ.
 
     A checkpoint that is compared with itself and scores alike is "not worse" without a test: nothing is left to

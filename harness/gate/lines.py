@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from harness.errors import GateError
 from harness.gate.baselines import Found, incomplete
-from harness.gate.config import Plan
+from harness.gate.config import Floor, Plan
 from harness.gate.judging import Judged
 from harness.gate.pairing import Entry, score_name
 from harness.gate.report import STRICT, Against, Line
+from harness.metrics.composites import COMPOSITES
+from harness.saved.entry import Saved
 
 FIRST: Final = "no baseline yet: this result is the first"
 
@@ -27,23 +29,23 @@ class Reasons:
     invalid: list[str] = field(default_factory=list)
 
 
-def metric_of(entry: Entry, plan: Plan) -> str:
-    """By what a benchmark is compared: its own choice in the plan, else the gate's metric where it has that, else the
-    primary one. Raises ``GateError`` where its own choice is not there."""
+def metrics_of(entry: Entry, plan: Plan) -> tuple[str, ...]:
+    """By what a benchmark is compared: its own choice in the plan, else those of the gate's metrics that it has, else
+    the primary one. Raises ``GateError`` where its own choice is not there."""
     saved = entry.saved
-    own = plan.own(saved.benchmark).metric
-    if own is not None and entry.items.examples:
-        score_name(saved, own)
+    own = plan.own(saved.benchmark).metrics
+    if own and entry.items.examples:
+        for metric in own:
+            score_name(saved, metric)
         return own
-    return plan.metric if plan.metric in saved.metrics else saved.primary
+    return tuple(metric for metric in plan.metrics if metric in saved.metrics) or (saved.primary,)
 
 
 def benchmark_line(
-    entry: Entry, found: Found, judged: Judged | None, plan: Plan, *, early: bool = False
+    entry: Entry, metric: str, found: Found, judged: Judged | None, plan: Plan, *, early: bool = False
 ) -> Line:
-    """The line of a benchmark; one that was settled ``early`` may have items that were not asked."""
+    """The line of one metric of a benchmark; one that was settled ``early`` may have items that were not asked."""
     saved, reasons = entry.saved, Reasons()
-    metric = metric_of(entry, plan)
     whole = replace(saved, skipped=0).complete if early else saved.complete
     if not whole:
         reasons.invalid.append(f"the result is not whole: {incomplete(saved)}")
@@ -52,11 +54,20 @@ def benchmark_line(
     if found.state == "apart" and plan.mode == "strict":
         reasons.fails.append(STRICT)
     if entry.items.examples:
-        hold_floors({key: one.value for key, one in saved.metrics.items()}, saved.benchmark, plan, reasons)
+        others = metrics_of(entry, plan)
+        known = {key: one.value for key, one in saved.metrics.items()}
+        # Each floor once: with its own metric, or with the first.
+        mine = [
+            floor
+            for floor in plan.own(saved.benchmark).floors
+            if floor.metric == metric or (floor.metric not in others and metric == others[0])
+        ]
+        hold_floors(known, saved.benchmark, mine, reasons)
     score = score_name(saved, metric) if metric in saved.aggregate else metric
     notes = (
         *found.notes,
         *([f"values are means of {score}, by which {metric} is compared"] * (score != metric)),
+        *_without(saved, plan),
     )
     line = Line(
         checkpoint=saved.checkpoint,
@@ -74,6 +85,20 @@ def benchmark_line(
     return _reasoned(line if judged is None else _with_verdict(line, judged, found, plan, reasons), reasons)
 
 
+def _without(saved: Saved, plan: Plan) -> list[str]:
+    """What is said of a benchmark that has none of the metrics that were asked for."""
+    named = plain_metrics(plan)
+    if not named or plan.own(saved.benchmark).metrics or any(one in saved.metrics for one in named):
+        return []
+    return [f"{saved.benchmark} has no {' or '.join(named)}: judged by {saved.primary}, its primary metric"]
+
+
+def plain_metrics(plan: Plan) -> list[str]:
+    """The gate's metrics that are no composites."""
+    composites = {one.name for one in COMPOSITES}
+    return [name for name in plan.metrics if name not in composites]
+
+
 def composite_line(line: Line, found: Found, judged: Judged | None, plan: Plan) -> Line:
     """The line of a composite; ``line`` has its names and value."""
     reasons = Reasons()
@@ -83,14 +108,15 @@ def composite_line(line: Line, found: Found, judged: Judged | None, plan: Plan) 
         reasons.fails.append(STRICT)
     line = replace(line, why=found.reason or FIRST, state=found.state, part=found.part)
     line = line if judged is None else _with_verdict(line, judged, found, plan, reasons)
-    hold_floors({line.benchmark: line.value}, line.benchmark, plan, reasons)
+    hold_floors({line.benchmark: line.value}, line.benchmark, plan.own(line.benchmark).floors, reasons)
     return _reasoned(line, reasons)
 
 
-def hold_floors(known: Mapping[str, float | None], name: str, plan: Plan, reasons: Reasons) -> None:
-    """Notes every floor of the benchmark that is not kept, or that nobody can tell of; raises ``GateError`` for an
-    unknown metric."""
-    for floor in plan.own(name).floors:
+def hold_floors(
+    known: Mapping[str, float | None], name: str, floors: Iterable[Floor], reasons: Reasons
+) -> None:
+    """Notes every floor that is not kept, or that nobody can tell of; raises ``GateError`` for an unknown metric."""
+    for floor in floors:
         if floor.metric not in known:
             raise GateError(f"floor {floor.text!r} of {name}: no such metric; it has {', '.join(known)}")
         value = known[floor.metric]

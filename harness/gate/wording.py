@@ -13,9 +13,7 @@ from harness.gate.report import KINDS, STRICT, Gate, Line
 NAMED: Final = 3
 """Reasons that the decision names before "and N more"."""
 
-_SAID: Final = re.compile(
-    r"[+-][\d.]+ points( \[[^]]*\])?(, p = \S+( after Holm over \d+ benchmarks)?)?[:;] "
-)
+_SAID: Final = re.compile(r"[+-][\d.]+ points( \[[^]]*\])?(, p = \S+( after Holm over \d+ tests)?)?[:;] ")
 """What a verdict's reason begins with and a line shows already."""
 
 HINT: Final = "; --gate makes the exit code depend on them"

@@ -7,6 +7,7 @@ and of ``@actions/core`` (``command.ts``): in a message %, CR and LF are escaped
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -39,8 +40,12 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
     gate = summary.gate
     if gate is not None:
         found += [(f"touchstone.gate.{name}", str(gate[name])) for name in ("decision", "exit_code", "text")]
-        for line in lines_from_json(gate):
+        lines = lines_from_json(gate)
+        counts = Counter((line.checkpoint, line.benchmark) for line in lines)
+        for line in lines:
             where = f"touchstone.gate.{line.checkpoint}.{line.benchmark}"
+            if counts[line.checkpoint, line.benchmark] > 1:
+                where += f".{line.metric}"
             found += [(where, line.kind), (f"{where}.why", "; ".join(reason_texts(line)))]
             found += [(f"{where}.about", line.about)] if line.about else []
             if line.difference is not None:

@@ -14,7 +14,7 @@ from harness.checkpoints.progress import step_of_row
 from harness.gate.baselines import Source, find
 from harness.gate.config import Plan
 from harness.gate.deciding import Early
-from harness.gate.lines import metric_of
+from harness.gate.lines import metrics_of
 from harness.gate.pairing import Entry
 from harness.journal import Following, latest
 from harness.records import Record
@@ -135,7 +135,7 @@ class Watch:
 def looks_at(course: Course, new: Entry, source: Source, plan: Plan, family: int) -> Looks | None:
     """The looks at a benchmark in a gate over ``family`` of them; None where it has no baseline. ``new`` is its result
     as if all items had been scored, to find what has the same."""
-    metric = metric_of(new, plan)
+    metric = metrics_of(new, plan)[0]
     found = find(new, source, metric=metric, allow=plan.allow)
     if found.state != "chosen":
         return None

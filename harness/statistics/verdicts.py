@@ -24,13 +24,15 @@ Why these rules keep their promises:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from harness.statistics.comparison import Comparison
 from harness.statistics.multiplicity import count_tests, holm
 from harness.statistics.power import items_to_settle
+
+Key = TypeVar("Key", bound=Hashable)
 
 ALPHA: Final = 0.05
 MARGIN: Final = 0.01
@@ -58,12 +60,12 @@ class Verdict:
 
 
 def judge(
-    comparisons: Mapping[str, Comparison],
+    comparisons: Mapping[Key, Comparison],
     *,
     margin: float = MARGIN,
-    margins: Mapping[str, float] | None = None,
+    margins: Mapping[Key, float] | None = None,
     alpha: float = ALPHA,
-) -> dict[str, Verdict]:
+) -> dict[Key, Verdict]:
     """One verdict a benchmark, in the order given; ``margins`` are those that differ from ``margin``.
 
     Raises ``ValueError`` for a margin below 0, one of a benchmark that is not compared, an alpha out of range, or an
@@ -122,7 +124,7 @@ def _why(
     if comparison.low is not None and comparison.high is not None:
         moved += f" [{100 * comparison.low:+.2f}, {100 * comparison.high:+.2f}]"
     if kind in ("worse", "better"):
-        over = f" after Holm over {family} benchmarks" if family > 1 else ""
+        over = f" after Holm over {family} tests" if family > 1 else ""
         return f"{moved}, p = {p:.2g}{over}: by more than {_points(margin)} and by more than chance"
     if kind == "not worse":
         return f"{moved}: a loss of more than {_points(margin)} is ruled out"
@@ -139,13 +141,13 @@ def _points(share: float) -> str:
 
 
 def _check(
-    comparisons: Mapping[str, Comparison], margin: float, margins: Mapping[str, float], alpha: float
+    comparisons: Mapping[Key, Comparison], margin: float, margins: Mapping[Key, float], alpha: float
 ) -> None:
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is {alpha}; give a rate between 0 and 1")
-    for name, one in {"margin": margin, **margins}.items():
+    for what, one in [("margin", margin), *((str(name), one) for name, one in margins.items())]:
         if not 0 <= one < 1:
-            raise ValueError(f"{name} is {one}; give a share from 0 to below 1: 0.01 is one point")
+            raise ValueError(f"{what} is {one}; give a share from 0 to below 1: 0.01 is one point")
     for name in margins:
         if name not in comparisons:
             raise ValueError(

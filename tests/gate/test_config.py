@@ -39,13 +39,13 @@ def plan(tmp_path: Path, text: str, name: str = "gate.toml") -> Plan:
 EXPECTED = Plan(
     mode="strict",
     baseline="main",
-    metric="score",
+    metrics=("score",),
     allow=("shots", "items"),
     margin=0.02,
     alpha=0.1,
     benchmarks={
         "real_coref": Own(
-            metric="real@5",
+            metrics=("real@5",),
             margin=0.0,
             max_drop=0.05,
             floors=(Floor("real@1", ">=", 0.6), Floor("reachable", ">", 0.9)),
@@ -198,6 +198,16 @@ def test_saved_values_say_what_a_name_does_not() -> None:
         checked("quality >= 60", entry({"quality": [0.5, 1.0]}).saved)
     checked("quality <= 5", entry({"quality": [0.5, 1.0]}).saved)
     checked("f1 >= 80", entry({"f1": [75.0, 81.5]}).saved)
+
+
+def test_several_metrics_stand_in_a_list_and_not_beside_a_single_one(tmp_path: Path) -> None:
+    found = plan(tmp_path, 'metrics = ["real@1", "real@5"]\n[benchmarks.b]\nmetrics = ["acc", "f1"]')
+    assert (found.metrics, found.own("b").metrics) == (("real@1", "real@5"), ("acc", "f1"))
+    with pytest.raises(GateError, match="both metric and metrics are given; leave metric out"):
+        plan(tmp_path, 'metric = "a"\nmetrics = ["b"]')
+    for nothing in ("[]", '[""]'):
+        with pytest.raises(GateError, match="name at least one metric"):
+            plan(tmp_path, f"metrics = {nothing}")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

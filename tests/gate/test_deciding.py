@@ -209,7 +209,7 @@ def test_the_largest_drop_of_a_composite_is_of_its_measured_value_too() -> None:
     mine = korean(190, 190, "new", 9.0)
     for most, code in ((0.026, 8), (0.04, 0)):
         own = {"score_wiki": Own(max_drop=most)}
-        found = gate(*mine, old=tuple(earlier), metric="score_wiki", margin=0.5, benchmarks=own)
+        found = gate(*mine, old=tuple(earlier), metrics=("score_wiki",), margin=0.5, benchmarks=own)
         line = found.lines[-1]
         assert line.against is not None
         assert line.against.measured is not None
@@ -224,7 +224,7 @@ def test_the_largest_drop_of_a_perplexity_is_of_its_log_probabilities() -> None:
     old_ = entry(before, aggregate=how)
     mine = entry(now, checkpoint="new", run_id="now", began=9.0, aggregate=how)
     for most, code in ((0.09, 8), (0.11, 0)):
-        own = {"b": Own(metric="perplexity", max_drop=most, margin=0.5)}
+        own = {"b": Own(metrics=("perplexity",), max_drop=most, margin=0.5)}
         assert gate(mine, old=(old_,), benchmarks=own).exit_code == code
 
 
@@ -245,17 +245,17 @@ def test_a_benchmark_has_its_own_margin_and_metric() -> None:
     two = {"acc": right(200, N), "f1": right(300, N)}
     mine = entry({**two, "f1": right(200, N)}, checkpoint="new", run_id="now", began=9.0)
     assert kinds(gate(mine, old=(entry(two),))) == ["not worse"]
-    assert kinds(gate(mine, old=(entry(two),), benchmarks={"b": Own(metric="f1")})) == ["worse"]
-    assert kinds(gate(mine, old=(entry(two),), benchmarks={"b": Own(metric="f1", margin=0.3)})) == [
+    assert kinds(gate(mine, old=(entry(two),), benchmarks={"b": Own(metrics=("f1",))})) == ["worse"]
+    assert kinds(gate(mine, old=(entry(two),), benchmarks={"b": Own(metrics=("f1",), margin=0.3)})) == [
         "not worse"
     ]
-    assert kinds(gate(mine, old=(entry(two),), metric="f1")) == ["worse"]
+    assert kinds(gate(mine, old=(entry(two),), metrics=("f1",))) == ["worse"]
     with pytest.raises(GateError, match="b has no metric 'f2'; it has acc, f1"):
-        gate(mine, old=(entry(two),), benchmarks={"b": Own(metric="f2")})
+        gate(mine, old=(entry(two),), benchmarks={"b": Own(metrics=("f2",))})
     with pytest.raises(
-        GateError, match="no benchmark of this run has 'f2'; there are acc, f1, score, score_wiki"
+        GateError, match=r"--gate-metric: unknown metric 'f2'; known are acc, f1, score, score_wiki"
     ):
-        gate(mine, old=(entry(two),), metric="f2")
+        gate(mine, old=(entry(two),), metrics=("f2",))
 
 
 def test_of_several_checkpoints_each_has_its_verdict_and_the_worst_counts() -> None:
@@ -293,7 +293,7 @@ def korean(real: int, lambada: int, checkpoint: str, began: float = 1.0) -> tupl
 
 def test_the_best_by_a_composite_is_one_checkpoint_for_all_its_benchmarks() -> None:
     balanced, one_sided = korean(200, 200, "balanced"), korean(150, 290, "one-sided")
-    found = gate(*korean(200, 200, "new", 9.0), old=(*balanced, *one_sided), metric="score_wiki")
+    found = gate(*korean(200, 200, "new", 9.0), old=(*balanced, *one_sided), metrics=("score_wiki",))
     assert {line.against.checkpoint for line in found.lines if line.against} == {"balanced"}
     assert [line.benchmark for line in found.lines] == [REAL, LAMBADA, "score_wiki"]
     plain = gate(*korean(200, 200, "new", 9.0), old=(*balanced, *one_sided))
@@ -301,13 +301,13 @@ def test_the_best_by_a_composite_is_one_checkpoint_for_all_its_benchmarks() -> N
 
 
 def test_a_composite_without_a_baseline_is_the_first_too() -> None:
-    found = gate(*korean(200, 200, "new", 9.0), metric="score_wiki", composites={"score_wiki": 0.5})
+    found = gate(*korean(200, 200, "new", 9.0), metrics=("score_wiki",), composites={"score_wiki": 0.5})
     assert kinds(found) == ["first"] * 3
     assert {line.why for line in found.lines} == {"no baseline yet: this result is the first"}
 
 
 def test_a_composite_whose_parts_were_not_run_is_9() -> None:
-    found = gate(korean(200, 200, "new", 9.0)[0], old=korean(200, 200, "old"), metric="score_wiki")
+    found = gate(korean(200, 200, "new", 9.0)[0], old=korean(200, 200, "old"), metrics=("score_wiki",))
     assert found.exit_code == 9
     assert "score_wiki needs ko_lambada_wiki, which was not run" in decision_text(found)
 
@@ -336,3 +336,88 @@ def test_what_a_gate_found_survives_json_and_its_worst_lines_come_first(
     failing = [bool(line.fails) for line in ordered(found.lines)]
     assert failing == sorted(failing, reverse=True)
     assert (found.exit_code == 8) == (mode is not None and any(failing))
+
+
+def real(first: int, fifth: int, checkpoint: str, began: float = 1.0) -> Entry:
+    columns = {"real@1": right(first, N), "real@5": right(fifth, N)}
+    return entry(columns, benchmark=REAL, checkpoint=checkpoint, began=began, run_id=f"r-{checkpoint}")
+
+
+BOTH = ("real@1", "real@5")
+
+
+def test_several_metrics_are_a_line_each_held_against_the_best_by_each() -> None:
+    earlier = (real(200, 250, "a"), real(150, 300, "b"))
+    found = gate(real(200, 240, "new", 9.0), old=earlier, metrics=BOTH)
+    assert [(line.metric, line.against.checkpoint) for line in found.lines if line.against] == [
+        ("real@1", "a"),
+        ("real@5", "b"),
+    ]
+    assert found.lines[1].kind == "worse"
+    assert decision_text(found).startswith("gate failed (exit code 8): real_coref real@5 is worse (-")
+    assert gate(real(200, 240, "new", 9.0), old=earlier).exit_code == 0
+
+
+def test_metrics_of_one_benchmark_are_corrected_together() -> None:
+    """A p that is small enough alone is not where another metric was looked at too."""
+    earlier, mine = (real(220, 230, "a"),), real(214, 230, "new", 9.0)
+    alone, both = (gate(mine, old=earlier, metrics=names) for names in (BOTH[:1], BOTH))
+    assert (alone.lines[0].p_adjusted, alone.lines[0].family) == (alone.lines[0].p, 1)
+    assert both.lines[0].p_adjusted == pytest.approx(2 * (both.lines[0].p or 0))
+    assert [line.family for line in both.lines] == [2, 2]
+    assert (kinds(alone)[0], kinds(both)[0]) == ("worse", "cannot tell")
+
+
+def test_a_benchmark_may_name_several_metrics_of_its_own() -> None:
+    found = gate(real(200, 200, "new", 9.0), old=(real(200, 300, "a"),), benchmarks={REAL: Own(metrics=BOTH)})
+    assert [(line.metric, line.kind) for line in found.lines] == [
+        ("real@1", "not worse"),
+        ("real@5", "worse"),
+    ]
+
+
+def test_a_composite_may_stand_beside_its_metrics_each_with_its_own_best() -> None:
+    earlier = (*korean(200, 200, "balanced"), *korean(210, 100, "one-sided"))
+    found = gate(*korean(200, 200, "new", 9.0), old=earlier, metrics=("score_wiki", "real@1"))
+    chosen = {(line.benchmark, line.metric): line.against.checkpoint for line in found.lines if line.against}
+    assert chosen == {
+        (REAL, "real@1"): "one-sided",
+        (LAMBADA, "lambada@1"): "balanced",
+        ("score_wiki", "composite"): "balanced",
+    }
+    assert {line.family for line in found.lines} == {3}
+
+
+def test_a_benchmark_without_any_of_the_metrics_says_so_by_name() -> None:
+    mine = (real(200, 200, "new", 9.0), new(200, "arc"))
+    found = gate(*mine, metrics=BOTH)
+    assert [line.notes for line in found.lines] == [
+        (),
+        (),
+        ("arc has no real@1 or real@5: judged by acc, its primary metric",),
+    ]
+
+
+def test_a_metric_that_no_benchmark_has_is_named_with_the_nearest() -> None:
+    with pytest.raises(GateError, match=r"--gate-metric: unknown metric 'real@6'; did you mean 'real@5'"):
+        gate(real(1, 2, "new"), metrics=("real@1", "real@6"))
+
+
+def test_each_floor_is_held_once_with_its_metric() -> None:
+    own = {REAL: Own(floors=(Floor("real@5", ">=", 0.6),), max_drop=0.01)}
+    found = gate(real(200, 200, "new", 9.0), metrics=BOTH, benchmarks=own)
+    assert [line.fails for line in found.lines] == [(), ("floor real@5 >= 0.6: it is 0.5",)]
+    only = gate(real(200, 200, "new", 9.0), metrics=("real@1",), benchmarks=own)
+    assert [line.fails for line in only.lines] == [("floor real@5 >= 0.6: it is 0.5",)]
+
+
+def test_the_largest_drop_is_held_against_every_metric_that_is_judged() -> None:
+    own = {REAL: Own(max_drop=0.01)}
+    found = gate(
+        real(200, 195, "new", 9.0),
+        old=(real(200, 200, "a"),),
+        metrics=BOTH,
+        margin=0.5,
+        benchmarks=own,
+    )
+    assert [bool(line.fails) for line in found.lines] == [False, True]

@@ -257,6 +257,26 @@ def test_a_metric_that_turns_out_to_be_unknown_is_4_at_the_end(
     result.stdout.fnmatch_lines(["gate not judged: *f1*"])
 
 
+def test_several_metrics_are_judged_in_one_run(skilled: Project) -> None:
+    score(skilled, 150, "first")
+    both = ("--gate-metric", "acc", "--gate-metric", "other")
+    result = score(skilled, 120, "worse", "--gate", *both, "--junitxml", "junit.xml")
+    assert result.ret == 8
+    lines = gate(skilled, "worse")["lines"]
+    assert [(line["metric"], line["verdict"]) for line in lines] == [("acc", "worse"), ("other", "not worse")]
+    xml = (skilled.path / "junit.xml").read_text()
+    assert '.skills.acc" value="worse"' in xml
+    assert '.skills.other" value="not worse"' in xml
+    refused(
+        score(skilled, 1, "wrong", "--gate", *both, "--gate-sequential", apart=True),
+        "--gate-sequential settles a benchmark by one metric; acc, other are 2: name one",
+    )
+    refused(
+        score(skilled, 1, "wrong", "--gate", *both, "--gate-metric", "othr", apart=True),
+        "--gate-metric: unknown metric 'othr'; did you mean 'other'?",
+    )
+
+
 def test_an_unknown_benchmark_is_one_line_with_workers_too(skilled: Project) -> None:
     (skilled.path / "name.toml").write_text("[benchmarks.skils]\nmargin = 0.1\n")
     result = score(skilled, 10, "wrong", "--gate", "--gate-config", "name.toml", "-n", "2", apart=True)

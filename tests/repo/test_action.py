@@ -75,4 +75,4 @@ def test_the_configuration_of_the_documentation_can_be_read(tmp_path: Path) -> N
     (tmp_path / "pyproject.toml").write_text(block, encoding="utf-8")
     plan = read_plan(tmp_path / "pyproject.toml", required=True)
     assert plan.own("real_coref").floors[0].text == "real@1 >= 0.6"
-    assert plan.metric == "score"
+    assert plan.metrics == ("score",)

@@ -88,7 +88,7 @@ def test_the_reason_is_written_for_a_person() -> None:
         {"real_coref": compare_flips(1400, 60, 140, 800), "lambada": compare_flips(200, 60, 60, 280)}
     )
     assert found["real_coref"].why.startswith("-3.33 points [-4.5")
-    assert "after Holm over 2 benchmarks" in found["real_coref"].why
+    assert "after Holm over 2 tests" in found["real_coref"].why
     assert "neither no loss nor one of 1 point is ruled out" in found["lambada"].why
 
 
