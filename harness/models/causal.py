@@ -156,7 +156,8 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         rows: dict[str, Any] = {"vocabulary": self._rows, "batch": self._batch}
         # Of its own, so that no beginning of the probe is found among others that are kept.
         trial = SharedPrefix(self._model, self._needed, attention, **rows, **how, done=WorkDone())
-        different = Generation(self._model, stepper, trial, ends, **how, batch=self._batch).verify(probe)
+        tried = Generation(self._model, stepper, trial, ends, **how, batch=self._batch)
+        different = tried.verify(probe, self._plain.logits)
         if different is not None:
             self._goes_slowly("generating", different)
             return None

@@ -14,7 +14,7 @@ cache only, so that it does not serve here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.models.agreement import difference
@@ -28,6 +28,7 @@ from harness.models.shared_prefix import SharedPrefix
 from harness.models.slots import Held, Slots
 from harness.models.split_attention import splitting
 from harness.models.stepping import Stepper
+from harness.models.work import TokenWork
 
 if TYPE_CHECKING:
     import torch
@@ -70,10 +71,21 @@ class Generation:
                 if not open_[number]:
                     yield Ended(number, samples.pop(number))
 
-    def verify(self, works: Sequence[tuple[int, ...]]) -> str | None:
-        """Feeds sequences as prompts and tokens behind them, and compares logits with those of a forward pass over each
-        alone; None, or what is different."""
-        return difference(self._model, lambda: self._alone(works), lambda: self._fed(works))
+    def verify(
+        self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
+    ) -> str | None:
+        """Feeds sequences as prompts and tokens behind them, and compares logits with ``plain``, those of every
+        sequence by itself; None, or what is different."""
+        import torch
+
+        # What the targets are is no matter: the logits behind the last three tokens are asked for.
+        asked = [TokenWork(work, work[-3:]) for work in works]
+
+        def alone() -> torch.Tensor:
+            found = plain(asked).view(len(works), 3, -1).transpose(0, 1)
+            return (torch.cat((found, found[1:])) if self._stepper.guesses else found).flatten(0, 1)
+
+        return difference(self._model, alone, lambda: self._fed(works))
 
     def _fed(self, works: Sequence[tuple[int, ...]]) -> torch.Tensor:
         """Logits [places x works, vocabulary] behind the prompts, and behind each of the last two tokens; where guesses
@@ -92,16 +104,6 @@ class Generation:
                     both = self._stepper.several(slots, [work[-2:] for work in works])
                     found += [both[0::2], both[1::2]]
         return torch.cat(found)
-
-    def _alone(self, works: Sequence[tuple[int, ...]]) -> torch.Tensor:
-        """The same of each sequence by itself."""
-        import torch
-
-        with torch.inference_mode():
-            ids = [torch.tensor([work], device=self._model.device) for work in works]
-            logits = [self._model(input_ids=one, use_cache=False).logits[0, -3:].float() for one in ids]
-        found = torch.stack(logits, dim=1)
-        return (torch.cat((found, found[1:])) if self._stepper.guesses else found).flatten(0, 1)
 
     def _run_group(self, shared: tuple[int, ...], waiting: deque[Sample]) -> Iterator[Sample]:
         """Brings all samples behind one beginning to their ends, and gives each when it is there."""
