@@ -4,6 +4,7 @@
     step or global_step, epoch, seq_len
     real1, real5, lambada_top1, lambada_wiki_top1     shares; NAME_strict and NAME_stderr beside each
     coref_samples, lambada_samples, lambada_wiki_samples     items
+    coref_of, lambada_of, lambada_wiki_of                    items that the set has, where not all were asked
     score, reported_score           checked against 0.4 real1 + 0.3 real5 + 0.3 lambada_top1, never used
 
 In a table a share may be written with a per cent sign. What a row lacks is not measured; a row without any of the
@@ -82,6 +83,14 @@ def read_row(fields: Mapping[str, Any], *, origin: str, source: Source, sizes: M
             name=name,
             about=about,
             conditions={"seq_len": about["seq_len"]} if "seq_len" in about else {},
+            of=next(
+                (
+                    whole(f"{key}_of", fields.get(f"{key}_of"))
+                    for key, set_ in SETS.items()
+                    if set_ == benchmark
+                ),
+                None,
+            ),
         )
         entries[benchmark] = Entry(saved=saved)
     contender = Contender(name=name, origin=origin, about=about, entries=entries)

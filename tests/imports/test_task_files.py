@@ -284,8 +284,28 @@ def test_results_of_lm_eval_are_read_with_sizes_and_conditions(tmp_path: Path) -
     saved = one.entries["gsm8k"].saved
     assert one.name == "org/m + runs/lora"
     assert (saved.primary, saved.scored) == ("exact_match_flexible", 100)
+    assert (saved.of, saved.mark) == (1319, "100 of 1,319 items")
     assert saved.metrics["exact_match_strict"].value == 0.1
     assert (saved.conditions["shots"], saved.conditions["version"]) == (5, 3.0)
+
+
+def test_a_file_of_our_own_keeps_the_marks_of_its_tasks(tmp_path: Path) -> None:
+    task = {"acc": 0.5, "acc_stderr": 0.1, "samples": 24, "of": 32, "mark": "24 of 32 items, sample of 2,376"}
+    path = dumped(
+        tmp_path / "c_results.json", {"model": "c", "results": {"arc_easy": task, "drop": {"f1": 0.2}}}
+    )
+    (one,) = read_file(path, {}).contenders
+    saved = one.entries["arc_easy"].saved
+    assert list(saved.metrics) == ["acc"]
+    assert (saved.scored, saved.of, saved.mark, saved.part) == (24, 32, task["mark"], True)
+    assert (one.entries["drop"].saved.of, one.entries["drop"].saved.mark) == (0, "")
+
+
+def test_korean_results_over_part_of_a_set_say_so(tmp_path: Path) -> None:
+    row = {"checkpoint": "c", "real1": 0.5, "real5": 0.5, "coref_samples": 2, "coref_of": 400, "mark": "x"}
+    (one,) = read_file(dumped(tmp_path / "c_eval_results.json", row), {}).contenders
+    saved = one.entries["real_coref"].saved
+    assert (saved.of, saved.mark) == (400, "2 of 400 items")
 
 
 def test_old_results_without_filters_and_sizes_are_read_by_our_names(tmp_path: Path) -> None:
