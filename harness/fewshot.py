@@ -58,8 +58,8 @@ class Shots:
         Empty where the benchmark renders its examples in one piece.
         """
         shots = [one for one in self._rendered(spec, example) if isinstance(one, Shot)]
-        pairs = ((Turn("user", one.question), Turn("assistant", one.answer)) for one in shots)
-        return tuple(turn for pair in pairs for turn in pair)
+        pairs = (one.turns or (one.question, one.answer) for one in shots)
+        return tuple(turn for asked, said in pairs for turn in (Turn("user", asked), Turn("assistant", said)))
 
     def _rendered(self, spec: Benchmark, example: Example) -> list[str | Shot]:
         if not self.count or spec.shot is None:

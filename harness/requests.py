@@ -17,12 +17,17 @@ All are frozen and hold plain data only. Log-probabilities are natural logarithm
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 MASK: Final = "[MASK]"
 """How data and benchmarks write a mask; the engine puts the checkpoint's own mask token in its place."""
+
+LATER: Final[Mapping[str, bool]] = MappingProxyType({"later": True})
+"""Metadata of a field that requests have not always had: as plain data it is there only where it is set, so that
+requests that were kept before it came still equal those that do not use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,8 @@ class Generate:
     What is drawn depends on ``seed``, the sample's number and the place in its text, on nothing else. A
     sample ends in front of the earliest of the ``stop`` sequences in its text. ``turns``, if any, is the same
     question as a conversation, for checkpoints that are asked through their chat template (``--eval-chat``);
-    where the last turn is the assistant's, the samples go on from its end.
+    where the last turn is the assistant's, the samples go on from its end. Asked so, they have stop sequences and
+    a limit of their own where ``turns_stop`` and ``turns_max_new_tokens`` say so.
     """
 
     prompt: str
@@ -70,17 +76,22 @@ class Generate:
     samples: int = 1
     seed: int = 0
     turns: tuple[Turn, ...] = ()
+    turns_stop: tuple[str, ...] | None = field(default=None, metadata=LATER)
+    turns_max_new_tokens: int | None = field(default=None, metadata=LATER)
 
     def fault(self) -> str | None:
         """What is wrong with the request, or None."""
+        stops, most = self.turns_stop or (), self.turns_max_new_tokens
         checks = (
             (self.max_new_tokens >= 1, f"max_new_tokens is {self.max_new_tokens}; ask for at least one"),
+            (most is None or most >= 1, f"turns_max_new_tokens is {most}; ask for at least one"),
             (self.samples >= 1, f"samples is {self.samples}; ask for at least one"),
             (0.0 <= self.temperature < float("inf"), f"temperature is {self.temperature}; use 0 or more"),
             (0.0 < self.top_p <= 1.0, f"top_p is {self.top_p}; use more than 0, and 1 at most"),
             (self.top_k >= 0, f"top_k is {self.top_k}; use 0 (all tokens) or more"),
             (not isinstance(self.stop, str), f"stop is the text {self.stop!r}; give a tuple of texts"),
-            ("" not in tuple(self.stop), "a stop sequence is empty; every text has it at its beginning"),
+            (not isinstance(stops, str), f"turns_stop is the text {stops!r}; give a tuple of texts"),
+            ("" not in (*self.stop, *stops), "a stop sequence is empty; every text has it at its beginning"),
         )
         return next((message for fine, message in checks if not fine), None)
 

@@ -28,7 +28,8 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
     """The same value in exact builtin types: None, bool, int, float, str, list, dict with string keys.
 
     Nan and the infinities become text. Numbers of NumPy and torch become Python numbers, tuples become lists,
-    subclasses of str and int the plain type, and lone surrogates in text the escape that Python writes for
+    subclasses of str and int the plain type, a dataclass's fields marked ``LATER`` are left out where they have their
+    default, and lone surrogates in text the escape that Python writes for
     them, such as ``\\ud83d``. Raises ``WireError`` naming the place and the type of anything else.
     """
     if depth > DEEPEST:
@@ -43,7 +44,9 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
         return float(value) if math.isfinite(value) else str(float(value))  # JSON has no nan and no infinity
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            f.name: to_plain(getattr(value, f.name), f"{where}.{f.name}", depth + 1) for f in fields(value)
+            f.name: to_plain(getattr(value, f.name), f"{where}.{f.name}", depth + 1)
+            for f in fields(value)
+            if not (f.metadata.get("later") and getattr(value, f.name) == f.default)
         }
     if isinstance(value, Mapping):
         return _plain_mapping(value, where, depth)

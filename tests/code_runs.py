@@ -60,15 +60,22 @@ class Bench:
         self.spec: Benchmark = spec
         self.loaded: Loaded = load_benchmark(self.spec, data, None, sampling)
 
-    def ask(self, place: int, texts: Sequence[str], judge: Callable[[RunProgram], RunProgramAnswer]) -> Asked:
-        """Row ``place``, answered with these texts."""
+    def ask(
+        self,
+        place: int,
+        texts: Sequence[str],
+        judge: Callable[[RunProgram], RunProgramAnswer],
+        *,
+        chat: bool = False,
+    ) -> Asked:
+        """Row ``place``, answered with these texts, through a chat template or not."""
         example = self.loaded.pack.examples[place]
         given = Given(example, self.loaded)
         function = generator_function(self.function)
         code = function.__code__
         generator = function(**{name: given.argument(name) for name in code.co_varnames[: code.co_argcount]})
         asked = next(generator)
-        answer = GenerateAnswer(tuple(Generated(text, "stop", 1) for text in texts), 1)
+        answer = GenerateAnswer(tuple(Generated(text, "stop", 1) for text in texts), 1, chat=chat)
         programs = generator.send(answer)
         answers = [judge(request) for request in programs]
         try:

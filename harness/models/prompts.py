@@ -71,8 +71,8 @@ def prepare(
     """
     if (fault := request.fault()) is not None:
         return Refusal(fault)
-    request = replace(request, max_new_tokens=asking.max_new_tokens or request.max_new_tokens)
     chat = asking.chat and bool(request.turns)
+    request = _in_form(request, chat, asking.max_new_tokens)
     if asking.only_chat and not chat:
         return Refusal("the question has no turns for a chat template; ask it with --eval-chat off or auto")
     text = tokenizer.conversation(request.turns) if chat else request.prompt
@@ -89,3 +89,13 @@ def prepare(
         return Refusal(f"the prompt has a token that the model, with {rows} embeddings, does not know")
     truncated = max(0, len(tokens) - room)
     return Prompt(request, tokens[truncated:], truncated, chat)
+
+
+def _in_form(request: Generate, chat: bool, max_new_tokens: int | None) -> Generate:
+    """The request with the stop sequences and the limit of the form in which it is asked; the person's limit goes
+    before both."""
+    stop, most = request.stop, request.max_new_tokens
+    if chat:
+        stop = stop if request.turns_stop is None else request.turns_stop
+        most = request.turns_max_new_tokens or most
+    return replace(request, stop=stop, max_new_tokens=max_new_tokens or most)

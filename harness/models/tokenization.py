@@ -92,7 +92,9 @@ class TextTokenizer:
             )
         except (TemplateError, ValueError, TypeError, KeyError) as error:
             return Refusal(f"the chat template fails ({error}); use --eval-chat off, or mend the template")
-        return text
+        # A template may strip what it is given; a begun block of code would lose its line break.
+        end = turns[-1].text[len(turns[-1].text.rstrip()) :] if begun else ""
+        return text if text.endswith(end) else text.rstrip() + end
 
     def prompt(self, text: str) -> tuple[int, ...] | Refusal:
         """The tokens of a text that is to be continued, at least one, with the special tokens in front."""

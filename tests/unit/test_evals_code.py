@@ -10,6 +10,7 @@ import pytest
 
 from harness.benchmark import Sampling
 from harness.data import drawn
+from harness.metrics.code import called_names
 from harness.requests import CallTests, Generate, InputOutputTests, RunProgramAnswer
 from tests.code_runs import Bench, by_word, functions
 
@@ -68,10 +69,10 @@ def test_humaneval_completes_the_published_prompt(benches: dict[str, Bench]) -> 
         stop=("\nclass", "\ndef", "\n#", "\nif", "\nprint"),
         max_new_tokens=512,
         turns=asked.generate.turns,
+        turns_stop=asked.generate.turns_stop,
+        turns_max_new_tokens=768,
         **SAMPLED.of("humaneval", "humaneval/0").arguments(),
     )
-    assert [turn.role for turn in asked.generate.turns] == ["user", "assistant"]
-    assert asked.generate.turns[-1].text.endswith(f"```python\n{row['prompt']}\n")
     assert asked.programs[0].program == f"{row['prompt']}    return right\n"
     assert isinstance(asked.programs[0].tests, CallTests)
     assert asked.scores == {"pass@1": pytest.approx(0.4), "pass@5": 1.0, "no_answer": 1.0}
@@ -102,7 +103,75 @@ def test_mbpp_shows_tasks_2_3_and_4_with_their_programs_and_three_assertions(
     assert "heap_queue_largest" in parts[2]
     assert parts[3].endswith("\n".join(row["test_list"]))
     assert request.stop == ("[DONE]",)
-    assert [turn.role for turn in request.turns] == ["user", "assistant"] * 3 + ["user"]
+    assert [turn.role for turn in request.turns] == ["user", "assistant"] * 4
+
+
+QUESTION = (
+    "Please provide a self-contained Python script that solves the following problem in a markdown code block:\n"
+    "```\n{}\n```\n"
+)
+ANSWER = (
+    "Below is a Python script with a self-contained function that solves the problem and passes corresponding tests:\n"
+    "```python\n"
+)
+CODE = {name: Bench(name) for name in ("humaneval", "mbpp", "mbpp_sanitized", "mbpp_docstring")}
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_a_chat_is_asked_in_evalplus_words_and_may_answer_with_definitions(name: str) -> None:
+    row = CODE[name].loaded.pack.examples[0].row
+    request = CODE[name].ask(0, [""], by_word, chat=True).generate
+    shown = 1 if name == "mbpp_docstring" else 3
+    problem = (
+        row["prompt"].strip()
+        if name == "humaneval"
+        else "\n".join(['"""', row["text"], *row["test_list"][:shown], '"""'])
+    )
+    asked, begun = request.turns[-2:]
+    assert (asked.role, asked.text) == ("user", QUESTION.format(problem))
+    assert (begun.role, begun.text) == ("assistant", ANSWER)
+    assert request.turns_max_new_tokens == 768
+    assert request.turns_stop is not None
+    assert "\n```\n" in request.turns_stop
+    whole = (
+        "import re\nclass A:\n    pass\n\ndef f(x):\n    return x\n\nif 1:\n    y = 2\n# end\nprint(f(1))\n"
+    )
+    assert not any(stop in whole for stop in request.turns_stop)
+
+
+def test_the_examples_of_a_chat_are_turns_with_whole_programs_in_blocks() -> None:
+    turns = CODE["mbpp"].ask(0, [""], by_word, chat=True).generate.turns
+    assert turns[0].text == QUESTION.format(
+        '"""\nWrite a function to find the similar elements from the given two tuple lists.\n'
+        "assert similar_elements((3, 4, 5, 6),(5, 7, 4, 10)) == (4, 5)\n"
+        "assert similar_elements((1, 2, 3, 4),(5, 4, 3, 7)) == (3, 4)\n"
+        'assert similar_elements((11, 12, 14, 13),(17, 15, 14, 13)) == (13, 14)\n"""'
+    )
+    assert turns[1].text == (
+        ANSWER + "def similar_elements(test_tup1, test_tup2):\n"
+        "  res = tuple(set(test_tup1) & set(test_tup2))\n  return (res)\n```"
+    )
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_of_a_chats_answer_runs_what_the_tests_call_and_of_a_completion_what_the_stops_leave(
+    name: str,
+) -> None:
+    row = CODE[name].loaded.pack.examples[0].row
+    entry = row["entry_point"] if name == "humaneval" else called_names(row)[0]
+    function = f"def {entry}(*given):\n    return half(given)\n"
+    text = f"import math\n\n{function}\ndef half(x):\n    return 'right'\n\nprint({entry}(1))\nassert {entry}(2) == 3"
+    asked = CODE[name].ask(0, [text], by_word, chat=True)
+    assert asked.programs[0].program == f"import math\n{function}def half(x):\n    return 'right'\n"
+    assert asked.scores == {"pass@1": 1.0, "no_answer": 0.0}
+    plain = CODE[name].ask(0, [text], by_word).programs[0].program
+    assert plain != asked.programs[0].program
+
+
+@pytest.mark.parametrize("name", CODE)
+@pytest.mark.parametrize("text", ["", "\n\n", "I cannot help with that, sorry.", "# to do\n"])
+def test_a_chats_answer_without_code_is_no_answer(name: str, text: str) -> None:
+    assert CODE[name].ask(0, [text], by_word, chat=True).scores == {"pass@1": 0.0, "no_answer": 1.0}
 
 
 def test_mbpp_without_examples_and_as_a_docstring(benches: dict[str, Bench]) -> None:

@@ -109,6 +109,52 @@ def test_a_template_that_fails_is_an_error_with_its_own_words() -> None:
     assert "roles must alternate" in refusal.reason
 
 
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_chat_has_stops_and_a_limit_of_its_own(chat: bool) -> None:
+    request = replace(REQUEST, stop=("def",), turns_stop=("```",), turns_max_new_tokens=20)
+    prompt = prepared(tokenizer(TEMPLATE), request, chat=chat)
+    assert isinstance(prompt, Prompt)
+    assert prompt.request.stop == (("```",) if chat else ("def",))
+    assert prompt.request.max_new_tokens == (20 if chat else 8)
+    own = prepared(tokenizer(TEMPLATE), request, chat=chat, max_new_tokens=5)
+    assert isinstance(own, Prompt)
+    assert own.request.max_new_tokens == 5
+    alike = prepared(tokenizer(TEMPLATE), replace(REQUEST, stop=("def",)), chat=chat)
+    assert isinstance(alike, Prompt)
+    assert (alike.request.stop, alike.request.max_new_tokens) == (("def",), 8)
+
+
+def test_a_chat_may_have_no_stop_at_all() -> None:
+    prompt = prepared(tokenizer(TEMPLATE), replace(REQUEST, stop=("def",), turns_stop=()), chat=True)
+    assert isinstance(prompt, Prompt)
+    assert prompt.request.stop == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"turns_stop": ("",)}, "a stop sequence is empty"),
+        ({"turns_stop": "```"}, "turns_stop is the text"),
+        ({"turns_max_new_tokens": 0}, "turns_max_new_tokens is 0"),
+    ],
+)
+def test_what_is_wrong_with_a_chats_own_stops_and_limit_is_said(change: dict[str, Any], words: str) -> None:
+    refusal = prepared(tokenizer(TEMPLATE), replace(REQUEST, **change))
+    assert isinstance(refusal, Refusal)
+    assert words in refusal.reason
+
+
+@pytest.mark.parametrize(
+    "written", ["message.content | trim", "message.content", "message['content'].strip()"]
+)
+def test_an_answer_begun_with_a_block_keeps_its_line_break_where_a_template_strips(written: str) -> None:
+    made = tokenizer(
+        "{% for message in messages %}<{{ message.role }}>{{ " + written + " }}<end>{% endfor %}"
+    )
+    begun = replace(REQUEST, turns=(Turn("user", "one?"), Turn("assistant", "Here:\n```python\n")))
+    assert text_of(made, prepared(made, begun, chat=True)) == "<user>one?<end><assistant>Here:\n```python\n"
+
+
 def test_the_persons_limit_goes_before_the_benchmarks() -> None:
     prompt = prepared(tokenizer(), max_new_tokens=100)
     assert isinstance(prompt, Prompt)

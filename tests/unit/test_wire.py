@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import WireError
+from harness.requests import Generate
 from harness.wire import plain_scores, scrub, to_plain
 
 
@@ -65,6 +66,14 @@ def test_a_self_containing_list_is_refused() -> None:
     endless.append(endless)
     with pytest.raises(WireError, match="nested deeper"):
         to_plain(endless)
+
+
+def test_a_field_that_came_later_is_there_only_where_it_is_set() -> None:
+    old = Generate("a", max_new_tokens=1)
+    assert "turns_stop" not in to_plain(old)
+    assert "turns_max_new_tokens" not in to_plain(old)
+    assert to_plain(Generate("a", max_new_tokens=1, turns_stop=("b",)))["turns_stop"] == ["b"]
+    assert to_plain(Generate("a", max_new_tokens=1, turns_stop=()))["turns_stop"] == []
 
 
 def test_a_lone_surrogate_becomes_readable_text() -> None:

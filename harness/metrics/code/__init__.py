@@ -1,18 +1,23 @@
 """Programs that a checkpoint has written: what of its text is run, on what tests, and what that is worth.
 
-``cutting`` takes the program out of a text, ``forms`` brings the published forms of a task into one,
+``conversation`` asks a chat, ``cutting`` takes the program out of a text (``sanitizing`` out of a chat's),
+``forms`` brings the published forms of a task into one,
 ``programs`` asks for a program to be run, ``verdicts`` scores what became of it, ``passk`` is pass@k.
 """
 
 from __future__ import annotations
 
+from harness.metrics.code.calling import base_name
+from harness.metrics.code.conversation import asked_in_chat, chat_answer, chat_question
 from harness.metrics.code.cutting import (
     APPS_STOPS,
+    BLOCK_STOPS,
     DOCSTRING_STOPS,
     FENCE_STOPS,
     HUMANEVAL_STOPS,
     MBPP_STOPS,
     Program,
+    chat_program,
     function_program,
     script_program,
 )
@@ -25,13 +30,20 @@ from harness.metrics.code.forms import (
     humaneval_row,
     mbpp_row,
     reads_and_prints,
+    unix_lines,
 )
 from harness.metrics.code.passk import KS, pass_at, pass_at_k
-from harness.metrics.code.programs import humaneval_request, mbpp_request, stdio_request
+from harness.metrics.code.programs import (
+    called_names,
+    humaneval_request,
+    mbpp_request,
+    stdio_request,
+)
 from harness.metrics.code.verdicts import program_scores, script_scores
 
 __all__ = [
     "APPS_STOPS",
+    "BLOCK_STOPS",
     "DOCSTRING_STOPS",
     "FENCE_STOPS",
     "HUMANEVAL_STOPS",
@@ -42,6 +54,12 @@ __all__ = [
     "Program",
     "StdioRow",
     "apps_row",
+    "asked_in_chat",
+    "base_name",
+    "called_names",
+    "chat_answer",
+    "chat_program",
+    "chat_question",
     "contest_row",
     "function_program",
     "humaneval_request",
@@ -55,4 +73,5 @@ __all__ = [
     "script_program",
     "script_scores",
     "stdio_request",
+    "unix_lines",
 ]

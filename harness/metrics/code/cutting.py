@@ -12,14 +12,18 @@ Two styles of answer work with every benchmark, and the text itself tells which 
 
 A text with a fence is a completion when code stands in front of the first fence: its first line is indented, or
 a line of it begins as a statement does. Nothing is parsed: the text is a stranger's.
+
+Where a benchmark asks a chat for a function in EvalPlus's words, ``chat_program`` cuts as EvalPlus does; see
+``sanitizing``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from harness.metrics.code.sanitizing import defines, sanitized
 from harness.requests import earliest_stop
 
 HUMANEVAL_STOPS: Final = ("\nclass", "\ndef", "\n#", "\nif", "\nprint")
@@ -36,6 +40,11 @@ APPS_STOPS: Final = ("\nQUESTION", "\n---", "\nANSWER")
 
 FENCE_STOPS: Final = ("\n```",)
 """Where the prompt has opened a block of code."""
+
+BLOCK_STOPS: Final = ("\n```\n", "<|endoftext|>", "<|endofmask|>", "</s>")
+"""EvalPlus 0.3.1, provider/utility.py and provider/hf.py, for chat models: what ends the block that the answer begins
+with, and ends of text that a tokenizer does not know. EvalPlus's stops at a ``main`` part and at ``print`` are not
+among them: a definition may follow, and cutting takes those lines out."""
 
 _FENCE: Final = re.compile(r"^[ \t]*+```++[ \t]*+([\w+#.-]*+)[^\n`]*+$", re.MULTILINE)
 """Nothing is tried twice: a stranger's line may be very long."""
@@ -75,6 +84,19 @@ def function_program(
     elif _definition(entry_point).search(code):
         return Program(_in_front(prompt, entry_point) + code, code)
     return Program(prompt + code, code)
+
+
+def chat_program(text: str, needed: Collection[str], prompt: str = "") -> Program:
+    """The program in a chat's answer that was begun with a block of code, for tests that call the names ``needed``:
+    what ``sanitizing`` leaves of it, tabs as four spaces (EvalPlus, provider/hf.py). Where it defines none of them
+    and its first line is indented, it goes on where ``prompt`` ends."""
+    text = text.replace("\t", "    ")
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    if prompt and first.startswith(" ") and not defines(text, needed):
+        whole = prompt + text
+        return Program(sanitized(whole, needed) or whole, text)
+    found = sanitized(text, needed)
+    return Program(text, text) if found is None else Program(found, found)
 
 
 def script_program(text: str, stops: Sequence[str]) -> Program:

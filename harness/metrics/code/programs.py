@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -68,6 +70,23 @@ def stdio_request(row: Mapping[str, Any], program: str, benchmark: str = "codeco
 def _names(entry_point: str, solution: str) -> tuple[str, ...]:
     """What is the program's in the tests, whatever else has that name."""
     return tuple(dict.fromkeys([*filter(None, [base_name(entry_point)]), *builtin_names(solution)]))
+
+
+def called_names(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the tests of a row of MBPP need of a program: the names that they use and do not define themselves, and
+    that are not Python's own, unless they are known to be the program's."""
+    mine = _names(row.get("entry_point", ""), row["code"])
+    tree = ast.parse(mbpp_tests(row))
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    own = {node.id for node in names if not isinstance(node.ctx, ast.Load)} | vars(builtins).keys()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            own.add(node.name)
+        elif isinstance(node, ast.arg):
+            own.add(node.arg)
+        elif isinstance(node, ast.alias):
+            own.add(node.asname or node.name.partition(".")[0])
+    return tuple(dict.fromkeys([*mine, *(node.id for node in names if node.id not in own)]))
 
 
 def _pairs(tests: Sequence[Mapping[str, str]]) -> tuple[tuple[str, str], ...]:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from typing import Any
 
 from harness.errors import BenchmarkError
-from harness.metrics.code.cutting import script_program
+from harness.metrics.code.cutting import chat_program, script_program
 from harness.metrics.code.passk import pass_at
 from harness.requests import GenerateAnswer, RunProgram, RunProgramAnswer
 
 
 def script_scores(
-    answer: GenerateAnswer, stops: Sequence[str], request: Callable[[str], RunProgram]
+    answer: GenerateAnswer,
+    stops: Sequence[str],
+    request: Callable[[str], RunProgram],
+    needed: Collection[str] = (),
 ) -> Generator[Any, Any, dict[str, float]]:
     """A part of a benchmark (``yield from``): takes the programs out of texts, has them run as ``request`` makes
-    it of each, and returns the scores of the task.
+    it of each, and returns the scores of the task. ``needed``: what a chat's program must define.
     """
-    programs = [script_program(sample.text, stops) for sample in answer.samples]
+    texts = [sample.text for sample in answer.samples]
+    chat = answer.chat and bool(needed)
+    programs = [chat_program(text, needed) if chat else script_program(text, stops) for text in texts]
     answers = yield [request(program.source) for program in programs]
     return {**program_scores(answers), "no_answer": float(sum(program.empty for program in programs))}
 
