@@ -22,7 +22,8 @@ class CheckpointInfo:
     file contradict (longer position tables); the model is built to the shapes.
 
     ``parameters`` (a count) and ``dtype`` (of most of them) are read from headers. ``val_loss`` and ``training``
-    are what the checkpoint itself says of its training, plain values. ``base`` is the checkpoint that an adapter
+    are what the checkpoint itself says of its training, plain values; ``config_dtype`` is the type that the config in
+    a ``.pt`` file names for its model, as written there. ``base`` is the checkpoint that an adapter
     was trained on. ``params`` are the sizes of an ``mtp`` model under Llama's own names (``dim``, ``n_layers``,
     ``n_future_tokens`` ...), ``tokenizer`` is the folder that holds its tokenizer. ``series`` is the folder of the
     checkpoints of one training, ``step`` how far this one is: the trainer's step, else the number at the end of its
@@ -51,6 +52,7 @@ class CheckpointInfo:
     trust_remote_code: bool = False
     series: str | None = None
     step: float | None = None
+    config_dtype: str | None = None
 
     @property
     def serves(self) -> tuple[type[Request], ...]:

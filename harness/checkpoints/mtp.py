@@ -84,7 +84,14 @@ def recognise_pt(path: Path, source: str, seq_len: int | None, base: Path | None
         dtype=main_dtype(tensors),
         params=params,
         tokenizer=_tokenizer(path, places),
+        config_dtype=_config_dtype(config),
     )
+
+
+def _config_dtype(config: dict[str, Any]) -> str | None:
+    """What the config calls the type of the model's numbers: a text, or the name of torch's own type."""
+    said = plain(_part(config, "model").get("dtype"))
+    return None if said is None else str(said)
 
 
 def _part(held: dict[str, Any], name: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from harness.checkpoints import CheckpointInfo
 from harness.errors import CheckpointError
@@ -13,6 +13,12 @@ from harness.models.settings import ModelSettings
 
 if TYPE_CHECKING:
     import torch
+
+_SHORT: Final = {
+    **{"fp32": "float32", "float": "float32", "bf16": "bfloat16"},
+    **{"fp16": "float16", "half": "float16"},
+}
+"""Other names of number types."""
 
 
 def worker_number(environ: Mapping[str, str] = os.environ) -> int:
@@ -47,11 +53,23 @@ def choose_device(wanted: str, environ: Mapping[str, str] = os.environ) -> torch
 def choose_dtype(info: CheckpointInfo, settings: ModelSettings, device: torch.device) -> torch.dtype | str:
     """The type of the weights: "auto" stands for the type that the checkpoint is stored in.
 
-    A GGUF file's quantized weights have no such type; they are made float32.
+    On an accelerator it is by default the one that the config in a ``.pt`` file names for its model, if it names one.
+    A GGUF file's quantized weights have no such type; they are made float32. Raises ``CheckpointError`` for a name in
+    a config that is no type of weights.
     """
     import torch
 
     types = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if settings.dtype != "auto":
         return types[settings.dtype]
-    return torch.float32 if device.type == "cpu" or info.format == "gguf" else "auto"
+    if device.type == "cpu" or info.format == "gguf":
+        return torch.float32
+    if info.config_dtype is None or info.config_dtype == "auto":
+        return "auto"
+    named = info.config_dtype.strip().lower().removeprefix("torch.")
+    if (found := _SHORT.get(named, named)) not in types:
+        raise CheckpointError(
+            f"{info.path}: its config says model.dtype={info.config_dtype[:40]!r}, which is none of "
+            f"{', '.join(types)}; choose one with --eval-dtype"
+        )
+    return types[found]
