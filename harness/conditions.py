@@ -42,6 +42,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "max_new_tokens": Setting("answers"),
     "sandbox": Setting("answers", "bwrap"),
     "grader": Setting("answers", "exact"),
+    "program_seconds": Setting("answers"),
     "limit": Setting("items"),
     "checkpoint": Setting("checkpoint"),
     "steps": Setting("checkpoint"),

@@ -26,6 +26,7 @@ from harness.grading import (
 )
 from harness.sandbox import GRADERS, open_sandbox
 from harness.sandbox import KINDS as SANDBOXES
+from harness.sandbox.settings import parse_program_seconds
 from harness.sandbox.soundness import UNSOUND, Checked
 
 SHOWN: Final = 5
@@ -41,6 +42,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     _one_of("--sandbox", options.sandbox, SANDBOXES)
     _one_of("--grader", options.grader, GRADERS)
     ks, workers = _numbers("--k", options.k), _workers(options.workers)
+    limit = _seconds("--program-seconds", options.program_seconds)
     if options.data is not None and not Path(options.data).is_dir():
         raise DataError(f"--data: {options.data!r} is no folder; give the folder that holds NAME/FILE.jsonl")
     path: Path = options.samples
@@ -49,7 +51,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     samples = read_samples(path, options.benchmark, problems)
     if not os.access(output.parent, os.W_OK):
         raise HarnessError(f"cannot write {output}: give --output FILE, in a folder that can be written to")
-    opened = open_sandbox(options.sandbox, workers=workers, grader=options.grader)
+    opened = open_sandbox(options.sandbox, workers=workers, grader=options.grader, program_seconds=limit)
     with Checked(opened, options.sandbox) as sandbox:
         say = _progress(len(samples))
         graded = grade(options.benchmark, samples, problems, sandbox, workers=workers, say=say)
@@ -159,6 +161,15 @@ def _numbers(name: str, text: str) -> tuple[int, ...]:
     if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", text):
         raise HarnessError(f"{name}: {text!r} is no list of whole numbers from 1 up, such as 1,10,100")
     return tuple(sorted({int(number) for number in text.split(",")}))
+
+
+def _seconds(name: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return parse_program_seconds(text)
+    except ValueError as error:
+        raise HarnessError(f"{name}: {error}") from None
 
 
 def _workers(text: str | None) -> int:

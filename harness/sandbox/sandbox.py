@@ -51,8 +51,17 @@ class Sandbox:
     Programs of the same task with the same text and tests are run once. ``submit`` may be called from any thread.
     """
 
-    def __init__(self, client: HubClient, *, isolated: bool, grader: Grader = "exact") -> None:
+    def __init__(
+        self,
+        client: HubClient,
+        *,
+        isolated: bool,
+        grader: Grader = "exact",
+        program_seconds: float | None = None,
+    ) -> None:
+        """``program_seconds``: every program's limit, in place of the request's own."""
         self._client = client
+        self._program_seconds = program_seconds
         self._isolated = isolated
         self._grader = grader
         self._lock = threading.Lock()
@@ -61,6 +70,8 @@ class Sandbox:
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """The answer, once it is there."""
+        if self._program_seconds is not None:
+            request = replace(request, seconds=self._program_seconds)
         key = _key(request, request.program)
         with self._lock:
             if (known := self._known.get(key)) is not None:
@@ -142,16 +153,20 @@ def start(settings: SandboxSettings) -> Sandbox:
     workers = settings.workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
     slots = SLOTS_PER_WORKER * workers
     client = HubClient(where, slots, system_calls() if where.isolated else b"")
-    sandbox = Sandbox(client, isolated=where.isolated, grader=settings.grader)
     if where.isolated:
         from harness.sandbox.probe import try_walls
 
         try:
-            try_walls(sandbox)
+            try_walls(Sandbox(client, isolated=True))  # under the probe's own limits
         except BaseException:
-            sandbox.close()
+            client.close()
             raise
-    return sandbox
+    return Sandbox(
+        client,
+        isolated=where.isolated,
+        grader=settings.grader,
+        program_seconds=settings.program_seconds,
+    )
 
 
 def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:

@@ -47,6 +47,7 @@ OTHER = {
     "data": ".",
     "sandbox": "none",
     "grader": "reference",
+    "program_seconds": "5",
     "output": "elsewhere",
     "markdown": "elsewhere.md",
     "run_id": "other",
