@@ -26,18 +26,22 @@ TASK = (
 
 
 def question(row: StdioRow) -> str:
-    """The statement and what is wanted."""
+    """The statement and what is wanted; of a training row its own prompt."""
+    if "instruction" in row:
+        return row["instruction"]
     return f"{row['description'].strip()}\n\n{TASK}\n\n"
 
 
 def apps_question(row: StdioRow) -> str:
-    """The statement as the prompt of APPS has it."""
+    """The statement as the prompt of APPS has it; of a training row its own prompt."""
+    if "instruction" in row:
+        return row["instruction"]
     return f"\nQUESTION:\n{row['description']}\nUse Standard Input format\nANSWER:\n"
 
 
 @benchmark(
     name="codecontests",
-    version=1,
+    version=2,
     data="codecontests/problems",
     published_rows=165,
     own_rows="problems of our own",
@@ -56,7 +60,8 @@ def test_codecontests(example: StdioRow, sampling: Sampling) -> Generator[Any, A
     than 1000 problems 1000 are drawn with the run's seed.
 
     Prompt, our own: the statement, a sentence that asks for a Python program, and the beginning of a block of
-    code. The program is the text up to the end of the block.
+    code. The program is the text up to the end of the block. A training row (``instruction``) is asked by its own
+    prompt alone, and its program is the text, or its block of code where it has one.
 
     The program is run on each of the problem's tests (public, private and generated ones) in the sandbox and
     passes when it prints what is expected on all of them; the first failure ends it. Words are compared without
@@ -68,24 +73,23 @@ def test_codecontests(example: StdioRow, sampling: Sampling) -> Generator[Any, A
     Not comparable: AlphaCode's n@k, which picks n of k samples before it submits any; scores with a problem's own
     checker, which this set does not have: a right output that is not the expected one is wrong here.
     """
-    asked = question(example)
+    asked, own = question(example), "instruction" in example
     answer = yield Generate(
-        f"{asked}```python\n",
-        stop=FENCE_STOPS,
+        asked if own else f"{asked}```python\n",
+        stop=() if own else FENCE_STOPS,  # the first fence may be the one that opens a block
         max_new_tokens=1024,
         turns=(Turn("user", asked), Turn("assistant", "```python\n")),
+        turns_stop=FENCE_STOPS if own else None,
         **sampling.arguments(),
     )
-    return (
-        yield from script_scores(
-            answer, FENCE_STOPS, partial(stdio_request, example, benchmark="codecontests")
-        )
-    )
+    stops = FENCE_STOPS if answer.chat or not own else ()
+    judged = partial(stdio_request, example, benchmark="codecontests")
+    return (yield from script_scores(answer, stops, judged))
 
 
 @benchmark(
     name="apps_stdin",
-    version=1,
+    version=2,
     data="apps_stdin/selected",
     row=StdioRow,
     prepare=apps_row,

@@ -8,9 +8,11 @@ from typing import Any
 from harness.benchmark import HubData, Sampling, benchmark
 from harness.metrics.code import (
     HUMANEVAL_STOPS,
+    MBPP_STOPS,
     HumanEvalRow,
     asked_in_chat,
     base_name,
+    beginning,
     chat_program,
     function_program,
     humaneval_request,
@@ -38,7 +40,8 @@ def test_humaneval(example: HumanEvalRow, sampling: Sampling) -> Generator[Any, 
 
     Prompt: the function's beginning as published. A completion ends before a line that begins with "class",
     "def", "#", "if" or "print"; the program is the prompt and the completion. An answer with a whole function in a
-    block is run as that block, behind the imports and helpers of the prompt.
+    block is run as that block, behind the imports and helpers of the prompt. A training row whose prompt is words
+    alone is answered with the whole function.
 
     Through a chat template it is asked and cut as by EvalPlus: the prompt in a block of code, with a sentence that
     asks for a self-contained script; an answer that has begun its block; 768 new tokens, up to the end of the block.
@@ -56,18 +59,19 @@ def test_humaneval(example: HumanEvalRow, sampling: Sampling) -> Generator[Any, 
     estimated from many; other temperatures; prompts stripped of their last line break; HumanEval+, which has more
     tests; runs of 1024 new tokens, for texts that reach the limit.
     """
+    prompt, name = example["prompt"], example["entry_point"]
+    stops = HUMANEVAL_STOPS if beginning(prompt, name) else MBPP_STOPS
     answer = yield Generate(
-        example["prompt"],
-        stop=HUMANEVAL_STOPS,
+        prompt,
+        stop=stops,
         max_new_tokens=512,
-        **asked_in_chat(example["prompt"]),
+        **asked_in_chat(prompt),
         **sampling.arguments(),
     )
-    prompt, name = example["prompt"], example["entry_point"]
     programs = [
         chat_program(sample.text, (base_name(name),), prompt)
         if answer.chat
-        else function_program(prompt, name, sample.text)
+        else function_program(prompt, name, sample.text, stops)
         for sample in answer.samples
     ]
     answers = yield [humaneval_request(example, program.source) for program in programs]

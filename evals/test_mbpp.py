@@ -47,6 +47,11 @@ def shot(row: MbppRow) -> Shot:
     return Shot(paper_prompt(row), f"{code}\n[DONE]", between="", turns=chat)
 
 
+def own_prompt(row: MbppRow) -> str:
+    """The prompt that a training row has itself; empty for a published one."""
+    return row.get("instruction", "")
+
+
 def docstring_prompt(row: MbppRow, tests: int = 1) -> str:
     """The task and its first tests as a docstring."""
     return "\n".join(('"""', row["text"], *row["test_list"][:tests], '"""\n'))
@@ -66,6 +71,7 @@ def docstring_prompt(row: MbppRow, tests: int = 1) -> str:
     shots_from="mbpp/prompt",
     shots_pick="first",
     shots_fixed=True,
+    own_prompt="instruction",
     shot=shot,
     hub=HubData(HUB, "test", "full"),
     hub_shots=HubData(HUB, "prompt", "full"),
@@ -87,6 +93,8 @@ def test_mbpp(
     begun its block and ends with it; 768 new tokens. Cut as EvalPlus does: the longest run of lines that is Python,
     and of it the imports and what the functions that the tests call reach.
 
+    Training rows (``instruction``) are asked by their own prompt, without examples.
+
     The program runs in the sandbox, and its three assertions, behind the task's setup code, in a process of their
     own; 3 s of CPU time at least. The challenge tests are not used.
 
@@ -97,12 +105,12 @@ def test_mbpp(
     ``mbpp_sanitized``; scores of 0-shot or instruction prompts; MBPP+; the paper's own share of tasks solved by any of
     80 samples.
     """
-    asked = paper_prompt(example)
+    asked = own_prompt(example) or paper_prompt(example)
     answer = yield Generate(
         shots + asked,
         stop=MBPP_STOPS,
         max_new_tokens=512,
-        **asked_in_chat(docstring_prompt(example, 3), turns),
+        **asked_in_chat(own_prompt(example) or docstring_prompt(example, 3), turns),
         **sampling.arguments(),
     )
     judged = partial(mbpp_request, example, benchmark="mbpp")
@@ -123,6 +131,7 @@ def test_mbpp(
     shots_from="mbpp/prompt",
     shots_pick="first",
     shots_fixed=True,
+    own_prompt="instruction",
     shot=shot,
     hub=HubData(HUB, "test", "sanitized"),
     hub_shots=HubData(HUB, "prompt", "full"),
@@ -137,12 +146,12 @@ def test_mbpp_sanitized(
     Not comparable: ``mbpp``, whose tasks are other ones and worded otherwise; EvalPlus's MBPP, which is a later
     selection of these with more tests, another prompt and no examples.
     """
-    asked = paper_prompt(example)
+    asked = own_prompt(example) or paper_prompt(example)
     answer = yield Generate(
         shots + asked,
         stop=MBPP_STOPS,
         max_new_tokens=512,
-        **asked_in_chat(docstring_prompt(example, 3), turns),
+        **asked_in_chat(own_prompt(example) or docstring_prompt(example, 3), turns),
         **sampling.arguments(),
     )
     judged = partial(mbpp_request, example, benchmark="mbpp_sanitized")
@@ -173,13 +182,14 @@ def test_mbpp_docstring(example: MbppRow, sampling: Sampling) -> Generator[Any, 
 
     Not comparable: ``mbpp``, which shows three examples and all three assertions.
     """
-    asked = docstring_prompt(example)
+    asked = own_prompt(example) or docstring_prompt(example)
+    stops = MBPP_STOPS if own_prompt(example) else DOCSTRING_STOPS
     answer = yield Generate(
         asked,
-        stop=DOCSTRING_STOPS,
+        stop=stops,
         max_new_tokens=512,
         **asked_in_chat(asked),
         **sampling.arguments(),
     )
     judged = partial(mbpp_request, example, benchmark="mbpp_docstring")
-    return (yield from script_scores(answer, DOCSTRING_STOPS, judged, called_names(example)))
+    return (yield from script_scores(answer, stops, judged, called_names(example)))

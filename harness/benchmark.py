@@ -138,7 +138,8 @@ class Benchmark:
     are the prompt itself (a paper's), and come with the benchmark whatever the data. ``aggregate``
     adds metrics, or replaces the mean of the score with the same name. ``keep`` says which rows of a data
     set belong to the benchmark, ``prepare`` brings other forms of a row into the one that ``row``
-    describes; of more than ``most_rows`` of them that number is drawn with the run's seed. ``published_rows``
+    describes; where rows have the field ``own_prompt``, which holds a prompt of their own, there are no few-shot
+    examples; of more than ``most_rows`` of them that number is drawn with the run's seed. ``published_rows``
     is how many rows the published set has (a number, or one for each group), so that results over fewer of them
     say so; ``own_rows`` says what the shipped rows are where none of them was published. ``needs`` maps
     packages that its scorer imports to how they are installed. ``most_unusable`` is the share of generated
@@ -165,6 +166,7 @@ class Benchmark:
     hub_shots: HubData | None = None
     keep: Callable[[dict[str, Any]], bool] | None = None
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    own_prompt: str | None = None
     missing: str = ""
     most_rows: int | None = None
     published_rows: int | Mapping[str, int] | None = None

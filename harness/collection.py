@@ -154,6 +154,13 @@ def with_shots(
 ) -> Loaded:
     """The same for rows that were read; raises ``ShotsError`` where there are not so many examples."""
     count = spec.num_fewshot if shots is None else shots if spec.shot is not None else 0
+    if spec.own_prompt and any(example.row.get(spec.own_prompt) for example in pack.examples):
+        if shots and count:
+            raise ShotsError(
+                f"{spec.name}: its rows have prompts of their own ({spec.own_prompt}), "
+                "which take no few-shot examples; --eval-shots 0 asks without"
+            )
+        count = 0
     source = load_shots(spec, data) if count else None
     return Loaded(spec, pack, draw_shots(spec, count, sampling.seed, pack, source), sampling)
 

@@ -30,6 +30,7 @@ from harness.metrics.code import (
     MbppRow,
     StdioRow,
     apps_row,
+    beginning,
     contest_row,
     humaneval_request,
     humaneval_row,
@@ -295,7 +296,7 @@ def _programs(
         task = prompts[row["prompt"]]
     else:
         raise DataError(f"{where}: field 'task_id' is missing; a sample names its task")
-    front = problems[task]["prompt"] if kind.begun else ""
+    front = beginning(problems[task]["prompt"], problems[task]["entry_point"]) if kind.begun else ""
     if "solution" in row:
         yield task, _text(row["solution"], where, "solution"), row
     elif "completion" in row:

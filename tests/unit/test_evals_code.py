@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from harness.benchmark import Sampling
+from harness.collection import load_benchmark
 from harness.data import drawn
+from harness.errors import ShotsError
 from harness.metrics.code import called_names
 from harness.requests import CallTests, Generate, InputOutputTests, RunProgramAnswer
 from tests.code_runs import Bench, by_word, functions
@@ -267,3 +269,61 @@ def test_training_rows_are_asked_as_the_published_ones(tmp_path: Path) -> None:
     published = bench.ask(5, ["    pass"], by_word)
     assert same.programs == published.programs
     assert same.generate.prompt == published.generate.prompt
+
+
+def training_bench(tmp_path: Path, name: str, **change: Any) -> Bench:
+    row = {
+        "instruction": "Write a function one() that returns 1.",
+        "input": "",
+        "output": "def one():\n    return 1\n",
+        "task_id": "train/7",
+        "metadata": {"source": name, "test": ["assert one() == 1"], "entry_point": "one", "has_tests": True},
+        **change,
+    }
+    path = (tmp_path / Bench(name).spec.data).with_suffix(".jsonl")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    return Bench(name, data=str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["humaneval", "mbpp", "mbpp_docstring", "codecontests"])
+@pytest.mark.parametrize("more", ["", "The tests call it without arguments."])
+def test_training_rows_are_asked_by_their_own_prompt(tmp_path: Path, name: str, more: str) -> None:
+    bench = training_bench(tmp_path, name, input=more)
+    instruction = "Write a function one() that returns 1." + (f"\n\n{more}" if more else "")
+    program = "class A:\n    pass\n\ndef one():\n    return 1\n\nif 1:\n    right = 1\n"
+    asked = bench.ask(0, [program], by_word)
+    assert asked.generate.prompt == instruction
+    assert not any(stop in program for stop in asked.generate.stop)
+    assert asked.programs[0].program == program
+    assert instruction in asked.generate.turns[0].text
+    assert [turn.role for turn in asked.generate.turns] == ["user", "assistant"]
+    assert bench.loaded.shots.description()["num_fewshot"] == 0
+    talk = f"Here it is:\n```python\n{program}```\nIt returns 1."
+    fenced = bench.ask(0, [talk], by_word)
+    assert not any(stop in talk for stop in fenced.generate.stop)
+    assert fenced.programs[0].program == program
+
+
+@pytest.mark.parametrize("name", ["humaneval", "mbpp", "mbpp_docstring"])
+def test_a_chats_answer_to_a_training_row_is_cut_to_its_entry_point(tmp_path: Path, name: str) -> None:
+    function = "def one():\n    return 1\n"
+    asked = training_bench(tmp_path, name).ask(0, [f"{function}\nprint(one())\n"], by_word, chat=True)
+    assert asked.programs[0].program == function
+
+
+def test_examples_that_are_asked_for_with_rows_that_take_none_are_refused(tmp_path: Path) -> None:
+    training_bench(tmp_path, "mbpp")
+    with pytest.raises(ShotsError, match=r"prompts of their own .* --eval-shots 0 asks without"):
+        load_benchmark(Bench("mbpp").spec, str(tmp_path), 3, SAMPLED)
+    assert load_benchmark(Bench("mbpp").spec, str(tmp_path), 0, SAMPLED).shots.count == 0
+
+
+@pytest.mark.parametrize("words", ["", "Complete this function.\n\n"])
+def test_words_in_front_of_a_functions_beginning_are_asked_and_not_run(tmp_path: Path, words: str) -> None:
+    begun = 'import math\n\ndef one():\n    """One."""\n'
+    bench = training_bench(tmp_path, "humaneval", instruction=f"{words}{begun}", output="    return 1\n")
+    asked = bench.ask(0, ["    return 1\n\ndef more():"], by_word)
+    assert asked.generate.prompt == f"{words}{begun}"
+    assert asked.programs[0].program.lstrip() == f"{begun}    return 1\n"
+    assert asked.programs[0].reference == asked.programs[0].program

@@ -23,7 +23,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from harness.metrics.code.sanitizing import defines, sanitized
+from harness.metrics.code.sanitizing import defines, parses, sanitized
 from harness.requests import earliest_stop
 
 HUMANEVAL_STOPS: Final = ("\nclass", "\ndef", "\n#", "\nif", "\nprint")
@@ -77,13 +77,35 @@ def cut(text: str, stops: Iterable[str]) -> str:
 def function_program(
     prompt: str, entry_point: str, text: str, stops: Sequence[str] = HUMANEVAL_STOPS
 ) -> Program:
-    """The program for a function that begins in the prompt."""
+    """The program for a function that begins in the prompt; where none does, the prompt is no part of it, nor are
+    words in front of the function."""
+    front = beginning(prompt, entry_point)
+    if not front:
+        return script_program(text, stops)
+    prompt = front
     code, block = _code(text)
     if not block:
         code = cut(code, stops)
     elif _definition(entry_point).search(code):
         return Program(_in_front(prompt, entry_point) + code, code)
     return Program(prompt + code, code)
+
+
+def beginning(prompt: str, entry_point: str) -> str:
+    """The part of a prompt that is the beginning of the program: all of it where it is code; behind words, from the
+    first line on from which it is code; nothing where it does not begin what the tests call."""
+    name = re.match(r"\w*", entry_point)
+    begun = re.compile(rf"^(?:(?:async )?def|class) {name[0] if name else ''}\b", re.MULTILINE)
+    if not begun.search(prompt):
+        return ""
+    lines = prompt.splitlines(keepends=True)
+    for number in range(len(lines)):
+        rest = "".join(lines[number:])
+        if not begun.search(rest):
+            break
+        if any(map(parses, (rest, f"{rest}\n    pass\n"))):
+            return rest
+    return prompt
 
 
 def chat_program(text: str, needed: Collection[str], prompt: str = "") -> Program:

@@ -39,7 +39,7 @@ class HumanEvalRow(TypedDict):
 
 class MbppRow(TypedDict):
     """A task, a right program, and what that must pass. ``entry_point`` is what tests that define ``check`` are given;
-    published rows have none."""
+    published rows have none. ``instruction`` is a training row's own prompt."""
 
     task_id: int | str
     text: str
@@ -48,6 +48,7 @@ class MbppRow(TypedDict):
     test_setup_code: str
     test_imports: list[str]
     entry_point: NotRequired[str]
+    instruction: NotRequired[str]
 
 
 class Pair(TypedDict):
@@ -70,6 +71,7 @@ class StdioRow(TypedDict):
     solution: str
     test: NotRequired[str]
     entry_point: NotRequired[str]
+    instruction: NotRequired[str]
 
 
 _PYTHON3: Final = 3
@@ -101,6 +103,7 @@ def mbpp_row(row: dict[str, Any]) -> dict[str, Any]:
         row = {
             "task_id": row["task_id"],
             "text": _asked(row),
+            "instruction": _asked(row),
             "code": row.get("output") or "",
             "test_list": (tests := _statements(_tests(more))),
             "test_setup_code": more.get("test_setup_code", ""),
@@ -118,6 +121,7 @@ def mbpp_row(row: dict[str, Any]) -> dict[str, Any]:
         "test_setup_code": row.get("test_setup_code") or "",
         "test_imports": list(row.get("test_imports") or ()),
         "entry_point": row.get("entry_point") or "",
+        **_own_prompt(row),
     }
     mbpp_tests(made)
     return made
@@ -143,6 +147,7 @@ def contest_row(row: dict[str, Any]) -> dict[str, Any]:
             **more,
             "id": row["task_id"],
             "description": _asked(row),
+            "instruction": _asked(row),
             "solution": row.get("output"),
         }
     return _stdio_row(row, str(row["id"] if "id" in row else row["name"]), row["description"])
@@ -186,6 +191,7 @@ def _stdio_row(row: Mapping[str, Any], name: str, description: Any) -> dict[str,
         "description": description,
         "tests": tests,
         **called,
+        **_own_prompt(row),
         "time_limit": _seconds(row.get("time_limit")),
         "memory_limit": math.ceil(row["memory_limit_bytes"] / 2**20)
         if row.get("memory_limit_bytes")
@@ -316,6 +322,10 @@ def _metadata(row: Mapping[str, Any]) -> dict[str, Any]:
 def _asked(row: Mapping[str, Any]) -> str:
     """The prompt of a training row; ``input`` is nearly always empty."""
     return _one_text(row["instruction"]) + (f"\n\n{row['input']}" if row.get("input") else "")
+
+
+def _own_prompt(row: Mapping[str, Any]) -> dict[str, str]:
+    return {"instruction": row["instruction"]} if "instruction" in row else {}
 
 
 def _seconds(limit: Any) -> float | None:

@@ -136,6 +136,15 @@ class _Search:
         return None
 
 
+def parses(text: str) -> bool:
+    """Whether all of a text is Python."""
+    try:
+        _parse(text)
+    except _NOT_PARSED:
+        return False
+    return True
+
+
 def _unfit(line: str) -> bool:
     return len(line) > _LONGEST_LINE or _NO_SOURCE.search(line) is not None
 
