@@ -188,8 +188,8 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
     made = Stand("passed")
     made.opened = []  # type: ignore[attr-defined]
 
-    def opened(kind: str, *, workers: int, grader: str) -> Stand:
-        made.opened.append((kind, workers, grader))  # type: ignore[attr-defined]
+    def opened(kind: str, *, workers: int, grader: str, program_seconds: float | None) -> Stand:
+        made.opened.append((kind, workers, grader, program_seconds))  # type: ignore[attr-defined]
         return made
 
     monkeypatch.setattr(grade_command, "open_sandbox", opened)
@@ -205,7 +205,12 @@ def test_the_command_prints_pass_at_k_and_every_outcome(
     tmp_path: Path, problems: Path, stand: Stand, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = completions(0, "return 1", "x") + completions(1, "return 1", "sleep")
-    assert command(tmp_path, problems, rows, "--json", "--k", "1,2,3", "--workers", "3") == 0
+    assert (
+        command(
+            tmp_path, problems, rows, "--json", "--k", "1,2,3", "--workers", "3", "--program-seconds", "5"
+        )
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert (found["pass@1"], found["pass@2"], "pass@3" in found) == (0.5, 1.0, False)
     assert (found["reference_pass@1"], found["graders_differ"]) == (1.0, 2)
@@ -216,7 +221,7 @@ def test_the_command_prints_pass_at_k_and_every_outcome(
         ("test/1", 0, "passed"),
         ("test/1", 1, "timeout"),
     ]
-    assert stand.opened == [("bwrap", 3, "exact")]  # type: ignore[attr-defined]
+    assert stand.opened == [("bwrap", 3, "exact", 5.0)]  # type: ignore[attr-defined]
     assert stand.closed
 
 
