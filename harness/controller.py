@@ -299,6 +299,7 @@ class Controller:
         self.summary = replace(self.summary, broken=self._broken())
         invalid = self.settings.strict and any(result.invalid for result in self.summary.results)
         results = self._save_results(self.summary, known.values())
+        self.summary = replace(self.summary, changes=self._changes(results))
         names = ", ".join(one["name"] for one in self.summary.broken)
         fault = f"{names} cannot be used" if names else None
         fault = "a result is not valid (--eval-strict)" if invalid else fault
@@ -324,6 +325,23 @@ class Controller:
             {"name": name, "path": paths.get(name, ""), "message": message}
             for name, message in self._unloadable.messages.items()
         ]
+
+    def _changes(self, results: Iterable[tuple[Saved, Items]]) -> list[dict[str, Any]]:
+        """What the run has changed against the best that is saved; a broken saved result costs this alone."""
+        from harness.gate.changes import changes_of
+        from harness.saved.store import Store
+
+        mine, store = [saved for saved, _ in results], Store(self.directory.path.parent)
+        try:
+            earlier = [
+                one
+                for name in dict.fromkeys(saved.benchmark for saved in mine)
+                for one in store.find(benchmark=name)
+            ]
+        except HarnessError as error:
+            self._log(f"no changes against the best so far: {error}")
+            return []
+        return [one._asdict() for one in changes_of(mine, earlier)]
 
     def _save_results(self, summary: Summary, records: Iterable[Record]) -> list[tuple[Saved, Items]]:
         """Keeps each checkpoint's results where later runs find them, but for those that are kept already; gives them

@@ -153,7 +153,8 @@ class Summary:
     ``uncollected`` counts journal records of items that this run did not collect (a resumed run with a
     narrower selection); they enter no number. ``effort``: what answering cost each process. ``broken`` lists
     checkpoints of several that could not be used, as {"name", "path", "message"}. ``gate``: what
-    ``harness.gate.report`` describes, None without a gate.
+    ``harness.gate.report`` describes, None without a gate. ``changes``: what each metric and composite has changed
+    against the best so far, as ``harness.gate.changes`` describes it.
     """
 
     run_id: str
@@ -169,6 +170,7 @@ class Summary:
     seconds: float = 0.0
     effort: list[Effort] = field(default_factory=list)
     gate: dict[str, Any] | None = None
+    changes: list[dict[str, Any]] = field(default_factory=list)
     broken: list[dict[str, str]] = field(default_factory=list)
 
 

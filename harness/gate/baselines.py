@@ -182,6 +182,21 @@ def _overlap(mine: Items, other: Items) -> _Overlap:
     return _Overlap(shared, len(other.examples) - shared, len(mine.examples) - shared)
 
 
+def comparable(new: Saved, results: Iterable[Saved]) -> list[Saved]:
+    """The whole results of earlier runs that were asked alike and of the same items; what ``best`` looks at."""
+    return [
+        saved
+        for saved in results
+        if saved.benchmark == new.benchmark
+        and saved.complete
+        and not saved.published
+        and saved.run_id != new.run_id
+        and saved.began < new.began
+        and saved.items_sha256 == new.items_sha256
+        and not _differing(new, saved, ())
+    ]
+
+
 def one_each(results: Iterable[Saved], metric: str) -> list[Saved]:
     """The best result of each checkpoint by the metric, of equal ones the newest; the checkpoint that came last at
     the end. Checkpoints without a fingerprint go by their name."""

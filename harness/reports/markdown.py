@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from harness.gate.report import Line, lines_from_json, ordered
 from harness.gate.wording import baseline_text, difference_text, p_text, reason_texts, value_text
-from harness.reports import wording
+from harness.reports import changes, wording
 from harness.reports.gate import heading
 from harness.results import Result, Summary, wholes
 
@@ -37,6 +37,7 @@ def page(summary: Summary) -> str:
         f"### Benchmarks: {code(summary.run_id)}",
         *_gate(summary.gate),
         *_scores(summary),
+        *_changes(summary),
         *_notes(summary),
     ]
     return "\n\n".join(parts) + "\n"
@@ -127,6 +128,20 @@ def _remarks(result: Result) -> list[str]:
     """What must be known beside a value: how few items it is over, and that it is not valid."""
     broken = result.invalid is not None or result.faults
     return [*([plain(result.mark)] if result.mark else []), *(["**not valid**"] if broken else [])]
+
+
+def _changes(summary: Summary) -> list[str]:
+    rows = [
+        (
+            code(row["checkpoint"]),
+            code(changes.label(row)),
+            *map(plain, changes.cells(row)[:3]),
+            code(row["against"]),
+        )
+        for row in changes.shown(summary)
+    ]
+    head = ("checkpoint", "metric", "best so far", "now", "change", "best so far is of")
+    return [_table(head, rows)] if rows else []
 
 
 def _notes(summary: Summary) -> list[str]:

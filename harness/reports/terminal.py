@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.reports import by_checkpoint, curve, wording
+from harness.reports.changes import print_changes
 from harness.reports.console import console_of, written
 from harness.reports.gate import print_gate
 from harness.results import Metric, Result, Summary, wholes
@@ -45,6 +46,7 @@ def render(summary: Summary, width: int, color: bool) -> str:
         _one_checkpoint(summary, console.print, width)
     else:
         _several(summary, console.print, max(width, 40))
+    print_changes(summary, console.print)
     _notes(summary, console.print, width)
     print_gate(summary.gate, console.print)
     return written(console)
