@@ -33,6 +33,7 @@ class Mention(TypedDict):
     asks=FillMask,
     primary="real@1",
     cluster="text_id",
+    subsets="source",
     source="Korean texts without pronouns; rules in harness/korean_sets.py",
 )
 def test_real_coref(
@@ -51,6 +52,8 @@ def test_real_coref(
     - ``copy_baseline``, ``copy_baseline_strict``: the same of an answer without a model, the most frequent
       noun of those that the clipped text shows twice or more (the first of equals; a miss where there is
       none).
+
+    Rows of several sources (field ``source``) are reported by source too, and as a whole.
     """
     text = clip_around_mask(example["text"], checkpoint.seq_len)
     answer = yield FillMask(text, top_k=TOP_K, target=example["target"])

@@ -131,9 +131,11 @@ class Benchmark:
     ``data`` is ``NAME/FILE`` in a data folder (or ``NAME/FOLDER``, one file a group); ``row`` a TypedDict
     (of ``typing_extensions``) that every row is checked against; ``asks`` the kinds of request it yields;
     ``group`` the row's field that splits the results (``file``: the name of the file); ``cluster`` the
-    field of what items share (a text), for honest intervals. Few-shot examples come from ``shots_from``
-    (same group as the example, or any with ``shots_for_all``) or, without that file, from the evaluation
-    rows themselves, never the example itself; ``shot`` renders one of them, as text or as a ``Shot``.
+    field of what items share (a text), for honest intervals; ``subsets`` the field that splits the results
+    where its rows have several values of it (the sources of a set), without a place in the items' ids.
+    Few-shot examples come from ``shots_from`` (same group as the example, or any with ``shots_for_all``)
+    or, without that file, from the evaluation rows themselves, never the example itself; ``shot`` renders
+    one of them, as text or as a ``Shot``.
     ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all examples). With ``shots_fixed`` they
     are the prompt itself (a paper's), and come with the benchmark whatever the data. ``aggregate``
     adds metrics, or replaces the mean of the score with the same name. ``keep`` says which rows of a data
@@ -160,6 +162,7 @@ class Benchmark:
     shots_fixed: bool = False
     shot: Callable[[Any], str | Shot] | None = None
     group: str | None = None
+    subsets: str | None = None
     cluster: str | None = None
     aggregate: Mapping[str, Aggregation] = field(default_factory=dict)
     hub: HubData | None = None
@@ -200,6 +203,9 @@ def benchmark(
         raise BenchmarkError(f"benchmark name {name!r}: use letters, digits, '_' and '-'")
     if unknown := sorted(set(more) - set(Benchmark.__dataclass_fields__)):
         raise BenchmarkError(f"benchmark {name!r}: unknown field {unknown[0]!r}")
+
+    if more.get("subsets") and more.get("group"):
+        raise BenchmarkError(f"benchmark {name!r}: group and subsets: give one of them")
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         more.setdefault("rule", inspect.getdoc(function) or "")

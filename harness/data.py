@@ -214,6 +214,7 @@ def _hub_lines(hub: HubData) -> list[Line]:
 def _pack(spec: Benchmark, name: str, origin: str, path: str, lines: list[Line]) -> Pack:
     check = row_checker(spec)
     examples: list[Example] = []
+    kept: list[Line] = []
     counts: dict[str | None, int] = {}
     whole = hashlib.sha256()
     for line in lines:
@@ -223,12 +224,15 @@ def _pack(spec: Benchmark, name: str, origin: str, path: str, lines: list[Line])
             "utf-8", "backslashreplace"
         )
         whole.update(canonical + b"\n")
+        kept.append(line)
         row = check(line)
         group = _group(spec, line, row)
         number = counts.get(group, 0)
         counts[group] = number + 1
         place = f"{spec.name}/{_place(spec, group)}{number}"
         examples.append(Example(place, group, row, hashlib.sha256(canonical).hexdigest()[:16]))
+    if spec.subsets is not None:
+        examples = _by_subset(spec.subsets, kept, examples)
     if not examples:
         raise DataError(f"{path}: no rows; a pack has one JSON object a line")
     info = PackInfo(name=name, origin=origin, path=path, rows=len(examples), sha256=whole.hexdigest())
@@ -251,6 +255,28 @@ def _group(spec: Benchmark, line: Line, row: Mapping[str, Any]) -> str | None:
         raise DataError(
             f"{line.path}, row {line.number}: field {spec.group!r} is {group!r}; it names the row's group, as text"
         )
+    return _plain(group)
+
+
+def _by_subset(field: str, lines: Sequence[Line], examples: Sequence[Example]) -> list[Example]:
+    """The examples with their subsets as groups, where there are several; their ids stay. Raises ``DataError`` for a
+    row that then has none."""
+    named = [line.data.get(field) for line in lines]
+    if len({name for name in named if isinstance(name, str) and name}) < 2:
+        return list(examples)
+    found = []
+    for line, name, example in zip(lines, named, examples, strict=True):
+        if not isinstance(name, str) or not name:
+            raise DataError(
+                f"{line.path}, row {line.number}: field {field!r} is {name!r}; the rows are of several sets, and each "
+                "names its own, as text"
+            )
+        found.append(replace(example, group=_plain(name)))
+    return found
+
+
+def _plain(group: str) -> str:
+    """A group's name as ids can have it."""
     return group.replace("/", "_").replace("[", "(").replace("]", ")").replace(" ", "_")
 
 

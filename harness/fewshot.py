@@ -93,7 +93,8 @@ def draw_shots(spec: Benchmark, count: int, seed: int, pack: Pack, source: Pack 
 def _draw(
     spec: Benchmark, count: int, seed: int, source: Pack, group: str | None, *, own: bool
 ) -> tuple[Example, ...]:
-    rows = [example for example in source.examples if spec.shots_for_all or example.group == group]
+    any_group = spec.shots_for_all or spec.subsets is not None
+    rows = [example for example in source.examples if any_group or example.group == group]
     needed = count + own
     if len(rows) < needed:
         which = source.info.name + (f" ({group})" if group else "")

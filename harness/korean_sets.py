@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 from harness.korean import Morpheme, has_pronoun, noun_occurrences, repeated_nouns
@@ -40,6 +41,15 @@ BASE_SEQ_LEN: Final = 512
 REAL_SEED: Final = 999
 LAMBADA_SEED: Final = 42
 HELD_OUT_ONE_IN: Final = 5
+
+REPEATED: Final = "the same as an earlier text"
+TOO_SHORT: Final = f"shorter than {SHORTEST_TEXT} characters"
+HAS_MASK: Final = f"has a literal {MASK}"
+HAS_PRONOUN: Final = "has a pronoun"
+NO_REPEATED: Final = "no noun occurs twice"
+NO_NOUN: Final = f"ends before character {SHORTEST_TEXT} once cut behind its last noun"
+REAL_RULES: Final = (REPEATED, TOO_SHORT, HAS_MASK, HAS_PRONOUN, NO_REPEATED)
+LAMBADA_RULES: Final = (REPEATED, TOO_SHORT, HAS_MASK, NO_NOUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,31 +87,45 @@ def masked_at(text: str, span: Morpheme) -> str:
     return text[: span.start] + MASK + text[span.end :]
 
 
-def real_items(text: Text, morphemes: Sequence[Morpheme], source: str) -> Iterator[Row]:
-    """The items that one text gives (rules 1 to 4), none to three."""
-    if len(text.text) < SHORTEST_TEXT or MASK in text.text or has_pronoun(morphemes):
-        return
-    repeated = repeated_nouns(noun_occurrences(text.text, morphemes))
-    for noun, occurrences in list(repeated.items())[:NOUNS_A_TEXT]:
-        masked = masked_at(text.text, occurrences[1])
-        yield {"text": masked, "target": noun, **_origin(text, source)}
+@dataclass(slots=True)
+class Sifted:
+    """What a source's texts have given: how many fell to which rule (each to the first), which documents there were and
+    are left, and all items in the order of the texts."""
+
+    source: str
+    fallen: dict[str, int]
+    read: int = 0
+    documents: set[str] = field(default_factory=set)
+    documents_left: set[str] = field(default_factory=set)
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        """Texts that gave an item."""
+        return self.read - sum(self.fallen.values())
 
 
-def lambada_items(text: Text, morphemes: Sequence[Morpheme], source: str) -> Iterator[Row]:
-    """The item that one text gives: the text up to and with its last noun, and that noun."""
-    nouns = list(noun_occurrences(text.text, morphemes))
-    if nouns and nouns[-1].end >= SHORTEST_TEXT and MASK not in text.text:
-        yield {"text": text.text[: nouns[-1].end], "target": nouns[-1].form, **_origin(text, source)}
+def sift_real(texts: Iterable[Text], analyse: Analyse, *, source: str, once: bool = False) -> Sifted:
+    """The items of ``texts`` (rules 1 to 4), none to three a text; ``once``: of equal texts only the first."""
+    return _sift(texts, analyse, _real_items, Sifted(source, dict.fromkeys(REAL_RULES, 0)), once=once)
+
+
+def sift_lambada(texts: Iterable[Text], analyse: Analyse, *, source: str, once: bool = False) -> Sifted:
+    """The items of ``texts``, at most one a text: the text up to and with its last noun, and that noun."""
+    return _sift(texts, analyse, _lambada_items, Sifted(source, dict.fromkeys(LAMBADA_RULES, 0)), once=once)
+
+
+def drawn_from(sifted: Sequence[Sifted], *, seed: int, count: int | None) -> list[Row]:
+    """At most ``count`` items of each source (all, if None), the same ones each time, all of them shuffled."""
+    parts = [shuffled(one.rows, seed)[:count] for one in sifted]
+    return parts[0] if len(parts) == 1 else shuffled([row for part in parts for row in part], seed)
 
 
 def build_real(
     texts: Iterable[Text], analyse: Analyse, *, source: str, seed: int = REAL_SEED, count: int | None = None
 ) -> list[Row]:
     """The Real set of ``texts``: at most ``count`` items (all, if None), the same ones each time."""
-    rows = [
-        row for text in texts if long_enough(text) for row in real_items(text, analyse(text.text), source)
-    ]
-    return shuffled(rows, seed)[:count]
+    return drawn_from([sift_real(texts, analyse, source=source)], seed=seed, count=count)
 
 
 def build_lambada(
@@ -113,15 +137,7 @@ def build_lambada(
     count: int | None = None,
 ) -> list[Row]:
     """The LAMBADA set of ``texts``: at most ``count`` items (all, if None), the same ones each time."""
-    rows = [
-        row for text in texts if long_enough(text) for row in lambada_items(text, analyse(text.text), source)
-    ]
-    return shuffled(rows, seed)[:count]
-
-
-def long_enough(text: Text) -> bool:
-    """Rule 1; asked before the analysis, which is what takes the time."""
-    return len(text.text) >= SHORTEST_TEXT
+    return drawn_from([sift_lambada(texts, analyse, source=source)], seed=seed, count=count)
 
 
 def shuffled(rows: Sequence[T], seed: int) -> list[T]:
@@ -131,10 +147,72 @@ def shuffled(rows: Sequence[T], seed: int) -> list[T]:
     return order
 
 
-def documents(rows: Iterable[dict[str, Any]], name: str) -> Iterator[tuple[str, str]]:
-    """(id, text) of rows with a ``text``; a row without an ``id`` is called by ``name`` and its number."""
+def documents(
+    rows: Iterable[dict[str, Any]], name: str, text_field: str = "text"
+) -> Iterator[tuple[str, str]]:
+    """(id, text) of rows with such a field; one without an ``id`` or ``guid`` is called by ``name`` and its
+    number."""
     for number, row in enumerate(rows):
-        yield str(row.get("id", f"{name}:{number}")), str(row["text"])
+        yield str(row.get("id", row.get("guid", f"{name}:{number}"))), str(row[text_field])
+
+
+def heading_sentences(table: str) -> Iterator[tuple[str, str]]:
+    """(id, sentence) of a file of KLUE with a line a morpheme: the sentences stand in lines ``## ID, tab, SENTENCE``,
+    with named entities as ``<NAME:TAG>``, of which the name is the text."""
+    for line in table.splitlines():
+        found = re.fullmatch(r"## ([^\t:]+)\t(.+)", line)
+        if found is not None:
+            yield found[1], re.sub(r"<([^<>]+):[A-Z]{2}>", r"\1", found[2])
+
+
+def _real_items(text: Text, analyse: Analyse) -> str | list[Row]:
+    """The items of a text, or the rule that it falls to."""
+    if len(text.text) < SHORTEST_TEXT:  # before the analysis, which is what takes the time
+        return TOO_SHORT
+    if MASK in text.text:
+        return HAS_MASK
+    morphemes = analyse(text.text)
+    if has_pronoun(morphemes):
+        return HAS_PRONOUN
+    repeated = repeated_nouns(noun_occurrences(text.text, morphemes))
+    rows = [
+        {"text": masked_at(text.text, occurrences[1]), "target": noun}
+        for noun, occurrences in list(repeated.items())[:NOUNS_A_TEXT]
+    ]
+    return rows or NO_REPEATED
+
+
+def _lambada_items(text: Text, analyse: Analyse) -> str | list[Row]:
+    if len(text.text) < SHORTEST_TEXT:
+        return TOO_SHORT
+    if MASK in text.text:
+        return HAS_MASK
+    nouns = list(noun_occurrences(text.text, analyse(text.text)))
+    if not nouns or nouns[-1].end < SHORTEST_TEXT:
+        return NO_NOUN
+    return [{"text": text.text[: nouns[-1].end], "target": nouns[-1].form}]
+
+
+def _sift(
+    texts: Iterable[Text],
+    analyse: Analyse,
+    items: Callable[[Text, Analyse], str | list[Row]],
+    found: Sifted,
+    *,
+    once: bool,
+) -> Sifted:
+    seen: set[str] = set()
+    for text in texts:
+        found.read += 1
+        found.documents.add(text.doc_id)
+        given = REPEATED if once and text.text in seen else items(text, analyse)
+        seen.add(text.text)
+        if isinstance(given, str):
+            found.fallen[given] += 1
+            continue
+        found.documents_left.add(text.doc_id)
+        found.rows += [{**row, **_origin(text, found.source)} for row in given]
+    return found
 
 
 def _origin(text: Text, source: str) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,40 @@ def test_a_folder_of_files_makes_groups_by_field_or_by_file(tmp_path: Path) -> N
     assert [example.id for example in pack.examples] == ["x/easy/0", "x/easy/1", "x/hard/0"]
     with pytest.raises(DataError, match="field 'subject' is None"):
         load_pack(spec(group="subject"), data)
+
+
+def sources(folder: Path, *names: str | None) -> str:
+    """A pack whose rows name these sources; None for a row without one."""
+    named = [{} if name is None else {"source": name} for name in names]
+    return write(
+        folder, "sums/test", *(json.dumps({**json.loads(row(n)), **one}) for n, one in enumerate(named))
+    )
+
+
+def test_rows_of_several_sets_are_groups_and_keep_their_ids(tmp_path: Path) -> None:
+    data = sources(tmp_path, "wiki", "klue/nli", "wiki")
+    plain, pack = load_pack(spec(), data), load_pack(spec(subsets="source"), data)
+    assert [example.group for example in pack.examples] == ["wiki", "klue_nli", "wiki"]
+    assert pack.info == plain.info
+    for one, other in zip(pack.examples, plain.examples, strict=True):
+        assert replace(one, group=None) == other
+    assert {name: extent.of for name, extent in extents_of(spec(subsets="source"), pack, 0).items()} == {
+        "wiki": 2,
+        "klue_nli": 1,
+        "": 3,
+    }
+
+
+@pytest.mark.parametrize("names", [("wiki", "wiki"), (None, None), ("wiki", None), ("wiki", "")])
+def test_with_one_set_or_none_named_nothing_changes(tmp_path: Path, names: tuple[str | None, ...]) -> None:
+    data = sources(tmp_path, *names)
+    assert load_pack(spec(subsets="source"), data) == load_pack(spec(), data)
+
+
+def test_a_row_of_several_sets_that_names_none_is_named(tmp_path: Path) -> None:
+    data = sources(tmp_path, "wiki", "klue", None)
+    with pytest.raises(DataError, match=r"row 3: field 'source' is None; the rows are of several sets"):
+        load_pack(spec(subsets="source"), data)
 
 
 def test_the_hub_is_asked_only_when_named_and_a_local_folder_reads_alike(tmp_path: Path) -> None:

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.files import load_module
 from harness.korean import Korean, Morpheme
 from harness.korean_sets import (
+    HAS_MASK,
+    HAS_PRONOUN,
+    NO_REPEATED,
+    REPEATED,
+    TOO_SHORT,
     Text,
     build_lambada,
     build_real,
     documents,
+    heading_sentences,
     is_held_out,
     paragraphs,
     real_size,
     shuffled,
+    sift_real,
 )
 from harness.requests import MASK
 
@@ -171,3 +185,150 @@ def test_real_text_goes_through_kiwi_by_the_same_rules() -> None:
     rows = build_real([text], Korean().morphemes, source="wiki")
     assert {"서울", "수도"} <= {row["target"] for row in rows}
     assert all(row["text"].replace(MASK, row["target"]) == text.text for row in rows)
+
+
+# What falls to which rule
+
+
+def test_each_text_is_counted_once_by_the_first_rule_that_it_falls_to() -> None:
+    good = text_of("나라", "나라", doc="a")
+    texts = [
+        good,
+        good,
+        Text("나라 나라 그것", "b", "b#0"),
+        text_of("나라", "나라", MASK, "그것", doc="c"),
+        text_of("나라", "나라", "그것", doc="d"),
+        text_of("나라", "서울", doc="e"),
+    ]
+    found = sift_real(texts, analyse, source="x", once=True)
+    assert found.fallen == {REPEATED: 1, TOO_SHORT: 1, HAS_MASK: 1, HAS_PRONOUN: 1, NO_REPEATED: 1}
+    assert (found.read, found.left, len(found.rows)) == (6, 1, 1)
+    assert (found.documents, found.documents_left) == ({"a", "b", "c", "d", "e"}, {"a"})
+    assert sift_real(texts, analyse, source="x").fallen[REPEATED] == 0
+
+
+@given(st.lists(word_lists, max_size=6), st.booleans())
+def test_the_rules_and_what_is_left_account_for_every_text(lists: list[list[str]], once: bool) -> None:
+    found = sift_real((text_of(*words) for words in lists), analyse, source="x", once=once)
+    assert found.left + sum(found.fallen.values()) == found.read == len(lists)
+    assert {row["source"] for row in found.rows} <= {"x"}
+
+
+def test_the_sentences_of_a_table_of_klue_are_its_headings_without_marks() -> None:
+    table = (
+        "## 주석 : ##\n## 컬럼명 : CHAR\tNE_TAG\n## id-1\t<서울:LC>의 <32:QT>명\n서\tB-LC\n\n## id-2\t나라\n"
+    )
+    assert list(heading_sentences(table)) == [("id-1", "서울의 32명"), ("id-2", "나라")]
+
+
+# The script
+
+
+LONG = "나라 나라 " + "." * 100
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script with the stand-in for Kiwi."""
+    module = load_module(
+        Path(__file__).resolve().parents[2] / "fixtures" / "build" / "korean_sets.py", "korean_sets_script"
+    )
+
+    class Stand:
+        morphemes = staticmethod(analyse)
+
+    monkeypatch.setattr(module, "Korean", Stand)
+    return module
+
+
+def made(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def run(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
+    monkeypatch.setattr(sys, "argv", ["korean_sets.py", *map(str, arguments)])
+    script.main()
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_set_of_several_sources_is_divided_over_them_and_names_them(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wiki = made(tmp_path / "a.jsonl", *({"id": str(n), "text": f"{LONG}{n}"} for n in range(30)))
+    nli = made(tmp_path / "b.jsonl", *({"guid": str(n), "premise": f"{LONG}{n % 4}"} for n in range(8)))
+    plain = tmp_path / "c.txt"
+    plain.write_text(f"{LONG}\n\n짧다\n", encoding="utf-8")
+    sources = ("--source", f"wiki={wiki}", "--source", f"nli={nli}:premise", "--source", f"news={plain}")
+    run(script, monkeypatch, "real", *sources, "--count", 30, "--out", tmp_path / "out")
+    rows = rows_of(tmp_path / "out" / "wiki.jsonl")
+    names = [row["source"] for row in rows]
+    assert {name: names.count(name) for name in names} == {"wiki": 10, "nli": 4, "news": 1}
+    assert len({row["text_id"] for row in rows}) == len(rows)
+    table = capsys.readouterr().out.splitlines()
+    lines = {name: cells for name, *cells in (re.split(r"\s{2,}", line.strip()) for line in table)}
+    assert lines["texts read"] == ["30", "8", "2"]
+    assert lines["the same as an earlier text"] == ["0", "4", "0"]
+    assert lines["shorter than 100 characters"] == ["0", "0", "1"]
+    assert lines["taken"] == ["10", "4", "1"]
+
+
+def test_the_size_for_a_length_is_divided_over_the_sources(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = made(tmp_path / "a.jsonl", {"text": LONG})
+    sources = ("--source", f"a={one}", "--source", f"b={one}")
+    run(script, monkeypatch, "real", *sources, "--seq-len", 1536, "--out", tmp_path / "out")
+    wanted = next(line for line in capsys.readouterr().out.splitlines() if "wanted" in line)
+    assert wanted.split() == ["wanted", "2400", "2400"]
+
+
+def test_a_source_of_which_nothing_is_left_is_refused_before_anything_is_written(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wiki = made(tmp_path / "a.jsonl", {"text": LONG})
+    heads = made(tmp_path / "b.jsonl", {"title": "나라 나라"}, {"title": "나라"})
+    sources = ("--source", f"wiki={wiki}", "--source", f"ynat={heads}:title")
+    with pytest.raises(SystemExit) as ended:
+        run(script, monkeypatch, "real", *sources, "--out", tmp_path / "out")
+    assert ended.value.code == (
+        "ynat: no item is left of 2 texts (2 shorter than 100 characters); leave this source out"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_input_makes_the_same_set_as_ever(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"{LONG}{n % 7}" for n in range(20)]
+    path = made(tmp_path / "a.jsonl", *({"id": str(n), "text": text} for n, text in enumerate(texts)))
+    run(script, monkeypatch, "real", path, "--count", 5, "--out", tmp_path)
+    known = (Text(text, str(n), f"{n}#0") for n, text in enumerate(texts))
+    assert rows_of(tmp_path / "wiki.jsonl") == build_real(known, analyse, source="wiki", count=5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "nothing to read; give INPUT files, or --source"),
+        (["--source", "a="], "give NAME=PATH"),
+        (["--source", "a=nowhere.jsonl"], r"a: nowhere\.jsonl: no such file"),
+        (["--source", "a={file}", "--source", "a={file}"], "a: given twice"),
+        (["{file}", "--source", "a={file}"], "give every input as --source NAME=PATH, or none"),
+        (["--source", "a={file}:premise"], r"row 1: no text in field 'premise'; it has text in text"),
+        (["--source", "a={broken}"], r"line 1: not valid JSON"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_one_line(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    file = made(tmp_path / "a.jsonl", {"text": LONG})
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("{", encoding="utf-8")
+    given_ = [text.format(file=file, broken=broken) for text in arguments]
+    with pytest.raises(SystemExit, match=words) as ended:
+        run(script, monkeypatch, "real", *given_, "--out", tmp_path / "out")
+    assert "\n" not in str(ended.value.code)
