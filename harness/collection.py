@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.benchmark import CHECKPOINT_FIXTURE, Benchmark, Sampling, declared, generator_function
+from harness.benchmark import CHECKPOINT_FIXTURE, NO_ANSWER, Benchmark, Sampling, declared, generator_function
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.info import info_from_plain
 from harness.checkpoints.series import Broken
@@ -24,6 +24,7 @@ from harness.fewshot import Shots, draw_shots
 from harness.options import Settings
 from harness.requests import RunProgram
 from harness.results import Collected, Declaration
+from harness.returned import returned_names
 from harness.sandbox import open_checked
 from harness.series import Series, find_series
 
@@ -40,6 +41,7 @@ class Loaded:
     shots: Shots
     sampling: Sampling
     code: str = ""
+    scores: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,8 @@ def _examples(
             collection.remarks.append(Remark(spec, str(error), mistake=True))
             chosen = limited(drawn(spec, pack.examples, settings.seed), settings.limit)
             return [(example.id, Withheld(spec)) for example in chosen]
-        loaded = replace(loaded, code=_code(metafunc))
+        scores = returned_names(generator_function(metafunc.function)) or ()
+        loaded = replace(loaded, code=_code(metafunc), scores=tuple(sorted({*scores} - {NO_ANSWER})))
         collection.loaded[id(spec)] = loaded
     chosen = limited(drawn(spec, loaded.pack.examples, settings.seed), settings.limit)
     return [(example.id, Given(example, loaded)) for example in chosen]
@@ -408,6 +411,7 @@ def declaration_of(loaded: Loaded, name: str | None = None) -> Declaration:
         source=spec.source,
         most_unusable=spec.most_unusable,
         code=loaded.code,
+        scores=list(loaded.scores),
         extents=extents_of(spec, loaded.pack, loaded.sampling.seed),
         own_rows=spec.own_rows,
     )

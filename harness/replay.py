@@ -21,7 +21,7 @@ from harness.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from harness.data import Example
 from harness.drive import Job, StartedUnit, kept, run_unit
 from harness.engines import Done
-from harness.errors import DataError, HarnessError
+from harness.errors import BenchmarkError, DataError, HarnessError
 from harness.files import load_module
 from harness.journal import latest, read_journal
 from harness.records import Record
@@ -70,7 +70,11 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
             continue
         found.items += 1
         info = _info(rows, record.checkpoint)
-        job = benchmarks.job(record, info)
+        try:
+            job = benchmarks.job(record, info)
+        except BenchmarkError as error:
+            found.unscored.append((record.item, str(error)))
+            continue
         if job is None:
             found.unscored.append((record.item, "its row is not in the data any more, or has changed"))
             continue
@@ -166,7 +170,7 @@ class _Benchmarks:
         given, function = Given(example, known.loaded), known.function
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
         if foreign := [name for name in names if name not in (*OWN_ARGUMENTS, CHECKPOINT_FIXTURE)]:
-            raise HarnessError(f"{record.item}: takes {foreign[0]!r}, which only a run of pytest can give it")
+            raise BenchmarkError(f"takes {foreign[0]!r}, which only a run of pytest can give it")
         wanted = {name: info if name == CHECKPOINT_FIXTURE else given.argument(name) for name in names}
         spec = replace(known.loaded.spec, name=record.benchmark)
         return Job(record.item, spec, example, record.checkpoint, partial(function, **wanted))

@@ -40,7 +40,8 @@ class Declaration:
     ``aggregate`` maps a metric to {"by": ..., "of": ...}. ``few_shot`` says how many shots and from where:
     {"num_fewshot": 5, "from": "mmlu/dev", "pick": "first", "sha256": ...}; reports read ``num_fewshot`` only.
     ``code`` is the hash of what scores (``harness.code_hash``). ``extents`` say how much the benchmark has, by group,
-    the whole under ""; ``own_rows`` what its shipped rows are, where none of them was published.
+    the whole under ""; ``own_rows`` what its shipped rows are, where none of them was published. ``scores`` are the
+    names of the scores, where the benchmark's code shows them all.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Declaration:
     most_unusable: float = 0.1
     code: str = ""
     extents: dict[str, Extent] = field(default_factory=dict)
+    scores: list[str] = field(default_factory=list)
     own_rows: str = ""
 
 

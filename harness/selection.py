@@ -17,6 +17,10 @@ from harness.collection import Collection, Remark, Withheld, given_of
 MOST_NAMES = 3
 """Names that are suggested for one that is not known."""
 
+LIKENESS = 0.55
+"""How like a word a name must be to be suggested, by ``difflib``'s ratio; those much less like it than the nearest are
+not either."""
+
 
 def settle(items: list[pytest.Item], collection: Collection, config: pytest.Config) -> list[pytest.Item]:
     """Takes out the items that are never run, and returns them. Notes in ``collection`` what the selected benchmarks
@@ -69,8 +73,9 @@ def nothing_selected(collection: Collection, config: pytest.Config) -> str:
     given = [
         f"{flag} {value!r}" for flag, value in (("-k", option.keyword), ("-m", option.markexpr)) if value
     ]
-    what = f"{' '.join(given)} matches" if given else "the selection leaves"
-    line = f"nothing selected (exit code 5): {what} no item of {_count(len(collection.specs), 'benchmark')}"
+    of = f"none of {len(collection.specs)} benchmarks" if len(collection.specs) > 1 else "no benchmark"
+    what = f"{of} matches {' '.join(given)}" if given else f"{of} is left"
+    line = f"nothing selected (exit code 5): {what}"
     near = nearest(re.findall(r"[^\s()]+", option.keyword), names_of(collection))
     return f"{line}; nearest: {', '.join(near)}" if near else line
 
@@ -89,8 +94,10 @@ def nearest(words: Iterable[str], names: Sequence[str]) -> list[str]:
         plain = word.lower().partition("/")[0]
         if plain in ("and", "or", "not") or any(plain in name for name in lower):
             continue
-        close = difflib.get_close_matches(plain, lower, n=MOST_NAMES, cutoff=0.5)
-        found += [lower[name] for name in close]
+        likeness = {name: difflib.SequenceMatcher(None, plain, name).ratio() for name in lower}
+        least = max(LIKENESS, max(likeness.values(), default=0.0) - 0.2)
+        close = sorted((name for name in lower if likeness[name] >= least), key=likeness.__getitem__)
+        found += [lower[name] for name in reversed(close)]
     return list(dict.fromkeys(found))[:MOST_NAMES]
 
 

@@ -48,7 +48,7 @@ def check_plan(
 
 
 def _metrics(name: str, declared: Mapping[str, Declaration], saved: Sequence[Saved]) -> list[str]:
-    """The metrics that a benchmark is known to have; none where that is not known."""
+    """The metrics that a benchmark is known to have, by its code or by what was saved; none where that is not known."""
     if composite_of(name) is not None:
         return [name]
     one = declared.get(name)
@@ -57,9 +57,11 @@ def _metrics(name: str, declared: Mapping[str, Declaration], saved: Sequence[Sav
         for entry in saved
         if entry.benchmark == name and (one is None or entry.conditions.get("version") == one.version)
     ]
-    if not same:
+    if not same and not (one is not None and one.scores):
         return []
-    own = [one.primary, *one.aggregate] if one is not None else []
+    own = [one.primary, *one.scores, *one.aggregate] if one is not None else []
+    if one is not None and one.grouped:
+        own += [f"{name}_macro" for name in own]
     return list(dict.fromkeys([*own, *(metric for entry in same for metric in entry.metrics)]))
 
 

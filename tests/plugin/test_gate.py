@@ -252,6 +252,10 @@ def test_a_metric_that_turns_out_to_be_unknown_is_4_at_the_end(
     skilled: Project, arguments: list[str]
 ) -> None:
     (skilled.path / "metric.toml").write_text("[benchmarks.skills]\nfloors = ['f1 >= 0.5']\n")
+    path = skilled.path / "test_skills.py"
+    path.write_text(
+        path.read_text().replace('"other": 0.5}', '"other": 0.5} | {}')
+    )  # its names cannot be read off
     result = score(skilled, 150, "first", "--gate", *arguments)
     assert result.ret == 4
     result.stdout.fnmatch_lines(["gate not judged: *f1*"])
@@ -275,6 +279,18 @@ def test_several_metrics_are_judged_in_one_run(skilled: Project) -> None:
         score(skilled, 1, "wrong", "--gate", *both, "--gate-metric", "othr", apart=True),
         "--gate-metric: unknown metric 'othr'; did you mean 'other'?",
     )
+
+
+@pytest.mark.parametrize("arguments", [["--gate-metric", "f1"], ["--gate-config", "metric.toml"]])
+def test_a_metric_that_the_code_does_not_return_is_refused_before_a_first_run(
+    skilled: Project, arguments: list[str]
+) -> None:
+    (skilled.path / "metric.toml").write_text("[benchmarks.skills]\nfloors = ['f1 >= 0.5']\n")
+    refused(
+        score(skilled, 150, "first", "--gate", *arguments, apart=True),
+        "unknown metric 'f1'; known are acc, other",
+    )
+    assert not (skilled.path / "results" / "first" / "summary.json").exists()
 
 
 def test_an_unknown_benchmark_is_one_line_with_workers_too(skilled: Project) -> None:

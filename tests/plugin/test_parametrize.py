@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from harness.cli import main
+
 Project = Any
 
 STYLED = """
@@ -180,3 +182,14 @@ def test_a_benchmark_that_stops_early_does_so_for_each(project: Project) -> None
         assert result.ret == 0
     courses = json.loads((project.path / "results/two/courses.json").read_text())
     assert [course["benchmark"] for course in courses] == ["styled[polite]", "styled[terse]"]
+
+
+def test_scoring_again_leaves_out_what_only_pytest_can_give(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    styled(project)
+    project.run("--eval-limit", "2")
+    (run,) = project.runs
+    capsys.readouterr()
+    assert main(["rescore", str(run)]) == 0
+    assert "0 with another verdict, 4 not scored again" in capsys.readouterr().out

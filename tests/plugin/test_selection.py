@@ -172,6 +172,6 @@ def test_a_selection_of_nothing_is_one_line_with_the_nearest_names(project: Proj
     assert result.ret == 5
     (line,) = [line for line in result.outlines if "exit code" in line]
     assert line == (
-        "nothing selected (exit code 5): -k 'finne/3 and not slow' matches no item of 2 benchmarks; nearest: fine"
+        "nothing selected (exit code 5): none of 2 benchmarks matches -k 'finne/3 and not slow'; nearest: fine"
     )
     assert not (project.path / "results").exists()

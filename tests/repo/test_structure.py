@@ -32,7 +32,7 @@ LAYERS = (
         "saved",
         "series",
     ),
-    ("fewshot", "models", "conformance", "asking", "gate", "unloadable", "code_hash", "reuse"),
+    ("fewshot", "models", "conformance", "asking", "gate", "unloadable", "code_hash", "returned", "reuse"),
     ("options", "aggregate", "reports", "drive"),
     ("collection", "imports", "publishing", "ending"),
     ("sequential", "selection"),

@@ -1,0 +1,64 @@
+"""The names of the scores that a benchmark returns, read off its code: metrics can then be checked before it runs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+DEEPEST: Final = 4
+"""Functions that are followed one into the other."""
+
+
+def returned_names(function: Callable[..., Any], depth: int = 0) -> set[str] | None:
+    """The keys of the dicts that a function returns; None where its code does not show all of them.
+
+    Shown are dicts written out, ``{"acc": ..., **more(...)}``, and those of functions that are called by name.
+    """
+    if depth > DEEPEST:
+        return None
+    try:
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return None
+    if not isinstance(tree, ast.FunctionDef):
+        return None
+    found: set[str] = set()
+    for value in _returned(tree):
+        names = _names(value, function, depth)
+        if names is None:
+            return None
+        found |= names
+    return found or None
+
+
+def _returned(tree: ast.AST) -> Iterator[ast.expr | None]:
+    """What the function returns; functions inside of it return for themselves."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            continue
+        if isinstance(node, ast.Return):
+            yield node.value
+        yield from _returned(node)
+
+
+def _names(value: ast.expr | None, function: Callable[..., Any], depth: int) -> set[str] | None:
+    if isinstance(value, (ast.YieldFrom, ast.Await)):
+        value = value.value
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        called = getattr(function, "__globals__", {}).get(value.func.id)
+        return returned_names(called, depth + 1) if inspect.isfunction(called) else None
+    if not isinstance(value, ast.Dict):
+        return None
+    found: set[str] = set()
+    for key, part in zip(value.keys, value.values, strict=True):
+        if key is None:
+            names = _names(part, function, depth)
+        else:
+            names = {key.value} if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
+        if names is None:
+            return None
+        found |= names
+    return found
