@@ -268,6 +268,14 @@ def _composites(buckets: Sequence[_Bucket]) -> list[dict[str, Any]]:
     ]
 
 
+def composite_of_records(
+    definition: Composite, checkpoint: str, results: Sequence[tuple[Declaration, Sequence[Record]]]
+) -> dict[str, Any] | None:
+    """The composite of one checkpoint from the records of its benchmarks, None where a part is missing."""
+    buckets = [_Bucket(checkpoint, declaration, list(records)) for declaration, records in results]
+    return _composite(definition, checkpoint, buckets)
+
+
 def _composite(definition: Composite, checkpoint: str, buckets: Sequence[_Bucket]) -> dict[str, Any] | None:
     """The composite of one checkpoint, None where a part is missing."""
     scored = {

@@ -1,6 +1,7 @@
 """``touchstone baseline``: the saved results, and the names that some of them have.
 
 touchstone baseline list                 what is saved, by benchmark, the best first; then the names
+touchstone baseline list --by METRIC     checkpoints ranked by a metric or a composite (score)
 touchstone baseline set RUN_ID           gives a run's checkpoint a name ("main"), for `pytest --baseline main`
 touchstone baseline show NAME|RUN_ID     what a name or a run has
 touchstone baseline rm NAME|RUN_ID       takes the name away; or the run's saved results, which are then no baseline
@@ -18,6 +19,7 @@ from harness.errors import GateError
 from harness.gate.baselines import incomplete, shown, worth
 from harness.gate.pins import MAIN, Pin, list_pins, pinned, read_pin, remove_pin, set_pin
 from harness.gate.wording import value_text
+from harness.ranking import Ranking, rank
 from harness.saved.entry import Saved
 from harness.saved.store import Store
 
@@ -40,6 +42,9 @@ def add_commands(commands: Any, command: Adds) -> None:
     show.add_argument("target", nargs="?", default=MAIN, metavar="NAME|RUN_ID", help=f"default: {MAIN}")
     listed = command(below, "list", _list, "what is saved, the best first")
     listed.add_argument("--benchmark", metavar="NAME", help="only this one")
+    listed.add_argument(
+        "--by", metavar="METRIC", help="rank checkpoints by this metric or composite (score), like with like"
+    )
     remove = command(below, "rm", _remove, "take a name away, or a run's saved results")
     remove.add_argument("target", metavar="NAME|RUN_ID")
     remove.add_argument("--checkpoint", metavar="NAME", help="of a run, only this checkpoint's results")
@@ -73,7 +78,49 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
     return {"name": pin.name if pin is not None else None, "results": [asdict(saved) for saved in found]}
 
 
+def _rank(options: argparse.Namespace) -> dict[str, Any]:
+    store = Store(options.output)
+    rankings = rank(store.find(benchmark=options.benchmark), options.by, store.items)
+    if not options.json:
+        for one in rankings:
+            print(_ranking_head(one, rankings))
+            for place, row in enumerate(one.rows, start=1):
+                limits = "" if row.low is None or row.high is None else f"[{row.low:.4f}, {row.high:.4f}]"
+                print(
+                    f"{place:>4}  {value_text(row.value)} {limits:16}  n {row.n}  {row.checkpoint}  {row.run_id}"
+                )
+        if not rankings:
+            print(f"no checkpoint in {options.output}/ has {options.by} of whole results")
+    return {"by": options.by, "rankings": [asdict(one) for one in rankings]}
+
+
+def _ranking_head(one: Ranking, rankings: Sequence[Ranking]) -> str:
+    """The benchmark and metric; where there are several rankings of it, what is different in this one."""
+    others = [other for other in rankings if other.name == one.name and other is not one]
+    head = one.name if one.metric == "composite" else f"{one.name} {one.metric}"
+    known = [_flat(other.conditions) for other in others]
+    apart = [
+        f"{name} {shown(value)}"
+        for name, value in _flat(one.conditions).items()
+        if any(other.get(name) != value for other in known)
+    ]
+    if others and not apart:
+        apart = [f"{one.rows[0].n} items"]
+    return f"{head}  ({', '.join(apart)})" if apart else head
+
+
+def _flat(conditions: dict[str, Any]) -> dict[str, Any]:
+    """The conditions by name; of a composite's benchmarks with their names."""
+    found: dict[str, Any] = {}
+    for name, value in conditions.items():
+        inner = value if isinstance(value, dict) and name != "few_shot" else None
+        found |= {name: value} if inner is None else {f"{name} {key}": one for key, one in inner.items()}
+    return found
+
+
 def _list(options: argparse.Namespace) -> dict[str, Any]:
+    if options.by is not None:
+        return _rank(options)
     saved = best_first(Store(options.output).find(benchmark=options.benchmark))
     pins = list_pins(options.output)
     if not options.json:

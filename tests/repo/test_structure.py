@@ -35,7 +35,7 @@ LAYERS = (
     ("fewshot", "models", "conformance", "asking", "gate", "unloadable", "code_hash", "returned", "reuse"),
     ("options", "aggregate", "reports", "drive"),
     ("collection", "imports", "publishing", "ending"),
-    ("sequential", "selection"),
+    ("ranking", "sequential", "selection"),
     ("gating",),
     ("execution", "controller", "replay", "grading", "comparing"),
     (
