@@ -164,6 +164,7 @@ def test_all_forms_of_a_contests_problem_are_one(row: dict[str, Any]) -> None:
         "time_limit": None,
         "memory_limit": None,
         "solution": "",
+        **({"instruction": "D"} if "instruction" in row else {}),
     }
 
 
