@@ -70,13 +70,13 @@ def common_mark(results: Sequence[Result]) -> str:
 
 
 def counted(result: Result, n: int) -> str:
-    """``4``; ``2 of 4`` for a part, ``4 of 100`` for a shipped sample, ``2 of 4 of 100`` for both: where there is no
-    room for the mark."""
+    """``4``; ``2/4`` for a part, ``4/100`` for a shipped sample, ``2/4/100`` for both: where there is no room for the
+    mark."""
     parts = [f"{n}"]
     parts += [f"{result.of:,}"] if result.scored < result.of else []
     sample = result.pack.origin == marks.SHIPPED and "sample" in result.mark
     parts += [f"{result.published:,}"] if sample and result.published is not None else []
-    return " of ".join(parts)
+    return "/".join(parts)
 
 
 def pack(info: PackInfo) -> str:

@@ -129,8 +129,8 @@ def test_checkpoints_with_other_marks_have_them_in_their_rows(tmp_path: Path, ch
     other = replace(first, of=4, mark="sample of 1,267", template="plain")
     results = [other if one is first else one for one in found.results]
     text = words(render(replace(found, gate=None, results=results), 80, color=False))
-    assert re.search(r"c0 [\d.]+ \[[^]]*\] 4 of 1,267 ", text)
-    assert re.search(r"c1 [\d.]+ \[[^]]*\] 4 of 32 of 1,267 ", text)
+    assert re.search(r"c0 [\d.]+ \[[^]]*\] 4/1,267 ", text)
+    assert re.search(r"c1 [\d.]+ \[[^]]*\] 4/32/1,267 ", text)
 
 
 def test_markdown_has_them_in_the_row(summary: Summary) -> None:
