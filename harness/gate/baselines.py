@@ -130,7 +130,7 @@ def _on_the_same_items(
 
 def _is_part(saved: Saved) -> bool:
     """Whether the result is known to be over a part of its rows."""
-    return saved.conditions.get("limit") is not None
+    return saved.conditions.get("limit") is not None or 0 < saved.collected < saved.of
 
 
 def _beside(new: Entry, others: Sequence[Saved], source: Source) -> Found:

@@ -174,6 +174,14 @@ def test_after_a_trial_run_a_whole_one_is_the_first_and_the_next_is_held_against
     assert [one.saved.run_id for one in second.baselines] == ["first"]
 
 
+def test_a_part_that_was_chosen_by_name_is_a_trial_run_too_whatever_its_rows() -> None:
+    """A part of 2 of 400 items of other rows, by -k or node ids."""
+    part = entry(right(2, 2), of=400, conditions={"data": "e" * 64})
+    assert found(new(), part).state == "first"
+    whole = entry(right(2, 2), of=2, conditions={"data": "e" * 64})
+    assert found(new(), whole).state == "refused"
+
+
 def test_a_limit_that_leaves_all_items_is_no_other_condition() -> None:
     assert found(new(conditions={"limit": 400}), entry(right(1, 10))).state == "chosen"
     assert found(new(conditions={"limit": 400}), entry(right(1, 10)), kind="run").state == "chosen"
