@@ -43,13 +43,14 @@ LAMBADA_SEED: Final = 42
 HELD_OUT_ONE_IN: Final = 5
 
 REPEATED: Final = "the same as an earlier text"
-TOO_SHORT: Final = f"shorter than {SHORTEST_TEXT} characters"
+TOO_SHORT: Final = "shorter than {shortest} characters"
 HAS_MASK: Final = f"has a literal {MASK}"
 HAS_PRONOUN: Final = "has a pronoun"
 NO_REPEATED: Final = "no noun occurs twice"
-NO_NOUN: Final = f"ends before character {SHORTEST_TEXT} once cut behind its last noun"
+NO_NOUN: Final = "ends before character {shortest} once cut behind its last noun"
 REAL_RULES: Final = (REPEATED, TOO_SHORT, HAS_MASK, HAS_PRONOUN, NO_REPEATED)
 LAMBADA_RULES: Final = (REPEATED, TOO_SHORT, HAS_MASK, NO_NOUN)
+"""What a text may fall to, in this order; ``{shortest}`` is the fewest characters of a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +91,11 @@ def masked_at(text: str, span: Morpheme) -> str:
 @dataclass(slots=True)
 class Sifted:
     """What a source's texts have given: how many fell to which rule (each to the first), which documents there were and
-    are left, and all items in the order of the texts."""
+    are left, and all items in the order of the texts. ``shortest``: the fewest characters of a text that is taken."""
 
     source: str
     fallen: dict[str, int]
+    shortest: int = SHORTEST_TEXT
     read: int = 0
     documents: set[str] = field(default_factory=set)
     documents_left: set[str] = field(default_factory=set)
@@ -104,15 +106,36 @@ class Sifted:
         """Texts that gave an item."""
         return self.read - sum(self.fallen.values())
 
+    def told(self) -> dict[str, int]:
+        """How many fell to which rule, in words for a person."""
+        return {rule.format(shortest=self.shortest): count for rule, count in self.fallen.items()}
 
-def sift_real(texts: Iterable[Text], analyse: Analyse, *, source: str, once: bool = False) -> Sifted:
-    """The items of ``texts`` (rules 1 to 4), none to three a text; ``once``: of equal texts only the first."""
-    return _sift(texts, analyse, _real_items, Sifted(source, dict.fromkeys(REAL_RULES, 0)), once=once)
+
+def sift_real(
+    texts: Iterable[Text],
+    analyse: Analyse,
+    *,
+    source: str,
+    once: bool = False,
+    shortest: int = SHORTEST_TEXT,
+) -> Sifted:
+    """The items of ``texts`` (rules 1 to 4), none to three a text; ``once``: of equal texts only the first.
+    ``shortest``: the characters that rule 1 asks for."""
+    found = Sifted(source, dict.fromkeys(REAL_RULES, 0), shortest)
+    return _sift(texts, analyse, _real_items, found, once=once)
 
 
-def sift_lambada(texts: Iterable[Text], analyse: Analyse, *, source: str, once: bool = False) -> Sifted:
+def sift_lambada(
+    texts: Iterable[Text],
+    analyse: Analyse,
+    *,
+    source: str,
+    once: bool = False,
+    shortest: int = SHORTEST_TEXT,
+) -> Sifted:
     """The items of ``texts``, at most one a text: the text up to and with its last noun, and that noun."""
-    return _sift(texts, analyse, _lambada_items, Sifted(source, dict.fromkeys(LAMBADA_RULES, 0)), once=once)
+    found = Sifted(source, dict.fromkeys(LAMBADA_RULES, 0), shortest)
+    return _sift(texts, analyse, _lambada_items, found, once=once)
 
 
 def drawn_from(sifted: Sequence[Sifted], *, seed: int, count: int | None) -> list[Row]:
@@ -165,9 +188,9 @@ def heading_sentences(table: str) -> Iterator[tuple[str, str]]:
             yield found[1], re.sub(r"<([^<>]+):[A-Z]{2}>", r"\1", found[2])
 
 
-def _real_items(text: Text, analyse: Analyse) -> str | list[Row]:
+def _real_items(text: Text, analyse: Analyse, shortest: int) -> str | list[Row]:
     """The items of a text, or the rule that it falls to."""
-    if len(text.text) < SHORTEST_TEXT:  # before the analysis, which is what takes the time
+    if len(text.text) < shortest:  # before the analysis, which is what takes the time
         return TOO_SHORT
     if MASK in text.text:
         return HAS_MASK
@@ -182,13 +205,13 @@ def _real_items(text: Text, analyse: Analyse) -> str | list[Row]:
     return rows or NO_REPEATED
 
 
-def _lambada_items(text: Text, analyse: Analyse) -> str | list[Row]:
-    if len(text.text) < SHORTEST_TEXT:
+def _lambada_items(text: Text, analyse: Analyse, shortest: int) -> str | list[Row]:
+    if len(text.text) < shortest:
         return TOO_SHORT
     if MASK in text.text:
         return HAS_MASK
     nouns = list(noun_occurrences(text.text, analyse(text.text)))
-    if not nouns or nouns[-1].end < SHORTEST_TEXT:
+    if not nouns or nouns[-1].end < shortest:
         return NO_NOUN
     return [{"text": text.text[: nouns[-1].end], "target": nouns[-1].form}]
 
@@ -196,7 +219,7 @@ def _lambada_items(text: Text, analyse: Analyse) -> str | list[Row]:
 def _sift(
     texts: Iterable[Text],
     analyse: Analyse,
-    items: Callable[[Text, Analyse], str | list[Row]],
+    items: Callable[[Text, Analyse, int], str | list[Row]],
     found: Sifted,
     *,
     once: bool,
@@ -205,7 +228,7 @@ def _sift(
     for text in texts:
         found.read += 1
         found.documents.add(text.doc_id)
-        given = REPEATED if once and text.text in seen else items(text, analyse)
+        given = REPEATED if once and text.text in seen else items(text, analyse, found.shortest)
         seen.add(text.text)
         if isinstance(given, str):
             found.fallen[given] += 1

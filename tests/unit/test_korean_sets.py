@@ -207,6 +207,14 @@ def test_each_text_is_counted_once_by_the_first_rule_that_it_falls_to() -> None:
     assert sift_real(texts, analyse, source="x").fallen[REPEATED] == 0
 
 
+def test_shorter_texts_are_taken_where_somebody_asks_for_them_and_the_rule_says_so() -> None:
+    texts = [Text("나라 나라", "a", "a#0"), Text("나라", "b", "b#0")]
+    found = sift_real(texts, analyse, source="x", shortest=5)
+    assert [row["doc_id"] for row in found.rows] == ["a"]
+    assert found.told()["shorter than 5 characters"] == 1
+    assert not sift_real(texts, analyse, source="x").rows
+
+
 @given(st.lists(word_lists, max_size=6), st.booleans())
 def test_the_rules_and_what_is_left_account_for_every_text(lists: list[list[str]], once: bool) -> None:
     found = sift_real((text_of(*words) for words in lists), analyse, source="x", once=once)
