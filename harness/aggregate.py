@@ -21,7 +21,7 @@ from harness.effort import Effort
 from harness.errors import BenchmarkError
 from harness.journal import latest
 from harness.marks import Extent, composite_mark, mark
-from harness.metrics.composites import COMPOSITES, Composite
+from harness.metrics.composites import COMPOSITES, Composite, composite_value
 from harness.records import GENERATED, Record
 from harness.results import Collected, Declaration, Metric, Result, Summary
 from harness.statistics.intervals import (
@@ -290,6 +290,7 @@ def _composite(definition: Composite, checkpoint: str, buckets: Sequence[_Bucket
         if part.value is None:
             return None
         summands.setdefault(name, []).append((weight, part))
+    known = {(name, one.name): one.value for name, parts in summands.items() for _, one in parts}
     estimate = composite_estimate(
         [(1.0, _together(parts, *scored[name])) for name, parts in summands.items()]
     )
@@ -298,6 +299,9 @@ def _composite(definition: Composite, checkpoint: str, buckets: Sequence[_Bucket
         "checkpoint": checkpoint,
         "formula": definition.formula,
         **asdict(estimate),
+        "value": composite_value(
+            definition, known
+        ),  # not the estimate's, whose last digit may round the other way
         "mark": composite_mark(_part_mark(*scored[name]) for name in summands),
         "parts": [
             {

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness.gate.changes import changes_of
+from harness.ranking import rank
 from harness.saved.entry import Saved
 from tests.gate.entries import entry, right
 
@@ -82,3 +83,19 @@ def test_what_is_no_share_changes_in_its_own_unit() -> None:
 
     (found,) = changes_of([of(75.0, "new", 9.0)], [of(70.5, "old")])
     assert (found.change, found.unit) == (4.5, "")
+
+
+@pytest.mark.parametrize(("first", "fifth", "last"), [(46, 117, 8), (41, 118, 8), (48, 137, 9)])
+def test_a_composite_is_the_same_number_to_the_last_digit_as_in_the_results(
+    first: int, fifth: int, last: int
+) -> None:
+    """0.14575 as one sum and 0.14575000000000002 as another round to different fourth digits."""
+    coref = entry({"real@1": right(first, 400), "real@5": right(fifth, 400)}, benchmark="real_coref")
+    lambada = entry({"lambada@1": right(last, 200)}, benchmark="ko_lambada_wiki")
+    entries = {id(one.saved): one for one in (coref, lambada)}
+    ((row,),) = (
+        one.rows for one in rank([coref.saved, lambada.saved], "score_wiki", lambda s: entries[id(s)].items)
+    )
+    mine = [dataclasses.replace(one.saved, began=9.0, run_id="new") for one in (coref, lambada)]
+    (change,) = [one for one in changes_of(mine, [coref.saved, lambada.saved]) if one.metric == "composite"]
+    assert row.value == change.value == change.best
