@@ -1,17 +1,18 @@
-"""The change against the best so far: a short block below the tables, and a table in Markdown."""
+"""The change against the best so far: a short block below the tables of the terminal, and a part of the page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from html import escape
 from typing import Any, Final
 
 from harness.reports import wording
 from harness.results import Summary
 
 MOST: Final = 3
-"""Of more checkpoints than this the block has the composites and primary metrics of none: the files have them."""
+"""Of more checkpoints than this only the largest change of each metric is shown: the files have all."""
 
-HEAD: Final = ("", "best so far", "now", "change", "")
+HEAD: Final = ("best so far", "now", "change", "")
 
 
 def print_changes(summary: Summary, write: Callable[..., None]) -> None:
@@ -22,35 +23,85 @@ def print_changes(summary: Summary, write: Callable[..., None]) -> None:
 
     rows = shown(summary)
     if not rows:
-        if summary.changes:
-            write(Text("best so far: changes against it are in summary.json", style="dim"))
         return
-    several = len({row["checkpoint"] for row in rows}) > 1
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for place, name in enumerate(HEAD):
-        table.add_column(
-            name, justify="right" if 0 < place < 4 else "left", no_wrap=0 < place < 4, overflow="fold"
-        )
+    several = len(_checkpoints(summary)) > 1
+    points = all(row["unit"] == "points" for row in rows)
+    of = {row["of"] for row in rows}
+    same = of.pop() if len(of) == 1 else 1
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for name in ("checkpoint" if several else "benchmark", "metric"):
+        table.add_column(f"\n{name}", overflow="fold")
+    for name in ("best\nso far", "\nnow", "\npoints" if points else "\nchange"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column(f"\nagainst (best of {same})" if same > 1 else "\nagainst", overflow="fold")
+    before = ""
     for row in rows:
-        whose = f"{row['checkpoint']} " if several else ""
-        table.add_row(*(Text(cell) for cell in (f"{whose}{label(row)}", *cells(row))))
+        first = str(row["checkpoint"] if several else row["benchmark"])
+        metric = label(row) if several else "" if row["metric"] == "composite" else str(row["metric"])
+        best, now, change, _ = cells(row)
+        whose = against(row) if same > 1 else _of(row)
+        moved = change.removesuffix(" points") if points else change
+        table.add_row(*map(Text, ("" if first == before else first, metric, best, now, moved, whose)))
+        before = first
     write(table)
+    if note(summary):
+        write(Text(note(summary), style="dim"))
     write()
+
+
+def section(summary: Summary) -> str:
+    """The part of ``report.html``; empty where there is nothing to compare with."""
+    rows = shown(summary)
+    if not rows:
+        return ""
+    numeric = ' class="number"'
+    head = "".join(
+        f"<th{numeric if name in HEAD[:3] else ''}>{name}</th>" for name in ("metric", "checkpoint", *HEAD)
+    )
+    body = "\n".join(_line(row) for row in rows)
+    below = f'<p class="faint">{escape(note(summary))}</p>' if note(summary) else ""
+    return (
+        "<h2>Change against the best so far</h2>\n"
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>\n{below}'
+    )
+
+
+def _line(row: dict[str, Any]) -> str:
+    *numbers, against = cells(row)
+    columns = "".join(f'<td class="number">{escape(text)}</td>' for text in numbers)
+    return (
+        f'<tr><td class="name">{escape(label(row))}</td><td class="name quiet">{escape(row["checkpoint"])}</td>'
+        f'{columns}<td class="name long quiet">{escape(against)}</td></tr>'
+    )
 
 
 def shown(summary: Summary) -> list[dict[str, Any]]:
     """The rows of a short report."""
-    checkpoints = {row["checkpoint"] for row in summary.changes}
-    if len(checkpoints) > MOST:
-        return []
-    if len(checkpoints) == 1:
+    checkpoints = _checkpoints(summary)
+    if len(checkpoints) <= 1:
         return summary.changes
     primary = {(one.benchmark, one.primary) for one in summary.results}
-    return [
+    rows = [
         row
         for row in summary.changes
         if row["metric"] == "composite" or (row["benchmark"], row["metric"]) in primary
     ]
+    if len(checkpoints) <= MOST:
+        return rows
+    largest: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: float(row["change"])):
+        largest[row["benchmark"], row["metric"]] = row
+    return [row for row in rows if row is largest[row["benchmark"], row["metric"]]]
+
+
+def note(summary: Summary) -> str:
+    """What a short report leaves out; empty where it has all checkpoints."""
+    count = len(_checkpoints(summary))
+    return f"of each the largest of {count} checkpoints; all are in summary.json" if count > MOST else ""
+
+
+def _checkpoints(summary: Summary) -> set[str]:
+    return {row["checkpoint"] for row in summary.changes}
 
 
 def label(row: dict[str, Any]) -> str:
@@ -58,13 +109,19 @@ def label(row: dict[str, Any]) -> str:
     return str(row["benchmark"]) if row["metric"] == "composite" else f"{row['benchmark']} {row['metric']}"
 
 
-def cells(row: dict[str, Any]) -> Sequence[str]:
+def cells(row: dict[str, Any]) -> tuple[str, str, str, str]:
     """The value before and now, the change, and against what."""
-    moved = f"{row['change']:+.2f} points" if row["unit"] == "points" else f"{row['change']:+.4f}"
-    against = f"against {row['against']}"
-    return (
-        wording.number(row["best"]),
-        wording.number(row["value"]),
-        moved,
-        f"{against} (best of {row['of']})" if row["of"] > 1 else against,
-    )
+    points = row["unit"] == "points"
+    digits = 2 if points else 4
+    moved = f"{round(row['change'], digits) or 0.0:+.{digits}f}{' points' * points}"  # no -0.00
+    return wording.number(row["best"]), wording.number(row["value"]), moved, f"against {_of(row)}"
+
+
+def against(row: dict[str, Any]) -> str:
+    """Whose value is the best so far; of a checkpoint with the very name, also which run's."""
+    again = f" of run {row['run_id']}" if row["against"] == row["checkpoint"] else ""
+    return f"{row['against']}{again}"
+
+
+def _of(row: dict[str, Any]) -> str:
+    return f"{against(row)} (best of {row['of']})" if row["of"] > 1 else against(row)

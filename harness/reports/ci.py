@@ -15,6 +15,7 @@ from typing import Any, Final
 from harness import marks
 from harness.gate.report import lines_from_json, ordered
 from harness.gate.wording import baseline_text, difference_text, reason_texts
+from harness.reports import changes
 from harness.results import Summary, wholes
 
 ANNOTATIONS: Final = 10
@@ -26,7 +27,7 @@ _COMMAND: Final = re.compile(r"^(\s*)::|##\[")
 
 def properties(summary: Summary) -> list[tuple[str, str]]:
     """Names and values for the suite: every metric of every result, with what must be known beside them (``mark``,
-    ``asked``), then what the gate says."""
+    ``asked``), what it has changed against the best so far, then what the gate says."""
     found = []
     for result in wholes(summary):
         where = f"touchstone.{result.checkpoint}.{result.benchmark}"
@@ -37,6 +38,11 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
         where = f"touchstone.{one['checkpoint']}.{one['name']}"
         found += [(f"{where}.mark", one["mark"])] if one.get("mark") else []
         found.append((where, _text(one["value"])))
+    for row in summary.changes:
+        metric = "" if row["metric"] == "composite" else f".{row['metric']}"
+        where = f"touchstone.{row['checkpoint']}.{row['benchmark']}{metric}"
+        _, _, change, against = changes.cells(row)
+        found += [(f"{where}.best_so_far", _text(row["best"])), (f"{where}.change", f"{change} {against}")]
     gate = summary.gate
     if gate is not None:
         found += [(f"touchstone.gate.{name}", str(gate[name])) for name in ("decision", "exit_code", "text")]

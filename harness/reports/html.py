@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from harness.reports import by_checkpoint, gate, wording
+from harness.reports import by_checkpoint, changes, gate, wording
 from harness.reports.style import CSS
 from harness.results import Declaration, Metric, Result, Summary, totals
 
@@ -30,6 +30,7 @@ def page(summary: Summary) -> str:
         gate.section(summary.gate),
         _results(summary),
         _composites(summary),
+        changes.section(summary),
         _packs(summary),
         _checkpoints(summary),
         _list("Left out", wording.left_out(summary)),

@@ -136,12 +136,13 @@ def _changes(summary: Summary) -> list[str]:
             code(row["checkpoint"]),
             code(changes.label(row)),
             *map(plain, changes.cells(row)[:3]),
-            code(row["against"]),
+            code(changes.against(row)),
         )
         for row in changes.shown(summary)
     ]
     head = ("checkpoint", "metric", "best so far", "now", "change", "best so far is of")
-    return [_table(head, rows)] if rows else []
+    below = [plain(changes.note(summary))] if changes.note(summary) else []
+    return [_table(head, rows), *below] if rows else []
 
 
 def _notes(summary: Summary) -> list[str]:
