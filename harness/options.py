@@ -278,6 +278,16 @@ _OPTIONS: Final = (
 )
 
 
+_GIVEN_ELSEWHERE: Final = (
+    "--checkpoint",
+    "--baseline",
+    "--baseline-allow",
+    "--gate-metric",
+    "--gate-config",
+)
+"""Options with a text, besides those that begin with ``--eval-``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The options that shape a run, as plain values."""
@@ -333,6 +343,7 @@ def settings_of(config: pytest.Config) -> Settings:
     """The settings of this process; raises ``pytest.UsageError`` for a value that is none. xdist's workers
     share out the CPU's threads.
     """
+    _refuse_empty(config)
     workers = worker_count(config)
     values = {option.name: _parsed(config, option) for option in _OPTIONS}
     data = values["data"] or os.environ.get("TOUCHSTONE_DATA") or None
@@ -380,6 +391,18 @@ def _cores(workers: int) -> int:
     """The cores of one of so many processes, at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cores // workers)
+
+
+def _refuse_empty(config: pytest.Config) -> None:
+    """Raises ``pytest.UsageError`` for an option with an empty value: what a shell makes of a variable that is not
+    set, which must not be taken for the option's default."""
+    for name in (*_GIVEN_ELSEWHERE, *(f"--eval-{option.name}" for option in _OPTIONS)):
+        if any(not value.strip() for value in _texts(config.getoption(name))):
+            raise pytest.UsageError(f"{name}: the value is empty; give one, or leave the option out")
+
+
+def _texts(given: str | list[str] | None) -> list[str]:
+    return given if isinstance(given, list) else [given] if given is not None else []
 
 
 def _parsed(config: pytest.Config, option: Option) -> Any:
