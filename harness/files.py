@@ -20,8 +20,15 @@ LONGEST_NAME: Final = 120
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Writes under a temporary name, then renames: a reader sees the old file or the new, never a part.
 
-    Missing folders are made. Raises ``OSError`` as the system does, and then leaves no temporary file behind.
+    A link stays, and what it points to is written. What is no file (a device, a pipe: ``/dev/stdout``) cannot be
+    renamed over and is written to. Missing folders are made. Raises ``OSError`` as the system does, and then leaves
+    no temporary file behind.
     """
+    if _is_stream(path):
+        with path.open("ab") as stream:
+            stream.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
+        return
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
@@ -36,6 +43,12 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         raise
 
 
+def _is_stream(path: Path) -> bool:
+    """Whether what is written there goes on at once: a device, a pipe, and what the system names as such, be it a
+    file that a shell has opened."""
+    return (path.exists() and not path.is_file() and not path.is_dir()) or Path("/dev") in path.parents
+
+
 def unwritable(folder: Path) -> str | None:
     """Why nothing could be written into a folder, or made where there is none yet; None where nothing is known.
 
@@ -44,6 +57,8 @@ def unwritable(folder: Path) -> str | None:
     for place in (folder, *folder.parents):
         try:
             if not place.exists():
+                if place.is_symlink():
+                    return f"{place} is a link to {place.readlink()}, which is not there"
                 continue
             if not place.is_dir():
                 return f"{place} is no folder"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from harness.files import load_module, unwritable
+from harness.files import load_module, unwritable, write_atomic
 
 
 def test_a_module_is_run_anew_and_found_under_its_name(tmp_path: Path) -> None:
@@ -43,3 +45,35 @@ def test_a_folder_that_can_be_made_is_told_from_one_that_cannot_without_making_i
     assert unwritable(tmp_path / "file" / "below") == f"{tmp_path / 'file'} is no folder"
     assert "too long" in str(unwritable(tmp_path / ("x" * 300)))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_link_to_nothing_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("gone")
+    told = f"{tmp_path / 'link'} is a link to gone, which is not there"
+    assert unwritable(tmp_path / "link") == told
+    assert unwritable(tmp_path / "link" / "below") == told
+
+
+def test_what_a_link_points_to_is_written_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("there.md", "not_yet.md"):
+        link = tmp_path / f"link to {name}"
+        link.symlink_to(Path("elsewhere") / name)
+        (tmp_path / "elsewhere" / "there.md").write_text("old")
+        write_atomic(link, "new")
+        assert link.is_symlink()
+        assert (tmp_path / "elsewhere" / name).read_text() == "new"
+    assert sorted(path.name for path in (tmp_path / "elsewhere").iterdir()) == ["not_yet.md", "there.md"]
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    found: list[str] = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_text()), daemon=True)
+    reader.start()
+    write_atomic(pipe, "new")
+    reader.join(10)
+    assert found == ["new"]
+    assert pipe.is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
