@@ -8,7 +8,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from harness.benchmark import HubData, benchmark
-from harness.metrics import choice_scores
+from harness.metrics import CHOICE_METRICS, choice_scores
 from harness.requests import Loglikelihood, LoglikelihoodAnswer
 
 
@@ -78,6 +78,7 @@ def score(row: Row, shots: str) -> Scoring:
     prepare=as_published,
     asks=Loglikelihood,
     primary="acc",
+    metrics=CHOICE_METRICS,
     shots_from="arc_easy/train",
     shot=shot,
     hub=HubData("allenai/ai2_arc", "test", "ARC-Easy"),
@@ -109,6 +110,7 @@ def test_arc_easy(example: Row, shots: str) -> Scoring:
     prepare=as_published,
     asks=Loglikelihood,
     primary="acc_norm",
+    metrics=CHOICE_METRICS,
     shots_from="arc_challenge/train",
     shot=shot,
     hub=HubData("allenai/ai2_arc", "test", "ARC-Challenge"),

@@ -10,6 +10,7 @@ from harness.benchmark import HubData, Sampling, benchmark
 from harness.metrics.code import (
     APPS_STOPS,
     FENCE_STOPS,
+    PROGRAM_METRICS,
     StdioRow,
     apps_row,
     contest_row,
@@ -51,6 +52,7 @@ def apps_question(row: StdioRow) -> str:
     most_rows=1000,
     asks=(Generate, RunProgram),
     primary="pass@1",
+    metrics=PROGRAM_METRICS,
     hub=HubData("deepmind/code_contests", "test"),
     source="Li et al. 2022 (AlphaCode), arXiv 2203.07814; google-deepmind/code_contests",
 )
@@ -97,6 +99,7 @@ def test_codecontests(example: StdioRow, sampling: Sampling) -> Generator[Any, A
     most_rows=1000,
     asks=(Generate, RunProgram),
     primary="pass@1",
+    metrics=PROGRAM_METRICS,
     hub=HubData("codeparrot/apps", "test"),
     missing="give --eval-data DIR with apps_stdin/selected.jsonl, rows of APPS without starter code",
     source="Hendrycks et al. 2021, arXiv 2105.09938; prompt and stops of bigcode-evaluation-harness, task apps",

@@ -52,6 +52,7 @@ def shot(row: Row) -> Shot:
     prepare=as_used,
     asks=Generate,
     primary="f1",
+    metrics=("f1", "em", "f1_list", "em_list"),
     shot=shot,
     cluster="passage_sha256",
     hub=HubData("EleutherAI/drop", "validation"),

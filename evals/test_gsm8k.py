@@ -39,6 +39,7 @@ def shot(row: Row) -> Shot:
     row=Row,
     asks=Generate,
     primary="exact_match_flexible",
+    metrics=("exact_match_flexible", "exact_match_strict", "exact_match_number"),
     num_fewshot=5,
     shots_from="gsm8k/train",
     shot=shot,

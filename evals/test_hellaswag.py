@@ -9,7 +9,7 @@ from typing import NotRequired
 from typing_extensions import TypedDict
 
 from harness.benchmark import HubData, benchmark
-from harness.metrics import choice_scores
+from harness.metrics import CHOICE_METRICS, choice_scores
 from harness.requests import Loglikelihood, LoglikelihoodAnswer
 
 
@@ -48,6 +48,7 @@ def shot(scene: Scene) -> str:
     row=Scene,
     asks=Loglikelihood,
     primary="acc_norm",
+    metrics=CHOICE_METRICS,
     shots_from="hellaswag/train",
     shot=shot,
     cluster="source_id",

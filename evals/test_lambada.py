@@ -37,6 +37,7 @@ def shot(passage: Passage) -> str:
     row=Passage,
     asks=Loglikelihood,
     primary="acc",
+    metrics=("acc", "logprob"),
     aggregate={"perplexity": perplexity("logprob")},
     shot=shot,
     hub=HubData("EleutherAI/lambada_openai", "test", "default"),

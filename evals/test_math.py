@@ -23,6 +23,12 @@ class Row(TypedDict):
 
 STOP = ("Problem:",)
 
+METRICS = tuple(
+    f"{score}{level}"
+    for score in ("math_verify", "minerva_exact", "hendrycks_exact")
+    for level in ("", *(f"_level_{level}" for level in range(6)))
+)
+
 PUBLISHED = {
     "Algebra": 124,
     "Counting_&_Probability": 38,
@@ -65,6 +71,7 @@ def shot(row: Row) -> Shot:
     prepare=as_used,
     asks=Generate,
     primary="math_verify",
+    metrics=METRICS,
     num_fewshot=4,
     shots_from="minerva/shots",
     shots_pick="first",

@@ -10,6 +10,7 @@ from harness.benchmark import HubData, Sampling, Shot, benchmark
 from harness.metrics.code import (
     DOCSTRING_STOPS,
     MBPP_STOPS,
+    PROGRAM_METRICS,
     MbppRow,
     asked_in_chat,
     called_names,
@@ -67,6 +68,7 @@ def docstring_prompt(row: MbppRow, tests: int = 1) -> str:
     keep=used,
     asks=(Generate, RunProgram),
     primary="pass@1",
+    metrics=PROGRAM_METRICS,
     num_fewshot=3,
     shots_from="mbpp/prompt",
     shots_pick="first",
@@ -127,6 +129,7 @@ def test_mbpp(
     keep=used,
     asks=(Generate, RunProgram),
     primary="pass@1",
+    metrics=PROGRAM_METRICS,
     num_fewshot=3,
     shots_from="mbpp/prompt",
     shots_pick="first",
@@ -168,6 +171,7 @@ def test_mbpp_sanitized(
     keep=used,
     asks=(Generate, RunProgram),
     primary="pass@1",
+    metrics=PROGRAM_METRICS,
     hub=HubData(HUB, "test", "full"),
     source=f"{SOURCE}; prompt of Fried et al. 2022 (InCoder), arXiv 2204.05999, as in "
     "bigcode-evaluation-harness, task mbpp",

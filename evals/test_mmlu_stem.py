@@ -60,6 +60,7 @@ def shot(row: Question) -> str:
     row=Question,
     asks=Loglikelihood,
     primary="acc",
+    metrics=("acc",),
     num_fewshot=5,
     shots_from="mmlu/dev",
     shots_pick="first",

@@ -32,6 +32,10 @@ class Mention(TypedDict):
     row=Mention,
     asks=FillMask,
     primary="real@1",
+    metrics=(
+        *("real@1", "real@5", "real@1_strict", "real@5_strict"),
+        *("reachable", "copy_baseline", "copy_baseline_strict"),
+    ),
     cluster="text_id",
     subsets="source",
     source="Korean texts without pronouns; rules in harness/korean_sets.py",

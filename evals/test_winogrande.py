@@ -41,6 +41,7 @@ def shot(row: Sentence) -> str:
     row=Sentence,
     asks=Loglikelihood,
     primary="acc",
+    metrics=("acc",),
     shots_from="winogrande/train",
     shot=shot,
     hub=HubData("allenai/winogrande", "validation", "winogrande_xl"),

@@ -133,6 +133,8 @@ class Benchmark:
     ``group`` the row's field that splits the results (``file``: the name of the file); ``cluster`` the
     field of what items share (a text), for honest intervals; ``subsets`` the field that splits the results
     where its rows have several values of it (the sources of a set), without a place in the items' ids.
+    ``metrics`` names the scores that the function may return, so that a gate's metrics are checked before it
+    runs; without it they are read off the code where that shows them.
     Few-shot examples come from ``shots_from`` (same group as the example, or any with ``shots_for_all``)
     or, without that file, from the evaluation rows themselves, never the example itself; ``shot`` renders
     one of them, as text or as a ``Shot``.
@@ -154,6 +156,7 @@ class Benchmark:
     data: str
     asks: tuple[type[Request], ...]
     primary: str
+    metrics: tuple[str, ...] = ()
     row: Any = None
     num_fewshot: int = 0
     shots_from: str | None = None
@@ -204,6 +207,13 @@ def benchmark(
     if unknown := sorted(set(more) - set(Benchmark.__dataclass_fields__)):
         raise BenchmarkError(f"benchmark {name!r}: unknown field {unknown[0]!r}")
 
+    metrics = more.get("metrics", ())
+    if isinstance(metrics, str) or not all(isinstance(metric, str) for metric in metrics):
+        raise BenchmarkError(
+            f"benchmark {name!r}: metrics={metrics!r}; give the names of its scores in a tuple"
+        )
+    if metrics and primary not in metrics:
+        raise BenchmarkError(f"benchmark {name!r}: its primary score {primary!r} is not among its metrics")
     if more.get("subsets") and more.get("group"):
         raise BenchmarkError(f"benchmark {name!r}: group and subsets: give one of them")
 

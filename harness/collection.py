@@ -250,7 +250,7 @@ def _examples(
             collection.remarks.append(Remark(spec, str(error), mistake=True))
             chosen = limited(drawn(spec, pack.examples, settings.seed), settings.limit)
             return [(example.id, Withheld(spec)) for example in chosen]
-        scores = returned_names(generator_function(metafunc.function)) or ()
+        scores = spec.metrics or returned_names(generator_function(metafunc.function)) or ()
         loaded = replace(loaded, code=_code(metafunc), scores=tuple(sorted({*scores} - {NO_ANSWER})))
         collection.loaded[id(spec)] = loaded
     chosen = limited(drawn(spec, loaded.pack.examples, settings.seed), settings.limit)

@@ -237,6 +237,8 @@ class Controller:
         if any(one.asked for one in self._unpublished) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         found = yield
+        if session.exitstatus == pytest.ExitCode.USAGE_ERROR:
+            self.directory.discard()  # now that workers have ended
         self._write_last_lines(session)
         return found
 

@@ -294,6 +294,11 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
             raise WireError(
                 f"{_who(state.job)} returned {named} but not its primary score {state.job.spec.primary!r}"
             )
+        known = state.job.spec.metrics
+        if known and (unknown := [name for name in scores if name not in known]):
+            raise WireError(
+                f"{_who(state.job)} returned {unknown[0]!r}, which is not among its metrics: {', '.join(known)}"
+            )
     except WireError as error:
         _fail(state, error, journal)
     else:

@@ -95,12 +95,19 @@ def apart(arguments: Sequence[str], folder: Path | None = None) -> list[str]:
     which is then refused."""
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
     found = list(arguments)
-    for place in range(end):
+    for place in (place for place in range(end) if found[place] == "--gate"):
         after = found[place + 1] if place + 1 < end else "-"
-        word = folder is not None and after.isidentifier() and not (folder / after).exists()
-        if found[place] == "--gate" and not after.startswith("-") and after not in MODES and not word:
+        word = folder is not None and after.isidentifier() and not _exists(folder / after)
+        if not after.startswith("-") and after not in MODES and not word:
             found[place] = f"--gate={AS_CONFIGURED}"
     return found
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long, for one
+        return False
 
 
 def keep_apart(config: pytest.Config, parser: pytest.Parser, arguments: list[str]) -> None:

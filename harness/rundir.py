@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -85,6 +86,15 @@ class RunDirectory:
             raise JournalError(
                 f"cannot make the folder {self.path}: {error.strerror}; choose another --eval-output"
             ) from error
+
+    def discard(self) -> None:
+        """Takes the folder away where nothing but preparations is in it: no manifest, no record of an item."""
+        if self.manifest.exists() or any(self.path.glob("items-*.jsonl")):
+            return
+        with suppress(OSError):
+            for path in (self.collected, self.fault, self.courses):
+                path.unlink(missing_ok=True)
+            self.path.rmdir()
 
     def write_collected(
         self, items: Sequence[Collected], declarations: Mapping[str, Declaration], deselected: Sequence[str]

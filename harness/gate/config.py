@@ -41,6 +41,9 @@ from harness.statistics.verdicts import ALPHA, MARGIN
 MODES: Final = ("plain", "strict")
 KEYS: Final = ("mode", "baseline", "metric", "metrics", "allow", "margin", "alpha", "benchmarks")
 OWN_KEYS: Final = ("metric", "metrics", "margin", "max_drop", "floors")
+KNOWN_SHOWN: Final = 10
+"""Names that a message lists, where one is not known."""
+
 TABLE: Final = "tool.touchstone.gate"
 
 OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -187,15 +190,16 @@ def number_of(text: str) -> float | None:
 
 
 def check_names(names: Iterable[str], known: Iterable[str], where: str, what: str) -> None:
-    """Raises ``GateError`` naming the first that is not known, the nearest one, and all there are."""
+    """Raises ``GateError`` naming the first that is not known, the nearest one, and those that there are, of many the
+    first few."""
     listed = list(known)
+    more = len(listed) - KNOWN_SHOWN
+    shown = ", ".join(listed[:KNOWN_SHOWN]) + (f" and {more} more" if more > 0 else "")
     for name in names:
         if name not in listed:
             near = difflib.get_close_matches(str(name), listed, 1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise GateError(
-                f"{where}: unknown {what} {name!r}; {hint}known are {', '.join(listed) or 'none'}"
-            )
+            raise GateError(f"{where}: unknown {what} {name!r}; {hint}known are {shown or 'none'}")
 
 
 def _own(table: Mapping[str, Any], where: str) -> Own:

@@ -21,8 +21,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from harness.errors import BenchmarkError
+
+CHOICE_METRICS: Final = ("acc", "acc_norm", "acc_bytes", "acc_tokens")
+"""The names of the four scores."""
 
 
 def argmax(values: Sequence[float]) -> int:

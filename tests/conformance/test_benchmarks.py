@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from harness.benchmark import NO_ANSWER
 from tests.conformance.kit import PINS, TEXT, Kit, kits, metric_of, pin, right_answers
 
 NEVER_RIGHT = {
@@ -44,6 +45,16 @@ def test_gold_against_gold_is_right_on_every_row(kit: Kit) -> None:
     assert set(wrong) == {f"{kit.spec.name}/{number}" for number in known}
     targets = {example.id: example.row.get("target") for example in kit.examples}
     assert all(targets[f"{kit.spec.name}/{number}"] == word for number, word in known.items())
+
+
+@pytest.mark.parametrize("kit", KITS.values(), ids=list(KITS))
+def test_a_benchmark_names_all_its_scores(kit: Kit) -> None:
+    loaded = kit.loaded(0)
+    examples = kit.examples[:: max(1, len(kit.examples) // 8)]
+    found = {
+        name for one in examples for name in kit.score(one, loaded, partial(right_answers, kit, one))
+    } - {NO_ANSWER}
+    assert kit.spec.primary in found <= set(kit.spec.metrics)
 
 
 @pytest.mark.parametrize("name", sorted(TEXT))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import GateError
-from harness.gate.config import Floor, Own, Plan, parse_floor, read_plan
+from harness.gate.config import Floor, Own, Plan, check_names, parse_floor, read_plan
 from harness.gate.shares import check_floors
 from harness.saved.entry import Saved
 from tests.gate.entries import entry
@@ -229,3 +229,8 @@ def test_a_floor_is_read_as_it_is_written(metric: str, how: str, bound: float) -
     assert parse_floor(floor.text, "x") == floor
     assert parse_floor(floor.text.replace(" ", ""), "x") == floor
     assert floor.holds(bound) == ("=" in how)
+
+
+def test_a_message_lists_the_first_of_many_names() -> None:
+    with pytest.raises(GateError, match=r"unknown metric 'x'; known are m0, m1, .*, m9 and 40 more$"):
+        check_names(["x"], [f"m{number}" for number in range(50)], "--by", "metric")

@@ -244,7 +244,7 @@ def test_a_mistake_is_one_line_before_anything_runs(
     score(skilled, 10, "first", apart=True)
     result = score(skilled, 10, "wrong", *arguments, apart=True)
     refused(result, *words)
-    assert not (skilled.path / "results" / "wrong" / "summary.json").exists()
+    assert not (skilled.path / "results" / "wrong").exists()
 
 
 @pytest.mark.parametrize("arguments", [["--gate-metric", "f1"], ["--gate-config", "metric.toml"]])
@@ -290,7 +290,7 @@ def test_a_metric_that_the_code_does_not_return_is_refused_before_a_first_run(
         score(skilled, 150, "first", "--gate", *arguments, apart=True),
         "unknown metric 'f1'; known are acc, other",
     )
-    assert not (skilled.path / "results" / "first" / "summary.json").exists()
+    assert not (skilled.path / "results" / "first").exists()
 
 
 def test_an_unknown_benchmark_is_one_line_with_workers_too(skilled: Project) -> None:

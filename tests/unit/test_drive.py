@@ -17,7 +17,15 @@ from harness.engines import Done
 from harness.journal import Journal, read_journal
 from harness.requests import Answer, FillMask, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
 
-SPEC = Benchmark(name="x", version=1, data="x/x", asks=(Loglikelihood,), primary="acc", cluster="text")
+SPEC = Benchmark(
+    name="x",
+    version=1,
+    data="x/x",
+    asks=(Loglikelihood,),
+    primary="acc",
+    metrics=("acc", "f1"),
+    cluster="text",
+)
 
 
 class CountingEngine:
@@ -143,6 +151,11 @@ def returns_without_primary(n: int) -> Any:
     return {"f1": 1.0}
 
 
+def returns_unknown(n: int) -> Any:
+    yield Loglikelihood("a", "b")
+    return {"acc": 1.0, "em": 1.0}
+
+
 def breaks_engine(n: int) -> Any:
     yield Loglikelihood("a", "break")
 
@@ -179,6 +192,7 @@ def fails_by_pytest(n: int) -> Any:
         (returns_nothing, "returned None"),
         (returns_object, "cannot travel between processes"),
         (returns_without_primary, "not its primary score 'acc'"),
+        (returns_unknown, "returned 'em', which is not among its metrics: acc, f1"),
         (breaks_engine, "RuntimeError: no such kernel"),
         (is_refused, "the continuation is too long"),
         (is_answered_nan, "answered with NaN"),

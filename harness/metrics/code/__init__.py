@@ -40,7 +40,7 @@ from harness.metrics.code.programs import (
     mbpp_request,
     stdio_request,
 )
-from harness.metrics.code.verdicts import program_scores, script_scores
+from harness.metrics.code.verdicts import PROGRAM_METRICS, program_scores, script_scores
 
 __all__ = [
     "APPS_STOPS",
@@ -50,6 +50,7 @@ __all__ = [
     "HUMANEVAL_STOPS",
     "KS",
     "MBPP_STOPS",
+    "PROGRAM_METRICS",
     "HumanEvalRow",
     "MbppRow",
     "Program",

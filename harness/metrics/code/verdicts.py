@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from harness.errors import BenchmarkError
 from harness.metrics.code.cutting import chat_program, script_program
-from harness.metrics.code.passk import pass_at
+from harness.metrics.code.passk import KS, pass_at
 from harness.requests import GenerateAnswer, RunProgram, RunProgramAnswer
+
+PROGRAM_METRICS: Final = (
+    *(f"{grader}pass@{k}" for grader in ("", "reference_") for k in KS),
+    "graders_differ",
+)
+"""The names of the scores of programs; which there are depends on the number of samples and the grader."""
 
 
 def script_scores(
