@@ -7,6 +7,7 @@ Whether a change is more than chance, and how much of a best value is luck, the 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -34,33 +35,75 @@ class Change(NamedTuple):
     of: int
 
 
+class _Earlier:
+    """The results of earlier runs. What is alike for the checkpoints of a series is looked for once: there may be
+    hundreds of either."""
+
+    def __init__(self, results: Sequence[Saved]) -> None:
+        self._results = results
+        self._alike: dict[str, list[Saved]] = {}
+        self._best: dict[tuple[str, str], tuple[Saved, int] | None] = {}
+        self._composites: dict[tuple[str, ...], tuple[float, Saved, int] | None] = {}
+
+    def best(self, saved: Saved, metric: str) -> tuple[Saved, int] | None:
+        """The best so far by the metric, and out of how many checkpoints."""
+        key = _way(saved), metric
+        if key not in self._best:
+            known = [
+                one for one in one_each(self._comparable(saved), metric) if worth(one, metric) > -math.inf
+            ]
+            best = max(known, key=lambda one: worth(one, metric), default=None)
+            self._best[key] = None if best is None else (best, len(known))
+        return self._best[key]
+
+    def best_composite(
+        self, composite: Composite, mine: Mapping[str, Saved]
+    ) -> tuple[float, Saved, int] | None:
+        """The best composite so far, the first of its results, and out of how many checkpoints."""
+        parts = {name: mine[name] for name in dict.fromkeys(part.benchmark for part in composite.parts)}
+        key = (composite.name, *map(_way, parts.values()))
+        if key not in self._composites:
+            sets = composite_sets({name: self._comparable(saved) for name, saved in parts.items()})
+            valued = [(composite_value(composite, values_of(one)), one[0]) for one in sets]
+            known = [(value, saved) for value, saved in valued if value is not None]
+            best = max(known, key=lambda one: one[0], default=None)
+            self._composites[key] = None if best is None else (*best, len(known))
+        return self._composites[key]
+
+    def _comparable(self, saved: Saved) -> list[Saved]:
+        way = _way(saved)
+        if way not in self._alike:
+            self._alike[way] = comparable(saved, self._results)
+        return self._alike[way]
+
+
+def _way(saved: Saved) -> str:
+    """What ``comparable`` goes by."""
+    named = [saved.benchmark, saved.run_id, saved.began, saved.items_sha256, saved.published]
+    return json.dumps([*named, saved.conditions], sort_keys=True)
+
+
 def changes_of(results: Iterable[Saved], earlier: Sequence[Saved]) -> list[Change]:
     """The changes of every metric and composite of a run, where there is anything to compare with."""
-    whole = [saved for saved in results if saved.complete]
+    mine: dict[str, dict[str, Saved]] = {}
+    for saved in results:
+        if saved.complete:
+            mine.setdefault(saved.checkpoint, {})[saved.benchmark] = saved
+    known = _Earlier(earlier)
     found = []
-    for checkpoint in dict.fromkeys(saved.checkpoint for saved in whole):
-        mine = {saved.benchmark: saved for saved in whole if saved.checkpoint == checkpoint}
-        alike = {name: comparable(saved, earlier) for name, saved in mine.items()}
-        found += [
-            change
-            for name, saved in mine.items()
-            for metric in saved.metrics
-            if (change := _of_metric(saved, alike[name], metric)) is not None
-        ]
-        found += [
-            change
-            for composite in COMPOSITES
-            if (change := _of_composite(composite, checkpoint, mine, alike)) is not None
-        ]
+    for checkpoint, same in mine.items():
+        changes = [_of_metric(saved, metric, known) for saved in same.values() for metric in saved.metrics]
+        changes += [_of_composite(composite, checkpoint, same, known) for composite in COMPOSITES]
+        found += [change for change in changes if change is not None]
     return found
 
 
-def _of_metric(saved: Saved, alike: Sequence[Saved], metric: str) -> Change | None:
+def _of_metric(saved: Saved, metric: str, earlier: _Earlier) -> Change | None:
     value = saved.metrics[metric].value
-    known = [one for one in one_each(alike, metric) if worth(one, metric) > float("-inf")]
-    if value is None or not known:
+    known = earlier.best(saved, metric)
+    if value is None or known is None:
         return None
-    best = max(known, key=lambda one: worth(one, metric))
+    best, of = known
     before = best.metrics[metric].value
     assert before is not None
     change, unit = _moved(value, before, by=saved.aggregate.get(metric, {}).get("by", "mean"))
@@ -74,7 +117,7 @@ def _of_metric(saved: Saved, alike: Sequence[Saved], metric: str) -> Change | No
         unit,
         best.checkpoint,
         best.run_id,
-        len(known),
+        of,
     )
 
 
@@ -87,18 +130,13 @@ def _moved(value: float, before: float, *, by: str) -> tuple[float, Unit]:
 
 
 def _of_composite(
-    composite: Composite, checkpoint: str, mine: Mapping[str, Saved], alike: Mapping[str, Sequence[Saved]]
+    composite: Composite, checkpoint: str, mine: Mapping[str, Saved], earlier: _Earlier
 ) -> Change | None:
     value = composite_value(composite, values_of(mine.values()))
-    if value is None:
+    known = None if value is None else earlier.best_composite(composite, mine)
+    if value is None or known is None:
         return None
-    sets = composite_sets({name: alike[name] for name in dict.fromkeys(p.benchmark for p in composite.parts)})
-    known = [
-        (one, saved) for saved in sets if (one := composite_value(composite, values_of(saved))) is not None
-    ]
-    if not known:
-        return None
-    before, best = max(known, key=lambda one: one[0])
+    before, best, of = known
     change, unit = _moved(value, before, by="mean")
     return Change(
         checkpoint,
@@ -108,9 +146,9 @@ def _of_composite(
         before,
         change,
         unit,
-        best[0].checkpoint,
-        best[0].run_id,
-        len(known),
+        best.checkpoint,
+        best.run_id,
+        of,
     )
 
 

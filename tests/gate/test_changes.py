@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from harness.gate import changes
+from harness.gate.baselines import comparable
 from harness.gate.changes import changes_of
 from harness.ranking import rank
 from harness.saved.entry import Saved
@@ -99,3 +101,21 @@ def test_a_composite_is_the_same_number_to_the_last_digit_as_in_the_results(
     mine = [dataclasses.replace(one.saved, began=9.0, run_id="new") for one in (coref, lambada)]
     (change,) = [one for one in changes_of(mine, [coref.saved, lambada.saved]) if one.metric == "composite"]
     assert row.value == change.value == change.best
+
+
+def test_a_series_looks_through_the_saved_results_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once a checkpoint: with hundreds of both that takes longer than the scoring."""
+    looked = []
+    monkeypatch.setattr(
+        changes, "comparable", lambda new, results: looked.append(new.benchmark) or comparable(new, results)
+    )
+    earlier = [saved(60 + place, 70, f"old{place}") for place in range(3)]
+    series = [saved(66, 80, f"new{place}", 9.0, run_id="series") for place in range(20)]
+    other = saved(66, 80, "shots", 9.0, run_id="series", conditions={"shots": 5})
+    found = changes_of([*series, other], [*earlier, saved(50, 50, "five", conditions={"shots": 5})])
+    assert looked == ["real_coref"] * 2
+    assert len(found) == 2 * len(series) + 2
+    assert {(one.against, one.of) for one in found if one.checkpoint == "shots"} == {("five", 1)}
+    assert {
+        (one.against, one.of) for one in found if one.checkpoint != "shots" and one.metric == "real@1"
+    } == {("old2", 3)}
