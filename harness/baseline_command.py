@@ -17,8 +17,10 @@ from typing import Any, Final
 
 from harness.errors import GateError
 from harness.gate.baselines import incomplete, shown, worth
+from harness.gate.changes import values_of
 from harness.gate.pins import MAIN, Pin, list_pins, pinned, read_pin, remove_pin, set_pin
 from harness.gate.wording import value_text
+from harness.metrics.composites import COMPOSITES, Composite, missing_parts
 from harness.ranking import Ranking, rank
 from harness.saved.entry import Saved
 from harness.saved.store import Store
@@ -80,7 +82,11 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
 
 def _rank(options: argparse.Namespace) -> dict[str, Any]:
     store = Store(options.output)
-    rankings = rank(store.find(benchmark=options.benchmark), options.by, store.items)
+    composite = next((one for one in COMPOSITES if one.name == options.by), None)
+    if composite is not None and options.benchmark is not None:
+        raise GateError(f"--by {options.by}: it is made of several benchmarks; leave out --benchmark")
+    saved = store.find(benchmark=options.benchmark)
+    rankings = rank(saved, options.by, store.items) if saved else []
     if not options.json:
         for one in rankings:
             print(_ranking_head(one, rankings))
@@ -90,8 +96,19 @@ def _rank(options: argparse.Namespace) -> dict[str, Any]:
                     f"{place:>4}  {value_text(row.value)} {limits:16}  n {row.n}  {row.checkpoint}  {row.run_id}"
                 )
         if not rankings:
-            print(f"no checkpoint in {options.output}/ has {options.by} of whole results")
+            print(_no_ranking(options, saved, composite))
     return {"by": options.by, "rankings": [asdict(one) for one in rankings]}
+
+
+def _no_ranking(options: argparse.Namespace, saved: Sequence[Saved], composite: Composite | None) -> str:
+    """Why there is no ranking."""
+    if not saved:
+        return f"no saved results in {options.output}/"
+    if composite is None:
+        return f"no whole result in {options.output}/ has a value of {options.by}"
+    lacking = missing_parts(composite, values_of(one for one in saved if one.complete))
+    why = f"no whole result has {', '.join(lacking)}" if lacking else "no checkpoint has all of its parts"
+    return f"{composite.name} = {composite.formula}: {why}"
 
 
 def _ranking_head(one: Ranking, rankings: Sequence[Ranking]) -> str:
