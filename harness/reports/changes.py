@@ -12,6 +12,9 @@ from harness.results import Summary
 MOST: Final = 3
 """Of more checkpoints than this only the largest change of each metric is shown: the files have all."""
 
+UNFOLDED: Final = 24
+"""A checkpoint's or benchmark's name of so many signs stands on one line, and metrics fold instead."""
+
 HEAD: Final = ("best so far", "now", "change", "")
 
 
@@ -29,20 +32,22 @@ def print_changes(summary: Summary, write: Callable[..., None]) -> None:
     of = {row["of"] for row in rows}
     same = of.pop() if len(of) == 1 else 1
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for name in ("checkpoint" if several else "benchmark", "metric"):
-        table.add_column(f"\n{name}", overflow="fold")
+    first = "checkpoint" if several else "benchmark"
+    longest = max(len(str(row[first])) for row in rows)
+    table.add_column(f"\n{first}", overflow="fold", min_width=min(longest, UNFOLDED))
+    table.add_column("\nmetric", overflow="fold")
     for name in ("best\nso far", "\nnow", "\npoints" if points else "\nchange"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(f"\nagainst (best of {same})" if same > 1 else "\nagainst", overflow="fold")
+    table.add_column(f"against the\nbest of {same}" if same > 1 else "\nagainst", overflow="fold")
     before = ""
     for row in rows:
-        first = str(row["checkpoint"] if several else row["benchmark"])
+        name = str(row[first])
         metric = label(row) if several else "" if row["metric"] == "composite" else str(row["metric"])
         best, now, change, _ = cells(row)
         whose = against(row) if same > 1 else _of(row)
         moved = change.removesuffix(" points") if points else change
-        table.add_row(*map(Text, ("" if first == before else first, metric, best, now, moved, whose)))
-        before = first
+        table.add_row(*map(Text, ("" if name == before else name, metric, best, now, moved, whose)))
+        before = name
     write(table)
     if note(summary):
         write(Text(note(summary), style="dim"))

@@ -53,7 +53,7 @@ def words(text: str) -> str:
 
 def test_the_terminal_has_a_line_a_metric_at_80_columns() -> None:
     lines = render(ONE, 80, color=False).splitlines()
-    at = next(place for place, line in enumerate(lines) if line.strip() == "best")
+    at = next(place for place, line in enumerate(lines) if line.split()[:1] == ["best"])
     assert [" ".join(line.split()) for line in lines[at : at + 7]] == [
         "best",
         "benchmark metric so far now change against",
@@ -70,9 +70,28 @@ def test_long_names_leave_it_a_line_a_metric() -> None:
     names = ["real@1", "real@1_strict", "copy_baseline_strict"]
     rows = [change("checkpoint-1200", name, -0.001) for name in names]
     lines = render(run(*rows), 80, color=False).splitlines()
-    at = next(place for place, line in enumerate(lines) if line.strip() == "best")
-    assert lines[at + 1].split()[-5:] == ["points", "against", "(best", "of", "3)"]
+    at = next(place for place, line in enumerate(lines) if line.split()[:1] == ["best"])
+    assert " ".join(lines[at].split()) == "best against the"
+    assert lines[at + 1].split()[-4:] == ["points", "best", "of", "3"]
     assert [line.split()[-2:] for line in lines[at + 2 : at + 5]] == [["+0.00", "checkpoint-300"]] * 3
+
+
+def test_names_of_a_series_are_not_broken_in_the_middle() -> None:
+    rows = [
+        change(
+            f"nouns-checkpoint-{step}",
+            "lambada@1",
+            1.0,
+            benchmark="ko_lambada_wiki",
+            against="checkpoint-1200",
+        )
+        for step in (900, 1200)
+    ]
+    lines = render(run(*rows), 80, color=False).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.endswith(" points best of 3") for line in lines)
+    for step in (900, 1200):
+        assert any(line.startswith(f"nouns-checkpoint-{step} ") for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +155,7 @@ def test_of_several_checkpoints_the_primary_metrics_and_composites_are_shown() -
     )
     shown = words(render(both, 80, color=False))
     assert (
-        "checkpoint metric so far now points against (best of 3) "
+        "best against the checkpoint metric so far now points best of 3 "
         "a real_coref real@1 0.6400 0.6500 +1.00 checkpoint-300 "
         "score_wiki 0.6400 0.6500 +1.00 checkpoint-300 "
         "b real_coref real@1 0.6400 0.6500 +1.00 checkpoint-300 "
