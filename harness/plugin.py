@@ -51,6 +51,8 @@ class Run:
         self.gating: Gating | None = None
         self.courses: dict[Series, Course] = {}
         self.unloadable = Unloadable()
+        self.selected = False
+        """Whether pytest has got through with selecting, which it does not with a wrong ``-k``."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -122,6 +124,7 @@ class Selecting:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
         found = yield
+        config.stash[RUN].selected = True
         _select(config, items)
         return found
 
@@ -195,7 +198,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     run = session.config.stash[RUN]
     items = [item for item in session.items if collecting.given_of(item) is not None]
     left_out = run.collection.selected and run.collection.deselected
-    stopped = session.config.option.collectonly or run.collection.fault is not None
+    stopped = session.config.option.collectonly or run.collection.fault is not None or not run.selected
     if stopped or not (items or left_out):
         return
     from harness.execution import Execution

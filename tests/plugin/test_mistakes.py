@@ -58,6 +58,12 @@ def test_an_unknown_option_is_refused(project: Project) -> None:
     refused(project.run("--eval-limits", "3", apart=True), "--eval-limits")
 
 
+@pytest.mark.parametrize("way", ["-k", "-m"])
+def test_a_wrong_expression_leaves_no_run_behind(project: Project, way: str) -> None:
+    refused(project.run(way, "sums and", apart=True), f"Wrong expression passed to '{way}'")
+    assert project.runs == []
+
+
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_checkpoint_that_is_not_there_is_refused(project: Project, workers: str) -> None:
     refused(project.run("-n", workers, checkpoint="runs/nowhere", apart=True), "runs/nowhere")
