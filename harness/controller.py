@@ -262,10 +262,12 @@ class Controller:
     def _limit_of(self, result: Result) -> int | None:
         """The most tokens that a text of a result could have: what the run was given, else what its benchmark asks for,
         from the first of its items."""
+        from harness.reports.ending import token_limit
+
         if (given := self.settings.model.max_new_tokens) is not None:
             return given
         asked = (
-            exchange["request"].get("max_new_tokens")
+            token_limit(exchange)
             for record in read_exchanges(self.directory.path, "Generate")
             if (record.benchmark, record.checkpoint) == (result.benchmark, result.checkpoint)
             for exchange in record.exchanges

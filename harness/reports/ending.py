@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from harness.results import Result, Summary
 
@@ -45,6 +45,15 @@ def _told(summary: Summary) -> list[Result]:
     bad = [result for result in summary.results if result.invalid or result.faults]
     wholes = {(result.checkpoint, result.benchmark) for result in bad if result.group is None}
     return [one for one in bad if one.group is None or (one.checkpoint, one.benchmark) not in wholes]
+
+
+def token_limit(exchange: Mapping[str, Any]) -> int | None:
+    """The most tokens that a benchmark asks for in a text, from a request of the journal and its answer: of a chat's
+    answer, whose request has a limit of its own for that, this one."""
+    request = exchange["request"]
+    chat = exchange["answer"].get("chat") and request.get("turns_max_new_tokens")
+    limit = chat or request.get("max_new_tokens")
+    return int(limit) if limit else None
 
 
 def remedies(result: Result, most: float, limit_of: Callable[[Result], int | None]) -> str:
