@@ -65,7 +65,7 @@ def _sample(extent: Extent, origin: str, own: str, *, behind: bool) -> str:
         return (
             f"{extent.published:,} published"
             if behind
-            else f"{extent.rows:,} rows, {extent.published:,} published"
+            else f"{extent.rows:,} row{'' if extent.rows == 1 else 's'}, {extent.published:,} published"
         )
     return f"sample of {extent.published:,}" if behind else f"sample: {extent.rows:,} of {extent.published:,}"
 

@@ -36,6 +36,7 @@ def test_rows_of_somebodys_own_are_no_sample_but_their_number_is_told() -> None:
     assert mark(4, HALF, origin="--eval-data") == "4 of 1,188 items, 2,376 published"
     more = Extent(of=5000, rows=5000, published=500)
     assert mark(5000, more, origin="hub") == "5,000 rows, 500 published"
+    assert mark(1, Extent(of=1, rows=1, published=500), origin="hub") == "1 row, 500 published"
 
 
 def test_as_many_rows_as_were_published_have_no_mark() -> None:
