@@ -44,9 +44,11 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether what is written there goes on at once: a device, a pipe, and what the system names as such, be it a
-    file that a shell has opened."""
-    return (path.exists() and not path.is_file() and not path.is_dir()) or Path("/dev") in path.parents
+    """Tell whether what is written there goes on at once: a device, a pipe, or an open file by its descriptor, which
+    a shell may have opened (``/dev/stdout``). Files below ``/dev/shm`` are files."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return True
+    return str(path) in ("/dev/stdout", "/dev/stderr") or path.parent.name == "fd"
 
 
 def unwritable(folder: Path) -> str | None:

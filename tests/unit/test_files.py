@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -64,6 +65,15 @@ def test_what_a_link_points_to_is_written_and_the_link_stays(tmp_path: Path) -> 
         assert link.is_symlink()
         assert (tmp_path / "elsewhere" / name).read_text() == "new"
     assert sorted(path.name for path in (tmp_path / "elsewhere").iterdir()) == ["not_yet.md", "there.md"]
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no folder in memory")
+def test_a_file_in_memory_is_a_file_and_written_anew() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = Path(folder) / "run.json"
+        for text in ("a longer text", "short"):
+            write_atomic(path, text)
+        assert path.read_text() == "short"
 
 
 def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
