@@ -120,7 +120,8 @@ def extents_of(spec: Benchmark, pack: Pack, seed: int) -> dict[str, Extent]:
     """How much the benchmark has with this data, by group, the whole under ""."""
     rows = Counter(example.group or "" for example in pack.examples)
     items = Counter(example.group or "" for example in drawn(spec, pack.examples, seed))
-    published = spec.published_rows
+    # Rows of the project's own are no part of what was published.
+    published = None if spec.own_rows and pack.info.origin == SHIPPED else spec.published_rows
     known = published if isinstance(published, Mapping) else {}
     found = {
         group: Extent(of=items[group], rows=count, published=known.get(group))

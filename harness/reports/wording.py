@@ -74,8 +74,8 @@ def counted(result: Result, n: int) -> str:
     mark."""
     parts = [f"{n}"]
     parts += [f"{result.of:,}"] if result.scored < result.of else []
-    sample = result.pack.origin == marks.SHIPPED and "sample" in result.mark
-    parts += [f"{result.published:,}"] if sample and result.published is not None else []
+    if result.pack.origin == marks.SHIPPED and result.published not in (None, result.of):
+        parts.append(f"{result.published:,}")
     return "/".join(parts)
 
 

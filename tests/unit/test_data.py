@@ -17,7 +17,7 @@ from harness.benchmark import Benchmark, HubData, Shot
 from harness.data import Example, Pack, extents_of, limited, load_pack, load_shots, read_lines
 from harness.errors import DataError, MissingDataError, ShotsError
 from harness.fewshot import draw_shots
-from harness.marks import Extent
+from harness.marks import SHIPPED, Extent
 from harness.packs import nearest, pack_files
 from harness.requests import Loglikelihood, Turn
 from harness.results import PackInfo
@@ -392,5 +392,12 @@ def test_a_benchmark_knows_how_many_items_it_has_with_its_data(tmp_path: Path) -
         "b": Extent(of=3, rows=3, published=20),
         "": Extent(of=7, rows=7, published=30),
     }
+    own = spec(own_rows="rows of our own", published_rows=30)
+    of_the_project = load_pack(own, folder)
+    assert extents_of(own, of_the_project, 0)[""].published == 30
+    shipped_rows = replace(of_the_project, info=replace(of_the_project.info, origin=SHIPPED))
+    assert extents_of(own, shipped_rows, 0)[""] == Extent(
+        of=7, rows=7
+    )  # they are no part of what was published
     few = spec(most_rows=5)
     assert extents_of(few, load_pack(few, folder), 0) == {"": Extent(of=5, rows=7)}
