@@ -99,13 +99,18 @@ def training_row(form: str, output: str = RIGHT) -> dict[str, Any]:
     return json.loads(json.dumps(row))  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("benchmark", ["humaneval", "mbpp", "codecontests", "apps_stdin"])
+@pytest.mark.parametrize(
+    ("benchmark", "form"),
+    [
+        (benchmark, form)
+        for benchmark in ("humaneval", "mbpp", "codecontests", "apps_stdin")
+        for form in FORMS
+        if benchmark == "mbpp" or "test_setup_code" not in FORMS[form]  # setup code is MBPP's
+    ],
+)
 def test_a_right_program_passes_and_an_idle_one_does_not(sandbox: Sandbox, benchmark: str, form: str) -> None:
     output = "    return a + b\n" if benchmark == "humaneval" else RIGHT
     row = training_row(form, output)
-    if benchmark != "mbpp" and "test_setup_code" in FORMS[form]:
-        pytest.skip("setup code is MBPP's")
     assert outcome(sandbox, benchmark, row, RIGHT) == "passed"
     for program in ("x = 1\n", "", WRONG, "def add(*_, **__):\n    raise ValueError\n"):
         assert outcome(sandbox, benchmark, row, program) in ("wrong", "error"), program
