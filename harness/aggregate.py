@@ -138,7 +138,7 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
         name: sum(getattr(record, name) for record in records if record.status == "scored")
         for name in GENERATED
     }
-    extent = declaration.extents.get(group or "", Extent())
+    extent = _extent(declaration, group)
     scored = statuses.count("scored")
     return Result(
         name=declaration.name if group is None else f"{declaration.name}/{group}",
@@ -299,9 +299,8 @@ def _composite(definition: Composite, checkpoint: str, buckets: Sequence[_Bucket
         "checkpoint": checkpoint,
         "formula": definition.formula,
         **asdict(estimate),
-        "value": composite_value(
-            definition, known
-        ),  # not the estimate's, whose last digit may round the other way
+        # Not the estimate's, whose last digit may round the other way.
+        "value": composite_value(definition, known),
         "mark": composite_mark(_part_mark(*scored[name]) for name in summands),
         "parts": [
             {
@@ -324,8 +323,8 @@ def _part_mark(declaration: Declaration, scored: Sequence[Record]) -> tuple[str,
     return declaration.name, len(scored), extent.of, text
 
 
-def _extent(declaration: Declaration) -> Extent:
-    return declaration.extents.get("", Extent())
+def _extent(declaration: Declaration, group: str | None = None) -> Extent:
+    return declaration.extents.get(group or "", Extent())
 
 
 def _together(

@@ -117,8 +117,12 @@ def asked_otherwise(
 ) -> dict[str, tuple[Any, Any]]:
     """The conditions that are not the same, by name, where the items are known: then they say themselves which there
     are, and a setting that only chooses them is no other way of asking."""
-    found = differing(mine, other, allowed)
-    return {name: values for name, values in found.items() if role_of(name) != "items"}
+    return differing(ways_of_asking(mine), ways_of_asking(other), allowed)
+
+
+def ways_of_asking(conditions: Mapping[str, Any]) -> dict[str, Any]:
+    """The known conditions without those that only choose items."""
+    return {name: value for name, value in conditions.items() if role_of(name) != "items"}
 
 
 def same_answers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

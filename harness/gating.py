@@ -181,12 +181,9 @@ class Gating:
         if fault is not None and gate.broken is None:
             gate = replace(gate, broken=fault)
         self._exit_code = gate.exit_code
-        plain = gate_json(gate, decision_text(gate))
-        code = int(self.exit_code(status))
-        if gate.exit_code and code != gate.exit_code:  # stopped by hand, for one, which is 2
-            text = plain["text"].replace(f"(exit code {gate.exit_code})", f"(exit code {code})", 1)
-            plain = {**plain, "text": text, "exit_code": code}
-        return replace(summary, gate=plain)
+        # Another code than the gate's where the run was stopped by hand, for one, which is 2.
+        code = int(self.exit_code(status)) if gate.exit_code else None
+        return replace(summary, gate=gate_json(gate, decision_text(gate, code), code))
 
     def watch(
         self,

@@ -65,51 +65,47 @@ class Kind:
     """Whether a completion goes on behind the prompt."""
 
 
-def _spec(name: str, data: str, row: Any, prepare: Any, keep: Any = None) -> Benchmark:
+def _spec(name: str, data: str, row: Any, prepare: Any, **more: Any) -> Benchmark:
+    """The declaration, as far as grading needs it; ``more`` are fields of ``Benchmark``."""
+    kinds = (RunProgram,)
     return Benchmark(
-        name=name,
-        version=1,
-        data=data,
-        asks=(RunProgram,),
-        primary="pass@1",
-        row=row,
-        prepare=prepare,
-        keep=keep,
+        name=name, version=1, data=data, asks=kinds, primary="pass@1", row=row, prepare=prepare, **more
     )
 
 
 KINDS: Final[Mapping[str, Kind]] = {
     "humaneval": Kind(
-        _spec("humaneval", "humaneval/HumanEval", HumanEvalRow, humaneval_row),
+        _spec("humaneval", "humaneval/HumanEval", HumanEvalRow, humaneval_row, published_rows=164),
         "task_id",
         humaneval_request,
         begun=True,
     ),
-    "mbpp": Kind(_spec("mbpp", "mbpp/test", MbppRow, mbpp_row), "task_id", mbpp_request),
+    "mbpp": Kind(_spec("mbpp", "mbpp/test", MbppRow, mbpp_row, published_rows=500), "task_id", mbpp_request),
     "mbpp_sanitized": Kind(
-        _spec("mbpp_sanitized", "mbpp/sanitized_test", MbppRow, mbpp_row), "task_id", mbpp_request
+        _spec("mbpp_sanitized", "mbpp/sanitized_test", MbppRow, mbpp_row, published_rows=257),
+        "task_id",
+        mbpp_request,
     ),
     "codecontests": Kind(
-        _spec("codecontests", "codecontests/problems", StdioRow, contest_row, reads_and_prints),
+        _spec(
+            "codecontests",
+            "codecontests/problems",
+            StdioRow,
+            contest_row,
+            keep=reads_and_prints,
+            published_rows=165,
+            own_rows="problems of our own",
+        ),
         "id",
         stdio_request,
     ),
     "apps_stdin": Kind(
-        _spec("apps_stdin", "apps_stdin/selected", StdioRow, apps_row, reads_and_prints), "id", stdio_request
+        _spec("apps_stdin", "apps_stdin/selected", StdioRow, apps_row, keep=reads_and_prints),
+        "id",
+        stdio_request,
     ),
 }
-"""What ``touchstone grade`` knows, by name."""
-
-PUBLISHED: Final[Mapping[str, int]] = {
-    "humaneval": 164,
-    "mbpp": 500,
-    "mbpp_sanitized": 257,
-    "codecontests": 165,
-}
-"""How many tasks the published sets have, as their benchmarks declare it."""
-
-OWN: Final[Mapping[str, str]] = {"codecontests": "problems of our own"}
-"""What shipped tasks are, where none of them was published."""
+"""The benchmarks that ``touchstone grade`` knows, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +245,10 @@ def mark_of(graded: Graded, *, shipped: bool) -> str:
     """The mark of its pass@k: of how many tasks, and whether these are a sample (the ``shipped`` ones are)."""
     judged = graded.tasks().keys() - set(graded.not_judged())
     known = len(graded.tasks().keys() | set(graded.missing))
-    extent = Extent(of=known, rows=known, published=PUBLISHED.get(graded.benchmark))
-    origin = SHIPPED if shipped else "--data"
-    return mark(len(judged), extent, origin=origin, own=OWN.get(graded.benchmark, ""))
+    spec = KINDS[graded.benchmark].spec
+    published = spec.published_rows if isinstance(spec.published_rows, int) else None
+    extent = Extent(of=known, rows=known, published=published)
+    return mark(len(judged), extent, origin=SHIPPED if shipped else "--data", own=spec.own_rows)
 
 
 def result_rows(graded: Graded) -> Iterator[dict[str, Any]]:

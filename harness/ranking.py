@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from harness.aggregate import composite_of_records
+from harness.conditions import ways_of_asking
 from harness.gate.baselines import one_each, worth
 from harness.gate.changes import composite_sets
 from harness.gate.config import check_names
+from harness.gate.report import COMPOSITE
 from harness.metrics.composites import COMPOSITES, Composite
 from harness.records import Record
 from harness.results import Declaration, PackInfo
 from harness.saved.entry import Items, Saved
-
-FREE: Final = ("base_model", "limit")
-"""What the fingerprint covers, and what only chooses items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,7 @@ class Row:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
     """The checkpoints by one metric of one benchmark, or by a composite, the best first; ``conditions`` are those of
-    its results, by benchmark where there are several, ``items`` how many items each has."""
+    its results, by benchmark where there are several."""
 
     name: str
     metric: str
@@ -75,7 +74,7 @@ def _alike(results: Iterable[Saved]) -> list[list[Saved]]:
 
 
 def _conditions(saved: Saved) -> dict[str, Any]:
-    return {name: value for name, value in saved.conditions.items() if name not in FREE}
+    return ways_of_asking(saved.known)
 
 
 def _by_metric(same: Sequence[Saved], by: str) -> Ranking:
@@ -111,7 +110,7 @@ def _by_composite(
         rows = [row for one in sets if (row := _composite_row(composite, one, items)) is not None]
         conditions = {name: _conditions(group[0]) for name, group in zip(names, way, strict=True)}
         ordered = tuple(sorted(rows, key=lambda row: -row.value))
-        found.append(Ranking(name=composite.name, metric="composite", conditions=conditions, rows=ordered))
+        found.append(Ranking(name=composite.name, metric=COMPOSITE, conditions=conditions, rows=ordered))
     return found
 
 

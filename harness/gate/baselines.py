@@ -183,17 +183,11 @@ def _overlap(mine: Items, other: Items) -> _Overlap:
 
 
 def comparable(new: Saved, results: Iterable[Saved]) -> list[Saved]:
-    """The whole results of earlier runs that were asked alike and of the same items; what ``best`` looks at."""
+    """The whole results of earlier runs that were asked alike and of the same items: those that ``best`` looks at."""
     return [
         saved
-        for saved in results
-        if saved.benchmark == new.benchmark
-        and saved.complete
-        and not saved.published
-        and saved.run_id != new.run_id
-        and saved.began < new.began
-        and saved.items_sha256 == new.items_sha256
-        and not _differing(new, saved, ())
+        for saved in _of_earlier_runs(new, results)
+        if saved.complete and saved.items_sha256 == new.items_sha256 and not _differing(new, saved, ())
     ]
 
 
@@ -231,13 +225,20 @@ def origin(saved: Saved) -> str:
 
 def _earlier(new: Saved, source: Source) -> list[Saved]:
     """The source's results of the benchmark; of the best, those of earlier runs."""
-    same = [saved for saved in source.saved if saved.benchmark == new.benchmark]
-    if source.kind != "best":
-        return same
+    if source.kind == "best":
+        return _of_earlier_runs(new, source.saved)
+    return [saved for saved in source.saved if saved.benchmark == new.benchmark]
+
+
+def _of_earlier_runs(new: Saved, results: Iterable[Saved]) -> list[Saved]:
+    """The results of the benchmark that runs before this one have measured."""
     return [
         saved
-        for saved in same
-        if not saved.published and saved.run_id != new.run_id and saved.began < new.began
+        for saved in results
+        if saved.benchmark == new.benchmark
+        and not saved.published
+        and saved.run_id != new.run_id
+        and saved.began < new.began
     ]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from harness.gate.baselines import comparable, one_each, worth
+from harness.gate.report import COMPOSITE
 from harness.metrics.composites import COMPOSITES, Composite, composite_value
 from harness.saved.entry import Saved
 
@@ -106,19 +107,8 @@ def _of_metric(saved: Saved, metric: str, earlier: _Earlier) -> Change | None:
     best, of = known
     before = best.metrics[metric].value
     assert before is not None
-    change, unit = _moved(value, before, by=saved.aggregate.get(metric, {}).get("by", "mean"))
-    return Change(
-        saved.checkpoint,
-        saved.benchmark,
-        metric,
-        value,
-        before,
-        change,
-        unit,
-        best.checkpoint,
-        best.run_id,
-        of,
-    )
+    by = saved.aggregate.get(metric, {}).get("by", "mean")
+    return _change(saved.checkpoint, (saved.benchmark, metric), (value, before), best, of, by=by)
 
 
 def _moved(value: float, before: float, *, by: str) -> tuple[float, Unit]:
@@ -137,19 +127,21 @@ def _of_composite(
     if value is None or known is None:
         return None
     before, best, of = known
-    change, unit = _moved(value, before, by="mean")
-    return Change(
-        checkpoint,
-        composite.name,
-        "composite",
-        value,
-        before,
-        change,
-        unit,
-        best.checkpoint,
-        best.run_id,
-        of,
-    )
+    return _change(checkpoint, (composite.name, COMPOSITE), (value, before), best, of)
+
+
+def _change(
+    checkpoint: str,
+    name: tuple[str, str],
+    values: tuple[float, float],
+    best: Saved,
+    of: int,
+    *,
+    by: str = "mean",
+) -> Change:
+    """The change from the second of the values to the first, of a metric that is aggregated so."""
+    change, unit = _moved(*values, by=by)
+    return Change(checkpoint, *name, *values, change, unit, best.checkpoint, best.run_id, of)
 
 
 def values_of(results: Iterable[Saved]) -> dict[tuple[str, str], float | None]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from harness.gate.baselines import Found, Source, find
 from harness.gate.config import Plan, check_names
@@ -30,12 +30,9 @@ from harness.gate.lines import (
     plain_metrics,
 )
 from harness.gate.pairing import Entry
-from harness.gate.report import Gate, Line
+from harness.gate.report import COMPOSITE, Gate, Line
 from harness.metrics.composites import COMPOSITES, Composite
 from harness.results import base_name
-
-COMPOSITE: Final = "composite"
-"""What stands for the metric in a composite's line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

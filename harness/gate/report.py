@@ -25,6 +25,9 @@ KINDS: Final = (
 )
 """What a line says, the most pressing first. "failed": a floor or max_drop, whatever the verdict."""
 
+COMPOSITE: Final = "composite"
+"""The word that stands for the metric in a composite's line."""
+
 WITHOUT: Final = {"first": "first", "apart": "not compared"}
 """What a line without a comparison says, by the state of its baseline."""
 
@@ -131,10 +134,12 @@ class Gate:
         return "shown" if self.mode is None and self.mistake is None else words[self.exit_code]
 
 
-def gate_json(gate: Gate, text: str) -> dict[str, Any]:
-    """The plain form; ``text`` is the decision in a sentence."""
+def gate_json(gate: Gate, text: str, code: int | None = None) -> dict[str, Any]:
+    """The plain form; ``text`` is the decision in a sentence, ``code`` the run's exit code, where it is not the
+    gate's."""
     lines = [{"kind": line.kind, **asdict(line)} for line in ordered(gate.lines)]
-    known = {"schema": SCHEMA, "decision": gate.decision, "exit_code": gate.exit_code, "text": text}
+    exit_code = gate.exit_code if code is None else code
+    known = {"schema": SCHEMA, "decision": gate.decision, "exit_code": exit_code, "text": text}
     plain: dict[str, Any] = finite({**known, **asdict(gate), "lines": lines})
     return plain
 

@@ -19,8 +19,9 @@ _SAID: Final = re.compile(r"[+-][\d.]+ points( \[[^]]*\])?(, p = \S+( after Holm
 HINT: Final = "; --gate makes the exit code depend on them"
 
 
-def decision_text(gate: Gate) -> str:
-    """What was decided and why, in one line."""
+def decision_text(gate: Gate, code: int | None = None) -> str:
+    """The decision and its reasons, in one line; ``code`` is the exit code of the run, where that is not the gate's."""
+    code = gate.exit_code if code is None else code
     if gate.mistake is not None:
         return f"gate not judged: {gate.mistake}"
     if gate.mode is None:
@@ -31,9 +32,9 @@ def decision_text(gate: Gate) -> str:
     fails = [f"{_name(line, gate)} {_failure(line)}" for line in gate.lines if line.fails]
     if invalid:
         besides = f"; besides, {_listed(fails)}" if fails else ""
-        return f"gate not valid (exit code 9): {_listed(invalid)}{besides}"
+        return f"gate not valid (exit code {code}): {_listed(invalid)}{besides}"
     if fails:
-        return f"gate failed (exit code 8): {_listed(fails)}"
+        return f"gate failed (exit code {code}): {_listed(fails)}"
     if gate.lines and all(line.kind == "first" for line in gate.lines):
         on = " on these items" if any(line.why == FIRST_ON_ITEMS for line in gate.lines) else ""
         return f"gate passed: no baseline yet{on}; this run is the first, and is saved"

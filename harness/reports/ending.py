@@ -24,8 +24,8 @@ def last_lines(summary: Summary, width: int, limit_of: Callable[[Result], int | 
     could have, if that is known."""
     several = len({result.checkpoint for result in summary.results}) > 1
     most = {one.name: one.most_unusable for one in summary.declarations}
-    found = []
-    for result in _told(summary):
+    told, found = _told(summary), []
+    for result in told[:MOST_LINES]:  # each may have to be looked up in the journal
         who = f"{result.checkpoint} {result.name}" if several else result.name
         what = [result.invalid.partition(";")[0]] if result.invalid else []
         what += [
@@ -35,8 +35,8 @@ def last_lines(summary: Summary, width: int, limit_of: Callable[[Result], int | 
         ]
         todo = remedies(result, most.get(result.benchmark, 0.0), limit_of) if result.invalid else ""
         found.append(f"not valid: {who}: {', '.join(what)}{'; ' * bool(todo)}{todo}")
-    if len(found) > MOST_LINES:
-        found = [*found[:MOST_LINES], f"not valid: {len(found) - MOST_LINES} more; see {summary.directory}"]
+    if len(told) > MOST_LINES:
+        found.append(f"not valid: {len(told) - MOST_LINES} more; see {summary.directory}")
     return [line for text in found for line in wrapped(text, width)]
 
 

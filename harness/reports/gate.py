@@ -96,14 +96,15 @@ def _row(line: Line) -> str:
         f'<tr class="primary"><td class="{bad.strip()}">{escape(line.kind)}</td>'
         f'<td class="name quiet">{escape(line.checkpoint)}</td>'
         f'<td class="name quiet">{escape(line.benchmark)} {escape(line.metric)}</td>'
-        f'<td class="number quiet">{value_text(line.value)}{_small(line.about)}</td>'
+        f'<td class="number quiet">{value_text(line.value)}{small(line.about)}</td>'
         f'<td class="number quiet">{difference_text(line) or "-"}</td>'
         f'<td class="number quiet">{escape(p_text(line.p_adjusted))}</td>'
         f'<td class="quiet">{"<br>".join(escape(text) for text in reasons)}</td></tr>'
     )
 
 
-def _small(text: str) -> str:
+def small(text: str) -> str:
+    """Words below a number of the page; empty for none."""
     return f"<small>{escape(text)}</small>" if text else ""
 
 

@@ -187,14 +187,10 @@ def _estimate(
 ) -> str:
     limits = wording.interval(low, high)
     return (
-        f'<td class="number">{wording.number(value)}{_small(mark)}</td>'
+        f'<td class="number">{wording.number(value)}{gate.small(mark)}</td>'
         f'<td class="number quiet" title="{escape(method)}">{limits}</td>'
         f'<td class="bar">{_bar(value, low, high, scale)}</td>'
     )
-
-
-def _small(text: str) -> str:
-    return f"<small>{escape(text)}</small>" if text else ""
 
 
 def _bar(value: float | None, low: float | None, high: float | None, scale: tuple[float, float]) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from harness.metrics.code.calling import base_name, script
+from harness.metrics.code.calling import asked_names, base_name, script
 from harness.metrics.code.cutting import function_program
 from harness.metrics.code.forms import builtin_names, mbpp_tests, unix_lines
 from harness.requests import CallTests, InputOutputTests, RunProgram
@@ -73,20 +71,10 @@ def _names(entry_point: str, solution: str) -> tuple[str, ...]:
 
 
 def called_names(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the tests of a row of MBPP need of a program: the names that they use and do not define themselves, and
-    that are not Python's own, unless they are known to be the program's."""
+    """The names that a program for a row of MBPP must define: those known to be the program's, and those that the tests
+    use and nobody else defines."""
     mine = _names(row.get("entry_point", ""), row["code"])
-    tree = ast.parse(mbpp_tests(row))
-    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    own = {node.id for node in names if not isinstance(node.ctx, ast.Load)} | vars(builtins).keys()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            own.add(node.name)
-        elif isinstance(node, ast.arg):
-            own.add(node.arg)
-        elif isinstance(node, ast.alias):
-            own.add(node.asname or node.name.partition(".")[0])
-    return tuple(dict.fromkeys([*mine, *(node.id for node in names if node.id not in own)]))
+    return tuple(dict.fromkeys([*mine, *asked_names(mbpp_tests(row))]))
 
 
 def _pairs(tests: Sequence[Mapping[str, str]]) -> tuple[tuple[str, str], ...]:
