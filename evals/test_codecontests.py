@@ -6,7 +6,8 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
-from harness.benchmark import HubData, Sampling, benchmark
+from harness.core.benchmark import HubData, Sampling, benchmark
+from harness.core.requests import Generate, RunProgram, Turn
 from harness.metrics.code import (
     APPS_STOPS,
     FENCE_STOPS,
@@ -18,7 +19,6 @@ from harness.metrics.code import (
     script_scores,
     stdio_request,
 )
-from harness.requests import Generate, RunProgram, Turn
 
 TASK = (
     "Write a Python program that solves this problem. It reads from the standard input and prints to the "

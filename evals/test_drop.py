@@ -8,9 +8,9 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from harness.benchmark import HubData, Shot, benchmark
+from harness.core.benchmark import HubData, Shot, benchmark
+from harness.core.requests import Generate, GenerateAnswer, Turn
 from harness.metrics.drop import gold_answers, grade_drop, listed_spans
-from harness.requests import Generate, GenerateAnswer, Turn
 
 
 class Row(TypedDict):

@@ -6,9 +6,9 @@ from collections.abc import Generator
 
 from typing_extensions import TypedDict
 
-from harness.benchmark import HubData, Shot, benchmark
+from harness.core.benchmark import HubData, Shot, benchmark
+from harness.core.requests import Generate, GenerateAnswer, Turn
 from harness.metrics.gsm8k import grade_gsm8k
-from harness.requests import Generate, GenerateAnswer, Turn
 
 
 class Row(TypedDict):

@@ -8,9 +8,9 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from harness.benchmark import HubData, benchmark
+from harness.core.benchmark import HubData, benchmark
+from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
 from harness.metrics import CHOICE_METRICS, choice_scores
-from harness.requests import Loglikelihood, LoglikelihoodAnswer
 
 
 class Scene(TypedDict):

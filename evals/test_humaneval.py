@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from harness.benchmark import HubData, Sampling, benchmark
+from harness.core.benchmark import HubData, Sampling, benchmark
+from harness.core.requests import Generate, RunProgram
 from harness.metrics.code import (
     HUMANEVAL_STOPS,
     MBPP_STOPS,
@@ -20,7 +21,6 @@ from harness.metrics.code import (
     humaneval_row,
     program_scores,
 )
-from harness.requests import Generate, RunProgram
 
 
 @benchmark(

@@ -7,11 +7,11 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from harness.benchmark import HubData, benchmark
 from harness.checkpoints import CheckpointInfo
-from harness.korean import Korean
-from harness.metrics.coreference import TOP_K, clip_around_mask, hits, mask_target, noun_candidates
-from harness.requests import FillMask, FillMaskAnswer
+from harness.core.benchmark import HubData, benchmark
+from harness.core.requests import FillMask, FillMaskAnswer
+from harness.metrics.korean.cloze import TOP_K, clip_around_mask, hits, mask_target, noun_candidates
+from harness.metrics.korean.morphology import Korean
 
 # Costs nothing until the first item asks it something: Kiwi is loaded then, once for all items.
 KOREAN = Korean()
@@ -87,7 +87,7 @@ def test_ko_lambada(
     asks=FillMask,
     primary="lambada@1",
     metrics=("lambada@1", "lambada@1_strict", "reachable"),
-    source="Paragraphs of Korean Wikipedia; rules in harness/korean_sets.py",
+    source="Paragraphs of Korean Wikipedia; rules in fixtures/build/korean_rules.py",
 )
 def test_ko_lambada_wiki(
     example: Passage, checkpoint: CheckpointInfo

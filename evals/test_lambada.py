@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 from typing_extensions import TypedDict
 
-from harness.benchmark import HubData, benchmark, perplexity
-from harness.requests import Loglikelihood, LoglikelihoodAnswer
+from harness.core.benchmark import HubData, benchmark, perplexity
+from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
 
 
 class Passage(TypedDict):

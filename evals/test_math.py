@@ -7,9 +7,9 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from harness.benchmark import HubData, Shot, benchmark
+from harness.core.benchmark import HubData, Shot, benchmark
+from harness.core.requests import Generate, GenerateAnswer, Turn
 from harness.metrics.math import grade_math
-from harness.requests import Generate, GenerateAnswer, Turn
 
 
 class Row(TypedDict):

@@ -6,7 +6,8 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
-from harness.benchmark import HubData, Sampling, Shot, benchmark
+from harness.core.benchmark import HubData, Sampling, Shot, benchmark
+from harness.core.requests import Generate, RunProgram, Turn
 from harness.metrics.code import (
     DOCSTRING_STOPS,
     MBPP_STOPS,
@@ -21,7 +22,6 @@ from harness.metrics.code import (
     script_scores,
     unix_lines,
 )
-from harness.requests import Generate, RunProgram, Turn
 
 SOURCE = "Austin et al. 2021, arXiv 2108.07732"
 HUB = "google-research-datasets/mbpp"

@@ -7,11 +7,18 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from harness.benchmark import benchmark
 from harness.checkpoints import CheckpointInfo
-from harness.korean import Korean
-from harness.metrics.coreference import TOP_K, clip_around_mask, copy_baseline, hits, noun_candidates, visible
-from harness.requests import FillMask, FillMaskAnswer
+from harness.core.benchmark import benchmark
+from harness.core.requests import FillMask, FillMaskAnswer
+from harness.metrics.korean.cloze import (
+    TOP_K,
+    clip_around_mask,
+    copy_baseline,
+    hits,
+    noun_candidates,
+    visible,
+)
+from harness.metrics.korean.morphology import Korean
 
 # Costs nothing until the first item asks it something: Kiwi is loaded then, once for all items.
 KOREAN = Korean()
@@ -38,7 +45,7 @@ class Mention(TypedDict):
     ),
     cluster="text_id",
     subsets="source",
-    source="Korean texts without pronouns; rules in harness/korean_sets.py",
+    source="Korean texts without pronouns; rules in fixtures/build/korean_rules.py",
 )
 def test_real_coref(
     example: Mention, checkpoint: CheckpointInfo

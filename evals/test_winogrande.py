@@ -7,9 +7,9 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from harness.benchmark import HubData, benchmark
+from harness.core.benchmark import HubData, benchmark
+from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
 from harness.metrics import argmax
-from harness.requests import Loglikelihood, LoglikelihoodAnswer
 
 
 class Sentence(TypedDict):

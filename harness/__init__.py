@@ -5,8 +5,8 @@ What a benchmark file needs is here: ``from harness import Loglikelihood, benchm
 
 from __future__ import annotations
 
-from harness.benchmark import HubData, Sampling, Shot, benchmark, mean, perplexity
-from harness.requests import (
+from harness.core.benchmark import HubData, Sampling, Shot, benchmark, mean, perplexity
+from harness.core.requests import (
     MASK,
     CallTests,
     Candidate,

@@ -1,6 +1,6 @@
 """What a checkpoint is, found out without loading it and without torch.
 
-``recognise`` turns what the user typed into ``CheckpointInfo``s, ``unique_names`` names them for one run, and
+``resolve`` turns what the user typed into ``CheckpointInfo``s, ``unique_names`` names them for one run, and
 ``fingerprint`` says which weights they are whatever they are called. Every mistake of the user is a one-line
 ``CheckpointError``.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from harness.checkpoints.fingerprint import fingerprint
 from harness.checkpoints.info import CheckpointInfo, Format, Kind
 from harness.checkpoints.names import unique_names
-from harness.checkpoints.sources import default_checkpoints, recognise
+from harness.checkpoints.resolve import default_checkpoints, resolve
 
 __all__ = [
     "CheckpointInfo",
@@ -18,6 +18,6 @@ __all__ = [
     "Kind",
     "default_checkpoints",
     "fingerprint",
-    "recognise",
+    "resolve",
     "unique_names",
 ]

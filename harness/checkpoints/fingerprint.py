@@ -5,7 +5,7 @@ other file that decides what the model answers: config, tokenizer, chat template
 several, as safetensors or pickled, are the same. What a trainer leaves beside them (optimizer, log) does not count. An
 adapter's is over its own tensors and settings and the fingerprint of its base.
 
-Where that is known already, and no file has changed, nothing is read (``harness.checkpoints.remembered``).
+Where that is known already, and no file has changed, nothing is read (``harness.checkpoints.fingerprint_cache``).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from harness.checkpoints import adapters, mtp
+from harness.checkpoints.fingerprint_cache import Remembered, stamps
+from harness.checkpoints.formats import llama, lora
+from harness.checkpoints.formats.config_files import AdapterConfig, read_json
+from harness.checkpoints.formats.tensors import Tensors
+from harness.checkpoints.formats.torch_pickle import read_pickled
+from harness.checkpoints.formats.weights import weight_files, weights_of
 from harness.checkpoints.info import CheckpointInfo
-from harness.checkpoints.json_files import AdapterConfig, read_json
-from harness.checkpoints.pickles import read_pickled
-from harness.checkpoints.remembered import Remembered, stamps
-from harness.checkpoints.tensors import Tensors
-from harness.checkpoints.weights import weight_files, weights_of
-from harness.errors import CheckpointError
+from harness.core.errors import CheckpointError
 
 _HEADER: Final = b"touchstone-fingerprint-2\n"
 
@@ -79,8 +79,8 @@ def files_of(info: CheckpointInfo) -> list[Path]:
     if info.format == "mtp":
         return [info.path, *_matching(info.tokenizer, _TOKENIZER)]
     if info.format == "adapter":
-        weights = [info.path / name for name in (adapters.WEIGHTS, adapters.PICKLED)]
-        own = [path for path in (info.path / adapters.CONFIG, *weights) if path.is_file()]
+        weights = [info.path / name for name in (lora.WEIGHTS, lora.PICKLED)]
+        own = [path for path in (info.path / lora.CONFIG, *weights) if path.is_file()]
         return [*own, *_matching(info.path, _TOKENIZER)]
     code = ("*.py",) if info.trust_remote_code else ()
     index = [path for path in info.path.glob("*.index.json") if path.is_file()]
@@ -93,13 +93,13 @@ def _own(info: CheckpointInfo) -> str:
         return _digest([f"model.gguf\0{_file_hash(info.path)}"])
     if info.format == "mtp":
         held = read_pickled(info.path)
-        tensors = mtp.tensors_of(info.path, held)
+        tensors = llama.tensors_of(info.path, held)
         lines = _plain_files(info.tokenizer, _TOKENIZER)
         return _digest([f"params\0{_text(info.params)}", *lines, *_tensor_lines(tensors)])
     if info.format == "adapter":
-        config = read_json(info.path / adapters.CONFIG, AdapterConfig).model_dump()
+        config = read_json(info.path / lora.CONFIG, AdapterConfig).model_dump()
         settings = {name: value for name, value in config.items() if name not in _ELSEWHERE}
-        tensors = adapters.adapter_tensors(info.path)
+        tensors = lora.adapter_tensors(info.path)
         lines = _plain_files(info.path, _TOKENIZER)
         return _digest([f"adapter\0{_text(settings)}", *lines, *_tensor_lines(tensors)])
     code = ("*.py",) if info.trust_remote_code else ()

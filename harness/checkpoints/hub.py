@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from harness.errors import CheckpointError
+from harness.core.errors import CheckpointError
 
 _FILES: Final = (
     "config.json",

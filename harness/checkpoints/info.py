@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from harness.requests import FillMask, Generate, Loglikelihood, Request, RollingLoglikelihood
+from harness.core.requests import FillMask, Generate, Loglikelihood, Request, RollingLoglikelihood
 
 Kind: TypeAlias = Literal["causal", "masked"]
 Format: TypeAlias = Literal["folder", "adapter", "mtp", "gguf", "fake"]
@@ -27,7 +27,7 @@ class CheckpointInfo:
     was trained on. ``params`` are the sizes of an ``mtp`` model under Llama's own names (``dim``, ``n_layers``,
     ``n_future_tokens`` ...), ``tokenizer`` is the folder that holds its tokenizer. ``series`` is the folder of the
     checkpoints of one training, ``step`` how far this one is: the trainer's step, else the number at the end of its
-    name, else its epoch; set for a run by ``harness.series``.
+    name, else its epoch; set for a run by ``harness.checkpoints.find``.
     """
 
     name: str

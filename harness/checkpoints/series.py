@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 
 from harness.checkpoints.builtin import step_of
 from harness.checkpoints.info import CheckpointInfo
-from harness.checkpoints.progress import step_in
-from harness.errors import CheckpointError
+from harness.checkpoints.training_state import step_in
+from harness.core.errors import CheckpointError
 
 FILES: Final = (".gguf", ".pt", ".pth")
 

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from harness.checkpoints import CheckpointInfo
-from harness.engines import Done
-from harness.requests import (
+from harness.core.requests import (
     MASK,
     Answer,
     Candidate,
@@ -32,6 +31,7 @@ from harness.requests import (
     RunProgram,
     earliest_stop,
 )
+from harness.engines.base import Done
 
 _VOCABULARY: Final = (
     "서울 학교 사람 역사 나라 도시 영화 음악 세계 river house music history people city water time"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from html import escape
 from typing import Any, Final
 
-from harness.reports import wording
-from harness.results import Summary
+from harness.reports import formatting
+from harness.results.summary import Summary
 
 MOST: Final = 3
 """Of more checkpoints than this only the largest change of each metric is shown: the files have all."""
@@ -119,7 +119,7 @@ def cells(row: dict[str, Any]) -> tuple[str, str, str, str]:
     points = row["unit"] == "points"
     digits = 2 if points else 4
     moved = f"{round(row['change'], digits) or 0.0:+.{digits}f}{' points' * points}"  # no -0.00
-    return wording.number(row["best"]), wording.number(row["value"]), moved, f"against {_of(row)}"
+    return formatting.number(row["best"]), formatting.number(row["value"]), moved, f"against {_of(row)}"
 
 
 def against(row: dict[str, Any]) -> str:

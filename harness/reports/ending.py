@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from harness.results import Result, Summary
+from harness.results.summary import Result, Summary
 
 MOST_LINES: Final = 8
 """Results that are named; a series of many checkpoints may have very many."""

@@ -2,30 +2,34 @@
 
     summary.json                       everything the reports show, and the best checkpoints
     BENCHMARK_results.json             one benchmark, all checkpoints, its groups
-    CHECKPOINT_results.json            one checkpoint, all tasks (``harness.reports.by_task``)
-    CHECKPOINT_eval_results.json       one checkpoint's Korean scores (``harness.reports.by_checkpoint``)
+    CHECKPOINT_results.json            one checkpoint, all tasks (``harness.compare.formats.task_json``)
+    CHECKPOINT_eval_results.json       one checkpoint's Korean scores (``harness.compare.formats.korean_mlm``)
     checkpoints.csv                    those scores of all checkpoints
     report.html                        the page for people
     errors.log                         each checkpoint and each item that should have been scored and was not
 
 A checkpoint with a benchmark's name keeps its file apart by the prefix ``checkpoint-``.
+
+The section ``eval`` of pytest-json-report's file.
+
+That plugin calls an item passed as soon as its setup passed, so the numbers and counts of this section, which
+come from the journal, are the ones to read.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from harness.errors import HarnessError
-from harness.files import file_name, write_atomic, write_json
-from harness.reports import by_checkpoint, by_task, html
-from harness.results import Declaration, Summary, finite, summary_from_json, summary_json
+from harness.compare.formats import korean_mlm, task_json
+from harness.core.errors import HarnessError
+from harness.core.files import file_name, write_atomic, write_json
+from harness.reports import html
+from harness.results.summary import SUMMARY, Declaration, Summary, finite, summary_json
 
 SCHEMA: Final = 1
-SUMMARY: Final = "summary.json"
 
 
 def write_results(summary: Summary, directory: Path | None = None) -> list[Path]:
@@ -34,14 +38,14 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     Raises ``HarnessError`` when the disk refuses.
     """
     folder = Path(summary.directory) if directory is None else directory
-    rows = by_checkpoint.rows(summary)
-    plain: dict[str, Any] = {SUMMARY: {**summary_json(summary), "best": by_checkpoint.best(rows)}}
+    rows = korean_mlm.rows(summary)
+    plain: dict[str, Any] = {SUMMARY: {**summary_json(summary), "best": korean_mlm.best(rows)}}
     benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
     plain |= {name: _benchmark(summary, declaration) for name, declaration in benchmarks.items()}
     plain |= _by_checkpoint(summary, rows, benchmarks)
     text = {"report.html": html.page(summary), "errors.log": _error_log(summary)}
     if rows:
-        text["checkpoints.csv"] = by_checkpoint.table(rows)
+        text["checkpoints.csv"] = korean_mlm.table(rows)
     _write(folder, plain, text)
     return [folder / name for name in (*plain, *text)]
 
@@ -50,26 +54,7 @@ def write_checkpoints(summary: Summary, benchmarks: Iterable[str]) -> None:
     """Writes the files of the summary's checkpoints alone, into the run's folder; ``benchmarks`` are all of the
     run's. Raises ``HarnessError`` when the disk refuses."""
     taken = [f"{file_name(name)}_results.json" for name in benchmarks]
-    _write(Path(summary.directory), _by_checkpoint(summary, by_checkpoint.rows(summary), taken), {})
-
-
-def load_summary(directory: Path) -> Summary:
-    """The summary of a run's folder, wherever that is now.
-
-    Raises ``HarnessError`` naming the file when there is none that can be read.
-    """
-    path = directory / SUMMARY
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(data, dict):
-            raise HarnessError("not a JSON object")
-        return replace(summary_from_json(data), directory=str(directory))
-    except OSError as error:
-        raise HarnessError(
-            f"cannot read {path}: {error.strerror}; name the folder of a finished run"
-        ) from error
-    except (ValueError, HarnessError) as error:
-        raise HarnessError(f"{path}: {error}") from error
+    _write(Path(summary.directory), _by_checkpoint(summary, korean_mlm.rows(summary), taken), {})
 
 
 def _by_checkpoint(
@@ -80,7 +65,7 @@ def _by_checkpoint(
     for checkpoint in dict.fromkeys(result.checkpoint for result in summary.results):
         name = f"{file_name(checkpoint)}_results.json"
         own = f"checkpoint-{name}" if name in taken else name
-        plain[own] = finite(by_task.by_task(summary, checkpoint))
+        plain[own] = finite(task_json.by_task(summary, checkpoint))
     return plain | {f"{file_name(row['checkpoint'])}_eval_results.json": finite(row) for row in rows}
 
 
@@ -113,3 +98,8 @@ def _error_log(summary: Summary) -> str:
         message = "\n".join(f"    {line}" for line in fault["message"].splitlines())
         paragraphs.append(f"{fault['status']}  {fault['item']}\n{message}\n")
     return "".join(paragraphs)
+
+
+def eval_section(summary: Summary) -> dict[str, Any]:
+    """The summary as ``summary.json`` has it, in plain data without NaN."""
+    return summary_json(summary)

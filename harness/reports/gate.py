@@ -1,20 +1,18 @@
-"""The gate's part of the reports: on the terminal, and on the page."""
+"""The gate's part of the reports: on the terminal, and on the page.
+
+A gate in words: the decision in one sentence, and each line's numbers, baseline and reasons.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from harness.gate.report import Line, lines_from_json, ordered
-from harness.gate.wording import (
-    baseline_text,
-    difference_text,
-    p_text,
-    points_text,
-    reason_texts,
-    value_text,
-)
+from harness.compare.baselines import FIRST_ON_ITEMS
+from harness.compare.gate.result import KINDS, STRICT, GateLine, GateResult, lines_from_json, ordered
 
 STYLES: Final = {
     "worse": "bold red",
@@ -88,7 +86,7 @@ def section(gate: Mapping[str, Any] | None) -> str:
 NUMERIC: Final = ("value", "points", "p (Holm)")
 
 
-def _row(line: Line) -> str:
+def _row(line: GateLine) -> str:
     against = baseline_text(line)
     reasons = [*([against] if against else []), *reason_texts(line)]
     bad = " some" if line.fails or line.invalid else ""
@@ -112,7 +110,7 @@ def _number(yes: bool) -> str:
     return ' class="number"' if yes else ""
 
 
-def _numbers(line: Line, several: bool) -> str:
+def _numbers(line: GateLine, several: bool) -> str:
     """Benchmark, metric, value, difference with its interval, and p."""
     whose = f"{line.checkpoint}  " if several else ""
     metric = "" if line.metric == "composite" else f" {line.metric}"
@@ -125,8 +123,132 @@ def _numbers(line: Line, several: bool) -> str:
     return ", ".join(parts)
 
 
-def _test_text(line: Line, holm: str) -> list[str]:
+def _test_text(line: GateLine, holm: str) -> list[str]:
     """The p-value, Holm's where it was corrected; nothing without a test."""
     if line.p_adjusted is not None:
         return [f"p {p_text(line.p_adjusted)}{holm}"]
     return [] if line.p is None or not line.early else [f"p {p_text(line.p)} at its look"]
+
+
+NAMED: Final = 3
+"""Reasons that the decision names before "and N more"."""
+
+_SAID: Final = re.compile(r"[+-][\d.]+ points( \[[^]]*\])?(, p = \S+( after Holm over \d+ tests)?)?[:;] ")
+"""What a verdict's reason begins with and a line shows already."""
+
+HINT: Final = "; --gate makes the exit code depend on them"
+
+
+def decision_text(gate: GateResult, code: int | None = None) -> str:
+    """The decision and its reasons, in one line; ``code`` is the exit code of the run, where that is not the gate's."""
+    code = gate.exit_code if code is None else code
+    if gate.mistake is not None:
+        return f"gate not judged: {gate.mistake}"
+    if gate.mode is None:
+        found = gate.broken or _counted(gate.lines) or "none"
+        return f"verdicts: {found}{_parts(gate)}{HINT}"
+    broken = [gate.broken] if gate.broken is not None else []
+    invalid = [*broken, *(f"{_name(line, gate)}: {line.invalid[0]}" for line in gate.lines if line.invalid)]
+    fails = [f"{_name(line, gate)} {_failure(line)}" for line in gate.lines if line.fails]
+    if invalid:
+        besides = f"; besides, {_listed(fails)}" if fails else ""
+        return f"gate not valid (exit code {code}): {_listed(invalid)}{besides}"
+    if fails:
+        return f"gate failed (exit code {code}): {_listed(fails)}"
+    if gate.lines and all(line.kind == "first" for line in gate.lines):
+        on = " on these items" if any(line.why == FIRST_ON_ITEMS for line in gate.lines) else ""
+        return f"gate passed: no baseline yet{on}; this run is the first, and is saved"
+    kinds = {line.kind for line in gate.lines}
+    unsure = "; --gate strict would fail" if kinds & {"cannot tell", "not compared"} else ""
+    without = "not compared" in kinds and not any(line.verdict for line in gate.lines)
+    return f"gate passed{' WITHOUT A COMPARISON' * without}: {_counted(gate.lines)}{_parts(gate)}{unsure}"
+
+
+def value_text(value: float | None) -> str:
+    """A score with four decimals, ``-`` for none."""
+    return "-" if value is None else f"{value:.4f}"
+
+
+def difference_text(line: GateLine) -> str:
+    """``-3.00 points [-5.10, -0.90]``, empty where nothing was compared."""
+    if line.difference is None:
+        return ""
+    limits = (
+        "" if line.low is None or line.high is None else f" [{100 * line.low:+.2f}, {100 * line.high:+.2f}]"
+    )
+    return f"{100 * line.difference:+.2f}{limits}"
+
+
+def points_text(share: float) -> str:
+    """``1 point``, ``2.5 points``."""
+    return "1 point" if f"{100 * share:g}" == "1" else f"{100 * share:g} points"
+
+
+def p_text(p: float | None) -> str:
+    """A p-value with two digits, ``< 0.0001`` below that, ``-`` for none."""
+    return "-" if p is None else "< 0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
+def baseline_text(line: GateLine) -> str:
+    """Which baseline, and its value as measured and, of several, after allowing for the choice."""
+    one = line.against
+    if one is None:
+        return ""
+    step = f", step {one.step}" if one.step is not None and str(one.step) not in one.checkpoint else ""
+    which = f"{one.checkpoint}{step} of run {one.run_id}"
+    if one.runs == 1:
+        return f"{which}: {value_text(one.measured)}"
+    moved = "" if line.as_measured is None else f" ({100 * line.as_measured:+.2f} points)"
+    return (
+        f"{which}, best of {one.runs}: {value_text(one.measured)} as measured{moved}, "
+        f"{value_text(one.shrunk)} after allowing for the choice"
+    )
+
+
+def reason_texts(line: GateLine) -> list[str]:
+    """Why the line is not valid, why it fails, what the verdict rests on, and notes."""
+    fails = [reason for reason in line.fails if reason != "worse"]
+    why = _SAID.sub("", line.why, count=1)
+    return [*line.invalid, *fails, *([why] if why not in line.invalid else []), *line.notes]
+
+
+def _parts(gate: GateResult) -> str:
+    """Which benchmarks lack items that earlier results have: those that were compared with nothing, then the others."""
+    apart = [f"{_name(line, gate)} ({line.part})" for line in gate.lines if line.kind == "not compared"]
+    some = [
+        f"{_name(line, gate)} ({line.part})"
+        for line in gate.lines
+        if line.part and line.kind != "not compared"
+    ]
+    texts = [f"NOTHING WAS COMPARED for {_listed(apart)}"] if apart else []
+    texts += [f"only a part was asked of {_listed(some)}"] if some else []
+    return "".join(f"; {text}" for text in texts)
+
+
+def _failure(line: GateLine) -> str:
+    """Why a line fails, in a few words with its difference."""
+    moved = "" if line.difference is None else f" ({100 * line.difference:+.2f} points)"
+    told = (
+        f"was compared with nothing ({line.part})"
+        if line.kind == "not compared"
+        else f"cannot be told{moved}"
+    )
+    known = {"worse": f"is worse{moved}", STRICT: told}
+    return ", ".join(known.get(reason, reason) for reason in line.fails)
+
+
+def _name(line: GateLine, gate: GateResult) -> str:
+    """The benchmark and metric; with the checkpoint where there are several."""
+    several = len({one.checkpoint for one in gate.lines}) > 1
+    metric = "" if line.metric == "composite" else f" {line.metric}"
+    return f"{line.checkpoint + ', ' if several else ''}{line.benchmark}{metric}"
+
+
+def _counted(lines: Iterable[GateLine]) -> str:
+    counts = Counter(line.kind for line in lines)
+    return ", ".join(f"{counts[kind]} {kind}" for kind in reversed(KINDS) if counts[kind])
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f"; and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+    return "; ".join(texts[:NAMED]) + more

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from harness.reports import by_checkpoint, changes, gate, wording
+from harness.compare.formats import korean_mlm
+from harness.reports import changes, formatting, gate
 from harness.reports.style import CSS
-from harness.results import Declaration, Metric, Result, Summary, totals
+from harness.results.summary import Declaration, Metric, Result, Summary, totals
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 FAULTS_SHOWN: Final = 200
@@ -33,8 +34,8 @@ def page(summary: Summary) -> str:
         changes.section(summary),
         _packs(summary),
         _checkpoints(summary),
-        _list("Left out", wording.left_out(summary)),
-        _list("Undefined numbers", wording.reasons(summary)),
+        _list("Left out", formatting.left_out(summary)),
+        _list("Undefined numbers", formatting.reasons(summary)),
         _faults(summary),
         _manifest(summary.manifest),
     ]
@@ -59,10 +60,15 @@ def _opening(summary: Summary) -> str:
         for name in shown
     )
     command = " ".join(["pytest", *map(str, summary.manifest.get("command", []))])
-    reused = (f"Reused: {text}" for text in wording.reused(summary))
-    lines = (*reused, *wording.generated(summary), *wording.programs(summary), *wording.effort(summary))
+    reused = (f"Reused: {text}" for text in formatting.reused(summary))
+    lines = (
+        *reused,
+        *formatting.generated(summary),
+        *formatting.programs(summary),
+        *formatting.effort(summary),
+    )
     effort = "".join(f'<p class="faint">{escape(text)}</p>' for text in lines)
-    warnings = (*wording.broken(summary), *wording.warnings(summary))
+    warnings = (*formatting.broken(summary), *formatting.warnings(summary))
     notes = "".join(f'<p class="note">{escape(text)}</p>' for text in warnings)
     return (
         f"<h1>Results of {escape(summary.run_id)}</h1>\n"
@@ -76,8 +82,8 @@ def _when(summary: Summary) -> str:
     clock = (
         time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if isinstance(began, (int, float)) else ""
     )
-    took = f"{wording.duration(summary.seconds)} in all" if summary.seconds else ""
-    checkpoints = wording.count(len(wording.checkpoints(summary)), "checkpoint")
+    took = f"{formatting.duration(summary.seconds)} in all" if summary.seconds else ""
+    checkpoints = formatting.count(len(formatting.checkpoints(summary)), "checkpoint")
     return ", ".join(part for part in (clock, took, checkpoints) if part)
 
 
@@ -100,7 +106,7 @@ def _results(summary: Summary) -> str:
 def _benchmark(declared: Declaration, results: Sequence[Result]) -> str:
     whole = [result for result in results if result.group is None]
     groups = [result for result in results if result.group is not None]
-    shots = wording.asked_alike(whole)
+    shots = formatting.asked_alike(whole)
     broken = "NOT VALID" if any(result.invalid for result in whole) else ""
     open_to_all = "UNSANDBOXED" if any(result.unsandboxed for result in whole) else ""
     facts = ", ".join(
@@ -111,13 +117,13 @@ def _benchmark(declared: Declaration, results: Sequence[Result]) -> str:
             shots,
             f"version {declared.version}",
             declared.pack.name,
-            wording.common_mark(whole),
+            formatting.common_mark(whole),
         )
         if part
     )
     blocks = [f"<h3>{escape(declared.name)}<small>{escape(facts)}</small></h3>", _table(whole)]
     if groups:
-        count = wording.count(len({result.group for result in groups}), "group")
+        count = formatting.count(len({result.group for result in groups}), "group")
         blocks.append(
             f"<details{' open' if len(groups) <= OPEN_GROUPS else ''}><summary>{count}</summary>"
             f"{_group_table(groups)}</details>"
@@ -130,7 +136,7 @@ def _benchmark(declared: Declaration, results: Sequence[Result]) -> str:
 
 def _table(results: Sequence[Result]) -> str:
     """Metric by metric, so that checkpoints stand below each other."""
-    names = dict.fromkeys(metric.name for result in results for metric in wording.shown_metrics(result))
+    names = dict.fromkeys(metric.name for result in results for metric in formatting.shown_metrics(result))
     rows = []
     for name in names:
         same = [result for result in results if name in result.metrics]
@@ -151,7 +157,9 @@ def _group_table(results: Sequence[Result]) -> str:
 def _rows(label: str, name: str, results: Sequence[Result], scale: tuple[float, float]) -> list[str]:
     """A row a checkpoint, the label on the first."""
     return [
-        _row(result, result.metrics[name], scale, label if index == 0 else "", wording.who(result, results))
+        _row(
+            result, result.metrics[name], scale, label if index == 0 else "", formatting.who(result, results)
+        )
         for index, result in enumerate(results)
     ]
 
@@ -185,9 +193,9 @@ def _estimate(
     method: str,
     mark: str,
 ) -> str:
-    limits = wording.interval(low, high)
+    limits = formatting.interval(low, high)
     return (
-        f'<td class="number">{wording.number(value)}{gate.small(mark)}</td>'
+        f'<td class="number">{formatting.number(value)}{gate.small(mark)}</td>'
         f'<td class="number quiet" title="{escape(method)}">{limits}</td>'
         f'<td class="bar">{_bar(value, low, high, scale)}</td>'
     )
@@ -228,10 +236,10 @@ def _composites(summary: Summary) -> str:
         for one in summary.composites
     ]
     best = [
-        f"Best by {key}: {top['checkpoint']}, {wording.number(top['value'])} "
-        f"(standard error {wording.number(top['stderr'])}); "
+        f"Best by {key}: {top['checkpoint']}, {formatting.number(top['value'])} "
+        f"(standard error {formatting.number(top['stderr'])}); "
         f"the highest of {top['of']} noisy values is more likely too high than too low."
-        for key, top in by_checkpoint.best(by_checkpoint.rows(summary)).items()
+        for key, top in korean_mlm.best(korean_mlm.rows(summary)).items()
         if top["of"] > 1
     ]
     formulas = dict.fromkeys(f"{one['name']} = {one['formula']}" for one in summary.composites)
@@ -249,7 +257,7 @@ def _packs(summary: Summary) -> str:
             [info.name, str(info.rows), info.origin, info.path, info.sha256],
             ["name", "number", "", "name long", "name long"],
         )
-        for info in wording.packs(summary)
+        for info in formatting.packs(summary)
     ]
     return "<h2>Data</h2>\n" + _grid(("pack", "rows", "from", "path", "SHA-256"), rows) if rows else ""
 
@@ -257,7 +265,7 @@ def _packs(summary: Summary) -> str:
 def _checkpoints(summary: Summary) -> str:
     known = {str(info.get("name")): info for info in summary.checkpoints}
     rows = []
-    for name, what in wording.checkpoints(summary).items():
+    for name, what in formatting.checkpoints(summary).items():
         info = known.get(name, {})
         source = str(info.get("source") or info.get("path") or "")
         rows.append(

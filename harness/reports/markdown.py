@@ -10,11 +10,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from harness.gate.report import Line, lines_from_json, ordered
-from harness.gate.wording import baseline_text, difference_text, p_text, reason_texts, value_text
-from harness.reports import changes, wording
-from harness.reports.gate import heading
-from harness.results import Result, Summary, wholes
+from harness.compare.gate.result import GateLine, lines_from_json, ordered
+from harness.reports import changes, formatting
+from harness.reports.gate import baseline_text, difference_text, heading, p_text, reason_texts, value_text
+from harness.results.summary import Result, Summary, wholes
 
 ROWS: Final = 100
 """Lines of a table; a comment on GitHub holds 65,536 characters."""
@@ -78,7 +77,7 @@ def _gate(gate: dict[str, Any] | None) -> list[str]:
     return [*parts, *(plain(note) for note in gate.get("notes", ()))]
 
 
-def _row(line: Line) -> tuple[str, ...]:
+def _row(line: GateLine) -> tuple[str, ...]:
     metric = "" if line.metric == "composite" else f" {code(line.metric)}"
     strong = "**" if line.fails or line.invalid else ""
     against = baseline_text(line)
@@ -98,10 +97,10 @@ def _scores(summary: Summary) -> list[str]:
     rows = [
         (
             code(result.checkpoint),
-            " ".join(part for part in (code(result.benchmark), wording.asked(result)) if part),
+            " ".join(part for part in (code(result.benchmark), formatting.asked(result)) if part),
             code(metric.name),
-            wording.number(metric.value),
-            plain(wording.interval(metric.low, metric.high)),
+            formatting.number(metric.value),
+            plain(formatting.interval(metric.low, metric.high)),
             str(metric.n),
             ", ".join(_remarks(result)),
         )
@@ -113,8 +112,8 @@ def _scores(summary: Summary) -> list[str]:
             code(one["checkpoint"]),
             code(one["name"]),
             "composite",
-            wording.number(one["value"]),
-            plain(wording.interval(one["low"], one["high"])),
+            formatting.number(one["value"]),
+            plain(formatting.interval(one["low"], one["high"])),
             "",
             plain(one.get("mark", "")),
         )
@@ -146,9 +145,9 @@ def _changes(summary: Summary) -> list[str]:
 
 
 def _notes(summary: Summary) -> list[str]:
-    lines = [wording.items(summary), *wording.warnings(summary)]
-    lines += [f"{status}: {text}" for status, text in wording.faults(summary)[:5]]
-    lines += [f"left out: {text}" for text in wording.left_out(summary)]
+    lines = [formatting.items(summary), *formatting.warnings(summary)]
+    lines += [f"{status}: {text}" for status, text in formatting.faults(summary)[:5]]
+    lines += [f"left out: {text}" for text in formatting.left_out(summary)]
     return ["\n".join(f"- {plain(line)}" for line in lines)]
 
 

@@ -12,21 +12,40 @@ terminal) it is a plain line, at most every 10 seconds and rarer in long runs.
 
 The thread writes to a duplicate of the terminal's file descriptor, because pytest's capture redirects the
 original while a test runs. It never raises: when writing fails it falls silent.
+
+How pytest shows an item that was scored: the letter of the dots line and the word of ``-v`` carry the
+score.
+
+    letter   meaning                          word
+    +        1 (right)                        1.00
+    -        0 (wrong)                        0.00
+    0 to 9   between 0 and 1: its tenth       0.83
+    ~        any other number, or no score    -12.41, SCORED
+
+The category stays "passed": any other would turn pytest's bar yellow.
+
+Counts finished items while a run goes on, by reading what the journal's shards have gained.
+
+Works alike with and without xdist, since every process appends to a shard of its own. Only whole lines count;
+of each line only the item's node id and status are looked at, which stand before everything that a benchmark
+or a model wrote.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import shutil
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, NamedTuple, TextIO
 
-from harness.reports.tally import Speed, Tally
-from harness.reports.wording import duration
+from harness.reports.formatting import duration
 
 DRAW: Final = "\x1bD\x1b[A\x1b7\x1b[B\r\x1b[2K{text}\x1b8"
 ERASE: Final = "\x1b7\x1b[B\r\x1b[2K\x1b8"
@@ -202,3 +221,106 @@ def _speed(rate: float) -> str:
     if rate >= 10:
         return f"{rate:.0f} items/s"
     return f"{rate:.1f} items/s" if rate >= 0.1 else f"{rate * 60:.1f} items/min"
+
+
+UNGRADED: Final = "~"
+
+
+class ItemStatus(NamedTuple):
+    """What pytest shows of one item."""
+
+    letter: str
+    word: str
+
+
+def item_status(primary: float | None) -> ItemStatus:
+    """Letter and word of an item with this primary score; None when the item has no such score."""
+    if primary is None or not math.isfinite(primary):
+        return ItemStatus(UNGRADED, "SCORED")
+    return ItemStatus(_letter(primary), f"{primary:.2f}" if abs(primary) < 1e6 else f"{primary:.2e}")
+
+
+def _letter(score: float) -> str:
+    if score == 1:
+        return "+"
+    if score == 0:
+        return "-"
+    # The tenth below: 0.99 is a 9, and never looks like a full score.
+    return str(int(score * 10)) if 0 < score < 1 else UNGRADED
+
+
+FAULTS: Final = (b"error", b"timeout", b"lost")
+WINDOW: Final = 300.0
+"""Seconds over which the speed is taken at least. Benchmarks of one run differ, so that of the whole of a long run
+would mislead; items that ask for texts end many at a time, so that of a minute would mislead more."""
+
+SHARE: Final = 1 / 3
+"""Of a long run: the last part over which its speed is taken."""
+
+_STEP: Final = 1 / 200
+"""Of the run so far: the time between two counts that are kept."""
+
+_HEAD: Final = re.compile(rb'"item":\s*"((?:[^"\\]|\\.)*)".*?"status":\s*"(\w+)"')
+
+
+class Tally:
+    """How many different items have a record, and how many of them ended in a fault."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._offsets: dict[Path, int] = {}
+        self._faulty: dict[bytes, bool] = {}
+
+    @property
+    def done(self) -> int:
+        """Items with at least one record; an item that ran twice counts once."""
+        return len(self._faulty)
+
+    @property
+    def faults(self) -> int:
+        """Items whose last record says error, timeout or lost."""
+        return sum(self._faulty.values())
+
+    def update(self) -> None:
+        """Reads what was appended since the last call; a shard that cannot be read is left for the next
+        call."""
+        for path in sorted(self._directory.glob("items-*.jsonl")):
+            try:
+                self._read(path)
+            except OSError:
+                continue
+
+    def _read(self, path: Path) -> None:
+        offset = self._offsets.get(path, 0)
+        with path.open("rb") as shard:
+            shard.seek(offset)
+            for line in shard:
+                if not line.endswith(b"\n"):
+                    break  # still being written
+                offset += len(line)
+                if found := _HEAD.search(line):
+                    self._faulty[found[1]] = found[2] in FAULTS
+        self._offsets[path] = offset
+
+
+class Speed:
+    """Items a second over the last five minutes, or the last third of a long run; since the start where none finished
+    in that time."""
+
+    def __init__(self, now: float, done: int) -> None:
+        self._first = (now, done)
+        self._samples = deque([self._first])
+
+    def rate(self, now: float, done: int) -> float | None:
+        """The speed now; None while nothing has finished."""
+        run = now - self._first[0]
+        if now - self._samples[-1][0] >= _STEP * run:
+            self._samples.append((now, done))
+        while len(self._samples) > 2 and self._samples[1][0] <= now - max(WINDOW, SHARE * run):
+            self._samples.popleft()
+        return _rate(self._samples[0], (now, done)) or _rate(self._first, (now, done))
+
+
+def _rate(before: tuple[float, int], after: tuple[float, int]) -> float | None:
+    seconds, items = after[0] - before[0], after[1] - before[1]
+    return items / seconds if seconds > 0 and items > 0 else None

@@ -2,24 +2,31 @@
 
 One checkpoint: one table, a benchmark after the other, the groups of a benchmark above its whole. Several
 checkpoints: a table a benchmark, each metric with the checkpoints below each other; many checkpoints
-(``harness.reports.curve``): a row each, a column a metric. ``*`` marks the primary metric, ``!`` every metric
+(``harness.reports.terminal``): a row each, a column a metric. ``*`` marks the primary metric, ``!`` every metric
 of a result that is not valid. Below: what was left out and why, and where the results lie. ASCII only, apart
 from names.
+
+Many checkpoints on one benchmark: a row each, in order of series and step, and a column a metric.
+
+The primary metric comes first, with its interval; where the others do not fit beside it they follow in further tables.
+``!`` before a checkpoint: its result is not valid. Between series there is an empty row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from harness.reports import by_checkpoint, curve, wording
+from harness.compare.formats import korean_mlm
+from harness.reports import formatting
 from harness.reports.changes import print_changes
-from harness.reports.console import console_of, written
+from harness.reports.formatting import console_of, written
 from harness.reports.gate import print_gate
-from harness.results import Metric, Result, Summary, wholes
+from harness.results.summary import Metric, Result, Summary, wholes
 
 if TYPE_CHECKING:
     from rich.table import Table
+
 
 WIDE: Final = 132
 """Columns from which the data pack has a column of its own; below, packs are listed under the table."""
@@ -41,7 +48,7 @@ def render(summary: Summary, width: int, color: bool) -> str:
     """The whole report as text of at most ``width`` columns, with ANSI colours if wanted; a gate's decision is one
     line, however long."""
     console = console_of(max(width, 40), color=color)
-    names = wording.checkpoints(summary)
+    names = formatting.checkpoints(summary)
     if len(names) == 1:
         _one_checkpoint(summary, console.print, width)
     else:
@@ -56,7 +63,7 @@ def render(summary: Summary, width: int, color: bool) -> str:
 
 
 def _one_checkpoint(summary: Summary, write: Callable[..., None], width: int) -> None:
-    [(name, what)] = wording.checkpoints(summary).items()
+    [(name, what)] = formatting.checkpoints(summary).items()
     _heading(write, name, what)
     wide = width >= WIDE
     rows = [row for result in summary.results for row in _result_rows(result, wide)]
@@ -67,11 +74,11 @@ def _one_checkpoint(summary: Summary, write: Callable[..., None], width: int) ->
 
 def _result_rows(result: Result, wide: bool) -> list[Row]:
     label = result.benchmark if result.group is None else _group(result.group)
-    if result.group is None and wording.asked(result):
-        label = f"{label} {wording.asked(result)}"
+    if result.group is None and formatting.asked(result):
+        label = f"{label} {formatting.asked(result)}"
     rows = []
-    for index, metric in enumerate(wording.shown_metrics(result)):
-        data = wording.pack(result.pack) if index == 0 and result.group is None else ""
+    for index, metric in enumerate(formatting.shown_metrics(result)):
+        data = formatting.pack(result.pack) if index == 0 and result.group is None else ""
         rows.append(_row(result, metric, label if index == 0 else "", index == 0, [data] if wide else []))
     return _marked(rows, result.mark) if result.group is None else rows
 
@@ -91,17 +98,17 @@ def _marked(rows: list[Row], mark: str) -> list[Row]:
 
 
 def _several(summary: Summary, write: Callable[..., None], width: int) -> None:
-    many = len(wording.checkpoints(summary)) >= curve.FROM
+    many = len(formatting.checkpoints(summary)) >= FROM
     series = {str(info.get("name")): info.get("series") for info in summary.checkpoints}
     for declared in dict.fromkeys(result.benchmark for result in wholes(summary)):
         results = [result for result in summary.results if result.benchmark == declared]
         whole = [result for result in results if result.group is None]
-        mark = wording.common_mark(whole)
-        data = wording.pack(whole[0].pack)
-        name = f"{declared} {wording.asked_alike(whole)}".rstrip()
+        mark = formatting.common_mark(whole)
+        data = formatting.pack(whole[0].pack)
+        name = f"{declared} {formatting.asked_alike(whole)}".rstrip()
         _heading(write, name, f"{mark}; {data}" if mark else data)
         if many:
-            found = curve.tables(whole, series, width)
+            found = tables(whole, series, width)
             for number, table in enumerate(found):
                 if number:
                     write()
@@ -122,14 +129,16 @@ def _benchmark_rows(results: Sequence[Result]) -> list[Row]:
     groups = dict.fromkeys(result.group for result in results if result.group is not None)
     checkpoints = dict.fromkeys(result.checkpoint for result in results)
     kept = [*groups, None] if len(checkpoints) <= GROUPS_SHOWN else [None]
-    alike = bool(wording.common_mark([one for one in results if one.group is None]))
+    alike = bool(formatting.common_mark([one for one in results if one.group is None]))
     rows = []
     for group in kept:
         same = [result for result in results if result.group == group]
-        for name in dict.fromkeys(metric.name for result in same for metric in wording.shown_metrics(result)):
+        for name in dict.fromkeys(
+            metric.name for result in same for metric in formatting.shown_metrics(result)
+        ):
             for index, result in enumerate(one for one in same if name in one.metrics):
                 primary = name == result.primary
-                label = wording.who(result, same)
+                label = formatting.who(result, same)
                 row = _row(result, result.metrics[name], label, primary, [], plain=alike)
                 label = row.cells[1] if group is None else _group(group)
                 shown = label if index == 0 else ""
@@ -149,9 +158,9 @@ def _row(
         (
             label,
             f"{'!' if result.invalid else '*' if primary else ' '} {metric.name}",
-            wording.number(metric.value),
-            wording.interval(metric.low, metric.high),
-            str(metric.n) if plain and result.group is None else wording.counted(result, metric.n),
+            formatting.number(metric.value),
+            formatting.interval(metric.low, metric.high),
+            str(metric.n) if plain and result.group is None else formatting.counted(result, metric.n),
             str(result.faults) if counts else "",
             str(result.skipped) if counts else "",
             *more,
@@ -162,8 +171,8 @@ def _row(
 
 
 def _composite_rows(composite: dict[str, Any], label: str, wide: bool) -> list[Row]:
-    limits = wording.interval(composite["low"], composite["high"])
-    cells = (label, "* composite", wording.number(composite["value"]), limits, "", "", "")
+    limits = formatting.interval(composite["low"], composite["high"])
+    cells = (label, "* composite", formatting.number(composite["value"]), limits, "", "", "")
     return _marked([Row((*cells, "") if wide else cells, primary=True)], composite.get("mark", ""))
 
 
@@ -218,33 +227,33 @@ def _notes(summary: Summary, write: Callable[..., None], width: int) -> None:
 
 def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
     """Label, text and style of each line."""
-    single = len(wording.checkpoints(summary)) == 1
+    single = len(formatting.checkpoints(summary)) == 1
     lines = []
     if single and width < WIDE:
-        lines += [("data", wording.pack(info), "") for info in wording.packs(summary)]
+        lines += [("data", formatting.pack(info), "") for info in formatting.packs(summary)]
     if single:
         lines += [(c["name"], f"= {c['formula']}", "") for c in summary.composites if c.get("formula")]
     if (
         not single
-        and len(wording.checkpoints(summary)) > GROUPS_SHOWN
+        and len(formatting.checkpoints(summary)) > GROUPS_SHOWN
         and len(wholes(summary)) < len(summary.results)
     ):
         lines.append(("groups", "in report.html and the files", ""))
     lines += [("best", text, "") for text in _best(summary)]
-    lines.append(("items", f"{wording.items(summary)}", "bold red" if summary.faults else ""))
-    lines += [("reused", text, "") for text in wording.reused(summary)]
-    lines += [("broken", text, "bold red") for text in wording.broken(summary)]
-    faults = wording.faults(summary)
+    lines.append(("items", f"{formatting.items(summary)}", "bold red" if summary.faults else ""))
+    lines += [("reused", text, "") for text in formatting.reused(summary)]
+    lines += [("broken", text, "bold red") for text in formatting.broken(summary)]
+    faults = formatting.faults(summary)
     lines += [(status, text, "red") for status, text in faults[:FAULTS_SHOWN]]
     if (rest := len(faults) - FAULTS_SHOWN) > 0:
         lines.append(("", f"and {rest} other messages, in errors.log", "red"))
-    lines += [("outputs", text, "") for text in wording.generated(summary)]
-    lines += [("programs", text, "") for text in wording.programs(summary)]
-    lines += [("effort", text, "") for text in wording.effort(summary)]
-    lines += [("note", text, "yellow") for text in wording.warnings(summary)]
-    lines += [("undefined", text, "") for text in wording.reasons(summary)]
-    lines += [("left out", text, "") for text in wording.left_out(summary)]
-    place = wording.place(summary)
+    lines += [("outputs", text, "") for text in formatting.generated(summary)]
+    lines += [("programs", text, "") for text in formatting.programs(summary)]
+    lines += [("effort", text, "") for text in formatting.effort(summary)]
+    lines += [("note", text, "yellow") for text in formatting.warnings(summary)]
+    lines += [("undefined", text, "") for text in formatting.reasons(summary)]
+    lines += [("left out", text, "") for text in formatting.left_out(summary)]
+    place = formatting.place(summary)
     lines.append(("results", f"{place} (summary.json, report.html)", ""))
     lines.append(("again", f"touchstone report {place}", ""))
     return lines
@@ -252,10 +261,91 @@ def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
 
 def _best(summary: Summary) -> list[str]:
     """The best checkpoint by each of the Korean scores, when there are several to choose from."""
-    found = by_checkpoint.best(by_checkpoint.rows(summary))
+    found = korean_mlm.best(korean_mlm.rows(summary))
     return [
-        f"{key}: {top['checkpoint']} of {top['of']}, {wording.number(top['value'])}, "
-        f"standard error {wording.number(top['stderr'])}"
+        f"{key}: {top['checkpoint']} of {top['of']}, {formatting.number(top['value'])}, "
+        f"standard error {formatting.number(top['stderr'])}"
         for key, top in found.items()
         if top["of"] > 1
     ]
+
+
+FROM: Final = 4
+"""So many checkpoints are many."""
+
+
+class Column(NamedTuple):
+    """A heading and what stands below it, a cell a checkpoint."""
+
+    heading: str
+    cells: list[str]
+
+    @property
+    def width(self) -> int:
+        """Characters that it needs, with a space after it."""
+        return max(len(cell) for cell in (self.heading, *self.cells)) + 1
+
+
+def tables(results: Sequence[Result], series: Mapping[str, str | None], width: int) -> list[Table]:
+    """The tables of a benchmark's results, one a checkpoint, at most ``width`` wide; ``series`` tells that of a
+    checkpoint."""
+    names = Column(
+        "  checkpoint", [f"{'!' if one.invalid else ' '} {formatting.who(one, results)}" for one in results]
+    )
+    primary = results[0].primary
+    metrics = list(dict.fromkeys(metric.name for one in results for metric in formatting.shown_metrics(one)))
+    first = [_values(primary, results, "* "), Column("95 % interval", [_interval(one) for one in results])]
+    alike = bool(formatting.common_mark(results))
+    counts = [
+        Column("n", [str(one.scored) if alike else formatting.counted(one, one.scored) for one in results])
+    ]
+    for heading in ("faults", "skipped"):
+        cells = [getattr(one, heading) for one in results]
+        if any(cells):
+            counts.append(
+                Column({"faults": "err", "skipped": "skip"}[heading], [str(cell) for cell in cells])
+            )
+    others = [_values(name, results) for name in metrics if name != primary]
+    gaps = _gaps([series.get(one.checkpoint) for one in results])
+    found = []
+    block = [*first, *counts]
+    for column in others:
+        if names.width + sum(one.width for one in block) + column.width > width and block:
+            found.append(_curve_table([names, *block], gaps))
+            block = []
+        block.append(column)
+    return [*found, _curve_table([names, *block], gaps)]
+
+
+def _values(name: str, results: Sequence[Result], mark: str = "") -> Column:
+    cells = [formatting.number(one.metrics[name].value) if name in one.metrics else "" for one in results]
+    return Column(f"{mark}{name}", cells)
+
+
+def _interval(result: Result) -> str:
+    metric = result.metrics.get(result.primary)
+    return formatting.NOTHING if metric is None else formatting.interval(metric.low, metric.high)
+
+
+def _gaps(series: Sequence[str | None]) -> set[int]:
+    """The rows after which another series begins."""
+    return {number for number in range(len(series) - 1) if series[number] != series[number + 1]}
+
+
+def _curve_table(columns: Sequence[Column], gaps: set[int]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for number, column in enumerate(columns):
+        table.add_column(
+            column.heading, justify="right" if number else "left", no_wrap=bool(number), overflow="fold"
+        )
+    for row, cells in enumerate(zip(*(column.cells for column in columns), strict=True)):
+        primary = {number for number, one in enumerate(columns) if one.heading.startswith("* ")}
+        table.add_row(
+            *(Text(cell, style="bold" if number in primary else "") for number, cell in enumerate(cells))
+        )
+        if row in gaps:
+            table.add_row()
+    return table

@@ -18,8 +18,15 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from harness.statistics.comparison import LEVEL, Comparison, check_level, undefined, z_quantile
-from harness.statistics.paired import Moments, allowance, check_items, moments_of, t_quantile
-from harness.statistics.permutation import DRAWS, sign_flip_test
+from harness.statistics.paired import (
+    DRAWS,
+    Moments,
+    allowance,
+    check_items,
+    moments_of,
+    sign_flip_test,
+    t_quantile,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final, cast
 
-from harness.statistics.boundaries import Boundaries, two_boundaries, upper_boundaries
+from harness.statistics.alpha_spending import Boundaries, two_boundaries, upper_boundaries
 from harness.statistics.comparison import Comparison
 from harness.statistics.verdicts import ALPHA, MARGIN, Kind
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from harness.statistics.comparison import LEVEL, Comparison, check_finite, check_level, undefined
 from harness.statistics.paired import t_quantile
-from harness.statistics.score_intervals import newcombe_interval, share_test_p
+from harness.statistics.proportions import newcombe_interval, share_test_p
 
 _WHY = "only totals are known: taken as runs on different items"
 

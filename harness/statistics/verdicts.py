@@ -20,17 +20,33 @@ Why these rules keep their promises:
   level (1 - alpha two-sided). That a gate passes because *all* are not worse is then wrong with chance alpha / 2 at
   most, without correction (intersection-union test: Berger 1982, Technometrics 24).
 - A benchmark without a p was not tested: it does not count in Holm's correction.
+
+Tests of many benchmarks at once.
+
+- **Holm** (1979, Scandinavian J. of Statistics 6): adjusted p such that rejecting all of at most alpha rejects any
+  true hypothesis with chance at most alpha, however the tests depend on each other.
+- **Benjamini and Hochberg** (1995, JRSS B 57): adjusted p such that of what is rejected at most a share of alpha is
+  expected to be true, for independent or positively dependent tests.
+
+A benchmark without a p (None) was not tested: it is not counted among the tests, and stays None.
+
+How small a difference a comparison could have found, and how many items it would take.
+
+For a two-sided test of level alpha with standard error s, a true difference d is found with the given power when
+d = (z(1 - alpha/2) + z(power)) s; s falls with the square root of the number of items (Cohen 1988, "Statistical
+Power Analysis", chapter 2; for evaluations Miller 2024, arXiv 2411.00640, section 5). The same count shows that two
+equal runs differ by no more than d (Blackwelder 1982, Controlled Clinical Trials 3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Final, Literal, TypeVar
 
-from harness.statistics.comparison import Comparison
-from harness.statistics.multiplicity import count_tests, holm
-from harness.statistics.power import items_to_settle
+from harness.statistics.comparison import Comparison, z_quantile
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -158,3 +174,76 @@ def _check(
             raise ValueError(
                 f"{name}: the interval's level is {comparison.level}, not 1 - alpha = {1 - alpha:g}"
             )
+
+
+def count_tests(p_values: Sequence[float | None]) -> int:
+    """How many hypotheses have a p, and so how many are corrected for."""
+    return sum(p is not None for p in p_values)
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """The adjusted p-values, in the order given; None stays None."""
+    order, adjusted, largest = _ascending(p_values), list[float | None](p_values), 0.0
+    for rank, (p, place) in enumerate(order):
+        largest = max(largest, min(1.0, p * (len(order) - rank)))
+        adjusted[place] = largest
+    return adjusted
+
+
+def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
+    """The adjusted p-values (false discovery rate), in the order given; None stays None."""
+    order, adjusted, smallest = _ascending(p_values), list[float | None](p_values), 1.0
+    for rank, (p, place) in reversed(list(enumerate(order, start=1))):
+        smallest = min(smallest, p * len(order) / rank)
+        adjusted[place] = smallest
+    return adjusted
+
+
+def _ascending(p_values: Sequence[float | None]) -> list[tuple[float, int]]:
+    known = [(p, place) for place, p in enumerate(p_values) if p is not None]
+    wrong = [p for p, _ in known if not 0 <= p <= 1]
+    if wrong:
+        raise ValueError(
+            f"{wrong[0]} is no p-value; give numbers from 0 to 1, or None where nothing was tested"
+        )
+    return sorted(known)
+
+
+POWER: Final = 0.8
+
+
+def reach(alpha: float = 0.05, power: float = POWER) -> float:
+    """The difference that is found, in standard errors; raises ``ValueError`` for rates out of range."""
+    if not 0 < alpha < 1 or not 0.5 <= power < 1:
+        raise ValueError(f"alpha={alpha}, power={power}: give 0 < alpha < 1 and 0.5 <= power < 1")
+    normal = NormalDist()
+    return normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
+
+
+def minimum_detectable(stderr: float | None, *, alpha: float = 0.05, power: float = POWER) -> float | None:
+    """The smallest true difference found with this power; None where there is no standard error or it is 0."""
+    return reach(alpha, power) * stderr if stderr else None
+
+
+def items_needed(
+    stderr: float | None, n: int, effect: float, *, alpha: float = 0.05, power: float = POWER
+) -> int | None:
+    """How many items find ``effect``, when ``n`` of them gave this standard error; None as above, or for no
+    effect."""
+    if not stderr or not effect:
+        return None
+    return math.ceil(n * (reach(alpha, power) * stderr / effect) ** 2 - 1e-9)
+
+
+def items_to_settle(
+    comparison: Comparison, margin: float, *, alpha: float = 0.05, power: float = POWER
+) -> int | None:
+    """About how many items it takes to tell no difference from one of ``margin``; None without an interval.
+
+    The standard error is read from the width of the interval, which allows for clusters and for few items; for one
+    where nothing differed the count is on the high side.
+    """
+    if comparison.low is None or comparison.high is None or margin <= 0:
+        return None
+    error = (comparison.high - comparison.low) / 2 / z_quantile(comparison.level)
+    return items_needed(error, comparison.n, margin, alpha=alpha, power=power)

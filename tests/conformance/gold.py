@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from harness.benchmark import declared, generator_function
-from harness.collection import load_benchmark
-from harness.data import Example
-from harness.errors import MissingDataError
-from harness.files import load_module
-from harness.requests import GenerateAnswer, Request, RunProgram
-from harness.sandbox import open_sandbox
-from harness.sandbox.sandbox import Sandbox
+from harness.core.benchmark import declared, generator_function
+from harness.core.dataset import Example
+from harness.core.errors import MissingDataError
+from harness.core.files import load_module
+from harness.core.requests import GenerateAnswer, Request, RunProgram
+from harness.engines.sandbox import open_sandbox
+from harness.engines.sandbox.sandbox import Sandbox
+from harness.plugin.collection import load_benchmark
 from tests.conformance.kit import ROOT, SAMPLING, Kit, metric_of, right_answers
 
 

@@ -27,16 +27,16 @@ from harness import (
     LoglikelihoodAnswer,
     RollingLoglikelihood,
 )
-from harness.benchmark import Benchmark, Sampling, declared, generator_function
 from harness.checkpoints import CheckpointInfo
-from harness.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
-from harness.data import Example
+from harness.core.benchmark import Benchmark, Sampling, declared, generator_function
+from harness.core.dataset import Example
+from harness.core.errors import MissingDataError
+from harness.core.files import load_module
+from harness.core.requests import Answer, Request, RunProgram, RunProgramAnswer
+from harness.core.serialize import to_plain
 from harness.engines.fake import FakeEngine
-from harness.errors import MissingDataError
-from harness.files import load_module
-from harness.metrics.code.programs import unix_lines
-from harness.requests import Answer, Request, RunProgram, RunProgramAnswer
-from harness.wire import to_plain
+from harness.metrics.code.requests import unix_lines
+from harness.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 
 ROOT = Path(__file__).parents[2]
 PINS = Path(__file__).with_name("pins.json")
@@ -139,7 +139,7 @@ def _labelled(row: dict[str, Any]) -> int:
 
 
 def _boxed(row: dict[str, Any]) -> str:
-    from harness.metrics.math.boxed import boxed_answer
+    from harness.metrics.math.hendrycks import boxed_answer
 
     return boxed_answer(row["solution"]) or ""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.cli import main
-from harness.conformance import cases, scorers
+from harness.cli.conformance import cases, scorers
 
 
 def verdicts(path: Path, scorer: str, **changed: Any) -> Path:

@@ -11,8 +11,8 @@ import pytest
 import scipy.stats  # noqa: F401 -- pytester drops what an inner run imports, and these cannot be loaded twice
 import torch._dynamo  # noqa: F401
 
-from harness.journal import latest, read_journal
-from harness.records import Record
+from harness.results.journal import latest, read_journal
+from harness.results.records import Record
 
 BENCHMARK = """
 from harness import Loglikelihood, benchmark

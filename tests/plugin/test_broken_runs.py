@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.breaking import ADAPTERS, FOLDERS, GGUF, LOADED, PT_FILES
-from tests.tiny import tiny_adapter, tiny_causal
-from tests.unit.pt_files import llama_pt
+from tests.support.breaking import ADAPTERS, FOLDERS, GGUF, LOADED, PT_FILES
+from tests.support.pt_files import llama_pt
+from tests.support.tiny import tiny_adapter, tiny_causal
 
 Project = Any
 Broken = Callable[[str, str], tuple[Path, tuple[str, ...]]]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from harness.cli import main
-from harness.saved.store import Store
-from tests.gate.entries import entry, right
+from harness.results.store import ResultStore
+from tests.support.entries import entry, right
 
 Project = Any
 
@@ -83,7 +83,7 @@ def test_a_part_of_the_items_has_no_best_so_far_nor_is_one(korean: Project) -> N
 @pytest.fixture
 def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A results folder with three checkpoints of one benchmark, of which two have all parts of ``score_wiki``."""
-    store = Store(tmp_path / "results")
+    store = ResultStore(tmp_path / "results")
     for place, (name, first, fifth) in enumerate((("a", 60, 80), ("b", 70, 75), ("c", 65, 90))):
         columns = {"real@1": right(first, 100), "real@5": right(fifth, 100)}
         one = entry(columns, checkpoint=name, benchmark="real_coref", began=float(place))

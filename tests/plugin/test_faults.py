@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from harness.journal import read_journal
-from tests.tiny import tiny_causal
+from harness.results.journal import read_journal
+from tests.support.tiny import tiny_causal
 
 Project = Any
 

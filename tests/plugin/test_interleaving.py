@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.journal import latest, read_journal
-from tests.tiny import tiny_adapter, tiny_causal
+from harness.results.journal import latest, read_journal
+from tests.support.tiny import tiny_adapter, tiny_causal
 
 pytest.importorskip("peft", reason="makes the adapters")
 
@@ -122,7 +122,7 @@ def test_together_they_score_item_by_item_what_each_scores_alone(
 def test_the_base_is_loaded_once(project: Project, base: Path, adapters: list[Path]) -> None:
     (project.path / "conftest.py").write_text(
         "from pathlib import Path\n"
-        "from harness.models import loading\n"
+        "from harness.engines.transformers.factory import loading\n"
         "load = loading.load_model\n"
         "def counted(info, settings, **more):\n"
         "    with Path('loads.txt').open('a') as file:\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tiny import tiny_causal, tiny_masked
+from tests.support.tiny import tiny_causal, tiny_masked
 
 Project = Any
 

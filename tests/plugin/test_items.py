@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tiny import tiny_causal
+from tests.support.tiny import tiny_causal
 
 Project = Any
 
@@ -149,7 +149,7 @@ def test_sums(example):
 def test_a_benchmark_that_also_runs_programs_suits_the_same_checkpoints(project: Project) -> None:
     text = (project.path / "test_sums.py").read_text()
     text = text.replace("asks=Loglikelihood", "asks=(Loglikelihood, RunProgram)")
-    (project.path / "test_sums.py").write_text("from harness.requests import RunProgram\n" + text)
+    (project.path / "test_sums.py").write_text("from harness.core.requests import RunProgram\n" + text)
     result = project.run("--co", "-q", "--eval-limit", "2", "--checkpoint", "fake:masked")
     found = [line for line in result.outlines if line.startswith(("test_sums", "deselected"))]
     assert found == [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tiny import tiny_causal
+from tests.support.tiny import tiny_causal
 
 Project = Any
 

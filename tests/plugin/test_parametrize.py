@@ -107,7 +107,7 @@ def test_combinations_are_named_as_pytest_names_them(project: Project) -> None:
 
 
 def read(project: Project) -> list[Any]:
-    from harness.journal import latest, read_journal
+    from harness.results.journal import latest, read_journal
 
     (run,) = project.runs
     return list(latest(read_journal(run)).values())

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.journal import latest, read_journal
-from harness.records import Record
-from tests.tiny import tiny_causal
+from harness.results.journal import latest, read_journal
+from harness.results.records import Record
+from tests.support.tiny import tiny_causal
 
 Project = Any
 
@@ -219,7 +219,7 @@ def test_a_manifest_that_cannot_be_read_is_left_alone(project: Project) -> None:
 
 
 def test_a_run_that_took_its_scores_from_another_can_be_rescored(project: Project) -> None:
-    from harness.replay import rescore
+    from harness.cli.rescore import rescore
 
     for _ in range(2):
         assert run(project).ret == 0

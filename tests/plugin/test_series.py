@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from harness.saved.store import Store
-from tests.tiny import tiny_causal
+from harness.results.store import ResultStore
+from tests.support.tiny import tiny_causal
 
 Project = Any
 
@@ -159,7 +159,7 @@ def test_results_of_a_checkpoint_that_has_ended_outlive_a_kill(
     assert not (run / "summary.json").exists()
     results = json.loads((run / "checkpoint-100_results.json").read_text())
     assert results["results"]["sums"]["acc"] is not None
-    saved = {one.checkpoint: one for one in Store(project.path / "results").find()}
+    saved = {one.checkpoint: one for one in ResultStore(project.path / "results").find()}
     assert "checkpoint-200" not in saved
     assert (saved["checkpoint-100"].scored, saved["checkpoint-100"].run_id) == (6, run.name)
     assert not (run / "checkpoint-200_results.json").exists()
@@ -172,7 +172,7 @@ def test_results_written_early_are_those_of_the_end(project: Project, runs: Path
     assert [line.rpartition(": ")[2] for line in log.splitlines() if " ended: " in line] == [
         *("checkpoint-100", "checkpoint-200", "checkpoint-1000")
     ]
-    saved = {one.checkpoint: one for one in Store(project.path / "results").find()}
+    saved = {one.checkpoint: one for one in ResultStore(project.path / "results").find()}
     for result in project.summary["results"]:
         entry = saved[result["checkpoint"]]
         assert {name: one.value for name, one in entry.metrics.items()} == {
@@ -188,7 +188,7 @@ def test_the_next_one_is_loaded_while_the_last_items_of_one_are_answered(
     (project.path / "conftest.py").write_text(
         "import threading\n"
         "from pathlib import Path\n"
-        "from harness.models import load_ahead, loading\n"
+        "from harness.engines.transformers.factory import load_ahead, loading\n"
         "load_ahead.BESIDE = ('cpu',)\n"
         "load = loading.load_model\n"
         "def noted(info, settings, **more):\n"

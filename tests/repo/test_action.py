@@ -68,11 +68,11 @@ def test_the_workflow_of_the_readme_uses_the_action_with_inputs_it_has() -> None
 
 
 def test_the_configuration_of_the_documentation_can_be_read(tmp_path: Path) -> None:
-    from harness.gate.config import read_plan
+    from harness.compare.gate.config import read_gate_config
 
     text = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "pyproject.toml").write_text(block, encoding="utf-8")
-    plan = read_plan(tmp_path / "pyproject.toml", required=True)
+    plan = read_gate_config(tmp_path / "pyproject.toml", required=True)
     assert plan.own("real_coref").floors[0].text == "real@1 >= 0.6"
     assert plan.metrics == ("score",)

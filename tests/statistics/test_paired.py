@@ -15,9 +15,8 @@ from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
 
 from harness.statistics.comparison import Comparison
-from harness.statistics.paired import compare_flips, compare_paired
-from harness.statistics.permutation import sign_flip_test
-from harness.statistics.score_intervals import mcnemar_p, supposed_share_lost, tango_interval
+from harness.statistics.paired import compare_flips, compare_paired, sign_flip_test
+from harness.statistics.proportions import mcnemar_p, supposed_share_lost, tango_interval
 
 hits = st.integers(0, 1).map(float)
 graded = st.floats(0, 1)

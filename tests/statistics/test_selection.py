@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.statistics.best_composites import RunsOfBenchmark, RunsOfPart, compare_composite_with_best
+from harness.statistics.best_of_many import (
+    RunsOfBenchmark,
+    RunsOfPart,
+    Selection,
+    compare_composite_with_best,
+    compare_with_best,
+    compare_with_best_total,
+)
 from harness.statistics.paired import compare_paired
-from harness.statistics.selection import Selection, compare_with_best, compare_with_best_total
 from harness.statistics.unpaired import Total
 
 N = 800

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.statistics.boundaries import (
+from harness.statistics.alpha_spending import (
     Boundaries,
     crossing_chances,
     spent,

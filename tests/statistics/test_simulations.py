@@ -3,7 +3,7 @@
 To be quick they have fewer items than the published ones. Where that would cost power, as many fewer items change their
 verdict, so that a difference has the same standard error: 0.15 / 2400 is 0.0625 / 1000.
 
-``python -m tests.statistics.simulate_gate`` and its two neighbours give the figures of docs/statistics.md.
+``python -m simulations.gate`` and its two neighbours give the figures of docs/statistics.md.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from typing import Any
 
 import pytest
 
-from harness import gating
-from harness.gate.config import Own, Plan
-from harness.gate.report import Gate
-from harness.sequential import watch
-from tests.statistics import gates, simulate_gate, simulate_selection, simulate_sequential
-from tests.statistics.simulate_gate import ACCURACIES, SIZES, SUBJECTS
+from harness.compare import sequential
+from harness.compare.gate.config import BenchmarkRules, GateConfig
+from harness.compare.gate.result import GateResult
+from harness.plugin import gate
+from simulations import gate as simulate_gate
+from simulations import gates
+from simulations import selection as simulate_selection
+from simulations import sequential as simulate_sequential
+from simulations.gate import ACCURACIES, SIZES, SUBJECTS
 
 SMALLER = tuple(size // 4 for size in SIZES)
 SHORT, FLIPS = (1000,) * 3, 0.0625
@@ -57,11 +60,11 @@ def test_every_simulated_gate_is_decided_by_the_function_that_ends_a_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A gate that always fails, put in the place of the product's, makes every simulation say so."""
-    assert gates.decide is gating.decide
-    assert simulate_sequential.looks_at is watch.looks_at
+    assert gates.decide is gate.decide
+    assert simulate_sequential.looks_at is sequential.looks_at
 
-    def strictest(*arguments: Any) -> Gate:
-        found = gating.decide(*arguments)
+    def strictest(*arguments: Any) -> GateResult:
+        found = gate.decide(*arguments)
         return replace(
             found,
             lines=tuple(replace(line, fails=("by decree",), verdict="worse") for line in found.lines),
@@ -80,7 +83,9 @@ def test_the_largest_drop_allowed_is_part_of_what_is_simulated(
     most: float, least: float, largest: float
 ) -> None:
     """A drop of 5 points by chance is no rarity on the small ones of ten benchmarks."""
-    plan = Plan(mode="plain", benchmarks={f"bench{place}": Own(max_drop=most) for place in range(10)})
+    plan = GateConfig(
+        mode="plain", benchmarks={f"bench{place}": BenchmarkRules(max_drop=most) for place in range(10)}
+    )
     found = simulate_gate.rates(simulate_gate.same_twice(60, 6, plan=plan))
     assert least <= found.failed <= largest
 

@@ -14,10 +14,16 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import NormalIndPower
 from statsmodels.stats.proportion import confint_proportions_2indep, proportions_ztest
 
-from harness.statistics.multiplicity import benjamini_hochberg, count_tests, holm
 from harness.statistics.paired import compare_flips
-from harness.statistics.power import items_needed, items_to_settle, minimum_detectable
 from harness.statistics.unpaired import Total, compare_means, compare_rates
+from harness.statistics.verdicts import (
+    benjamini_hochberg,
+    count_tests,
+    holm,
+    items_needed,
+    items_to_settle,
+    minimum_detectable,
+)
 
 p_values = st.lists(st.none() | st.floats(0, 1), max_size=12)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from harness.metrics.code.calling import base_name
 from harness.metrics.code.conversation import asked_in_chat, chat_answer, chat_question
-from harness.metrics.code.cutting import (
+from harness.metrics.code.extract import (
     APPS_STOPS,
     BLOCK_STOPS,
     DOCSTRING_STOPS,
@@ -22,7 +22,16 @@ from harness.metrics.code.cutting import (
     function_program,
     script_program,
 )
-from harness.metrics.code.forms import (
+from harness.metrics.code.pass_at_k import (
+    KS,
+    PROGRAM_METRICS,
+    pass_at,
+    pass_at_k,
+    program_scores,
+    script_scores,
+)
+from harness.metrics.code.requests import called_names, humaneval_request, mbpp_request, stdio_request
+from harness.metrics.code.rows import (
     HumanEvalRow,
     MbppRow,
     StdioRow,
@@ -33,14 +42,6 @@ from harness.metrics.code.forms import (
     reads_and_prints,
     unix_lines,
 )
-from harness.metrics.code.passk import KS, pass_at, pass_at_k
-from harness.metrics.code.programs import (
-    called_names,
-    humaneval_request,
-    mbpp_request,
-    stdio_request,
-)
-from harness.metrics.code.verdicts import PROGRAM_METRICS, program_scores, script_scores
 
 __all__ = [
     "APPS_STOPS",

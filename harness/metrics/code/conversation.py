@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from harness.metrics.code.cutting import BLOCK_STOPS
-from harness.requests import Turn
+from harness.core.requests import Turn
+from harness.metrics.code.extract import BLOCK_STOPS
 
 MOST_NEW_TOKENS: Final = 768
 """EvalPlus's limit, provider/base.py: the answer repeats the beginning of the function."""

@@ -15,7 +15,7 @@ Never compare one with another. What each does exactly stands in the module of i
 
 from __future__ import annotations
 
-from harness.metrics.math.grading import (
+from harness.metrics.math.grade import (
     MathGrade,
     MathJudge,
     MathVerdict,

@@ -4,16 +4,18 @@ The prediction is what stands between the first and the last ``$`` of the output
 are fewer than two. Both answers are rewritten by the same steps, in this order (Hendrycks et al. 2021,
 ``math_equivalence.py``, as lm-evaluation-harness 0.4.13 runs it in ``tasks/hendrycks_math``):
 
-1. newlines, ``\\!``, one of two backslashes, ``\\left`` and ``\\right``, degrees, ``\\$`` go; ``tfrac`` and
+1. newlines, ``\\!``, one of two backslashes, ``\\left`` and ``\right``, degrees, ``\\$`` go; ``tfrac`` and
    ``dfrac`` become ``frac``;
-2. what follows ``\\text{ `` is a unit and goes; ``\\%`` goes (a bare percent sign stays);
+2. what follows ``\text{ `` is a unit and goes; ``\\%`` goes (a bare percent sign stays);
 3. a decimal point without a digit before it gets its zero; "k = " goes if at most two characters stand left
    of the only equals sign;
-4. ``\\sqrt3`` gets its braces; spaces go; ``\\frac12`` gets its braces; a whole text ``0.5`` becomes one half,
+4. ``\\sqrt3`` gets its braces; spaces go; ``\frac12`` gets its braces; a whole text ``0.5`` becomes one half,
    and a whole text a/b of two integers becomes a fraction.
 
 If a step cannot be done for one of the two (two units, a root of nothing, a/b of which one is not an integer),
 the reference compares both as they came, and so do we: "x/2" and "x/2 " differ.
+
+The gold answer of a MATH solution: what stands in its last box.
 """
 
 from __future__ import annotations
@@ -113,3 +115,31 @@ def _slash_as_fraction(text: str) -> str:
     except ValueError as error:
         raise _CannotBeDoneError from error
     return f"\\frac{{{top}}}{{{bottom}}}" if (above, below) == (top, bottom) else text
+
+
+BARE: Final = "\\boxed "
+COMMANDS: Final = ("\\boxed", "\\fbox")
+
+
+def boxed_answer(solution: str) -> str | None:
+    """What the last ``\\boxed{}`` of the solution holds, or the last ``\\fbox{}`` where there is no boxed.
+
+    If ``\\boxed`` is followed by a space anywhere, the answer is what follows the last such place, up to a
+    ``$``. None when there is no box, or its braces are not balanced. As ``last_boxed_only_string`` of
+    lm-evaluation-harness 0.4.13 (after Hendrycks), which fails for an ``\\fbox`` and where there is no box.
+    """
+    if BARE in solution:
+        return solution.rpartition(BARE)[2].partition("$")[0]
+    start = next((at for command in COMMANDS if (at := solution.rfind(command)) >= 0), -1)
+    if start < 0:
+        return None
+    depth, opened = 0, 0
+    for at in range(start, len(solution)):
+        if solution[at] == "{":
+            opened = opened or at + 1
+            depth += 1
+        elif solution[at] == "}":
+            depth -= 1
+            if depth == 0:
+                return solution[opened:at]
+    return None

@@ -2,15 +2,26 @@
 
 Started by ``MathJudge`` as ``python -m harness.metrics.math.worker``. An item is ``["minerva", left, right]``
 or ``["math_verify", solution, output]``.
+
+``math_verify``: what the math-verify library says of a whole solution and a whole output.
+
+Both texts are parsed with the library's defaults: LaTeX within math delimiters and plain expressions, boxes
+first, else the last that can be read, together with its text. Then ``verify(gold, target)``, which is not
+symmetric: the gold answer comes first. Sets, intervals, matrices, percent signs and equations are its
+business (https://github.com/huggingface/Math-Verify); lm-evaluation-harness 0.4.13 does the same in
+``tasks/minerva_math``.
+
+The library's own time limits need SIGALRM and so the main thread; they are off, and everything here runs in
+the process that checks answers, under its limit. Texts that are equal are right whatever SymPy would say of
+them, by the library's rule; that is looked at first, so that it costs no time.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from harness.metrics.limited import serve
 from harness.metrics.math.minerva import difference_is_zero
-from harness.metrics.math.verify import verified
+from harness.metrics.subprocess_worker import serve
 
 
 def warm() -> None:
@@ -28,6 +39,23 @@ def answer(item: list[str]) -> Any:
     """What the rule named first in the item says of its two texts."""
     rule, gold, output = item
     return difference_is_zero(gold, output) if rule == "minerva" else verified(gold, output)
+
+
+def verified(solution: str, output: str) -> dict[str, Any]:
+    """``correct``, and ``answer``: the text of the output that the library tried first, None for none."""
+    from math_verify import parse, verify
+
+    # The library takes None for "no limit" and says so in its documentation, not in its annotation.
+    found: list[Any] = parse(output, parsing_timeout=None)
+    if not found:
+        return {"correct": False, "answer": None}
+    gold: list[Any] = parse(solution, parsing_timeout=None)
+    texts = [value for value in found if isinstance(value, str)]
+    plain = [value for value in gold if isinstance(value, str)]
+    correct = bool(plain and texts and verify(plain, texts, timeout_seconds=None)) or bool(
+        verify(gold, found, timeout_seconds=None)
+    )
+    return {"correct": correct, "answer": texts[0] if texts else ""}
 
 
 if __name__ == "__main__":

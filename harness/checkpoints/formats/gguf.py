@@ -1,0 +1,179 @@
+"""What a GGUF file's header says: architecture, context length and tensors, and whether the file is whole.
+
+The format: ``GGUF``, version (u32), number of tensors and of key-value pairs (u64 each), then the pairs: key
+(u64 length and UTF-8), type of the value (u32), value; then a record a tensor: name, number of sides (u32), sides
+(u64 each), type (u32), offset (u64); then, aligned, the tensors. All little-endian from version 2 on.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections import Counter
+from math import prod
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from harness.core.errors import CheckpointError
+
+_SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING: Final = 8
+_ARRAY: Final = 9
+
+_TYPES: Final = {
+    **{0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22)},
+    **{7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110)},
+    **{12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210), 30: ("BF16", 1, 2)},
+    **{24: ("I8", 1, 1), 25: ("I16", 1, 2), 26: ("I32", 1, 4), 27: ("I64", 1, 8), 28: ("F64", 1, 8)},
+}
+"""Types of tensors: name, numbers in a block, bytes of a block. Of others only the offset is checked."""
+
+_LONGEST: Final = 1 << 24
+_MOST_SIDES: Final = 4
+_ALIGNMENT: Final = 32
+
+_SIDES: Final = ("embedding_length", "feed_forward_length", "attention.head_count", "vocab_size")
+
+
+class GgufHeader(NamedTuple):
+    """``context_length`` is in tokens, None when the file does not say; ``dtype`` is the type of most numbers."""
+
+    architecture: str
+    context_length: int | None
+    parameters: int
+    dtype: str
+
+
+def read_gguf(path: Path) -> GgufHeader:
+    """What the header says. Raises ``CheckpointError`` when it is no GGUF file or the file is cut off."""
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != b"GGUF":
+                raise CheckpointError(
+                    f"{path}: no GGUF file (it does not begin with 'GGUF'); fetch or convert it again"
+                )
+            version, tensors, _ = struct.unpack("<IQQ", file.read(20))
+            if version not in (2, 3):
+                raise CheckpointError(
+                    f"{path}: GGUF version {version} is not supported; convert it to version 3"
+                )
+            if tensors == 0:
+                raise CheckpointError(
+                    f"{path}: holds no tensors (a vocabulary alone); give the model's own file"
+                )
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return _Header(path, content).read()
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: cannot be read ({error.strerror}); check the file's rights"
+        ) from error
+    except (struct.error, UnicodeDecodeError, KeyError, ValueError, OverflowError) as error:
+        raise CheckpointError(
+            f"{path}: cut off or broken within its header; fetch or convert it again"
+        ) from error
+
+
+class _Header:
+    """A place in the file, and what has been read up to there."""
+
+    def __init__(self, path: Path, content: mmap.mmap) -> None:
+        self._path, self._content, self._at = path, content, 4
+
+    def read(self) -> GgufHeader:
+        """The whole header."""
+        _, tensors, pairs = self._take("IQQ")
+        architecture: str | None = None
+        known: dict[str, int] = {}
+        for _ in range(pairs):
+            key = self._string()
+            value = self._value()
+            if key == "general.architecture":
+                architecture = str(value)
+            elif isinstance(value, int):
+                known[key] = value
+        if architecture is None:
+            raise CheckpointError(f"{self._path}: its header names no general.architecture; convert it again")
+        counts: Counter[str] = Counter()
+        end = longest = 0
+        for _ in range(tensors):
+            kind, sides, last = self._tensor()
+            counts[kind] += prod(sides)
+            end, longest = max(end, last), max(longest, *sides)
+        self._check_sizes(architecture, known, tensors, longest)
+        self._check_whole(end, known.get("general.alignment", _ALIGNMENT))
+        length = known.get(f"{architecture}.context_length")
+        return GgufHeader(architecture, length, counts.total(), counts.most_common(1)[0][0])
+
+    def _tensor(self) -> tuple[str, tuple[int, ...], int]:
+        """Type, sides, and the last byte, counted from where the tensors begin."""
+        name = self._string()
+        (count,) = self._take("I")
+        if not 0 < count <= _MOST_SIDES:
+            raise struct.error(f"{name} has {count} sides")
+        sides = self._take(f"{count}Q")
+        kind, offset = self._take("IQ")
+        numbers = prod(sides)
+        shown, block, size = _TYPES.get(kind, (f"type {kind}", 1, 0))
+        return shown, sides, offset + -(-numbers // block) * size
+
+    def _check_sizes(self, architecture: str, known: dict[str, int], tensors: int, longest: int) -> None:
+        """Raises ``CheckpointError`` for a size that no tensor has: a model would be built to it."""
+        for name, most in (("block_count", tensors), *((name, longest) for name in _SIDES)):
+            value = known.get(f"{architecture}.{name}", 1)
+            if not 0 < value <= most:
+                raise CheckpointError(
+                    f"{self._path}: {architecture}.{name} is {value}, which its {tensors} tensors, no side of them "
+                    f"longer than {longest}, cannot have; convert it again"
+                )
+
+    def _check_whole(self, end: int, alignment: int) -> None:
+        if not 0 < alignment <= _LONGEST:
+            raise struct.error("alignment")
+        needed, size = -(-self._at // alignment) * alignment + end, len(self._content)
+        if size < needed:
+            raise CheckpointError(
+                f"{self._path}: cut off, {size} bytes of {needed} are there; fetch or copy it again"
+            )
+
+    def _value(self) -> int | float | str | None:
+        """Reads one value; arrays are passed over and give None."""
+        (kind,) = self._take("I")
+        if kind == _STRING:
+            return self._string()
+        if kind != _ARRAY:
+            value: int | float = self._take(_SCALARS[kind])[0]
+            return value
+        element, count = self._take("IQ")
+        if element != _STRING:
+            self._skip(count * struct.calcsize("<" + _SCALARS[element]))
+            return None
+        unpack, content, at, size = (
+            struct.Struct("<Q").unpack_from,
+            self._content,
+            self._at,
+            len(self._content),
+        )
+        for _ in range(count):
+            at += 8 + unpack(content, at)[0]
+            if at > size:
+                raise struct.error("cut off")
+        self._at = at
+        return None
+
+    def _string(self) -> str:
+        (length,) = self._take("Q")
+        if length > _LONGEST:
+            raise struct.error("a string of more than 16 MiB")
+        start = self._at
+        self._skip(length)
+        return self._content[start : self._at].decode("utf-8")
+
+    def _take(self, form: str) -> tuple[int, ...]:
+        values = struct.unpack_from(f"<{form}", self._content, self._at)
+        self._at += struct.calcsize(f"<{form}")
+        return values
+
+    def _skip(self, length: int) -> None:
+        self._at += length
+        if self._at > len(self._content):
+            raise struct.error("cut off")

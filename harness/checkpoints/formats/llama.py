@@ -1,0 +1,200 @@
+"""Recognises checkpoints of Llama's reference code, with one prediction head or several.
+
+checkpoint_best.pt      a dictionary with ``model_state_dict`` and ``config``, as training scripts save it: beside them
+                        ``epoch``, ``val_metrics``, ``train_metrics``, and the optimizer's state, which is not read
+FOLDER                  ``params.json`` and one ``.pt`` or ``.pth`` file, a plain state dict
+
+The sizes come from ``config`` (its table ``model``), from ``params.json`` in the folder that it names as the model's
+``path``, or from one beside the file; layers, heads and vocabulary are counted in the weights. The tokenizer is looked
+for in the same places, or where ``--eval-base-model`` says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from harness.checkpoints.formats.config_files import LlamaParams, check_table, read_json
+from harness.checkpoints.formats.paths import check_inside
+from harness.checkpoints.formats.tensors import Tensors, count_parameters, main_dtype
+from harness.checkpoints.formats.torch_pickle import read_pickled
+from harness.checkpoints.formats.transformers import has_tokenizer, limited
+from harness.checkpoints.formats.weights import state_dict
+from harness.checkpoints.info import CheckpointInfo
+from harness.checkpoints.training_state import number, plain, step_in
+from harness.core.errors import CheckpointError
+
+PREFIXES: Final = ("module.", "_orig_mod.", "transformer.", "adapter.")
+"""What wrappers put in front of the names of tensors, mtp.md's list."""
+
+FILES: Final = (".pt", ".pth")
+
+_BLOCK: Final = re.compile(r"^(layers|extra_heads)\.(\d+)\.")
+_STATES: Final = ("model_state_dict", "state_dict")
+_LENGTH: Final = 2048
+
+
+def has_params(folder: Path) -> bool:
+    """Whether it is a folder of Llama's reference code and not one of Transformers."""
+    return (folder / "params.json").is_file() and not (folder / "config.json").is_file()
+
+
+def recognise_params(folder: Path, source: str, seq_len: int | None, base: Path | None) -> CheckpointInfo:
+    """The checkpoint in a folder with ``params.json``."""
+    check_inside(folder)
+    files = sorted(path for path in folder.iterdir() if path.suffix in FILES)
+    if len(files) != 1:
+        raise CheckpointError(
+            f"{folder}: params.json is there, and {len(files)} files of weights (.pt, .pth); "
+            "give a folder with one, parts of a model are not put together"
+        )
+    return replace(recognise_pt(files[0], source, seq_len, base), name=folder.resolve().name)
+
+
+def recognise_pt(path: Path, source: str, seq_len: int | None, base: Path | None) -> CheckpointInfo:
+    """What a ``.pt`` file is; only its structure is read, no tensor. Raises ``CheckpointError``."""
+    content = read_pickled(path)
+    tensors = tensors_of(path, content)
+    held = content if "config" in content else {}
+    config, metrics = _part(held, "config"), _part(held, "val_metrics")
+    names = bare_names(tensors)
+    places = list(_places(path, config, base))
+    params = _params(path, config, names, places)
+    step = next((held[key] for key in ("global_step", "step") if isinstance(held.get(key), int)), None)
+    heads = params["n_future_tokens"]
+    return CheckpointInfo(
+        name=path.stem,
+        source=source,
+        path=path,
+        kind="causal",
+        format="mtp",
+        model_type="mtp" if heads > 1 else "llama",
+        architecture=f"Llama's reference code, {heads} prediction head{'s' if heads > 1 else ''}",
+        seq_len=limited(path, params.get("max_seq_len") or _LENGTH, seq_len),
+        global_step=step if step is not None else step_in(path.stem),
+        epoch=number(held.get("epoch")),
+        val_loss=next(
+            (loss for key in ("val_loss", "loss") if (loss := number(metrics.get(key))) is not None), None
+        ),
+        training=plain({key: held[key] for key in ("config", "train_metrics", "val_metrics") if key in held}),
+        parameters=count_parameters(tensors),
+        dtype=main_dtype(tensors),
+        params=params,
+        tokenizer=_tokenizer(path, places),
+        config_dtype=_config_dtype(config),
+    )
+
+
+def _config_dtype(config: dict[str, Any]) -> str | None:
+    """What the config calls the type of the model's numbers: a text, or the name of torch's own type."""
+    said = plain(_part(config, "model").get("dtype"))
+    return None if said is None else str(said)
+
+
+def _part(held: dict[str, Any], name: str) -> dict[str, Any]:
+    found = held.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def tensors_of(path: Path, content: Any) -> Tensors:
+    """The model's tensors in what a ``.pt`` file holds; a ``CheckpointError`` where there are none."""
+    held = content if isinstance(content, dict) else {}
+    state = next((held[name] for name in _STATES if isinstance(held.get(name), dict)), None)
+    if state is not None:
+        return state_dict(path, state)
+    if has_params(path.parent):
+        return state_dict(path, content)
+    raise CheckpointError(
+        f"{path}: has no 'model_state_dict', and no params.json is beside it; "
+        "give a file that holds both model_state_dict and config, or a Transformers folder"
+    )
+
+
+def bare_names(tensors: Tensors) -> dict[str, str]:
+    """Name without wrappers' prefixes -> name in the file."""
+    found: dict[str, str] = {}
+    for name in tensors:
+        bare = name
+        while (shorter := _shorter(bare)) != bare:
+            bare = shorter
+        found.setdefault(bare, name)
+    return found
+
+
+def _shorter(name: str) -> str:
+    return next((name.removeprefix(one) for one in PREFIXES if name.startswith(one)), name)
+
+
+def _places(path: Path, config: dict[str, Any], base: Path | None) -> Iterator[Path]:
+    """Folders where sizes and tokenizer may be: as told, beside the weights, where the training had its model."""
+    if base is not None:
+        yield base if base.is_dir() else base.parent
+    yield path.parent
+    for table in (config.get("model"), config):
+        named = table.get("path") if isinstance(table, dict) else None
+        if isinstance(named, str) and named and len(named) < 4096 and "\0" not in named:
+            for root in (Path(), path.parent):
+                folder = root / Path(named).expanduser()
+                yield folder if folder.is_dir() else folder.parent
+
+
+def _params(
+    path: Path, config: dict[str, Any], names: dict[str, str], places: Iterable[Path]
+) -> dict[str, Any]:
+    """The sizes under Llama's own names, what is counted in the weights put in."""
+    blocks = {kind: set[int]() for kind in ("layers", "extra_heads")}
+    for name in names:
+        if found := _BLOCK.match(name):
+            blocks[found[1]].add(int(found[2]))
+    absent = [name for name in ("tok_embeddings.weight", "norm.weight", "output.weight") if name not in names]
+    if absent or not blocks["layers"]:
+        raise CheckpointError(
+            f"{path}: no model of Llama's reference code ({(*absent, 'layers.0')[0]!r} is missing); "
+            "give a Transformers model as a folder with config.json"
+        )
+    table, where = _table(path, config, places)
+    known = check_table(where, table, LlamaParams)
+    heads = 1 + len(blocks["extra_heads"])
+    counted = {"n_future_tokens": heads, "n_layers": len(blocks["layers"]) + heads - 1}
+    for what, number_of in counted.items():
+        said = getattr(known, what)
+        if said not in (None, number_of):
+            raise CheckpointError(
+                f"{path}: {what} is {said} in {where}, but the weights have {number_of}; "
+                "put the params.json of this model beside it"
+            )
+    own = {name: value for name in LlamaParams.model_fields if (value := getattr(known, name)) is not None}
+    return {**plain(known.model_extra or {}), **own, **counted}
+
+
+def _table(path: Path, config: dict[str, Any], places: Iterable[Path]) -> tuple[dict[str, Any], Path]:
+    """The table that has the sizes, and the file it is in."""
+    model = config.get("model")
+    for table in (model, config):
+        if isinstance(table, dict):
+            for name in ("params", "model_args", "architecture"):
+                if isinstance(table.get(name), dict):
+                    return table[name], path
+            if {"dim", "hidden_size"} & table.keys() and {"n_heads", "num_attention_heads"} & table.keys():
+                return table, path
+    for place in places:
+        for name in ("params.json", "config.json"):
+            if (place / name).is_file():
+                return dict(read_json(place / name, LlamaParams).model_dump(exclude_none=True)), place / name
+    raise CheckpointError(
+        f"{path}: its config does not say the model's sizes (dim, n_heads ...); put params.json beside it, "
+        "or name its folder with --eval-base-model"
+    )
+
+
+def _tokenizer(path: Path, places: Iterable[Path]) -> Path:
+    for place in places:
+        if place.is_dir() and has_tokenizer(place):
+            return place
+    raise CheckpointError(
+        f"{path}: no tokenizer beside it (tokenizer.model, tokenizer.json ...); put it there, "
+        "or name its folder with --eval-base-model"
+    )

@@ -1,0 +1,213 @@
+"""Recognises a checkpoint folder: config, weights and tokenizer, all there and in agreement.
+
+From ``config.json`` to the kind of model: masked, causal, or none that can be scored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from harness.checkpoints.formats.config_files import GenerationConfig, ModelConfig, TokenizerConfig, read_json
+from harness.checkpoints.formats.context_length import check_vocabulary, length_of
+from harness.checkpoints.formats.paths import check_inside
+from harness.checkpoints.formats.sizes import check_sizes
+from harness.checkpoints.formats.tensors import count_parameters, main_dtype, shapes_of
+from harness.checkpoints.formats.weights import INDEX, PICKLED, WEIGHTS, weights_of
+from harness.checkpoints.info import CheckpointInfo, Kind
+from harness.checkpoints.training_state import progress_of
+from harness.core.errors import CheckpointError
+
+TOKENIZER_FILES: Final = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "spm.model",
+    "sentencepiece.bpe.model",
+)
+
+
+def recognise_folder(
+    folder: Path, source: str, seq_len: int | None, *, trust_remote_code: bool = False
+) -> CheckpointInfo:
+    """What the checkpoint in the folder is. Raises ``CheckpointError`` naming the missing or broken file."""
+    check_inside(folder)
+    config = _config(folder)
+    if not trust_remote_code:
+        check_no_code(folder / "config.json", config)
+    kind, architecture = kind_of(folder / "config.json", config)
+    tensors = weights_of(folder)
+    shapes = shapes_of(tensors)
+    check_tokenizer(folder)
+    check_vocabulary(folder, config, shapes)
+    check_sizes(folder / "config.json", config, shapes)
+    length = length_of(folder, kind, config, shapes, _tokenizer_length(folder, config, trust_remote_code))
+    if (folder / "generation_config.json").is_file():
+        read_json(folder / "generation_config.json", GenerationConfig)
+    progress = progress_of(folder)
+    return CheckpointInfo(
+        name=folder.resolve().name,
+        source=source,
+        path=folder,
+        kind=kind,
+        format="folder",
+        model_type=config.model_type,
+        architecture=architecture,
+        seq_len=limited(folder, length.seq_len, seq_len),
+        overrides=length.overrides,
+        parameters=count_parameters(tensors),
+        dtype=main_dtype(tensors),
+        trust_remote_code=trust_remote_code,
+        **asdict(progress),
+    )
+
+
+def limited(path: Path, takes: int, wanted: int | None) -> int:
+    """The length wanted by ``--eval-seq-len`` or what the checkpoint takes; more than that is a
+    ``CheckpointError``."""
+    if wanted is not None and wanted > takes:
+        raise CheckpointError(
+            f"{path}: takes {takes} tokens at most; --eval-seq-len {wanted} is more, give {takes} or less"
+        )
+    return takes if wanted is None else wanted
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a tokenizer's files are in the folder."""
+    return any((folder / name).is_file() for name in TOKENIZER_FILES)
+
+
+def check_tokenizer(folder: Path) -> None:
+    """Raises ``CheckpointError`` where there is none, or ``tokenizer.json`` is cut off. The rest is found out when it
+    is loaded, which is done before the weights are: to read a large vocabulary takes long."""
+    if not has_tokenizer(folder):
+        raise CheckpointError(
+            f"{folder}: no tokenizer files (tokenizer.json, vocab.txt, tokenizer.model ...); "
+            "save the tokenizer into the folder with tokenizer.save_pretrained"
+        )
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        with path.open("rb") as file:
+            first = file.read(64).lstrip()[:1]
+            file.seek(max(0, path.stat().st_size - 64))
+            last = file.read().rstrip()[-1:]
+        if (first, last) != (b"{", b"}"):
+            raise CheckpointError(f"{path}: cut off or no JSON; copy it from the model that was trained")
+
+
+def _config(folder: Path) -> ModelConfig:
+    path = folder / "config.json"
+    whole = any((folder / name).is_file() for name in (WEIGHTS, INDEX, PICKLED))
+    if path.is_file():
+        if (folder / "adapter_config.json").is_file():
+            raise CheckpointError(
+                f"{folder}: holds a whole model and an adapter; move one of the two into a folder of its own"
+            )
+        return read_json(path, ModelConfig)
+    if not any(folder.iterdir()):
+        raise CheckpointError(
+            f"{folder}: an empty folder; give a folder that save_pretrained or a Trainer wrote"
+        )
+    if whole:
+        raise CheckpointError(
+            f"{path}: missing, though weights are there; copy it from the model that was trained"
+        )
+    inner = sorted(child.name for child in folder.iterdir() if (child / "config.json").is_file())
+    hint = (
+        f"give one of the folders in it ({inner[0]}), or '{folder}/*'"
+        if inner
+        else "give a folder with config.json"
+    )
+    raise CheckpointError(f"{folder}: no checkpoint folder (no config.json); {hint}")
+
+
+def _tokenizer_length(folder: Path, config: ModelConfig, trusted: bool) -> float | None:
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return None
+    found = read_json(path, TokenizerConfig)
+    if found.auto_map and not trusted and not config.auto_map and not (folder / "tokenizer.json").is_file():
+        raise CheckpointError(
+            f"{path}: wants to run code of its own for its tokenizer, which is not run; "
+            "--eval-trust-remote-code allows it, if you trust the checkpoint as much as a program"
+        )
+    return found.model_max_length
+
+
+_MASKED: Final = (
+    "albert bert big_bird camembert convbert data2vec-text deberta deberta-v2 distilbert electra "
+    "ernie eurobert fnet funnel ibert layoutlm longformer luke megatron-bert mobilebert modernbert "
+    "mpnet mra nomic_bert nystromformer rembert roberta roberta-prelayernorm roc_bert roformer "
+    "squeezebert xlm-roberta xlm-roberta-xl xmod yoso"
+)
+MASKED_TYPES: Final = frozenset(_MASKED.split())
+"""Model types that are masked language models when ``architectures`` does not say otherwise."""
+
+_CAUSAL: Final = (
+    "apertus arcee bamba biogpt bitnet bloom codegen cohere cohere2 ctrl deepseek_v2 deepseek_v3 "
+    "ernie4_5 exaone4 falcon falcon_h1 falcon_mamba gemma gemma2 gemma3_text glm glm4 gpt2 "
+    "gpt_bigcode gpt_neo gpt_neox gpt_oss gptj granite granitemoe helium internlm3 jamba lfm2 llama "
+    "mamba mamba2 ministral mistral mixtral modernbert-decoder mpt nemotron olmo olmo2 olmo3 olmoe "
+    "opt persimmon phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_moe qwen3_next recurrent_gemma rwkv "
+    "seed_oss smollm3 stablelm starcoder2 xglm zamba zamba2"
+)
+CAUSAL_TYPES: Final = frozenset(_CAUSAL.split())
+"""Model types that are causal language models when ``architectures`` does not say otherwise."""
+
+_MASKED_ENDINGS: Final = ("ForMaskedLM", "BertForPreTraining")
+_CAUSAL_ENDINGS: Final = ("ForCausalLM", "LMHeadModel")
+
+
+def kind_of(path: Path, config: ModelConfig) -> tuple[Kind, str]:
+    """The kind and the architecture's name, from ``architectures``, or from the model type where that is
+    missing.
+
+    Raises ``CheckpointError`` for encoder-decoders, models without a language-model head, and unknown types.
+    """
+    architecture = (config.architectures or [""])[0]
+    if config.is_encoder_decoder or architecture.endswith("ForConditionalGeneration"):
+        raise CheckpointError(
+            f"{path}: {architecture or config.model_type} is an encoder-decoder or multimodal model; "
+            "only masked and causal language models can be scored"
+        )
+    if architecture.endswith(_MASKED_ENDINGS):
+        return "masked", architecture
+    if architecture.endswith(_CAUSAL_ENDINGS):
+        return "causal", architecture
+    if architecture:
+        raise CheckpointError(
+            f"{path}: architecture {architecture!r} has no language-model head; "
+            "give a checkpoint saved from a ...ForMaskedLM or ...ForCausalLM model"
+        )
+    if config.model_type in MASKED_TYPES:
+        return "masked", f"{config.model_type} (masked)"
+    if config.model_type in CAUSAL_TYPES:
+        return "causal", f"{config.model_type} (causal)"
+    raise CheckpointError(
+        f"{path}: model type {config.model_type!r} is unknown and 'architectures' is missing; "
+        "add 'architectures' to the config, for example [\"LlamaForCausalLM\"]"
+    )
+
+
+def check_no_code(path: Path, config: ModelConfig) -> None:
+    """Raises ``CheckpointError`` where the config wants code that is not transformers' own.
+
+    ``auto_map`` of a type that transformers knows itself is not obeyed, and no mistake: such checkpoints are
+    older than their support. ``attn_implementation`` may name a kernel on the Hub, which would be fetched and run.
+    """
+    if config.auto_map and config.model_type not in MASKED_TYPES | CAUSAL_TYPES:
+        (first, *_) = map(str, config.auto_map.values())
+        raise CheckpointError(
+            f"{path}: wants to run code of its own ({first}), which is not run; --eval-trust-remote-code allows "
+            "it, if you trust the checkpoint as much as a program"
+        )
+    wanted = config.attn_implementation
+    for name in wanted.values() if isinstance(wanted, dict) else [wanted]:
+        if name is not None and name not in ("eager", "sdpa"):
+            raise CheckpointError(
+                f"{path}: wants the attention {str(name)!r}, which may be code from elsewhere; "
+                "take 'attn_implementation' out of the config"
+            )

@@ -1,0 +1,75 @@
+"""The weights of a checkpoint folder: which files hold them, and what their headers say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from harness.checkpoints.formats.config_files import ShardIndex, read_json
+from harness.checkpoints.formats.paths import shard_path
+from harness.checkpoints.formats.safetensors import check_index, read_sharded, read_tensors
+from harness.checkpoints.formats.tensors import Tensor, Tensors
+from harness.checkpoints.formats.torch_pickle import is_old, read_pickled
+from harness.core.errors import CheckpointError
+
+WEIGHTS: Final = "model.safetensors"
+INDEX: Final = "model.safetensors.index.json"
+PICKLED: Final = "pytorch_model.bin"
+PICKLED_INDEX: Final = "pytorch_model.bin.index.json"
+
+
+def weights_of(folder: Path) -> Tensors:
+    """All tensors of the folder's model by name, read from headers, in the order in which transformers looks for
+    them; empty for a pickle of torch before 1.6, which has no header.
+
+    Raises ``CheckpointError`` naming the file that is missing or broken.
+    """
+    if (folder / WEIGHTS).is_file():
+        return read_tensors(folder / WEIGHTS)
+    if (folder / INDEX).is_file():
+        return read_sharded(folder / INDEX)
+    if (folder / PICKLED).is_file():
+        return pickled_tensors(folder / PICKLED)
+    if (folder / PICKLED_INDEX).is_file():
+        index = folder / PICKLED_INDEX
+        weight_map = read_json(index, ShardIndex).weight_map
+        tensors: Tensors = {}
+        for shard in sorted(set(weight_map.values())):
+            tensors.update(pickled_tensors(shard_path(index, shard)))
+        check_index(index, weight_map, tensors)
+        return tensors
+    raise CheckpointError(
+        f"{folder}: config.json is there but no weights ({WEIGHTS}, {INDEX} or {PICKLED}); "
+        "copy the checkpoint again"
+    )
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that hold those weights."""
+    for name in (WEIGHTS, PICKLED):
+        if (folder / name).is_file():
+            return [folder / name]
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            return [folder / shard for shard in sorted(set(read_json(index, ShardIndex).weight_map.values()))]
+    return []
+
+
+def pickled_tensors(path: Path) -> Tensors:
+    """The tensors of a pickled state dict by name; empty for one written by torch before 1.6."""
+    if is_old(path):
+        return {}
+    return state_dict(path, read_pickled(path))
+
+
+def state_dict(path: Path, content: object) -> Tensors:
+    """The content, if it is a table of tensors; else a ``CheckpointError``."""
+    if not isinstance(content, dict) or not content:
+        raise CheckpointError(f"{path}: holds no table of tensors; save the model's state_dict()")
+    for name, value in content.items():
+        if not isinstance(name, str) or not isinstance(value, Tensor):
+            shown = name[:80] if isinstance(name, str) else type(name).__name__
+            raise CheckpointError(
+                f"{path}: holds {shown!r}, which is no tensor; save the model's state_dict() alone"
+            )
+    return dict(content)

@@ -1,0 +1,225 @@
+"""From what the user typed to checkpoints.
+
+runs/a/checkpoint-655             a folder that save_pretrained or a Trainer wrote
+runs/lora/checkpoint-6000         a LoRA adapter of the PEFT library, with the base that it names
+checkpoint_best.pt                a model of Llama's reference code, with one prediction head or several
+models/llama                      the same as a folder with params.json
+model.gguf                        a GGUF file
+runs/a                            no checkpoint itself, but it holds some: all of them
+'runs/a/**'                       all of them and a model in runs/a itself
+'runs/*/checkpoint-*'             a glob, in the order of folders, then of steps
+builtin:ko-mlm-tiny               the last step; builtin:ko-mlm-tiny/nouns/checkpoint-300 any saved one
+'builtin:ko-mlm-tiny/*'           all of them
+builtin:smollm2-135m              once ``touchstone fetch smollm2-135m`` has brought it
+builtin:mtp-tiny                  a model with four prediction heads
+hub:ORG/NAME, ORG/NAME            on the Hugging Face Hub
+fake:causal, fake:masked          no model: answers come from hashes, for trying out a benchmark
+"""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from harness.checkpoints import series
+from harness.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, builtin_pattern
+from harness.checkpoints.formats.gguf import read_gguf
+from harness.checkpoints.formats.llama import FILES, has_params, recognise_params, recognise_pt
+from harness.checkpoints.formats.lora import is_adapter, recognise_adapter
+from harness.checkpoints.formats.transformers import limited, recognise_folder
+from harness.checkpoints.hub import fetch_from_hub, hub_id
+from harness.checkpoints.info import CheckpointInfo, Kind
+from harness.core.errors import CheckpointError
+
+_FAKE_LENGTH: Final = 2048
+_GGUF_LENGTH: Final = 2048
+
+
+@dataclass(slots=True)
+class Found:
+    """The checkpoints that are meant, what of them cannot be used, and paths that a glob matches but are none."""
+
+    infos: list[CheckpointInfo] = field(default_factory=list)
+    broken: list[series.Broken] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+
+
+class _Asked(NamedTuple):
+    """What the user typed, and the options that go with it."""
+
+    source: str
+    seq_len: int | None
+    base_model: str | None = None
+    trust_remote_code: bool = False
+
+
+def resolve(
+    source: str, *, seq_len: int | None, base_model: str | None = None, trust_remote_code: bool = False
+) -> list[CheckpointInfo]:
+    """The checkpoints that ``source`` names, at least one; nothing is loaded, and torch is not imported.
+
+    ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of the options ``--eval-seq-len`` and so on.
+    Raises ``CheckpointError`` (one line) when a checkpoint is missing or broken.
+    """
+    found = find(source, seq_len=seq_len, base_model=base_model, trust_remote_code=trust_remote_code)
+    if found.broken:
+        raise CheckpointError(found.broken[0].message)
+    return found.infos
+
+
+def find(
+    source: str, *, seq_len: int | None, base_model: str | None = None, trust_remote_code: bool = False
+) -> Found:
+    """The same, but of several checkpoints those that are broken are told apart from the others.
+
+    Raises ``CheckpointError`` where ``source`` names a single checkpoint, and it is broken, or none at all.
+    """
+    asked = _Asked(source, seq_len, base_model, trust_remote_code)
+    if source.startswith("fake:"):
+        return Found([_fake(source, seq_len)])
+    if source.startswith(("http://", "https://")):
+        raise CheckpointError(
+            f"{source}: served models are not supported yet; give a folder, a file or a Hub id (ORG/NAME)"
+        )
+    if "\0" in source:
+        raise CheckpointError(f"{source!r}: no path; check --checkpoint")
+    if source.startswith("builtin:"):
+        if glob.has_magic(source):
+            return _several(_expanded(builtin_pattern(source.removeprefix("builtin:"))), asked)
+        return Found([_builtin(asked)])
+    path = Path(source).expanduser()
+    if _exists(path):
+        held = _held(path)
+        return _several(series.Matches(held, []), asked) if held else Found([_local(path, asked)])
+    if glob.has_magic(source):
+        return _several(_expanded(source), asked)
+    if (name := hub_id(source)) is not None:
+        info = _local(fetch_from_hub(name, code=trust_remote_code), asked)
+        return Found([replace(info, name=name.split("/")[-1])])
+    raise CheckpointError(f"{source}: no such file or folder; check the path")
+
+
+def _held(path: Path) -> list[Path]:
+    """The checkpoints that a folder stands for; none where it is one, or a file."""
+    try:
+        return series.held_by(path) if path.is_dir() and not series.is_checkpoint(path) else []
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _expanded(pattern: str) -> series.Matches:
+    try:
+        return series.expand(pattern)
+    except OSError as error:
+        raise _unreadable(pattern, error) from error
+
+
+def _unreadable(where: object, error: OSError) -> CheckpointError:
+    return CheckpointError(f"{error.filename or where}: cannot be read ({error.strerror}); check the rights")
+
+
+def _several(matches: series.Matches, asked: _Asked) -> Found:
+    """Each of the paths by itself; a single one that is broken is an error."""
+    found = Found(others=[f"{path}: no checkpoint, and holds none" for path in matches.others])
+    paths = series.once(matches.paths)
+    for path in paths:
+        try:
+            found.infos.append(_local(path, asked))
+        except CheckpointError as error:
+            if len(paths) == 1:
+                raise
+            found.broken.append(series.Broken(path.name, asked.source, str(path), str(error)))
+    found.infos = [info for _, info in series.ordered(found.infos)]
+    return found
+
+
+def default_checkpoints(*, seq_len: int | None = None) -> list[CheckpointInfo]:
+    """The builtin checkpoints that are there, for a run without ``--checkpoint``; may be empty."""
+    found = []
+    for name in (KO_MLM, SMOLLM2):
+        try:
+            builtin_path(name)
+        except CheckpointError:
+            continue
+        found += resolve(f"builtin:{name}", seq_len=seq_len)
+    return found
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # a name too long, a folder that may not be entered
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+
+
+def _local(path: Path, asked: _Asked) -> CheckpointInfo:
+    try:
+        return _recognised(path, asked)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _recognised(path: Path, asked: _Asked) -> CheckpointInfo:
+    source, seq_len = asked.source, asked.seq_len
+    base = None if asked.base_model is None else Path(asked.base_model).expanduser()
+    if path.is_dir():
+        if is_adapter(path):
+            return recognise_adapter(path, source, asked.base_model, partial(_base, asked))
+        if has_params(path):
+            return recognise_params(path, source, seq_len, base)
+        return recognise_folder(path, source, seq_len, trust_remote_code=asked.trust_remote_code)
+    if path.suffix == ".gguf":
+        return _gguf(path, source, seq_len)
+    if path.suffix in FILES:
+        return recognise_pt(path, source, seq_len, base)
+    raise CheckpointError(
+        f"{path}: neither a checkpoint folder nor a .gguf or .pt file; give the folder that holds config.json"
+    )
+
+
+def _base(asked: _Asked, source: str) -> list[CheckpointInfo]:
+    """The base of an adapter, which is no adapter itself."""
+    if is_adapter(Path(source).expanduser()):
+        raise CheckpointError(f"{source}: an adapter itself; give the model that it was trained on")
+    return resolve(source, seq_len=asked.seq_len, trust_remote_code=asked.trust_remote_code)
+
+
+def _gguf(path: Path, source: str, seq_len: int | None) -> CheckpointInfo:
+    header = read_gguf(path)
+    return CheckpointInfo(
+        name=path.stem,
+        source=source,
+        path=path,
+        kind="causal",
+        format="gguf",
+        model_type=header.architecture,
+        architecture=f"{header.architecture} (gguf)",
+        seq_len=limited(path, header.context_length or _GGUF_LENGTH, seq_len),
+        parameters=header.parameters,
+        dtype=header.dtype,
+    )
+
+
+def _builtin(asked: _Asked) -> CheckpointInfo:
+    name = asked.source.removeprefix("builtin:")
+    info = _local(builtin_path(name), asked)
+    return replace(info, name=name) if name in NAMES else info
+
+
+def _fake(source: str, seq_len: int | None) -> CheckpointInfo:
+    kinds: dict[str, Kind] = {"fake:causal": "causal", "fake:masked": "masked"}
+    if source not in kinds:
+        raise CheckpointError(f"{source}: unknown; use fake:causal or fake:masked")
+    return CheckpointInfo(
+        name=source.replace(":", "-"),
+        source=source,
+        path=Path(source),
+        kind=kinds[source],
+        format="fake",
+        model_type="fake",
+        architecture="answers from hashes, no model",
+        seq_len=limited(Path(source), _FAKE_LENGTH, seq_len),
+    )

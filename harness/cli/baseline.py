@@ -1,0 +1,241 @@
+"""``touchstone baseline``: the saved results, and the names that some of them have.
+
+touchstone baseline list                 what is saved, by benchmark, the best first; then the names
+touchstone baseline list --by METRIC     checkpoints ranked by a metric or a composite (score)
+touchstone baseline set RUN_ID           gives a run's checkpoint a name ("main"), for `pytest --baseline main`
+touchstone baseline show NAME|RUN_ID     what a name or a run has
+touchstone baseline rm NAME|RUN_ID       takes the name away; or the run's saved results, which are then no baseline
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from harness.compare.baselines import incomplete, shown, worth
+from harness.compare.gate.changes import values_of
+from harness.compare.named_baselines import (
+    MAIN,
+    NamedBaseline,
+    list_named_baselines,
+    pinned,
+    read_named_baseline,
+    remove_named_baseline,
+    set_named_baseline,
+)
+from harness.compare.ranking import Ranking, rank
+from harness.core.composite import COMPOSITES, Composite, missing_parts
+from harness.core.errors import GateError
+from harness.reports.gate import value_text
+from harness.results.store import ResultStore
+from harness.results.store_entry import StoredResult
+
+TOLD: Final = ("version", "data", "shots", "seed", "limit")
+"""Conditions that a list tells; ``show --json`` has all."""
+
+Adds = Callable[[Any, str, Callable[[argparse.Namespace], Any], str], argparse.ArgumentParser]
+
+
+def add_commands(commands: Any, command: Adds) -> None:
+    """Adds ``baseline`` and what it can do; ``command`` makes one parser."""
+    text = "the saved results that runs are held against"
+    group = commands.add_parser("baseline", help=text, description=text)
+    below = group.add_subparsers(required=True, metavar="set|show|list|rm")
+    make = command(below, "set", _set, "give a run's checkpoint a name, for `pytest --baseline NAME`")
+    make.add_argument("run_id", metavar="RUN_ID", help="the run")
+    make.add_argument("--checkpoint", metavar="NAME", help="which of its checkpoints, if it has several")
+    make.add_argument("--name", default=MAIN, metavar="NAME", help=f"the name (default: {MAIN})")
+    show = command(below, "show", _show, "what a name or a run has")
+    show.add_argument("target", nargs="?", default=MAIN, metavar="NAME|RUN_ID", help=f"default: {MAIN}")
+    listed = command(below, "list", _list, "what is saved, the best first")
+    listed.add_argument("--benchmark", metavar="NAME", help="only this one")
+    listed.add_argument(
+        "--by", metavar="METRIC", help="rank checkpoints by this metric or composite (score), like with like"
+    )
+    remove = command(below, "rm", _remove, "take a name away, or a run's saved results")
+    remove.add_argument("target", metavar="NAME|RUN_ID")
+    remove.add_argument("--checkpoint", metavar="NAME", help="of a run, only this checkpoint's results")
+    for parser in (make, show, listed, remove):
+        parser.add_argument(
+            "--output",
+            default="results",
+            type=Path,
+            metavar="DIR",
+            help="the results folder (default: results)",
+        )
+
+
+def _set(options: argparse.Namespace) -> dict[str, Any]:
+    pin = set_named_baseline(options.output, options.name, options.run_id, options.checkpoint)
+    if not options.json:
+        print(f"{_pin(pin)}; use it with --baseline {pin.name}")
+    return asdict(pin)
+
+
+def _show(options: argparse.Namespace) -> dict[str, Any]:
+    pin, found = _meant(options.output, options.target)
+    if not options.json:
+        if pin is not None:
+            print(_pin(pin))
+        for saved in found:
+            print(f"{saved.benchmark}, {saved.checkpoint} in {saved.run_id}{_about(saved)}{_flaw(saved)}")
+            for metric in saved.metrics.values():
+                print(f"  {metric.name:20} {value_text(metric.value)}  n {metric.n}")
+            print(f"  {', '.join(f'{name} {shown(value)}' for name, value in saved.conditions.items())}")
+    return {"name": pin.name if pin is not None else None, "results": [asdict(saved) for saved in found]}
+
+
+def _rank(options: argparse.Namespace) -> dict[str, Any]:
+    store = ResultStore(options.output)
+    composite = next((one for one in COMPOSITES if one.name == options.by), None)
+    if composite is not None and options.benchmark is not None:
+        raise GateError(f"--by {options.by}: it is made of several benchmarks; leave out --benchmark")
+    saved = store.find(benchmark=options.benchmark)
+    rankings = rank(saved, options.by, store.items) if saved else []
+    if not options.json:
+        for one in rankings:
+            print(_ranking_head(one, rankings))
+            for place, row in enumerate(one.rows, start=1):
+                limits = "" if row.low is None or row.high is None else f"[{row.low:.4f}, {row.high:.4f}]"
+                print(
+                    f"{place:>4}  {value_text(row.value)} {limits:16}  n {row.n}  {row.checkpoint}  {row.run_id}"
+                )
+        if not rankings:
+            print(_no_ranking(options, saved, composite))
+    return {"by": options.by, "rankings": [asdict(one) for one in rankings]}
+
+
+def _no_ranking(
+    options: argparse.Namespace, saved: Sequence[StoredResult], composite: Composite | None
+) -> str:
+    """Why there is no ranking."""
+    if not saved:
+        return f"no saved results in {options.output}/"
+    if composite is None:
+        return f"no whole result in {options.output}/ has a value of {options.by}"
+    lacking = missing_parts(composite, values_of(one for one in saved if one.complete))
+    why = f"no whole result has {', '.join(lacking)}" if lacking else "no checkpoint has all of its parts"
+    return f"{composite.name} = {composite.formula}: {why}"
+
+
+def _ranking_head(one: Ranking, rankings: Sequence[Ranking]) -> str:
+    """The benchmark and metric; where there are several rankings of it, what is different in this one."""
+    others = [other for other in rankings if other.name == one.name and other is not one]
+    head = one.name if one.metric == "composite" else f"{one.name} {one.metric}"
+    known = [_flat(other.conditions) for other in others]
+    apart = [
+        f"{name} {shown(value)}"
+        for name, value in _flat(one.conditions).items()
+        if any(other.get(name) != value for other in known)
+    ]
+    if others and not apart:
+        apart = [f"{one.rows[0].n} items"]
+    return f"{head}  ({', '.join(apart)})" if apart else head
+
+
+def _flat(conditions: dict[str, Any]) -> dict[str, Any]:
+    """The conditions by name; of a composite's benchmarks with their names."""
+    found: dict[str, Any] = {}
+    for name, value in conditions.items():
+        inner = value if isinstance(value, dict) and name != "few_shot" else None
+        found |= {name: value} if inner is None else {f"{name} {key}": one for key, one in inner.items()}
+    return found
+
+
+def _list(options: argparse.Namespace) -> dict[str, Any]:
+    if options.by is not None:
+        return _rank(options)
+    saved = best_first(ResultStore(options.output).find(benchmark=options.benchmark))
+    pins = list_named_baselines(options.output)
+    if not options.json:
+        for benchmark in dict.fromkeys(one.benchmark for one in saved):
+            same = [one for one in saved if one.benchmark == benchmark]
+            print(f"{benchmark} {same[0].primary}")
+            for one in same:
+                names = [pin.name for pin in pins if pinned(pin, [one])]
+                print(f"  {_row(one)}{'  = ' + ', '.join(names) if names else ''}")
+        for pin in pins:
+            print(_pin(pin))
+        if not saved:
+            print(f"no saved results in {options.output}/")
+    return {"results": [_plain(one) for one in saved], "names": [asdict(pin) for pin in pins]}
+
+
+def _remove(options: argparse.Namespace) -> dict[str, Any]:
+    output: Path = options.output
+    if options.checkpoint is None and remove_named_baseline(output, options.target):
+        if not options.json:
+            print(f"{options.target} is no name of a baseline any more; its results stay")
+        return {"name": options.target, "results": []}
+    _, found = _meant(output, options.target)
+    mine = [one for one in found if options.checkpoint in (None, one.checkpoint)]
+    if not mine:
+        names = ", ".join(dict.fromkeys(one.checkpoint for one in found))
+        raise GateError(f"{options.target} has no checkpoint {options.checkpoint!r}; it has {names}")
+    store = ResultStore(output)
+    for saved in mine:
+        store.remove(saved)
+    if not options.json:
+        print(f"{len(mine)} saved result(s) of {options.target} removed; the run's folder stays")
+    return {"name": None, "results": [_plain(one) for one in mine]}
+
+
+def best_first(saved: Sequence[StoredResult]) -> list[StoredResult]:
+    """By benchmark, the highest primary value first, results that are not whole last."""
+
+    return sorted(
+        saved, key=lambda one: (one.benchmark, not one.complete, -worth(one, one.primary), -one.began)
+    )
+
+
+def _meant(output: Path, target: str) -> tuple[NamedBaseline | None, list[StoredResult]]:
+    """What a name or a run id means; raises ``GateError`` where it means nothing."""
+    saved = ResultStore(output).find()
+    pin = read_named_baseline(output, target) if "/" not in target else None
+    found = pinned(pin, saved) if pin is not None else [one for one in saved if one.run_id == target]
+    if pin is None and not found:
+        raise GateError(f"{target}: no baseline and no run of that name is saved in {output}/")
+    return pin, best_first(found)
+
+
+def _pin(pin: NamedBaseline) -> str:
+    return f"{pin.name} is {pin.checkpoint} of run {pin.run_id}"
+
+
+def _row(saved: StoredResult) -> str:
+    metric = saved.metrics[saved.primary]
+    told = ", ".join(
+        f"{name} {shown(saved.conditions[name])}" for name in TOLD if saved.conditions.get(name) is not None
+    )
+    which = f"{saved.checkpoint}  {saved.run_id}  ({told})"
+    return f"{value_text(metric.value):>8}  n {metric.n}{_about(saved)}  {which}{_flaw(saved)}"
+
+
+def _about(saved: StoredResult) -> str:
+    return f" ({saved.about})" if saved.about else ""
+
+
+def _flaw(saved: StoredResult) -> str:
+    return "" if saved.complete else f"  NOT WHOLE: {incomplete(saved)}"
+
+
+def _plain(saved: StoredResult) -> dict[str, Any]:
+    metric = saved.metrics[saved.primary]
+    return {
+        "benchmark": saved.benchmark,
+        "checkpoint": saved.checkpoint,
+        "step": saved.step,
+        "run": saved.run_id,
+        "fingerprint": saved.fingerprint,
+        "metric": metric.name,
+        "value": metric.value,
+        "n": metric.n,
+        "of": saved.of or None,
+        "part": saved.part,
+        "mark": saved.mark,
+        "whole": saved.complete,
+        "conditions": saved.conditions,
+    }

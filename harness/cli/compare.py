@@ -1,0 +1,132 @@
+"""``touchstone compare``: its options and what is printed; ``harness.compare`` reads and compares."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.compare.answers import Shown, shown_answers
+from harness.compare.candidate import Candidate
+from harness.compare.gate.config import number_of
+from harness.compare.load import find_contenders, parse_sizes
+from harness.compare.pair import Pair, by_group, compare_pair
+from harness.core.errors import HarnessError
+from harness.reports.comparison import SCHEMA, Flip, Flips, pair_facts
+from harness.statistics.verdicts import ALPHA, MARGIN
+
+ARGUMENTS: Final = (
+    "a run, a results file, or the name, path or fingerprint of a checkpoint with saved results; "
+    "one of several: RUN#NAME, FILE#NAME"
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add = parser.add_argument
+    add("what", nargs="*", metavar="WHAT", help=f"the baseline, then what is compared with it: {ARGUMENTS}")
+    add("--output", default="results", metavar="DIR", help="the results folder (default: results)")
+    add("--metric", metavar="NAME", help="judge by this metric where a benchmark has it")
+    add("--all-metrics", action="store_true", help="show every metric, not only the primary ones")
+    add("--groups", action="store_true", help="compare the groups of a benchmark (subjects), not the whole")
+    add(
+        "--items",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="items of a benchmark in a published table",
+    )
+    add(
+        "--margin",
+        default=str(MARGIN),
+        metavar="D",
+        help="a loss that does not matter (default: 0.01, one point)",
+    )
+    add("--alpha", default=str(ALPHA), metavar="P", help="chance of a false verdict (default: 0.05)")
+    add(
+        "--show-flips", default="0", metavar="N", help="print so many items gained and lost of each benchmark"
+    )
+    add("--markdown", action="store_true", help="print Markdown instead of text")
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Compares and prints; what ``--json`` prints. Raises ``HarnessError`` for a mistake."""
+    margin, alpha = _rate("--margin", options.margin, zero=True), _rate("--alpha", options.alpha)
+    count = _count("--show-flips", options.show_flips)
+    if options.json and options.markdown:
+        raise HarnessError("--json and --markdown: give one of them")
+    found = find_contenders(options.what, output=Path(options.output), sizes=parse_sizes(options.items))
+    first, *others = [by_group(one) for one in found] if options.groups else found
+    pairs = [
+        compare_pair(
+            first, other, metric=options.metric, every=options.all_metrics, margin=margin, alpha=alpha
+        )
+        for other in others
+    ]
+    flips = [flips_of(pair, count) for pair in pairs] if count else []
+    if options.markdown:
+        from harness.reports.comparison_markdown import render_markdown
+
+        print(render_markdown(pairs, flips), end="")
+    elif not options.json:
+        from harness.reports.comparison_terminal import render
+
+        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        print(render(pairs, flips, width=shutil.get_terminal_size((100, 24)).columns, color=color))
+    facts = [pair_facts(pair, flips[place] if flips else None) for place, pair in enumerate(pairs)]
+    return {"schema": SCHEMA, "kind": "comparison", "margin": margin, "alpha": alpha, "pairs": facts}
+
+
+def flips_of(pair: Pair, count: int) -> Flips:
+    """The first items gained and lost of each benchmark that was compared by its items, ``count`` of each."""
+    found: dict[str, list[Flip]] = {}
+    for name, line in pair.judged.items():
+        if line.flips is None or line.identical:
+            continue
+        chosen = dict.fromkeys(line.flips.gained[:count], True)
+        chosen |= dict.fromkeys(line.flips.lost[:count], False)
+        a = _shown(pair.baseline, name, line.metric, chosen)
+        b = _shown(pair.new, name, line.metric, chosen)
+        found[name] = [
+            Flip(
+                example=example,
+                gained=gained,
+                question=next((one.question for one in _known(example, b, a)), None),
+                baseline=a[example].answer if example in a else None,
+                new=b[example].answer if example in b else None,
+                # Of a choice only the side that is right knows which one that is.
+                gold=next(
+                    (one.gold for one in _known(example, *((b, a) if gained else (a, b))) if one.gold), None
+                ),
+            )
+            for example, gained in chosen.items()
+        ]
+    return found
+
+
+def _known(example: str, *sides: Mapping[str, Shown]) -> list[Shown]:
+    return [side[example] for side in sides if example in side]
+
+
+def _shown(one: Candidate, benchmark: str, metric: str, chosen: Mapping[str, bool]) -> dict[str, Shown]:
+    return shown_answers(one.entries[benchmark], metric, chosen)
+
+
+def _rate(name: str, text: str, *, zero: bool = False) -> float:
+    value = number_of(text)
+    if value is None or not (0 < value < 1 or (zero and value == 0)):
+        raise HarnessError(
+            f"{name}: {text!r} is no share; give a number from 0 to below 1: 0.01, or 1%, is one point"
+        )
+    return value
+
+
+def _count(name: str, text: str) -> int:
+    if not re.fullmatch(r"\d+", text):
+        raise HarnessError(f"{name}: {text!r} is no whole number from 0 up")
+    return int(text)

@@ -1,0 +1,180 @@
+"""``touchstone grade``: options, progress and what is printed; ``harness.cli.grading`` does the work."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from harness.cli.grading import (
+    KINDS,
+    Graded,
+    grade,
+    load_problems,
+    mark_of,
+    read_samples,
+    result_rows,
+    verdict_row,
+)
+from harness.core.errors import DataError, HarnessError
+from harness.core.files import write_atomic
+from harness.engines.sandbox import GRADERS, open_sandbox
+from harness.engines.sandbox import KINDS as SANDBOXES
+from harness.engines.sandbox.settings import parse_program_seconds
+from harness.engines.sandbox.soundness import UNSOUND, Checked
+
+SHOWN: Final = 5
+"""Names of tasks that are listed before "and N more"."""
+
+NOTE_EVERY: Final = 0.2
+"""Seconds between two notes on the terminal."""
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Grades the file and writes the verdicts; what ``--json`` prints. Raises ``HarnessError`` for a mistake."""
+    _one_of("BENCHMARK", options.benchmark, tuple(KINDS))
+    _one_of("--sandbox", options.sandbox, SANDBOXES)
+    _one_of("--grader", options.grader, GRADERS)
+    ks, workers = _numbers("--k", options.k), _workers(options.workers)
+    limit = _seconds("--program-seconds", options.program_seconds)
+    if options.data is not None and not Path(options.data).is_dir():
+        raise DataError(f"--data: {options.data!r} is no folder; give the folder that holds NAME/FILE.jsonl")
+    path: Path = options.samples
+    output = options.output or path.with_name(f"{path.name}_results.jsonl")
+    problems = load_problems(options.benchmark, options.problems, options.data)
+    samples = read_samples(path, options.benchmark, problems)
+    if not os.access(output.parent, os.W_OK):
+        raise HarnessError(f"cannot write {output}: give --output FILE, in a folder that can be written to")
+    opened = open_sandbox(options.sandbox, workers=workers, grader=options.grader, program_seconds=limit)
+    with Checked(opened, options.sandbox) as sandbox:
+        say = _progress(len(samples))
+        graded = grade(options.benchmark, samples, problems, sandbox, workers=workers, say=say)
+    try:
+        rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in result_rows(graded))
+        write_atomic(output, "".join(rows))
+    except OSError as error:
+        raise HarnessError(f"cannot write {output}: {error.strerror}; give --output FILE") from error
+    found = report(graded, ks)
+    found["mark"] = mark_of(graded, shipped=options.problems is None and options.data is None)
+    found |= {"samples_file": str(path), "results_file": str(output)}
+    if not options.json:
+        _print(found)
+    return found
+
+
+def report(graded: Graded, ks: tuple[int, ...]) -> dict[str, Any]:
+    """pass@k and every outcome, as plain data."""
+    tasks = graded.tasks()
+    found: dict[str, Any] = {
+        "benchmark": graded.benchmark,
+        **graded.pass_at(ks),
+        "tasks": len(tasks),
+        "samples": len(graded.samples),
+        "passed": graded.outcomes().get("passed", 0),
+        "least_samples": min(map(len, tasks.values())),
+        "outcomes": graded.outcomes(),
+        "missing": graded.missing,
+        "not_judged": graded.not_judged(),
+        "unsound": graded.unsound(),
+        "weak_tests": graded.weak_tests(),
+        "seconds": round(graded.seconds, 3),
+        "unsandboxed": any(answer.unsandboxed for answer in graded.answers),
+    }
+    if all(answer.reference_outcome is not None for answer in graded.answers):
+        others = graded.pass_at(ks, reference=True)
+        found |= {f"reference_{name}": value for name, value in others.items()}
+        found["graders_differ"] = graded.differing()
+    found["results"] = [
+        verdict_row(sample, answer) for sample, answer in zip(graded.samples, graded.answers, strict=True)
+    ]
+    return found
+
+
+def _print(found: dict[str, Any]) -> None:
+    for name, value in found.items():
+        if "pass@" in name:
+            print(f"{name:18} {value:.4f}{f'  ({mark})' if (mark := found['mark']) else ''}")
+    print(
+        f"{found['samples']} samples of {found['tasks']} tasks in {found['seconds']:.1f} s: {_counts(found)}"
+    )
+    if "graders_differ" in found:
+        print(f"the two graders differ on {found['graders_differ']} samples")
+    for name, what in (
+        ("missing", "tasks have no sample, and are left out"),
+        ("not_judged", "tasks have samples that could not be judged, and are left out"),
+    ):
+        _print_names([task for task in found[name] if task not in found["unsound"]], what)
+    weak = {task: names for task, names in found["weak_tests"].items() if task not in found["unsound"]}
+    kinds = dict.fromkeys(name for names in weak.values() for name in names)
+    _print_names(list(weak), f"tasks have tests that accept {' or '.join(kinds)}")
+    for task in found["unsound"]:
+        names = [name for name in found["weak_tests"][task] if name in UNSOUND]
+        print(f"{task}: not judged, its tests are unsound: they accept {' and '.join(names)}")
+    if found["unsandboxed"]:
+        print("unsandboxed: these programs ran without isolation")
+    print(f"verdicts: {found['results_file']}")
+
+
+def _print_names(names: list[str], what: str) -> None:
+    """How many tasks, what of them, and the first few; nothing where there are none."""
+    if names:
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        print(f"{len(names)} {what}: {', '.join(names[:SHOWN])}{more}")
+
+
+def _counts(found: dict[str, Any]) -> str:
+    counts = sorted(found["outcomes"].items(), key=lambda one: -one[1])
+    return ", ".join(f"{count} {name}" for name, count in counts)
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """Notes on the terminal, if there is one, how many samples are done."""
+    if not sys.stderr.isatty():
+        return lambda _: None
+    began = noted = time.monotonic()
+
+    def say(done: int) -> None:
+        nonlocal noted
+        now = time.monotonic()
+        if done == total:
+            sys.stderr.write("\r\033[K")
+        elif now - noted > NOTE_EVERY:
+            noted = now
+            sys.stderr.write(f"\r{done} of {total} samples, {done / (now - began):.0f} a second\033[K")
+        sys.stderr.flush()
+
+    return say
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise HarnessError(f"{name}: {value!r} is not one of {', '.join(choices)}")
+
+
+def _numbers(name: str, text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", text):
+        raise HarnessError(f"{name}: {text!r} is no list of whole numbers from 1 up, such as 1,10,100")
+    return tuple(sorted({int(number) for number in text.split(",")}))
+
+
+def _seconds(name: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return parse_program_seconds(text)
+    except ValueError as error:
+        raise HarnessError(f"{name}: {error}") from None
+
+
+def _workers(text: str | None) -> int:
+    if text is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not re.fullmatch(r"[1-9]\d*", text):
+        raise HarnessError(f"--workers: {text!r} is no whole number from 1 up")
+    return int(text)

@@ -1,0 +1,111 @@
+"""``touchstone import``: published results become saved ones, which comparisons and gates find by name."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from harness.compare.candidate import NO_ITEMS, Candidate
+from harness.compare.formats.korean_mlm import Table
+from harness.compare.load import check_sizes, parse_sizes, read_file
+from harness.core.errors import HarnessError
+from harness.reports.formatting import count
+from harness.results.store import ResultStore
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add = parser.add_argument
+    add("file", type=Path, metavar="FILE", help="a .csv or .json file of published results")
+    add("--output", default="results", metavar="DIR", help="the results folder (default: results)")
+    add(
+        "--items",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="items of a benchmark, where the file does not say",
+    )
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Imports the file; what ``--json`` prints. Raises ``HarnessError`` for a mistake and for a file with no result."""
+    path: Path = options.file
+    if not path.is_file():
+        raise HarnessError(f"{path}: no such file; give a .csv or .json file of results")
+    sizes = parse_sizes(options.items)
+    table = read_file(path, sizes)
+    if not table.contenders:
+        raise HarnessError(
+            f"{path}: nothing could be read; {table.bad[0] if table.bad else 'it has no results'}"
+        )
+    benchmarks = dict.fromkeys(name for one in table.contenders for name in one.entries)
+    check_sizes(sizes, benchmarks)
+    store = ResultStore(Path(options.output))
+    try:
+        for contender in table.contenders:
+            save(store, contender, time.time())
+    except OSError as error:
+        raise HarnessError(
+            f"cannot write into {store.folder}: {error.strerror}; give --output DIR"
+        ) from error
+    if not options.json:
+        _print(path, table, store)
+    return {
+        "file": str(path),
+        "saved": str(store.folder),
+        "imported": [_row(one) for one in table.contenders],
+        "contradictions": [one._asdict() for one in table.contradictions],
+        "not_read": [asdict(one) for one in table.bad],
+    }
+
+
+def save(store: ResultStore, contender: Candidate, now: float) -> None:
+    """Keeps a contender's results as if they were scored now."""
+    for entry in contender.entries.values():
+        items = entry.items or NO_ITEMS
+        digest = items.digest() if entry.items else ""
+        store.save(replace(entry.saved, began=now, items_sha256=digest), items)
+
+
+def _row(one: Candidate) -> dict[str, Any]:
+    metrics = {
+        f"{name}:{metric.name}": metric.value
+        for name, entry in one.entries.items()
+        for metric in entry.saved.metrics.values()
+    }
+    return {"name": one.name, **one.about, "metrics": metrics}
+
+
+def _print(path: Path, table: Table, store: ResultStore) -> None:
+    benchmarks = dict.fromkeys(name for one in table.contenders for name in one.entries)
+    print(
+        f"{count(len(table.contenders), 'checkpoint')} of {path.name} imported into {store.folder}/: "
+        f"{', '.join(benchmarks)}"
+    )
+    for one in table.contenders:
+        print(f"  {one.name}")
+    unknown = [
+        name
+        for name in benchmarks
+        if any(name in one.entries and not one.entries[name].saved.scored for one in table.contenders)
+    ]
+    if unknown:
+        print(f"numbers of items are not known of {', '.join(unknown)}; --items NAME=N gives them")
+    if table.contradictions:
+        rows = count(len(table.contradictions), "row")
+        print(f"{rows} with a composite that contradicts its own parts by more than rounding:")
+        for wrong in table.contradictions:
+            print(
+                f"  {wrong.name}: {wrong.composite} is {wrong.reported:.4f} there, {wrong.computed:.4f} by the formula "
+                f"({100 * (wrong.reported - wrong.computed):+.2f} points)"
+            )
+        print("(composites are always computed from their parts; the written ones are not used)")
+    if table.bad:
+        print(f"{count(len(table.bad), 'row')} that cannot be read:")
+        for bad in table.bad:
+            print(f"  {bad}")
+    for note in (note for one in table.contenders for note in one.notes):
+        print(f"note: {note}")

@@ -1,0 +1,82 @@
+"""``touchstone show PATH``: what a checkpoint is, without loading it.
+
+Which benchmarks it can be evaluated on is read off the decorators in ``evals/``, where there is such a folder below
+the current one; nothing of them is run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from harness.checkpoints import CheckpointInfo, fingerprint, resolve
+from harness.core.requests import RunProgram
+
+_WIDTH: Final = 18
+
+
+def rows(source: str, *, base_model: str | None = None) -> list[dict[str, Any]]:
+    """Each of the checkpoints as a table of plain values. Raises ``CheckpointError``."""
+    return [_row(info) for info in resolve(source, seq_len=None, base_model=base_model)]
+
+
+def lines(row: dict[str, Any]) -> Iterator[str]:
+    """The table for people: what is not known is left out."""
+    for name, value in row.items():
+        if value in (None, {}, [], "", False):
+            continue
+        if name == "training":
+            for number, line in enumerate(_settings("", value)):
+                yield f"{'' if number else name:{_WIDTH}} {line}"
+        elif name == "params":
+            sizes = (f"{key} {one}" for key, one in value.items() if one is not None)
+            yield f"{'sizes':{_WIDTH}} {', '.join(sizes)}"
+        elif name == "extra":
+            for key, one in value.items():
+                yield f"{key:{_WIDTH}} {int(one):,}" if one.isdecimal() else f"{key:{_WIDTH}} {one}"
+        elif name == "base":
+            yield f"{'base':{_WIDTH}} {value['source']} ({value['architecture']})"
+        elif name == "parameters":
+            yield f"{name:{_WIDTH}} {value:,}"
+        elif isinstance(value, (list, dict)):
+            parts = value if isinstance(value, list) else [f"{key}={one}" for key, one in value.items()]
+            yield f"{name:{_WIDTH}} {', '.join(map(str, parts))}"
+        else:
+            yield f"{name:{_WIDTH}} {value}"
+
+
+def _row(info: CheckpointInfo) -> dict[str, Any]:
+    row = info.plain()
+    row["fingerprint"] = fingerprint(info)
+    row["answers"] = [kind.__name__ for kind in info.serves]
+    row["benchmarks"] = [name for name, asks in sorted(_benchmarks().items()) if asks <= {*row["answers"]}]
+    return row
+
+
+def _settings(prefix: str, table: dict[str, Any]) -> Iterator[str]:
+    """Nested settings, one a line, with dotted names."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _settings(f"{prefix}{key}.", value)
+        elif value is not None:
+            yield f"{prefix}{key} = {value}"
+
+
+def _benchmarks(folder: Path = Path("evals")) -> dict[str, set[str]]:
+    """The benchmarks of a folder and the kinds of request that each asks a checkpoint."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(folder.glob("**/test_*.py")):
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "benchmark":
+                given = {word.arg: word.value for word in node.keywords}
+                name, asks = given.get("name"), given.get("asks")
+                if isinstance(name, ast.Constant) and asks is not None:
+                    kinds = {one.id for one in ast.walk(asks) if isinstance(one, ast.Name)}
+                    found[str(name.value)] = kinds - {RunProgram.__name__}
+    return found

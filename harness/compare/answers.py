@@ -1,0 +1,237 @@
+"""What two checkpoints answered to an item, for a person: the question, the answer, the right one.
+
+Of a run they come from the journal's requests and answers and, where the data is still there, from the item's row; of
+lm-evaluation-harness from its samples.
+
+The right answer of a data row, for a person to read; scoring never uses it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.compare.candidate import Entry
+from harness.compare.formats.lm_eval import samples_of
+from harness.core.dataset import read_lines
+from harness.core.errors import HarnessError
+from harness.results.journal import each_record, latest
+from harness.results.records import Record
+from harness.results.summary import load_summary
+
+CANDIDATES: Final = 5
+"""Candidates for a mask that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An item in words; ``gold`` is None where it is not known."""
+
+    question: str
+    answer: str
+    gold: str | None = None
+
+
+def shown_answers(entry: Entry, metric: str, examples: Iterable[str]) -> dict[str, Shown]:
+    """What is known of these items by id; nothing where nobody kept the answers. Raises ``HarnessError`` where they
+    cannot be read."""
+    wanted = set(examples)
+    if entry.answers is None or not wanted:
+        return {}
+    if entry.answers.is_dir():
+        return _of_run(entry, entry.answers, metric, wanted)
+    benchmark = entry.saved.benchmark
+    return {
+        f"{benchmark}/{number}": _sample(data, metric)
+        for number, data in samples_of(entry.answers)
+        if f"{benchmark}/{number}" in wanted
+    }
+
+
+# Runs
+
+
+def _of_run(entry: Entry, folder: Path, metric: str, wanted: set[str]) -> dict[str, Shown]:
+    saved = entry.saved
+    whole = saved.benchmark.partition("/")[0]
+    records = latest(
+        record
+        for record in each_record(folder)
+        if record.example in wanted and record.benchmark == whole and record.checkpoint == saved.checkpoint
+    ).values()
+    rows = _rows(folder, whole, {record.row for record in records})
+    return {record.example: _record(record, metric, rows.get(record.row)) for record in records}
+
+
+def _rows(folder: Path, benchmark: str, wanted: set[str]) -> dict[str, dict[str, Any]]:
+    """The data rows with these hashes, as far as the data is where it was."""
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        summary = load_summary(folder)
+        root = Path(summary.manifest.get("rootdir", "."))
+        packs = [Path(one.pack.path) for one in summary.declarations if one.name == benchmark]
+        for path in (pack if pack.exists() else root / pack for pack in packs):
+            for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path] if path.is_file() else []:
+                for line in read_lines(file):
+                    digest = _digest(line.data)
+                    if digest in wanted:
+                        found[digest] = line.data
+    except HarnessError:  # the data has changed since; answers are shown without it
+        return found
+    return found
+
+
+def _digest(row: Mapping[str, Any]) -> str:
+    """The hash of a row, as in records."""
+    canonical = json.dumps(row, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
+    return hashlib.sha256(canonical).hexdigest()[:16]
+
+
+def _record(record: Record, metric: str, row: Mapping[str, Any] | None) -> Shown:
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for exchange in record.exchanges:
+        kinds.setdefault(exchange["kind"], []).append(exchange)
+    gold = gold_of(row) if row else None
+    if choices := kinds.get("Loglikelihood"):
+        shown = _choice(choices, metric)
+    elif masks := kinds.get("FillMask"):
+        request, answer = masks[0]["request"], masks[0]["answer"]
+        words = [one["text"] for one in answer.get("candidates", ())[:CANDIDATES]]
+        shown = Shown(request["text"], ", ".join(words), request.get("target"))
+    elif texts := kinds.get("Generate"):
+        shown = _text(texts[0], kinds.get("RunProgram", []))
+    elif rolling := kinds.get("RollingLoglikelihood"):
+        answer = rolling[0]["answer"]
+        shown = Shown(rolling[0]["request"]["text"], f"log-probability {answer.get('logprob')}")
+    else:
+        shown = Shown("", "")
+    if len(kinds.get("Loglikelihood", ())) > 1 and record.scores.get(metric) == 1:
+        gold = shown.answer  # it was right, so this is the right one
+    return Shown(shown.question, shown.answer, gold or shown.gold)
+
+
+def _choice(exchanges: Sequence[Mapping[str, Any]], metric: str) -> Shown:
+    """The likeliest continuation by the metric's rule; where contexts differ, the one with the likeliest context."""
+    requests = [one["request"] for one in exchanges]
+    contexts = [str(one["context"]) for one in requests]
+    if len(requests) == 1:
+        right = bool(exchanges[0]["answer"].get("is_greedy"))
+        word = str(requests[0]["continuation"]).strip()
+        return Shown(contexts[0], word if right else "another continuation", word)
+    texts = [str(one["continuation"]).removeprefix(" ") for one in requests]
+    lengths = {
+        "acc_norm": [len(text) for text in texts],
+        "acc_bytes": [len(text.encode("utf-8", "surrogatepass")) for text in texts],
+        "acc_tokens": [one["answer"].get("tokens", 1) for one in exchanges],
+    }.get(metric, [1] * len(texts))
+    values = [
+        float(one["answer"].get("logprob", "-inf")) / max(1, length)
+        for one, length in zip(exchanges, lengths, strict=True)
+    ]
+    best = max(range(len(values)), key=values.__getitem__)
+    if len(set(contexts)) == 1:
+        return Shown(contexts[0], texts[best])
+    start = _common_start(contexts)
+    return Shown(contexts[0][:start] + "_ " + texts[0], contexts[best][start:].strip() or texts[best])
+
+
+def _common_start(texts: Sequence[str]) -> int:
+    """How many characters all begin with alike."""
+    return next(
+        (place for place, signs in enumerate(zip(*texts, strict=False)) if len(set(signs)) > 1),
+        min(map(len, texts)),
+    )
+
+
+def _text(exchange: Mapping[str, Any], programs: Sequence[Mapping[str, Any]]) -> Shown:
+    samples = exchange["answer"].get("samples", ())
+    answer = str(samples[0]["text"]) if samples else ""
+    if programs:
+        outcomes = [one["answer"].get("outcome", "") for one in programs]
+        detail = programs[0]["answer"].get("detail", "")
+        said = outcomes[0] if len(outcomes) == 1 else f"{outcomes.count('passed')} of {len(outcomes)} passed"
+        answer = f"[{said}{f': {detail}' if detail else ''}] {answer}"
+    return Shown(str(exchange["request"]["prompt"]), answer)
+
+
+# lm-evaluation-harness
+
+
+def _sample(data: Mapping[str, Any], metric: str) -> Shown:
+    """What a line of samples says; nothing where it has another form than the releases that are known."""
+    try:
+        return _known_sample(data, metric)
+    except (TypeError, ValueError, IndexError, KeyError):
+        return Shown("", "")
+
+
+def _known_sample(data: Mapping[str, Any], metric: str) -> Shown:
+    arguments = [[str(part) for part in _values(one)] for one in _values(data.get("arguments", ()))]
+    question = arguments[0][0] if arguments and arguments[0] else ""
+    answers = data.get("filtered_resps") or data.get("resps") or [""]
+    target = data.get("target")
+    options = [one[1] for one in arguments if len(one) > 1]
+    scored = [one for one in answers if isinstance(one, list) and len(one) == 2]
+    if len(scored) == len(answers) == len(options) > 1:
+        lengths = [max(1, len(text.strip())) if metric == "acc_norm" else 1 for text in options]
+        best = max(range(len(scored)), key=lambda place: float(scored[place][0]) / lengths[place])
+        place = int(str(target)) if str(target).isdecimal() else -1  # a number, as it is or as text
+        gold = options[place] if 0 <= place < len(options) else target
+        return Shown(question, options[best].strip(), None if gold is None else str(gold).strip())
+    first = answers[0]
+    answer = first[0] if isinstance(first, list) and first else first
+    return Shown(question, str(answer), None if target is None else str(target))
+
+
+def _values(found: Any) -> Iterator[Any]:
+    """The values of a list, or of an object in its order, as releases write one or the other."""
+    return iter(found.values() if isinstance(found, Mapping) else found)
+
+
+_CHOICES: Final = ("choices", "endings", "options")
+_TEXTS: Final = ("target", "answer", "answers", "solution", "canonical_solution", "code", "output")
+
+
+def gold_of(row: Mapping[str, Any]) -> str | None:
+    """The right answer as the row has it; None where no field of a usual name holds one."""
+    question = row.get("question")
+    nested = question if isinstance(question, Mapping) else row
+    if "answerKey" in row:
+        return _labelled(nested.get("choices"), str(row["answerKey"]))
+    choices = next((row[name] for name in _CHOICES if isinstance(row.get(name), Sequence)), None)
+    for name in ("label", "answer"):
+        place = _place(row.get(name))
+        if choices is not None and place is not None and 0 <= place < len(choices):
+            return str(choices[place])
+    if "option1" in row:
+        return str(row.get(f"option{row.get('answer')}", row.get("answer")))
+    value = next((row[name] for name in _TEXTS if row.get(name)), None)
+    return None if value is None else _text_of_gold(value)
+
+
+def _labelled(choices: Any, key: str) -> str:
+    """The text of the choice with this label."""
+    if isinstance(choices, Mapping):
+        pairs = zip(choices.get("label", ()), choices.get("text", ()), strict=False)
+        return next((str(text) for label, text in pairs if label == key), key)
+    found = (one for one in choices or () if isinstance(one, Mapping) and one.get("label") == key)
+    return str(next(found, {}).get("text", key))
+
+
+def _place(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, str) and value.isdecimal() else None
+
+
+def _text_of_gold(value: Any) -> str:
+    """A list of lists of alternatives as alternatives, whatever else as text."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return " or ".join(dict.fromkeys(_text_of_gold(one) for one in value))
+    return str(value)

@@ -1,0 +1,136 @@
+"""What one checkpoint has reached, wherever that is written: the form that comparisons take."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from harness.core.errors import DataError
+from harness.core.marks import part_of
+from harness.results.store_entry import PUBLISHED, ItemScores, StoredResult
+from harness.results.summary import Metric
+
+AS_PUBLISHED: Final = "as published"
+"""The ``method`` of a metric that was read from a table."""
+
+DIGITS: Final = 6
+"""Digits that an error must have for a number of items to be read off it."""
+
+NO_ITEMS: Final = ItemScores(examples=[], rows=[], groups=[], clusters=[], scores={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One benchmark of a contender.
+
+    ``items`` is None where only totals are known. ``answers`` is where requests and answers lie: the folder of a
+    run, or a file of samples; None where nobody kept them.
+    """
+
+    saved: StoredResult
+    items: ItemScores | None = None
+    answers: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A checkpoint with its results by benchmark.
+
+    ``origin`` says where they were read, for a person. ``about`` is what is known of the checkpoint: series, step,
+    epoch, seq_len. ``notes`` is what a reader must know before believing the numbers.
+    """
+
+    name: str
+    origin: str
+    about: dict[str, Any] = field(default_factory=dict)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class Source(NamedTuple):
+    """A file: its name, and the SHA-256 of its content."""
+
+    file: str
+    digest: str
+
+
+def source_of(path: Path) -> tuple[Source, bytes]:
+    """The file and its content; raises ``DataError`` where it cannot be read."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    return Source(path.name, hashlib.sha256(data).hexdigest()), data
+
+
+def published(name: str, value: float, *, stderr: float | None = None, n: int = 0) -> Metric:
+    """A metric of which a table says the value, and perhaps its error and number of items (0: not known)."""
+    return Metric(name=name, value=value, low=None, high=None, stderr=stderr, n=n, method=AS_PUBLISHED)
+
+
+def published_entry(
+    benchmark: str,
+    metrics: Mapping[str, Metric],
+    *,
+    primary: str,
+    source: Source,
+    name: str,
+    about: Mapping[str, Any],
+    conditions: Mapping[str, Any] | None = None,
+    aggregate: Mapping[str, dict[str, str]] | None = None,
+    invalid: str | None = None,
+    of: int | None = None,
+    mark: str | None = None,
+) -> StoredResult:
+    """What is known of a benchmark from totals alone; the fingerprint is made of file and name, so that no two rows of
+    any files share one."""
+    n = metrics[primary].n
+    digest = hashlib.sha256(f"{source.digest}\0{name}".encode("utf-8", "backslashreplace")).hexdigest()
+    return StoredResult(
+        run_id=source.file,
+        directory="",
+        began=0.0,
+        checkpoint=name,
+        fingerprint=f"{digest}{PUBLISHED}",
+        path="",
+        step=about.get("step"),
+        benchmark=benchmark,
+        primary=primary,
+        conditions=dict(conditions or {}),
+        aggregate=dict(aggregate or {}),
+        metrics={primary: metrics[primary], **metrics},
+        collected=n,
+        scored=n,
+        skipped=0,
+        faults=0,
+        invalid=invalid,
+        items_sha256="",
+        checkpoint_info={key: value for key, value in about.items() if value is not None},
+        of=of or 0,
+        mark=(part_of(n, of or 0) if n else "") if mark is None else mark,
+    )
+
+
+def inferred_items(value: float, stderr: float | None) -> int | None:
+    """The number of items of a share of right ones with this standard error, where there is just one.
+
+    sqrt(p (1 - p) / (n - 1)) is the error of n right or wrong items; a graded score leads to no whole number of items
+    with a whole number of right ones, and gives None. So does an error of few digits, which may have been rounded.
+    """
+    if not stderr or not 0 < value < 1 or _digits(stderr) < DIGITS:
+        return None
+    exact = value * (1 - value) / stderr**2 + 1
+    n = round(exact)
+    if n < 2 or not math.isfinite(exact):
+        return None
+    whole = abs(exact - n) <= 1e-6 * n and abs(value * n - round(value * n)) <= 1e-6 * n
+    return n if whole else None
+
+
+def _digits(value: float) -> int:
+    """How many digits it takes to write the number."""
+    return len(f"{value:.15e}".partition("e")[0].replace(".", "").rstrip("0"))

@@ -1,0 +1,414 @@
+"""Result files and tables of Korean masked-LM studies: JSON, one a checkpoint, or CSV, a row each.
+
+    checkpoint (or name)            and, in a table of several series, series
+    step or global_step, epoch, seq_len
+    real1, real5, lambada_top1, lambada_wiki_top1     shares; NAME_strict and NAME_stderr beside each
+    coref_samples, lambada_samples, lambada_wiki_samples     items
+    coref_of, lambada_of, lambada_wiki_of                    items that the set has, where not all were asked
+    score, reported_score           checked against 0.4 real1 + 0.3 real5 + 0.3 lambada_top1, never used
+
+In a table a share may be written with a per cent sign. What a row lacks is not measured; a row without any of the
+shares cannot be read, and neither can one with a value that is none. Such rows are listed, the others are taken.
+
+CSV files of the Korean studies: ``checkpoints.csv``, as this harness writes it or with a column of series.
+
+The result file of the Korean masked-language-model studies, one a checkpoint, and a table of all
+checkpoints.
+
+    checkpoint, seq_len            as in the run
+    real1, real5, lambada_top1     lenient scores; NAME_strict and NAME_stderr beside each
+    lambada_wiki_top1              the same question on its Wikipedia form, never mixed with the other
+    score, score_wiki              0.4 real1 + 0.3 real5 + 0.3 lambada_top1 (or lambada_wiki_top1)
+    coref_samples, ...             items scored
+    coref_of, ...                  items that the set has with this data
+    mark                           which of the numbers are over fewer items, or over a sample; empty for none
+    coref_seconds, ...             time spent on them
+    checkpoint_info                path, name, model_type, global_step, epoch, seq_len
+
+What was not measured is null. Only checkpoints that ran one of these benchmarks have a file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from harness.checkpoints.training_state import step_of_row
+from harness.compare.candidate import Candidate, Entry, Source, published, published_entry, source_of
+from harness.core.composite import COMPOSITES, composite_value
+from harness.core.errors import DataError
+from harness.results.summary import Metric, Result, Summary, wholes
+
+ABOUT: Final = {"series": str, "seq_len": int, "step": int, "epoch": float}
+_NAME: Final = ("checkpoint", "name")
+_REPORTED: Final = {"score": ("score", "reported_score"), "score_wiki": ("score_wiki",)}
+_STRICT: Final = "_strict"
+_STDERR: Final = "_stderr"
+
+
+class WrongValueError(Exception):
+    """A value of a row is none: ``column``, ``value``, and what to do."""
+
+    def __init__(self, column: str, value: object, remedy: str) -> None:
+        super().__init__(f"{column} is {value!r}: {remedy}")
+        self.column, self.value, self.remedy = column, value, remedy
+
+
+class Contradiction(NamedTuple):
+    """A composite that does not follow from the parts beside it by more than rounding."""
+
+    name: str
+    composite: str
+    reported: float
+    computed: float
+
+
+class Row(NamedTuple):
+    """A row that was read, and the composites in it that contradict their formula."""
+
+    contender: Candidate
+    contradictions: tuple[Contradiction, ...]
+
+
+def is_korean(fields: Mapping[str, Any]) -> bool:
+    """Whether these are the fields of such a row."""
+    return any(column.key in fields for column in COLUMNS)
+
+
+def read_row(fields: Mapping[str, Any], *, origin: str, source: Source, sizes: Mapping[str, int]) -> Row:
+    """The contender of a row. ``sizes`` are the numbers of items by benchmark where the row does not say.
+
+    Raises ``WrongValueError`` for a value that is none, and for a row without any result.
+    """
+    info = fields.get("checkpoint_info")
+    known = {**(info if isinstance(info, Mapping) else {}), **fields}
+    about = _about(known)
+    name = row_name(known)
+    measured = _metrics(fields, sizes)
+    if not measured:
+        keys = ", ".join(column.key for column in COLUMNS)
+        raise WrongValueError(COLUMNS[0].key, None, f"the row has no result; fill in one of {keys}")
+    entries = {}
+    for benchmark, metrics in measured.items():
+        saved = published_entry(
+            benchmark,
+            metrics,
+            primary=next(iter(metrics)),
+            source=source,
+            name=name,
+            about=about,
+            conditions={"seq_len": about["seq_len"]} if "seq_len" in about else {},
+            of=next(
+                (
+                    whole(f"{key}_of", fields.get(f"{key}_of"))
+                    for key, set_ in SETS.items()
+                    if set_ == benchmark
+                ),
+                None,
+            ),
+        )
+        entries[benchmark] = Entry(saved=saved)
+    contender = Candidate(name=name, origin=origin, about=about, entries=entries)
+    return Row(contender, _contradictions(name, fields, measured))
+
+
+def row_name(fields: Mapping[str, Any]) -> str:
+    """``SERIES/SEQ_LEN/CHECKPOINT`` in a table of series, else the checkpoint's name."""
+    name = next((str(fields[key]) for key in _NAME if fields.get(key) not in (None, "")), "")
+    step = _step(fields)
+    if not name and step is None:
+        raise WrongValueError("checkpoint", None, "the row has no name; fill in checkpoint or step")
+    name = name.rstrip("/") or f"checkpoint-{step}"
+    if not fields.get("series"):
+        return name
+    return "/".join(str(part) for part in (fields["series"], fields.get("seq_len"), name) if part)
+
+
+def number(column: str, value: object) -> float | None:
+    """The number in a field, None for an empty one; raises ``WrongValueError`` for what is no finite number."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    found: float | None = None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        found = float(value)
+    elif isinstance(value, str):
+        text = value.strip()
+        try:
+            found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            found = None
+    if found is None or not math.isfinite(found):
+        raise WrongValueError(column, value, "give a number, or leave the field empty")
+    return found
+
+
+def share(column: str, value: object) -> float | None:
+    """The same of a share."""
+    found = number(column, value)
+    if found is not None and not 0 <= found <= 1:
+        raise WrongValueError(
+            column, value, "give a share from 0 to 1, or write per cent with its sign: 65.6%"
+        )
+    return found
+
+
+def whole(column: str, value: object, least: int = 0) -> int | None:
+    """The same of a whole number from ``least`` up."""
+    found = number(column, value)
+    if found is not None and (found != int(found) or found < least):
+        raise WrongValueError(column, value, f"give a whole number from {least} up")
+    return None if found is None else int(found)
+
+
+def _about(fields: Mapping[str, Any]) -> dict[str, Any]:
+    found = {
+        "series": str(fields["series"]) if fields.get("series") else None,
+        "seq_len": whole("seq_len", fields.get("seq_len"), 1),
+        "step": whole("step", _step(fields)),
+        "epoch": number("epoch", fields.get("epoch")),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _step(fields: Mapping[str, Any]) -> Any:
+    """What a row says of its step; an empty field says nothing."""
+    return step_of_row({name: value for name, value in fields.items() if value not in (None, "")})
+
+
+def _metrics(fields: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, dict[str, Metric]]:
+    """The metrics by benchmark, the primary one first."""
+    lengths = {benchmark: f"{key}_samples" for key, benchmark in SETS.items()}
+    found: dict[str, dict[str, Metric]] = {}
+    for key, benchmark, metric in COLUMNS:
+        value = share(key, fields.get(key))
+        if value is None:
+            continue
+        column = lengths[benchmark]
+        n = whole(column, fields.get(column), 1) or sizes.get(benchmark) or 0
+        error = number(f"{key}{_STDERR}", fields.get(f"{key}{_STDERR}"))
+        if error is not None and error < 0:
+            raise WrongValueError(f"{key}{_STDERR}", error, "a standard error is not below 0")
+        own = found.setdefault(benchmark, {})
+        own[metric] = published(metric, value, stderr=error, n=n)
+        strict = share(f"{key}{_STRICT}", fields.get(f"{key}{_STRICT}"))
+        if strict is not None:
+            own[f"{metric}{_STRICT}"] = published(f"{metric}{_STRICT}", strict, n=n)
+    return found
+
+
+def _contradictions(
+    name: str, fields: Mapping[str, Any], measured: Mapping[str, Mapping[str, Metric]]
+) -> tuple[Contradiction, ...]:
+    values = {(b, m): metric.value for b, metrics in measured.items() for m, metric in metrics.items()}
+    keys = {(benchmark, metric): key for key, benchmark, metric in COLUMNS}
+    found = []
+    for composite in COMPOSITES:
+        computed = composite_value(composite, values)
+        for column in _REPORTED[composite.name]:
+            reported = number(column, fields.get(column))
+            if computed is None or reported is None:
+                continue
+            parts = [(part.weight, fields[keys[part.benchmark, part.metric]]) for part in composite.parts]
+            slack = math.fsum(weight * _rounding(text) for weight, text in parts) + _rounding(fields[column])
+            if abs(reported - computed) > slack + 1e-9:
+                found.append(Contradiction(name, composite.name, reported, computed))
+    return tuple(found)
+
+
+def _rounding(written: object) -> float:
+    """How far the number may be from what it was before it was written: half a unit of its last decimal."""
+    text = str(written).strip()
+    match = re.fullmatch(r"[-+]?\d*\.?(\d*)(%?)", text)
+    if match is None:
+        return 0.0
+    return 0.5 * 10.0 ** -(len(match[1]) + (2 if match[2] else 0))
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that cannot be read: its line in the file, the column, the value, and what to do."""
+
+    line: int
+    column: str
+    value: str | None
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}, {self.column}: {self.value!r}: {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a file of several checkpoints says, and what is wrong in it."""
+
+    contenders: tuple[Candidate, ...]
+    contradictions: tuple[Contradiction, ...] = ()
+    bad: tuple[BadRow, ...] = ()
+
+
+def read_table(path: Path, sizes: Mapping[str, int]) -> Table:
+    """Every row of the file. Raises ``DataError`` where it is no such table at all."""
+    source, data = source_of(path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    first = text.partition("\n")[0]
+    reader = csv.DictReader(
+        io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count), strict=True
+    )
+    found = _Reading(source, sizes)
+    try:
+        header = reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+        if not is_korean(dict.fromkeys(header)):
+            raise DataError(
+                f"{path}: its first line has none of the columns {', '.join(c.key for c in COLUMNS)}; "
+                "a table of checkpoints has a line of names, then a line a checkpoint"
+            )
+        for fields in reader:
+            found.add(fields, reader.line_num, len(header))
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
+    return Table(tuple(found.rows), tuple(found.contradictions), tuple(found.bad))
+
+
+class _Reading:
+    """The rows of a table so far."""
+
+    def __init__(self, source: Source, sizes: Mapping[str, int]) -> None:
+        self.rows: list[Candidate] = []
+        self.contradictions: list[Contradiction] = []
+        self.bad: list[BadRow] = []
+        self._source, self._sizes = source, sizes
+        self._lines: dict[str, int] = {}
+
+    def add(self, fields: Mapping[str | None, object], line: int, width: int) -> None:
+        """Takes a row in, or notes what is wrong with it."""
+        try:
+            _check_length(fields, width)
+            known = {str(name): value for name, value in fields.items()}
+            origin = f"{self._source.file}, line {line}"
+            row = read_row(known, origin=origin, source=self._source, sizes=self._sizes)
+            name = row.contender.name
+            if name in self._lines:
+                taken = f"line {self._lines[name]} has this name; name it otherwise"
+                raise WrongValueError("checkpoint", name, taken)
+        except WrongValueError as error:
+            value = None if error.value is None else str(error.value)
+            self.bad.append(BadRow(line, error.column, value, error.remedy))
+            return
+        self._lines[name] = line
+        self.rows.append(row.contender)
+        self.contradictions += row.contradictions
+
+
+def _check_length(fields: Mapping[str | None, object], width: int) -> None:
+    """Raises ``WrongValueError`` for a row that has more or fewer fields than the first line has names."""
+    if None in fields:
+        raise WrongValueError(
+            "the end of the row", str(fields[None]), f"the row has more than {width} fields"
+        )
+    if missing := [name for name, value in fields.items() if value is None]:
+        raise WrongValueError(str(missing[0]), None, f"the row has fewer than {width} fields")
+
+
+SCHEMA: Final = 1
+
+
+class Column(NamedTuple):
+    """A number of this form: its key, and which metric of which benchmark it is."""
+
+    key: str
+    benchmark: str
+    metric: str
+
+
+COLUMNS: Final = (
+    Column("real1", "real_coref", "real@1"),
+    Column("real5", "real_coref", "real@5"),
+    Column("lambada_top1", "ko_lambada", "lambada@1"),
+    Column("lambada_wiki_top1", "ko_lambada_wiki", "lambada@1"),
+)
+SETS: Final = {"coref": "real_coref", "lambada": "ko_lambada", "lambada_wiki": "ko_lambada_wiki"}
+SCORES: Final = ("score", "score_wiki")
+RANKED: Final = (*SCORES, "real1", "real5")
+INFO: Final = ("path", "name", "model_type", "global_step", "epoch", "seq_len")
+
+
+def rows(summary: Summary) -> list[dict[str, Any]]:
+    """One object in this form for each checkpoint that ran one of its benchmarks, in the run's order."""
+    found: dict[str, dict[str, Result]] = {}
+    for result in wholes(summary):
+        if result.benchmark in SETS.values():
+            found.setdefault(result.checkpoint, {})[result.benchmark] = result
+    return [_row(summary, checkpoint, results) for checkpoint, results in found.items()]
+
+
+def best(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """For each of score, score_wiki, real1, real5: the checkpoint with the highest value, the first of
+    equals.
+
+    What no checkpoint has is left out. A maximum over many noisy values is biased upwards: the standard error
+    stands beside it.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for key in RANKED:
+        measured = [row for row in rows if row[key] is not None]
+        if measured:
+            top = max(measured, key=lambda row: row[key])
+            found[key] = {
+                "checkpoint": top["checkpoint"],
+                "value": top[key],
+                "stderr": top[f"{key}_stderr"],
+                "of": len(measured),
+            }
+    return found
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as CSV with a header, one line a checkpoint; empty fields where not measured."""
+    flat = [{**row["checkpoint_info"], **row} for row in rows]
+    first = ("checkpoint", "global_step", "epoch", "seq_len")
+    others = [key for key in rows[0] if key not in (*first, "checkpoint_info", "schema")] if rows else []
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*first, *others], extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return text.getvalue()
+
+
+def _row(summary: Summary, checkpoint: str, results: Mapping[str, Result]) -> dict[str, Any]:
+    info = next((c for c in summary.checkpoints if c.get("name") == checkpoint), {"name": checkpoint})
+    row: dict[str, Any] = {"schema": SCHEMA, "checkpoint": checkpoint, "seq_len": info.get("seq_len")}
+    for key, benchmark, metric in COLUMNS:
+        metrics = results[benchmark].metrics if benchmark in results else {}
+        row |= _numbers(key, metrics.get(metric))
+        strict = metrics.get(f"{metric}_strict")
+        row[f"{key}_strict"] = None if strict is None else strict.value
+    for name in SCORES:
+        composites = (c for c in summary.composites if (c["name"], c["checkpoint"]) == (name, checkpoint))
+        score = next(composites, {"value": None, "stderr": None})
+        row |= {name: score["value"], f"{name}_stderr": score["stderr"]}
+    for key, benchmark in SETS.items():
+        row[f"{key}_samples"] = results[benchmark].scored if benchmark in results else None
+    for key, benchmark in SETS.items():
+        row[f"{key}_of"] = (results[benchmark].of or None) if benchmark in results else None
+    row["mark"] = "; ".join(f"{name}: {one.mark}" for name, one in results.items() if one.mark)
+    for key, benchmark in SETS.items():
+        row[f"{key}_seconds"] = round(results[benchmark].seconds, 3) if benchmark in results else None
+    row["total_seconds"] = round(sum(result.seconds for result in results.values()), 3)
+    row["run_id"] = summary.run_id
+    row["checkpoint_info"] = {key: info.get(key) for key in INFO}
+    return row
+
+
+def _numbers(key: str, metric: Metric | None) -> dict[str, float | None]:
+    if metric is None:
+        return {key: None, f"{key}_stderr": None}
+    return {key: metric.value, f"{key}_stderr": metric.stderr}

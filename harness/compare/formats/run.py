@@ -1,0 +1,52 @@
+"""Runs of this harness as contenders: one a checkpoint, with their items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.checkpoints.training_state import step_of_row
+from harness.compare.candidate import Candidate, Entry
+from harness.results.journal import latest, read_journal
+from harness.results.store_entry import StoredResult, saved_of
+from harness.results.summary import SUMMARY, load_summary
+
+
+def is_run(folder: Path) -> bool:
+    """Whether this is the folder of a run that ended."""
+    return (folder / SUMMARY).is_file()
+
+
+def read_run(folder: Path) -> list[Candidate]:
+    """The checkpoints of a run, in its order. Raises ``HarnessError`` where summary or journal cannot be read."""
+    summary = load_summary(folder)
+    records = latest(read_journal(folder, exchanges=False)).values()
+    found: dict[str, Candidate] = {}
+    for saved, items in saved_of(summary, records):
+        contender = found.setdefault(
+            saved.checkpoint,
+            Candidate(
+                name=saved.checkpoint, origin=f"run {summary.run_id}", about=about(saved.checkpoint_info)
+            ),
+        )
+        kept = items if items.examples else None
+        contender.entries[saved.benchmark] = Entry(saved=saved, items=kept, answers=folder)
+    return list(found.values())
+
+
+def about(info: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a checkpoint's row a person wants beside its name."""
+    given = {
+        "series": info.get("series"),
+        "step": step_of_row(info),
+        "epoch": info.get("epoch"),
+        "seq_len": info.get("seq_len"),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def answers_of(saved: StoredResult) -> Path | None:
+    """The run's folder of a saved result, or the file of samples of an imported one, while it is there."""
+    place = Path(saved.directory)
+    return place if saved.directory and place.exists() else None

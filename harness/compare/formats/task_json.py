@@ -1,0 +1,164 @@
+"""Result files in JSON, by checkpoint and by task, and which form a file has.
+
+By task: ``{"model": NAME, "results": {TASK: {METRIC: value, METRIC_stderr: value, "samples": n}}}``; ``samples`` may
+be missing: then the number of items is read off the standard error where only one fits, else not known.
+
+A task that is the whole of others in the file (its items are theirs together) is left out: its parts are compared.
+
+Results by task, as comparison scripts of fine-tuning studies read them, one file a checkpoint.
+
+    {"model": NAME, "results": {TASK: {METRIC: value, METRIC_stderr: value, "samples": n}}}
+
+A task is a benchmark; the subjects of MMLU are tasks named ``mmlu_SUBJECT``, the groups of any other
+benchmark ``BENCHMARK_GROUP``. A value that is undefined is null. ``of`` is how many items the task has with this
+data, ``mark`` says when the values are over fewer, or over a sample; ``template`` is "chat" where texts were asked for
+through a chat template, else "plain". ``not_valid``, where it is there, says why the values of a task must not be
+believed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.compare.candidate import Candidate, Entry, Source, published_entry, source_of
+from harness.compare.formats.korean_mlm import BadRow, Row, Table, WrongValueError, is_korean, read_row
+from harness.compare.formats.task_metrics import metrics_of, primary_of
+from harness.core.errors import DataError
+from harness.results.summary import Result, Summary
+
+_ENDINGS: Final = ("_eval_results", "_results")
+
+
+def read_json(path: Path) -> tuple[Source, Any]:
+    """The file and what it holds; raises ``DataError`` for what is no JSON."""
+    source, data = source_of(path)
+    try:
+        return source, json.loads(data)
+    except ValueError as error:
+        raise DataError(f"{path}: not valid JSON ({error})") from None
+    except RecursionError:
+        raise DataError(f"{path}: not valid JSON that can be read (it nests too deep)") from None
+
+
+def table_of(value: object) -> Mapping[str, Any]:
+    """The value where it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def is_task_file(content: object) -> bool:
+    """Whether this is the content of a file by task, or of lm-evaluation-harness."""
+    return (
+        isinstance(content, Mapping)
+        and isinstance(content.get("results"), Mapping)
+        and all(isinstance(one, Mapping) for one in content["results"].values())
+    )
+
+
+def is_korean_file(content: object) -> bool:
+    """Whether this is the content of a file by checkpoint: an object, or a list of them."""
+    rows = content if isinstance(content, list) else [content]
+    return bool(rows) and all(isinstance(row, Mapping) and is_korean(row) for row in rows)
+
+
+def read_korean_file(path: Path, sizes: Mapping[str, int]) -> Table:
+    """The checkpoints of such a file; ``BadRow.line`` is the place in its list."""
+    source, content = read_json(path)
+    rows: list[Row] = []
+    bad: list[BadRow] = []
+    for place, fields in enumerate(content if isinstance(content, list) else [content], start=1):
+        try:
+            rows.append(read_row(fields, origin=path.name, source=source, sizes=sizes))
+        except WrongValueError as error:
+            value = None if error.value is None else str(error.value)
+            bad.append(BadRow(place, error.column, value, error.remedy))
+    contradictions = tuple(one for row in rows for one in row.contradictions)
+    return Table(tuple(row.contender for row in rows), contradictions, tuple(bad))
+
+
+def read_task_file(path: Path, sizes: Mapping[str, int]) -> Candidate:
+    """The contender of a file by task. Raises ``DataError`` naming a value that is no number."""
+    source, content = read_json(path)
+    name = str(content.get("model") or file_stem(path))
+    entries, left_out = {}, []
+    wholes = _wholes(content["results"])
+    for task, values in content["results"].items():
+        if task in wholes:
+            left_out.append(f"{path.name}: {task} is left out, its {wholes[task]} parts are compared")
+            continue
+        found = metrics_of(values, where=f"{path}, {task}", n=values.get("samples"), default=sizes.get(task))
+        if not found.metrics:
+            left_out.append(f"{path.name}: {task} has no values")
+            continue
+        saved = published_entry(
+            task,
+            found.metrics,
+            primary=primary_of(task, found.metrics),
+            source=source,
+            name=name,
+            about={},
+            aggregate=found.aggregate,
+            of=values["of"] if isinstance(values.get("of"), int) else None,
+            mark=values["mark"] if isinstance(values.get("mark"), str) else None,
+            invalid=str(values["not_valid"]) if values.get("not_valid") else None,
+        )
+        entries[task] = Entry(saved=saved)
+    return Candidate(name=name, origin=path.name, entries=entries, notes=tuple(left_out))
+
+
+def file_stem(path: Path) -> str:
+    """The file's name without what all result files end in."""
+    for ending in _ENDINGS:
+        if path.stem.endswith(ending):
+            return path.stem.removesuffix(ending)
+    return path.stem
+
+
+def _wholes(results: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """The tasks whose items are those of other tasks together, with the number of these."""
+    found = {}
+    for task, values in results.items():
+        stem = "mmlu" if task.startswith("mmlu") else task
+        parts = [other for other in results if other != task and other.startswith(f"{stem}_")]
+        sizes = [results[part].get("samples") for part in parts]
+        known = [size for size in sizes if isinstance(size, int)]
+        if len(parts) > 1 and len(known) == len(parts) and sum(known) == values.get("samples"):
+            found[task] = len(parts)
+    return found
+
+
+SCHEMA: Final = 1
+
+
+def by_task(summary: Summary, checkpoint: str) -> dict[str, Any]:
+    """The results of one checkpoint in this form."""
+    own = [result for result in summary.results if result.checkpoint == checkpoint]
+    return {
+        "schema": SCHEMA,
+        "model": checkpoint,
+        "run_id": summary.run_id,
+        "results": {task_name(result): _numbers(result) for result in own},
+    }
+
+
+def task_name(result: Result) -> str:
+    """``mmlu_SUBJECT`` for a subject of MMLU, else the benchmark with its group."""
+    if result.group is None:
+        return result.benchmark
+    stem = "mmlu" if result.benchmark.startswith("mmlu") else result.benchmark
+    return f"{stem}_{result.group}"
+
+
+def _numbers(result: Result) -> dict[str, float | int | str | None]:
+    numbers: dict[str, float | int | str | None] = {}
+    for name, metric in result.metrics.items():
+        numbers[name] = metric.value
+        numbers[f"{name}_stderr"] = metric.stderr
+    invalid = {"not_valid": result.invalid} if result.invalid else {}
+    unsandboxed = {"unsandboxed": result.unsandboxed} if result.unsandboxed else {}
+    weak = {"weak_tests": len(result.weak_tests)} if result.weak_tests else {}
+    known = {"of": result.of or None, "mark": result.mark or None, "template": result.template}
+    told = {name: value for name, value in known.items() if value is not None}
+    return {**numbers, "samples": result.scored, **told, **invalid, **unsandboxed, **weak}

@@ -1,0 +1,163 @@
+"""What a run has changed against the best so far, metric by metric, as measured and without a verdict.
+
+The best so far of a metric is the best value among the saved results of earlier runs that are whole, asked alike and
+of the same items, one a checkpoint. A composite is held against the best composite of a checkpoint that has all parts.
+Whether a change is more than chance, and how much of a best value is luck, the gate says.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from harness.compare.baselines import comparable, one_each, worth
+from harness.compare.gate.result import COMPOSITE
+from harness.core.composite import COMPOSITES, Composite, composite_value
+from harness.results.store_entry import StoredResult
+
+Unit = Literal["points", ""]
+
+
+class Change(NamedTuple):
+    """One metric of one checkpoint: its value, the best so far and whose that is, out of ``of`` checkpoints; ``change``
+    in points, or in the metric's own unit. A perplexity's points are those of its log-probabilities."""
+
+    checkpoint: str
+    benchmark: str
+    metric: str
+    value: float
+    best: float
+    change: float
+    unit: Unit
+    against: str
+    run_id: str
+    of: int
+
+
+class _Earlier:
+    """The results of earlier runs. What is alike for the checkpoints of a series is looked for once: there may be
+    hundreds of either."""
+
+    def __init__(self, results: Sequence[StoredResult]) -> None:
+        self._results = results
+        self._alike: dict[str, list[StoredResult]] = {}
+        self._best: dict[tuple[str, str], tuple[StoredResult, int] | None] = {}
+        self._composites: dict[tuple[str, ...], tuple[float, StoredResult, int] | None] = {}
+
+    def best(self, saved: StoredResult, metric: str) -> tuple[StoredResult, int] | None:
+        """The best so far by the metric, and out of how many checkpoints."""
+        key = _way(saved), metric
+        if key not in self._best:
+            known = [
+                one for one in one_each(self._comparable(saved), metric) if worth(one, metric) > -math.inf
+            ]
+            best = max(known, key=lambda one: worth(one, metric), default=None)
+            self._best[key] = None if best is None else (best, len(known))
+        return self._best[key]
+
+    def best_composite(
+        self, composite: Composite, mine: Mapping[str, StoredResult]
+    ) -> tuple[float, StoredResult, int] | None:
+        """The best composite so far, the first of its results, and out of how many checkpoints."""
+        parts = {name: mine[name] for name in dict.fromkeys(part.benchmark for part in composite.parts)}
+        key = (composite.name, *map(_way, parts.values()))
+        if key not in self._composites:
+            sets = composite_sets({name: self._comparable(saved) for name, saved in parts.items()})
+            valued = [(composite_value(composite, values_of(one)), one[0]) for one in sets]
+            known = [(value, saved) for value, saved in valued if value is not None]
+            best = max(known, key=lambda one: one[0], default=None)
+            self._composites[key] = None if best is None else (*best, len(known))
+        return self._composites[key]
+
+    def _comparable(self, saved: StoredResult) -> list[StoredResult]:
+        way = _way(saved)
+        if way not in self._alike:
+            self._alike[way] = comparable(saved, self._results)
+        return self._alike[way]
+
+
+def _way(saved: StoredResult) -> str:
+    """What ``comparable`` goes by."""
+    named = [saved.benchmark, saved.run_id, saved.began, saved.items_sha256, saved.published]
+    return json.dumps([*named, saved.conditions], sort_keys=True)
+
+
+def changes_of(results: Iterable[StoredResult], earlier: Sequence[StoredResult]) -> list[Change]:
+    """The changes of every metric and composite of a run, where there is anything to compare with."""
+    mine: dict[str, dict[str, StoredResult]] = {}
+    for saved in results:
+        if saved.complete:
+            mine.setdefault(saved.checkpoint, {})[saved.benchmark] = saved
+    known = _Earlier(earlier)
+    found = []
+    for checkpoint, same in mine.items():
+        changes = [_of_metric(saved, metric, known) for saved in same.values() for metric in saved.metrics]
+        changes += [_of_composite(composite, checkpoint, same, known) for composite in COMPOSITES]
+        found += [change for change in changes if change is not None]
+    return found
+
+
+def _of_metric(saved: StoredResult, metric: str, earlier: _Earlier) -> Change | None:
+    value = saved.metrics[metric].value
+    known = earlier.best(saved, metric)
+    if value is None or known is None:
+        return None
+    best, of = known
+    before = best.metrics[metric].value
+    assert before is not None
+    by = saved.aggregate.get(metric, {}).get("by", "mean")
+    return _change(saved.checkpoint, (saved.benchmark, metric), (value, before), best, of, by=by)
+
+
+def _moved(value: float, before: float, *, by: str) -> tuple[float, Unit]:
+    if by == "perplexity" and value > 0 and before > 0:
+        return 100 * math.log(before / value), "points"
+    if all(0 <= one <= 1 for one in (value, before)):
+        return 100 * (value - before), "points"
+    return value - before, ""
+
+
+def _of_composite(
+    composite: Composite, checkpoint: str, mine: Mapping[str, StoredResult], earlier: _Earlier
+) -> Change | None:
+    value = composite_value(composite, values_of(mine.values()))
+    known = None if value is None else earlier.best_composite(composite, mine)
+    if value is None or known is None:
+        return None
+    before, best, of = known
+    return _change(checkpoint, (composite.name, COMPOSITE), (value, before), best, of)
+
+
+def _change(
+    checkpoint: str,
+    name: tuple[str, str],
+    values: tuple[float, float],
+    best: StoredResult,
+    of: int,
+    *,
+    by: str = "mean",
+) -> Change:
+    """The change from the second of the values to the first, of a metric that is aggregated so."""
+    change, unit = _moved(*values, by=by)
+    return Change(checkpoint, *name, *values, change, unit, best.checkpoint, best.run_id, of)
+
+
+def values_of(results: Iterable[StoredResult]) -> dict[tuple[str, str], float | None]:
+    """All values by benchmark and metric."""
+    return {
+        (saved.benchmark, name): metric.value for saved in results for name, metric in saved.metrics.items()
+    }
+
+
+def composite_sets(by_benchmark: Mapping[str, Sequence[StoredResult]]) -> list[list[StoredResult]]:
+    """For each checkpoint that has all of the benchmarks its result on each, the best by the primary metric."""
+    keyed = [
+        {saved.fingerprint or saved.checkpoint: saved for saved in one_each(same, same[0].primary)}
+        if same
+        else {}
+        for same in by_benchmark.values()
+    ]
+    common = [key for key in keyed[0] if all(key in one for one in keyed[1:])] if keyed else []
+    return [[one[key] for one in keyed] for key in common]

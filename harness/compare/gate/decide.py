@@ -1,0 +1,463 @@
+"""Results of a run, baselines and a plan -> a ``GateResult``.
+
+Each checkpoint's benchmarks and metrics are judged together, as one family. A line fails where its verdict is "worse"
+(for a strict gate also where nobody can tell, or nothing was compared because the run lacks items), where the measured
+value is lower than the baseline's measured value by more than max_drop, and where a floor is not kept. It is not valid
+where the result is not whole, or could not be held against a baseline that should have been there.
+
+``--gate-metric`` and ``metrics`` name one metric or several. Each is a line of every benchmark that has it, held
+against the best by that metric; a benchmark that has none of them goes by its primary metric and says so. A composite
+is a line of its own, held against the checkpoint whose composite is the best; where nothing but composites is named,
+that checkpoint is the baseline of the composite's benchmarks too. All lines of a checkpoint are corrected together.
+
+What is found about one benchmark -> a ``GateLine``: its verdict, and the reasons to fail or not to believe it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from harness.compare.baselines import BaselineChoice, BaselineSource, find, incomplete
+from harness.compare.gate.config import Floor, GateConfig, check_names
+from harness.compare.gate.result import COMPOSITE, STRICT, BaselineRef, GateLine, GateResult
+from harness.compare.items import Entry, score_name
+from harness.compare.judge import Compared, Judged, Weighed, compare, compare_composite, judge
+from harness.core.composite import COMPOSITES, Composite
+from harness.core.errors import GateError
+from harness.results.store_entry import StoredResult
+from harness.results.summary import base_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One checkpoint's results: entries by benchmark, and its composites' values by name."""
+
+    checkpoint: str
+    entries: Mapping[str, Entry]
+    composites: Mapping[str, float | None]
+
+
+def cases_of(entries: Sequence[Entry], composites: Sequence[Mapping[str, Any]]) -> list[Case]:
+    """A run's results by checkpoint."""
+    return [
+        Case(
+            checkpoint=name,
+            entries={entry.saved.benchmark: entry for entry in entries if entry.saved.checkpoint == name},
+            composites={one["name"]: one["value"] for one in composites if one["checkpoint"] == name},
+        )
+        for name in dict.fromkeys(entry.saved.checkpoint for entry in entries)
+    ]
+
+
+class Early(NamedTuple):
+    """A verdict that was settled before all items were asked, and what it was held against."""
+
+    found: BaselineChoice
+    judged: Judged
+
+
+def decide(
+    cases: Sequence[Case],
+    source: BaselineSource,
+    plan: GateConfig,
+    early: Mapping[tuple[str, str], Early] = MappingProxyType({}),
+) -> GateResult:
+    """What the gate finds over all checkpoints. ``early`` has the verdicts that are settled already, by checkpoint and
+    benchmark. Raises ``GateError`` for a metric that was asked for and that no
+    result has."""
+    _check_metric(cases, plan)
+    lines = [line for case in cases for line in judge_case(case, source, plan, early)]
+    lines += _floors_not_run(cases, plan)
+    nothing = source.kind == "run" and all(line.state == "absent" for line in lines)
+    return GateResult(
+        mode=plan.mode,
+        baseline=source.name,
+        margin=plan.margin,
+        alpha=plan.alpha,
+        lines=tuple(lines),
+        notes=tuple(_left_out(cases, source, lines)),
+        broken=f"{source.name} has no result of any benchmark of this run" if nothing else None,
+    )
+
+
+def judge_case(
+    case: Case,
+    source: BaselineSource,
+    plan: GateConfig,
+    early: Mapping[tuple[str, str], Early] = MappingProxyType({}),
+) -> list[GateLine]:
+    """The lines of one checkpoint: one a benchmark and metric, then one a composite."""
+    settled = {name: early[key] for name in case.entries if (key := (case.checkpoint, name)) in early}
+    keys = [(name, metric) for name, entry in case.entries.items() for metric in metrics_of(entry, plan)]
+    found = {
+        (name, metric): settled[name].found
+        if name in settled
+        else _find(case.entries[name], source, plan, metric)
+        for name, metric in keys
+    }
+    wholes = [_whole(case, composite, source, plan) for composite in composites_of(plan)]
+    compared = _compare(case, wholes, found, settled, plan)
+    own = {key: margin for key in compared if (margin := plan.own(key[0]).margin) is not None}
+    judged = judge(compared, margin=plan.margin, margins=own, alpha=plan.alpha)
+    judged |= {key: settled[key[0]].judged for key in keys if key[0] in settled}
+    lines = [
+        benchmark_line(
+            case.entries[name],
+            metric,
+            found[name, metric],
+            judged.get((name, metric)),
+            plan,
+            early=name in settled,
+        )
+        for name, metric in keys
+    ]
+    lines += [
+        composite_line(
+            _plain_composite(case, one.composite),
+            one.found,
+            judged.get((one.composite.name, COMPOSITE)),
+            plan,
+        )
+        for one in wholes
+    ]
+    return lines + _composite_floors(case, plan)
+
+
+def composite_of(name: str | None) -> Composite | None:
+    """The composite of this name, if there is one."""
+    return next((one for one in COMPOSITES if one.name == name), None)
+
+
+def composites_of(plan: GateConfig) -> list[Composite]:
+    """The composites that the gate compares."""
+    return [one for name in plan.metrics if (one := composite_of(name)) is not None]
+
+
+def _find(entry: Entry, source: BaselineSource, plan: GateConfig, metric: str) -> BaselineChoice:
+    if source.kind == "none":
+        return BaselineChoice(state="absent", reason="held against no baseline")
+    if not entry.items.examples:
+        return BaselineChoice(state="refused", reason="no item was scored")
+    return find(entry, source, metric=metric, allow=plan.allow)
+
+
+def _compare(
+    case: Case,
+    wholes: Sequence[_Whole],
+    found: dict[tuple[str, str], BaselineChoice],
+    settled: Mapping[str, Early],
+    plan: GateConfig,
+) -> dict[tuple[str, str], Compared]:
+    """The comparisons that can be made, by benchmark and metric; where only composites are asked for, their benchmarks
+    go with the checkpoint that the first of them chose."""
+    level = 1 - plan.alpha
+    compared: dict[tuple[str, str], Compared] = {}
+    together = {} if plain_metrics(plan) else _by_benchmark(wholes)
+    for key in [key for key, one in found.items() if one.state == "chosen" and key[0] not in settled]:
+        name, metric = key
+        chosen = None
+        if (whole := together.get(name)) is not None and whole.compared is not None:
+            found[key] = replace(found[key], baselines=whole.parts[name])
+            chosen = whole.compared.chosen
+        compared[key] = compare(case.entries[name], found[key].baselines, metric, chosen=chosen, level=level)
+    return compared | {
+        (one.composite.name, COMPOSITE): one.compared for one in wholes if one.compared is not None
+    }
+
+
+# Composites
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A composite, what it is held against, the baselines of each of its benchmarks in one order, and the
+    comparison."""
+
+    composite: Composite
+    found: BaselineChoice
+    parts: Mapping[str, tuple[Entry, ...]]
+    compared: Compared | None = None
+
+
+def _by_benchmark(wholes: Sequence[_Whole]) -> dict[str, _Whole]:
+    found: dict[str, _Whole] = {}
+    for one in wholes:
+        for name in one.parts:
+            found.setdefault(name, one)
+    return found
+
+
+def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateConfig) -> _Whole:
+    """What a composite is held against: the checkpoints that have all of its parts."""
+    names = list(dict.fromkeys(part.benchmark for part in composite.parts))
+    missing = [name for name in names if name not in case.entries]
+    if missing:
+        reason = f"{composite.name} needs {', '.join(missing)}, which was not run"
+        return _Whole(composite, BaselineChoice(state="refused", reason=reason), {})
+    entries = {name: case.entries[name] for name in names}
+    found = {name: _find(one, source, plan, one.saved.primary) for name, one in entries.items()}
+    for name, one in found.items():
+        if one.state != "chosen":
+            reason = f"{name}: {one.reason}" if one.reason else ""
+            return _Whole(composite, replace(one, reason=reason, notes=()), {})
+    keys = [
+        {one.saved.fingerprint or one.saved.checkpoint: one for one in found[name].baselines}
+        for name in names
+    ]
+    common = [key for key in keys[0] if all(key in other for other in keys[1:])]
+    if not common:
+        reason = f"no saved checkpoint has all parts of {composite.name}"
+        return _Whole(composite, BaselineChoice(state="refused", reason=reason), {})
+    parts = {name: tuple(by_key[key] for key in common) for name, by_key in zip(names, keys, strict=True)}
+    weighed = [
+        Weighed(part.weight, part.metric, entries[part.benchmark], parts[part.benchmark])
+        for part in composite.parts
+    ]
+    part = next((one.part for one in found.values() if one.part), "")
+    return _Whole(
+        composite,
+        BaselineChoice(state="chosen", baselines=parts[names[0]], part=part),
+        parts,
+        compare_composite(composite.name, weighed, level=1 - plan.alpha),
+    )
+
+
+def _plain_composite(case: Case, composite: Composite) -> GateLine:
+    return GateLine(
+        checkpoint=case.checkpoint,
+        benchmark=composite.name,
+        metric=COMPOSITE,
+        verdict=None,
+        why="only its floors are checked; --gate-metric compares it",
+        value=case.composites.get(composite.name),
+        state="absent",
+        about="; ".join(
+            f"{name}: {case.entries[name].saved.mark}"
+            for name in dict.fromkeys(part.benchmark for part in composite.parts)
+            if name in case.entries and case.entries[name].saved.mark
+        ),
+    )
+
+
+def _composite_floors(case: Case, plan: GateConfig) -> list[GateLine]:
+    """A line for each composite that has floors and is not compared."""
+    lines = []
+    for composite in COMPOSITES:
+        floors = plan.own(composite.name).floors
+        if composite.name not in plan.metrics and composite.name in case.composites and floors:
+            line, reasons = _plain_composite(case, composite), Reasons()
+            hold_floors({composite.name: line.value}, composite.name, floors, reasons)
+            lines.append(replace(line, fails=tuple(reasons.fails), invalid=tuple(reasons.invalid)))
+    return lines
+
+
+# What was asked for and is not there
+
+
+def _check_metric(cases: Sequence[Case], plan: GateConfig) -> None:
+    known = dict.fromkeys(
+        metric for case in cases for entry in case.entries.values() for metric in entry.saved.metrics
+    )
+    if known:
+        check_names(plan.metrics, [*known, *(one.name for one in COMPOSITES)], "--gate-metric", "metric")
+
+
+def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
+    """A line for each benchmark or composite that has floors and was not run."""
+    measured = {name for case in cases for name in (*case.entries, *case.composites)}
+    measured |= {base_name(name) for name in measured}
+    measured |= {one.name for one in COMPOSITES if one.name in plan.metrics}
+    return [
+        GateLine(
+            checkpoint=", ".join(case.checkpoint for case in cases),
+            benchmark=name,
+            metric=own.floors[0].metric,
+            verdict=None,
+            why="it has floors and was not run",
+            invalid=(f"floor {own.floors[0].text}: it was not measured in this run",),
+            state="absent",
+        )
+        for name, own in plan.benchmarks.items()
+        if own.floors and name not in measured
+    ]
+
+
+def _left_out(cases: Sequence[Case], source: BaselineSource, lines: Sequence[GateLine]) -> list[str]:
+    """Benchmarks that the baselines have and this run has not."""
+    run = {name for case in cases for name in case.entries}
+    used = {(line.against.run_id, line.against.checkpoint) for line in lines if line.against is not None}
+    names = {
+        saved.benchmark
+        for saved in source.saved
+        if saved.complete and (source.kind == "run" or (saved.run_id, saved.checkpoint) in used)
+    }
+    missing = ", ".join(sorted(names - run))
+    return (
+        [f"the baseline has results of {missing}, which this run did not ask: not judged"] if missing else []
+    )
+
+
+FIRST: Final = "no baseline yet: this result is the first"
+
+ROUNDING: Final = 1e-9
+"""What the difference of two shares may be off by: a drop from 0.90 to 0.85 is one of 5 points, and no more."""
+
+
+@dataclass(slots=True)
+class Reasons:
+    """Why a line fails, and why nothing can be said."""
+
+    fails: list[str] = field(default_factory=list)
+    invalid: list[str] = field(default_factory=list)
+
+
+def metrics_of(entry: Entry, plan: GateConfig) -> tuple[str, ...]:
+    """By what a benchmark is compared: its own choice in the plan, else those of the gate's metrics that it has, else
+    the primary one. Raises ``GateError`` where its own choice is not there."""
+    saved = entry.saved
+    own = plan.own(saved.benchmark).metrics
+    if own and entry.items.examples:
+        for metric in own:
+            score_name(saved, metric)
+        return own
+    return tuple(metric for metric in plan.metrics if metric in saved.metrics) or (saved.primary,)
+
+
+def benchmark_line(
+    entry: Entry,
+    metric: str,
+    found: BaselineChoice,
+    judged: Judged | None,
+    plan: GateConfig,
+    *,
+    early: bool = False,
+) -> GateLine:
+    """The line of one metric of a benchmark; one that was settled ``early`` may have items that were not asked."""
+    saved, reasons = entry.saved, Reasons()
+    whole = replace(saved, skipped=0).complete if early else saved.complete
+    if not whole:
+        reasons.invalid.append(f"the result is not whole: {incomplete(saved)}")
+    elif found.state == "refused":
+        reasons.invalid.append(found.reason)
+    if found.state == "apart" and plan.mode == "strict":
+        reasons.fails.append(STRICT)
+    if entry.items.examples:
+        others = metrics_of(entry, plan)
+        known = {key: one.value for key, one in saved.metrics.items()}
+        # Each floor once: with its own metric, or with the first.
+        mine = [
+            floor
+            for floor in plan.own(saved.benchmark).floors
+            if floor.metric == metric or (floor.metric not in others and metric == others[0])
+        ]
+        hold_floors(known, saved.benchmark, mine, reasons)
+    score = score_name(saved, metric) if metric in saved.aggregate else metric
+    notes = (
+        *found.notes,
+        *([f"values are means of {score}, by which {metric} is compared"] * (score != metric)),
+        *_without(saved, plan),
+    )
+    line = GateLine(
+        checkpoint=saved.checkpoint,
+        benchmark=saved.benchmark,
+        metric=metric,
+        verdict=None,
+        why=found.reason or FIRST,
+        value=saved.metrics[metric].value,
+        notes=notes,
+        state=found.state,
+        part=found.part,
+        early=early,
+        about=saved.about,
+    )
+    return _reasoned(line if judged is None else _with_verdict(line, judged, found, plan, reasons), reasons)
+
+
+def _without(saved: StoredResult, plan: GateConfig) -> list[str]:
+    """What is said of a benchmark that has none of the metrics that were asked for."""
+    named = plain_metrics(plan)
+    if not named or plan.own(saved.benchmark).metrics or any(one in saved.metrics for one in named):
+        return []
+    return [f"{saved.benchmark} has no {' or '.join(named)}: judged by {saved.primary}, its primary metric"]
+
+
+def plain_metrics(plan: GateConfig) -> list[str]:
+    """The gate's metrics that are no composites."""
+    composites = {one.name for one in COMPOSITES}
+    return [name for name in plan.metrics if name not in composites]
+
+
+def composite_line(
+    line: GateLine, found: BaselineChoice, judged: Judged | None, plan: GateConfig
+) -> GateLine:
+    """The line of a composite; ``line`` has its names and value."""
+    reasons = Reasons()
+    if found.state == "refused":
+        reasons.invalid.append(found.reason)
+    if found.state == "apart" and plan.mode == "strict":
+        reasons.fails.append(STRICT)
+    line = replace(line, why=found.reason or FIRST, state=found.state, part=found.part)
+    line = line if judged is None else _with_verdict(line, judged, found, plan, reasons)
+    hold_floors({line.benchmark: line.value}, line.benchmark, plan.own(line.benchmark).floors, reasons)
+    return _reasoned(line, reasons)
+
+
+def hold_floors(
+    known: Mapping[str, float | None], name: str, floors: Iterable[Floor], reasons: Reasons
+) -> None:
+    """Notes every floor that is not kept, or that nobody can tell of; raises ``GateError`` for an unknown metric."""
+    for floor in floors:
+        if floor.metric not in known:
+            raise GateError(f"floor {floor.text!r} of {name}: no such metric; it has {', '.join(known)}")
+        value = known[floor.metric]
+        if value is None:
+            reasons.invalid.append(f"floor {floor.text}: the metric is undefined in this run")
+        elif not floor.holds(value):
+            reasons.fails.append(f"floor {floor.text}: it is {value:.4g}")
+
+
+def _reasoned(line: GateLine, reasons: Reasons) -> GateLine:
+    return replace(line, fails=tuple(reasons.fails), invalid=tuple(reasons.invalid))
+
+
+def _with_verdict(
+    line: GateLine, judged: Judged, found: BaselineChoice, plan: GateConfig, reasons: Reasons
+) -> GateLine:
+    compared, verdict = judged.compared, judged.verdict
+    comparison, baseline = compared.comparison, found.baselines[compared.chosen].saved
+    if verdict.kind == "worse":
+        reasons.fails.append("worse")
+    if plan.mode == "strict" and verdict.kind == "cannot tell":
+        reasons.fails.append(STRICT)
+    most, moved = plan.own(line.benchmark).max_drop, compared.as_measured.difference
+    if most is not None and moved is not None and moved < -most - ROUNDING:
+        reasons.fails.append(f"dropped by {-100 * moved:.2f} points as measured; max_drop is {100 * most:g}")
+    return replace(
+        line,
+        verdict=verdict.kind,
+        why=verdict.why,
+        value=line.value if comparison.new is None else comparison.new,
+        against=BaselineRef(
+            checkpoint=baseline.checkpoint,
+            run_id=baseline.run_id,
+            step=baseline.step,
+            measured=compared.measured,
+            shrunk=compared.shrunk,
+            runs=compared.runs,
+            contenders=compared.contenders,
+        ),
+        difference=comparison.difference,
+        as_measured=moved,
+        low=comparison.low,
+        high=comparison.high,
+        p=comparison.p,
+        p_adjusted=verdict.p_adjusted,
+        family=verdict.family,
+        n=comparison.n,
+        margin=verdict.margin,
+        items=verdict.items,
+        method=comparison.method,
+    )

@@ -1,0 +1,162 @@
+"""What a gate found, as plain data: the section ``gate`` of ``summary.json``, which reports show.
+
+    {"schema": 1, "mode": "plain", "baseline": "best", "margin": 0.01, "alpha": 0.05, "exit_code": 8,
+     "decision": "failed", "text": "...", "notes": [...], "lines": [{...}, ...]}
+
+A line is one benchmark (or composite) of one checkpoint. Numbers are shares, not points; what is not known is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from harness.results.summary import finite
+
+SCHEMA: Final = 1
+MISTAKE: Final = 4
+WORSE: Final = 8
+NOT_VALID: Final = 9
+
+KINDS: Final = (
+    *("not valid", "not judged", "worse", "failed", "cannot tell", "not compared", "first", "no baseline"),
+    *("not worse", "better"),
+)
+"""What a line says, the most pressing first. "failed": a floor or max_drop, whatever the verdict."""
+
+COMPOSITE: Final = "composite"
+"""The word that stands for the metric in a composite's line."""
+
+WITHOUT: Final = {"first": "first", "apart": "not compared"}
+"""What a line without a comparison says, by the state of its baseline."""
+
+STRICT: Final = "nobody can tell, and the gate is strict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineRef:
+    """The baseline of a line: which it is, its value, and that after allowing for its being the best of ``runs``."""
+
+    checkpoint: str
+    run_id: str
+    step: int | None
+    measured: float | None
+    shrunk: float | None
+    runs: int
+    contenders: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateLine:
+    """One benchmark of one checkpoint.
+
+    ``verdict`` is the statistical one, None without a comparison; ``fails`` and ``invalid`` are the reasons for exit
+    code 8 and 9; ``why`` says what the verdict rests on. ``difference``, its limits and ``p`` allow for the baseline's
+    being the best of several; ``as_measured`` is the difference of the two measured values. ``items`` is about how many
+    would tell. ``part``: how many of an earlier result's items it has, where it lacks some, such as "2 of 400 items".
+    ``early``: settled by a look, whose p is not corrected. ``about``: what must be known beside the value, its mark.
+    """
+
+    checkpoint: str
+    benchmark: str
+    metric: str
+    verdict: str | None
+    why: str
+    fails: tuple[str, ...] = ()
+    invalid: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    value: float | None = None
+    against: BaselineRef | None = None
+    difference: float | None = None
+    as_measured: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    family: int = 0
+    n: int = 0
+    margin: float | None = None
+    items: int | None = None
+    method: str = ""
+    state: str = "chosen"
+    about: str = ""
+    part: str = ""
+    early: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What the line says in a word or two, one of ``KINDS``."""
+        if self.invalid:
+            return "not judged" if self.verdict is None else "not valid"
+        if self.verdict == "worse":
+            return "worse"
+        if any(reason != STRICT for reason in self.fails):
+            return "failed"
+        return self.verdict or WITHOUT.get(self.state, "no baseline")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """What a gate found over all checkpoints of a run. ``mode`` None: nobody asked it to decide.
+
+    ``asked``: of a gate that may stop early, how many items were asked, of how many. ``mistake``: what was asked for is
+    not there, such as a floor of an unknown metric; ``broken``: the baselines could not be read. Either leaves nothing
+    judged.
+    """
+
+    mode: str | None
+    baseline: str
+    margin: float
+    alpha: float
+    lines: tuple[GateLine, ...] = ()
+    notes: tuple[str, ...] = ()
+    asked: tuple[int, int] | None = None
+    mistake: str | None = None
+    broken: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0, 8 (worse, or below what was asked) or 9 (nothing can be said, which outweighs 8); 0 where nobody asked; 4
+        for a mistake."""
+        if self.mistake is not None:
+            return MISTAKE
+        if self.mode is None:
+            return 0
+        if self.broken is not None or any(line.invalid for line in self.lines):
+            return NOT_VALID
+        return WORSE if any(line.fails for line in self.lines) else 0
+
+    @property
+    def decision(self) -> str:
+        """The exit code in words."""
+        words = {0: "passed", WORSE: "failed", NOT_VALID: "not valid", MISTAKE: "mistake"}
+        return "shown" if self.mode is None and self.mistake is None else words[self.exit_code]
+
+
+def gate_json(gate: GateResult, text: str, code: int | None = None) -> dict[str, Any]:
+    """The plain form; ``text`` is the decision in a sentence, ``code`` the run's exit code, where it is not the
+    gate's."""
+    lines = [{"kind": line.kind, **asdict(line)} for line in ordered(gate.lines)]
+    exit_code = gate.exit_code if code is None else code
+    known = {"schema": SCHEMA, "decision": gate.decision, "exit_code": exit_code, "text": text}
+    plain: dict[str, Any] = finite({**known, **asdict(gate), "lines": lines})
+    return plain
+
+
+def lines_from_json(plain: Mapping[str, Any]) -> list[GateLine]:
+    """The lines of the plain form, as they were."""
+    found = []
+    for row in plain.get("lines", ()):
+        known = {name: row[name] for name in GateLine.__dataclass_fields__ if name in row}
+        for name in ("fails", "invalid", "notes"):
+            known[name] = tuple(known.get(name, ()))
+        if known.get("against") is not None:
+            known["against"] = BaselineRef(**known["against"])
+        found.append(GateLine(**known))
+    return found
+
+
+def ordered(lines: tuple[GateLine, ...]) -> list[GateLine]:
+    """The most pressing first, else as they came."""
+    return sorted(lines, key=lambda line: (not line.invalid, not line.fails, KINDS.index(line.kind)))

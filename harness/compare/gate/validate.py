@@ -1,0 +1,91 @@
+"""What a plan names must be there: benchmarks and metrics are checked before anything runs, as far as is known."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from harness.compare.gate.config import GateConfig, check_names
+from harness.compare.gate.decide import composite_of
+from harness.compare.gate.shares import check_floors
+from harness.core.composite import COMPOSITES
+from harness.core.errors import GateError
+from harness.results.store_entry import StoredResult
+from harness.results.summary import Declaration, base_name
+
+
+def check_plan(
+    plan: GateConfig,
+    declared: Mapping[str, Declaration],
+    saved: Sequence[StoredResult],
+    files: Iterable[Path],
+) -> None:
+    """Raises ``GateError`` for a benchmark that is not known, for a metric that one, or for the gate's metrics all of
+    them, are known not to have, and for a floor that no share can have.
+
+    ``declared`` are the run's benchmarks; those that were saved, and those that stand in the same folders as the run's
+    ``files``, are known too.
+    """
+    found = [_metrics(name, declared, saved) for name in declared]
+    if found and all(found):
+        known = [metric for one in found for metric in one] + [one.name for one in COMPOSITES]
+        check_names(plan.metrics, dict.fromkeys(known), "--gate-metric", "metric")
+    names = [
+        *declared,
+        *map(base_name, declared),
+        *(one.benchmark for one in saved),
+        *(one.name for one in COMPOSITES),
+    ]
+    if any(name not in names for name in plan.benchmarks):
+        names += declared_nearby(files)
+    check_names(plan.benchmarks, sorted(set(names)), "gate", "benchmark")
+    for name, own in plan.benchmarks.items():
+        metrics = _metrics(name, declared, saved)
+        wanted = [*(floor.metric for floor in own.floors), *own.metrics]
+        if metrics:
+            check_names(wanted, metrics, f"gate, {name}", "metric")
+        if composite_of(name) is not None and own.metrics not in ((), (name,)):
+            raise GateError(f"gate, {name}: a composite has no other metric than itself")
+    check_floors(plan, declared, saved)
+
+
+def _metrics(name: str, declared: Mapping[str, Declaration], saved: Sequence[StoredResult]) -> list[str]:
+    """The metrics that a benchmark is known to have, by its code or by what was saved; none where that is not known."""
+    if composite_of(name) is not None:
+        return [name]
+    one = declared.get(name)
+    same = [
+        entry
+        for entry in saved
+        if entry.benchmark == name and (one is None or entry.conditions.get("version") == one.version)
+    ]
+    if not same and not (one is not None and one.scores):
+        return []
+    own = [one.primary, *one.scores, *one.aggregate] if one is not None else []
+    if one is not None and one.grouped:
+        own += [f"{name}_macro" for name in own]
+    return list(dict.fromkeys([*own, *(metric for entry in same for metric in entry.metrics)]))
+
+
+def declared_nearby(files: Iterable[Path]) -> list[str]:
+    """The names of all benchmarks that are declared in the folders of these files, read without running them."""
+    folders = {path.parent for path in files}
+    found = []
+    for path in sorted(file for folder in folders for file in folder.glob("*.py")):
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (OSError, SyntaxError, ValueError):
+            continue
+        found += [name for node in ast.walk(tree) if (name := _declared(node)) is not None]
+    return found
+
+
+def _declared(node: ast.AST) -> str | None:
+    """``NAME`` of a ``benchmark(name="NAME", ...)``."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
+        return None
+    called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+    given = {one.arg: one.value for one in node.keywords}.get("name")
+    text = given.value if isinstance(given, ast.Constant) else None
+    return text if called == "benchmark" and isinstance(text, str) else None

@@ -1,0 +1,143 @@
+"""Two results on the same benchmark -> the scores of the items that both have, in one order.
+
+An item is the same in two results where its id and the hash of its row are. A score of None counts as no item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from harness.core.errors import GateError
+from harness.results.store_entry import ItemScores, StoredResult
+
+MACRO: Final = "_macro"
+NAMED: Final = 3
+"""Items that are named before "and N more"."""
+
+
+class Entry(NamedTuple):
+    """One checkpoint's result on one benchmark with the scores of its items."""
+
+    saved: StoredResult
+    items: ItemScores
+
+
+class ItemDifferences(NamedTuple):
+    """How the items of two results differ, by ids: only the baseline has, only the new one has, other rows; and
+    how many items are the same."""
+
+    missing: tuple[str, ...]
+    extra: tuple[str, ...]
+    changed: tuple[str, ...]
+    shared: int
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.extra or self.changed)
+
+    def text(self) -> str:
+        """What differs, for a person: counts and the first names; empty where nothing does."""
+        parts = [
+            _named(names, what)
+            for names, what in (
+                (self.missing, "missing here"),
+                (self.extra, "not in the baseline"),
+                (self.changed, "with another row"),
+            )
+            if names
+        ]
+        return "; ".join(parts)
+
+
+class AlignedScores(NamedTuple):
+    """The scores of the items that all of several results have: a list a result, the new one's apart.
+
+    ``clusters`` is None where items share nothing.
+    """
+
+    baselines: list[list[float]]
+    new: list[float]
+    clusters: list[str | None] | None
+
+
+def score_name(saved: StoredResult, metric: str) -> str:
+    """The item score by which a metric is compared: for a perplexity its log-probabilities, else its own name.
+
+    Raises ``GateError`` for a metric that the result has not, and for a mean over groups, which no items have.
+    """
+    if metric not in saved.metrics:
+        known = ", ".join(saved.metrics)
+        raise GateError(f"{saved.benchmark} has no metric {metric!r}; it has {known}")
+    if metric in saved.aggregate:
+        return saved.aggregate[metric]["of"]
+    plain = metric.removesuffix(MACRO)
+    if plain != metric and plain in saved.metrics:
+        raise GateError(
+            f"{saved.benchmark}: {metric} is a mean over groups, which cannot be compared item by item; use {plain}"
+        )
+    return metric
+
+
+def item_differences(new: ItemScores, baseline: ItemScores, score: str) -> ItemDifferences:
+    """Which items the two results do not share."""
+    if _alike(new, baseline, score):
+        return ItemDifferences((), (), (), len(new.examples))
+    mine, other = _rows(new, score), _rows(baseline, score)
+    return ItemDifferences(
+        missing=tuple(name for name in other if name not in mine),
+        extra=tuple(name for name in mine if name not in other),
+        changed=tuple(name for name, row in mine.items() if name in other and other[name] != row),
+        shared=sum(other.get(name) == row for name, row in mine.items()),
+    )
+
+
+def columns(new: ItemScores, baselines: Sequence[ItemScores], score: str) -> AlignedScores:
+    """The scores of the items that all results share, in order of the ids."""
+    if all(_alike(new, one, score) for one in baselines):
+        order = sorted(range(len(new.examples)), key=new.examples.__getitem__)
+        found = [[float(one.scores[score][place] or 0) for place in order] for one in (*baselines, new)]
+        clusters = [new.clusters[place] for place in order]
+        return AlignedScores(
+            found[:-1], found[-1], clusters if any(one is not None for one in clusters) else None
+        )
+    scores = [_scores(items, score) for items in (*baselines, new)]
+    rows = [_rows(items, score) for items in (*baselines, new)]
+    common = [
+        name for name in sorted(rows[-1]) if all(found.get(name) == rows[-1][name] for found in rows[:-1])
+    ]
+    by_name = dict(zip(new.examples, new.clusters, strict=True))
+    clusters = [by_name[name] for name in common]
+    return AlignedScores(
+        baselines=[[found[name] for name in common] for found in scores[:-1]],
+        new=[scores[-1][name] for name in common],
+        clusters=clusters if any(one is not None for one in clusters) else None,
+    )
+
+
+def _alike(one: ItemScores, other: ItemScores, score: str) -> bool:
+    """Whether both have the same items in the same order and every one of them has the score: the usual case, told
+    quickly."""
+    columns_ = (one.scores.get(score), other.scores.get(score))
+    if any(column is None or None in column for column in columns_):
+        return False
+    return one.examples == other.examples and one.rows == other.rows
+
+
+def _scores(items: ItemScores, score: str) -> dict[str, float]:
+    column = items.scores.get(score, [])
+    return {
+        name: float(value) for name, value in zip(items.examples, column, strict=False) if value is not None
+    }
+
+
+def _rows(items: ItemScores, score: str) -> dict[str, str]:
+    """The hash of the row of every item that has the score."""
+    have = _scores(items, score)
+    return {name: row for name, row in zip(items.examples, items.rows, strict=True) if name in have}
+
+
+def _named(names: Iterable[str], what: str) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+    count = "1 item" if len(listed) == 1 else f"{len(listed)} items"
+    return f"{count} {what}: {', '.join(listed[:NAMED])}{more}"

@@ -1,0 +1,288 @@
+"""What a person names -> contenders.
+
+RUN                 the id of a run in the results folder, or the folder of a run
+FILE                a results file of any form, or a folder with one
+NAME                a checkpoint with saved or imported results: its name, path or fingerprint
+RUN#NAME, FILE#NAME    one of several checkpoints; a colon does as well
+
+Saved and imported results as contenders: by the checkpoint's name, path or fingerprint.
+
+Of each benchmark the newest entry counts. Checkpoints of one name but different fingerprints are different contenders.
+
+``--items BENCHMARK=N,...``: numbers of items that a results file does not give.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from harness.compare.candidate import Candidate, Entry
+from harness.compare.formats.korean_mlm import SETS, Table, read_table
+from harness.compare.formats.lm_eval import is_lm_eval, read_lm_eval
+from harness.compare.formats.run import about, answers_of, is_run, read_run
+from harness.compare.formats.task_json import (
+    is_korean_file,
+    is_task_file,
+    read_json,
+    read_korean_file,
+    read_task_file,
+)
+from harness.compare.names import listed, nearest, only, select
+from harness.core.errors import DataError
+from harness.results.store import ResultStore
+from harness.results.store_entry import StoredResult
+from harness.results.summary import SUMMARY
+
+_PATTERNS: Final = ("*_results.json", "results_*.json", "*/results_*.json", "checkpoints.csv")
+_OF_RUNS: Final = ("run.json", "collected.json")
+
+
+def find_contenders(
+    arguments: Sequence[str], *, output: Path, sizes: Mapping[str, int] | None = None
+) -> list[Candidate]:
+    """At least two contenders, the first of which is the baseline, each with a name of its own.
+
+    Without arguments: the two newest runs. A single one may name several: a run's checkpoints, or a folder of
+    result files, of which the two newest are taken. Raises ``DataError`` saying what there is.
+    """
+    known = dict(sizes or {})
+    if not arguments:
+        arguments = [str(folder) for folder in _newest_runs(output)]
+    if len(arguments) == 1:
+        found = _several(arguments[0], output, known)
+    else:
+        found = [_one(argument, output, known) for argument in arguments]
+    benchmarks = dict.fromkeys(name for one in found for name in one.entries)
+    check_sizes(known, benchmarks)
+    return _unique(found)
+
+
+def read_file(path: Path, sizes: Mapping[str, int]) -> Table:
+    """Every checkpoint of a results file, whatever its form. Raises ``DataError`` for a file of none."""
+    if path.suffix.lower() in (".csv", ".tsv"):
+        return read_table(path, sizes)
+    if path.suffix.lower() != ".json":
+        raise DataError(f"{path}: no results file; give a .csv or .json file, or the folder of a run")
+    _, content = read_json(path)
+    if is_lm_eval(content):
+        return Table((read_lm_eval(path, sizes),))
+    if is_korean_file(content):
+        return read_korean_file(path, sizes)
+    if is_task_file(content):
+        return Table((read_task_file(path, sizes),))
+    raise DataError(
+        f"{path}: neither of the forms that can be read: results of lm-evaluation-harness, "
+        '{"model": ..., "results": {TASK: {METRIC: value}}}, or an object with real1, real5, lambada_top1'
+    )
+
+
+class _Place(NamedTuple):
+    """A path that is there, and which of its checkpoints is meant (empty: the only one)."""
+
+    path: Path
+    name: str
+
+
+def _one(argument: str, output: Path, sizes: Mapping[str, int]) -> Candidate:
+    place = _place(argument, output)
+    if place is not None and (found := _read(place.path, sizes)):
+        where = str(place.path)
+        if place.name:
+            return only(found, place.name, where)
+        if len(found) == 1:
+            return found[0]
+        raise DataError(
+            f"{where} has {len(found)} checkpoints; say which, as {where}#{found[0].name}: "
+            f"{listed(one.name for one in found)}"
+        )
+    return _kept(argument, output)
+
+
+def _several(argument: str, output: Path, sizes: Mapping[str, int]) -> list[Candidate]:
+    """What a single argument names, where that is more than one contender."""
+    place = _place(argument, output)
+    if place is not None and not place.name:
+        files = [] if is_run(place.path) else _files(place.path)
+        found = [one for file in files[-2:] for one in read_file(file, sizes).contenders]
+        if len(files) > 1 and len(found) > 1:
+            return found
+        if is_run(place.path) and len(found := read_run(place.path)) > 1:
+            return found
+    one = _one(argument, output, sizes)
+    raise DataError(f"{argument} is one checkpoint, {one.name}; name another to compare it with")
+
+
+def _read(path: Path, sizes: Mapping[str, int]) -> list[Candidate]:
+    """The checkpoints of a file or folder; none for a folder without results, such as a checkpoint's own."""
+    if path.is_file():
+        return list(_all(path, sizes))
+    if is_run(path):
+        return read_run(path)
+    if files := _files(path):
+        return [one for file in files[-1:] for one in _all(file, sizes)]
+    if any((path / name).is_file() for name in _OF_RUNS):
+        raise DataError(f"{path}: no {SUMMARY}: this run has not ended, or was killed before it could sum up")
+    return []
+
+
+def _all(path: Path, sizes: Mapping[str, int]) -> Sequence[Candidate]:
+    """The checkpoints of a file that has any; raises ``DataError`` for the first bad row where none can be read."""
+    table = read_file(path, sizes)
+    if not table.contenders and table.bad:
+        raise DataError(f"{path}, {table.bad[0]}")
+    return table.contenders
+
+
+def _files(folder: Path) -> list[Path]:
+    """The results files of a folder, oldest first."""
+    if not folder.is_dir():
+        return []
+    found = {path for pattern in _PATTERNS for path in folder.glob(pattern) if path.is_file()}
+    return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
+
+
+def _place(argument: str, output: Path) -> _Place | None:
+    """The file or folder that is named, in the current folder or among the runs."""
+    for sign in ("", "#", ":"):
+        path, _, name = argument.rpartition(sign) if sign else (argument, "", "")
+        for place in (Path(path), output / path):
+            if path and place.exists():
+                return _Place(place.parent if place.name == SUMMARY else place, name)
+    return None
+
+
+def _kept(argument: str, output: Path) -> Candidate:
+    store = ResultStore(output)
+    candidates = kept(store)
+    found = meant(candidates, argument)
+    run_id, sign, name = argument.rpartition("#")
+    if not found and sign and (of_run := kept(store, Path(run_id).name)):
+        return contender_of(store, only(of_run, name, f"saved results of {Path(run_id).name}"))
+    if len(found) == 1:
+        return contender_of(store, found[0])
+    if found:
+        prints = listed(f"{next(iter(one.entries.values())).fingerprint[:12]} ({one.name})" for one in found)
+        raise DataError(
+            f"{argument!r} means {len(found)} checkpoints with saved results; say which by fingerprint: {prints}"
+        )
+    names = [path.name for path in _runs(output)] + [one.name for one in candidates]
+    raise DataError(
+        f"{argument}: no such file, run or checkpoint with results in {output}/; there are: "
+        f"{nearest(argument, names)}"
+    )
+
+
+def _runs(output: Path) -> list[Path]:
+    """The folders of runs that ended, oldest first."""
+    found = [path.parent for path in output.glob(f"*/{SUMMARY}")]
+    return sorted(found, key=lambda path: ((path / SUMMARY).stat().st_mtime, path.name))
+
+
+def _newest_runs(output: Path) -> list[Path]:
+    runs = _runs(output)
+    if len(runs) < 2:
+        raise DataError(
+            f"{len(runs)} runs in {output}/; name two results to compare: runs, files, or checkpoints"
+        )
+    return runs[-2:]
+
+
+def _unique(contenders: list[Candidate]) -> list[Candidate]:
+    """The contenders, those of one name with their origin behind it, or a number where that is the same."""
+    origins: dict[str, list[str]] = {}
+    for one in contenders:
+        origins.setdefault(one.name, []).append(one.origin)
+    told = {name for name, found in origins.items() if len(found) == len(set(found)) > 1}
+    named = [
+        replace(one, name=f"{one.name} ({one.origin})") if one.name in told else one for one in contenders
+    ]
+    seen: Counter[str] = Counter()
+    found = []
+    for one in named:
+        seen[one.name] += 1
+        found.append(replace(one, name=f"{one.name} [{seen[one.name]}]") if seen[one.name] > 1 else one)
+    return found
+
+
+SHORTEST: Final = 8
+"""Digits of a fingerprint that a person must give."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The newest saved results of one checkpoint, by benchmark; their items are not read yet."""
+
+    name: str
+    about: Mapping[str, Any]
+    entries: Mapping[str, StoredResult]
+
+
+def kept(store: ResultStore, run_id: str | None = None) -> list[Kept]:
+    """Every checkpoint that has saved results, of all runs or of one, in order of their first."""
+    found: dict[tuple[str, str], dict[str, StoredResult]] = {}
+    for saved in store.find():  # oldest first, so the last of a benchmark stays
+        if run_id not in (None, saved.run_id):
+            continue
+        by = (saved.fingerprint, "" if saved.fingerprint else saved.checkpoint)
+        found.setdefault(by, {})[saved.benchmark] = saved
+    rows = []
+    for entries in found.values():
+        last = max(entries.values(), key=lambda saved: saved.began)
+        rows.append(Kept(last.checkpoint, about(last.checkpoint_info), entries))
+    return rows
+
+
+def meant(candidates: list[Kept], wanted: str) -> list[Kept]:
+    """Those whose path or fingerprint (from 8 digits on) is wanted, else those whose name is."""
+    sure = [one for one in candidates if any(_is(saved, wanted) for saved in one.entries.values())]
+    return sure or select(candidates, wanted)
+
+
+def contender_of(store: ResultStore, one: Kept) -> Candidate:
+    """The checkpoint with its items. Raises ``DataError`` where these cannot be read."""
+    last = max(one.entries.values(), key=lambda saved: saved.began)
+    return Candidate(
+        name=one.name,
+        origin=f"{'imported from' if last.published else 'saved of run'} {last.run_id}",
+        about=dict(one.about),
+        entries={name: _entry(store, saved) for name, saved in one.entries.items()},
+    )
+
+
+def _is(saved: StoredResult, wanted: str) -> bool:
+    if len(wanted) >= SHORTEST and saved.fingerprint.startswith(wanted):
+        return True
+    return bool(saved.path) and Path(saved.path).resolve() == Path(wanted).resolve()
+
+
+def _entry(store: ResultStore, saved: StoredResult) -> Entry:
+    items = store.items(saved)
+    return Entry(saved=saved, items=items if items.examples else None, answers=answers_of(saved))
+
+
+_SHORT: Final = {**SETS, "real": "real_coref"}
+
+
+def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
+    """The number of items by benchmark; raises ``DataError`` for anything else."""
+    found: dict[str, int] = {}
+    for part in (one.strip() for text in texts for one in text.split(",")):
+        name, _, count = (piece.strip() for piece in part.partition("="))
+        if not name or not re.fullmatch(r"[1-9]\d*", count):
+            raise DataError(f"--items: {part!r} is no BENCHMARK=N, such as real_coref=2400,ko_lambada=600")
+        found[_SHORT.get(name, name)] = int(count)
+    return found
+
+
+def check_sizes(sizes: Iterable[str], benchmarks: Iterable[str]) -> None:
+    """Raises ``DataError`` for a size of a benchmark that the results do not have."""
+    known = list(benchmarks)
+    if strangers := [name for name in sizes if name not in known]:
+        raise DataError(
+            f"--items: no benchmark {strangers[0]!r} in these results; there are: {listed(known)}"
+        )

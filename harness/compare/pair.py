@@ -1,0 +1,304 @@
+"""Two contenders -> every benchmark that both have, with verdicts; composites; the mean.
+
+- The primary metrics of all benchmarks are one family: their p are corrected together (Holm). Composites are made of
+  the same results and are a family of their own. What is shown beside a primary metric has a p, and no verdict.
+- Runs are judged by their benchmark's primary metric, published results by the best scorer that both sides have.
+- A result that is not valid decides nothing: "cannot tell".
+- The mean is over the benchmarks, each with the same weight, as comparison scripts of fine-tuning studies compute their
+  average improvement; its interval adds up the benchmarks' errors as independent ones.
+
+The groups of a benchmark (the subjects of MMLU) as benchmarks of their own, named BENCHMARK/GROUP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from harness.compare.candidate import Candidate, Entry
+from harness.compare.formats.task_metrics import primary_of
+from harness.compare.items import Entry as Paired
+from harness.compare.judge import Compared, compare_composite, judge
+from harness.compare.judge import Weighed as Part
+from harness.compare.metric import (
+    MetricComparison,
+    by_score,
+    compare_metric,
+    compared_composite,
+    conditions_apart,
+    metric_of,
+    shared_columns,
+)
+from harness.compare.names import listed
+from harness.core.composite import COMPOSITES, Composite
+from harness.core.errors import DataError
+from harness.results.store_entry import ItemScores
+from harness.results.summary import Metric
+from harness.statistics.comparison import Comparison
+from harness.statistics.composites import compare_composite_totals
+from harness.statistics.intervals import mean_estimate
+from harness.statistics.verdicts import ALPHA, MARGIN, Kind
+
+KINDS: Final[tuple[Kind, ...]] = ("better", "worse", "not worse", "cannot tell")
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean over ``benchmarks`` benchmarks: values, difference, interval; ``percent`` is the mean of their
+    differences in per cent, over ``relative`` of them whose baseline is above 0."""
+
+    comparison: Comparison
+    benchmarks: int
+    percent: float | None
+    relative: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """The new contender against the baseline; ``lines`` has each benchmark's primary metric, then those beside it."""
+
+    baseline: Candidate
+    new: Candidate
+    lines: tuple[MetricComparison, ...]
+    composites: tuple[MetricComparison, ...]
+    mean: Mean | None
+
+    @property
+    def judged(self) -> dict[str, MetricComparison]:
+        """The lines that verdicts are about, by benchmark."""
+        return {line.benchmark: line for line in self.lines if line.primary}
+
+    def of_kind(self, kind: Kind) -> list[str]:
+        """The benchmarks with this verdict."""
+        return [name for name, line in self.judged.items() if line.verdict and line.verdict.kind == kind]
+
+    def only_in(self, one: Candidate, other: Candidate) -> list[str]:
+        """The benchmarks of which ``other`` has no result."""
+        return [name for name in one.entries if name not in other.entries]
+
+
+def compare_pair(
+    baseline: Candidate,
+    new: Candidate,
+    *,
+    metric: str | None = None,
+    every: bool = False,
+    margin: float = MARGIN,
+    alpha: float = ALPHA,
+) -> Pair:
+    """The new contender against the baseline; ``metric`` is judged by where a benchmark has it, in place of its
+    primary one, and ``every`` shows all metrics.
+
+    Raises ``DataError`` where they have nothing in common.
+    """
+    lines: list[MetricComparison] = []
+    for name in (name for name in baseline.entries if name in new.entries):
+        lines += _lines(baseline.entries[name], new.entries[name], metric, every, 1 - alpha)
+    if not lines:
+        raise DataError(
+            f"{baseline.name} and {new.name} have no result of the same benchmark and metric; "
+            f"the first has {_names(baseline)}; the second has {_names(new)}"
+        )
+    known = dict.fromkeys(_common(baseline, new))
+    if metric is not None and metric not in known:
+        raise DataError(f"no benchmark has the metric {metric!r} in both; there are: {listed(known)}")
+    entries = (baseline.entries, new.entries)
+    composites = [
+        line
+        for composite in COMPOSITES
+        if (line := _composite(composite, baseline.entries, new.entries, 1 - alpha)) is not None
+    ]
+    judged = _judged([line for line in lines if line.primary], entries, margin, alpha)
+    return Pair(
+        baseline=baseline,
+        new=new,
+        lines=tuple(judged.get(line.benchmark, line) if line.primary else line for line in lines),
+        composites=tuple(_judged(composites, entries, margin, alpha).values()),
+        mean=_mean([line for line in lines if line.primary], 1 - alpha),
+    )
+
+
+# Benchmarks
+
+
+def _lines(a: Entry, b: Entry, wanted: str | None, every: bool, level: float) -> list[MetricComparison]:
+    """The primary metric, then those beside it."""
+    common = _comparable(a, b)
+    if not common:
+        return []
+    declared = [one.saved.primary for one in (a, b) if not one.saved.published]
+    first = [by_score(b, name) for name in (wanted, *declared) if name is not None]
+    ranked = [name for name in (*first, primary_of(b.saved.benchmark, common)) if name in common]
+    parts = [p.metric for c in COMPOSITES for p in c.parts if p.benchmark == b.saved.benchmark]
+    others = common if every else [name for name in common if name in parts]
+    names = dict.fromkeys((ranked[0], *others))
+    return [compare_metric(a, b, name, primary=name == ranked[0], level=level) for name in names]
+
+
+def _comparable(a: Entry, b: Entry) -> list[str]:
+    """The metrics that both have a value of."""
+    names = dict.fromkeys(by_score(b, name) for name in b.saved.metrics)
+    return [name for name in names if metric_of(a, name) is not None and metric_of(b, name) is not None]
+
+
+def _common(a: Candidate, b: Candidate) -> Iterable[str]:
+    return (
+        name
+        for benchmark in a.entries
+        if benchmark in b.entries
+        for name in _comparable(a.entries[benchmark], b.entries[benchmark])
+    )
+
+
+def _names(one: Candidate) -> str:
+    return listed(one.entries)
+
+
+# Composites
+
+
+def _composite(
+    composite: Composite, before: Mapping[str, Entry], after: Mapping[str, Entry], level: float
+) -> MetricComparison | None:
+    """The composite in both; None where a part is missing in either."""
+    pairs = []
+    for weight, benchmark, metric in composite.parts:
+        a, b = before.get(benchmark), after.get(benchmark)
+        if a is None or b is None or metric_of(a, metric) is None or metric_of(b, metric) is None:
+            return None
+        pairs.append((weight, metric, a, b))
+    paired = all(shared_columns(a, b, metric) is not None for _, metric, a, b in pairs)
+    compared: Compared
+    if paired:
+        compared = compare_composite(
+            composite.name,
+            [Part(weight, metric, _items(b), [_items(a)]) for weight, metric, a, b in pairs],
+            level=level,
+        )
+        if any(conditions_apart(a, b) for _, _, a, b in pairs):
+            compared = replace(compared, identical=False)
+    else:
+        groups: dict[str, list[tuple[float, Comparison]]] = {}
+        for weight, metric, a, b in pairs:
+            line = compare_metric(a, b, metric, primary=False, level=level)
+            groups.setdefault(b.saved.benchmark, []).append((weight, line.comparison))
+        compared = compared_composite(
+            composite.name, compare_composite_totals(list(groups.values()), level=level)
+        )
+    # Its parts have items of their own: a number of items says nothing of the sum.
+    compared = replace(compared, comparison=replace(compared.comparison, n=0))
+    return MetricComparison(
+        benchmark=composite.name,
+        metric=composite.formula,
+        primary=True,
+        compared=compared,
+        paired=paired,
+        sizes=(0, 0),
+        identical=compared.identical,
+    )
+
+
+def _items(entry: Entry) -> Paired:
+    assert entry.items is not None
+    return Paired(entry.saved, entry.items)
+
+
+# Verdicts
+
+
+def _judged(
+    lines: Sequence[MetricComparison],
+    entries: tuple[Mapping[str, Entry], Mapping[str, Entry]],
+    margin: float,
+    alpha: float,
+) -> dict[str, MetricComparison]:
+    verdicts = judge({line.benchmark: line.compared for line in lines}, margin=margin, alpha=alpha)
+    found = {}
+    for line in lines:
+        verdict = verdicts[line.benchmark].verdict
+        wrong = [side[line.benchmark].saved.invalid for side in entries if line.benchmark in side]
+        if reasons := [reason for reason in wrong if reason]:
+            verdict = replace(verdict, kind="cannot tell", items=None, why=f"not valid: {reasons[0]}")
+        found[line.benchmark] = replace(line, verdict=verdict)
+    return found
+
+
+# The mean
+
+
+def _mean(lines: Sequence[MetricComparison], level: float) -> Mean | None:
+    """None for fewer than two benchmarks with values from 0 to 1."""
+    known = [line for line in lines if _is_share(line.comparison)]
+    if len(known) < 2:
+        return None
+    weight = 1 / len(known)
+    comparison = compare_composite_totals([[(weight, line.comparison)] for line in known], level=level)
+    percents = [line.percent for line in known if line.percent is not None]
+    return Mean(
+        replace(comparison, why=None if comparison.stderr else comparison.why),
+        len(known),
+        sum(percents) / len(percents) if percents else None,
+        len(percents),
+    )
+
+
+def _is_share(one: Comparison) -> bool:
+    return one.baseline is not None and one.new is not None and 0 <= one.baseline <= 1 and 0 <= one.new <= 1
+
+
+def by_group(contender: Candidate) -> Candidate:
+    """The contender with each benchmark that has groups split into them; of its metrics the means over items stay."""
+    entries: dict[str, Entry] = {}
+    for name, entry in contender.entries.items():
+        groups = dict.fromkeys(entry.items.groups) if entry.items else {}
+        if entry.items is None or set(groups) <= {None}:
+            entries[name] = entry
+            continue
+        for group in groups:
+            if group is not None:
+                entries[f"{name}/{group}"] = _part(entry, entry.items, group)
+    return replace(contender, entries=entries)
+
+
+def _part(entry: Entry, items: ItemScores, group: str) -> Entry:
+    places = [place for place, own in enumerate(items.groups) if own == group]
+    part = ItemScores(
+        examples=[items.examples[place] for place in places],
+        rows=[items.rows[place] for place in places],
+        groups=[group] * len(places),
+        clusters=[items.clusters[place] for place in places],
+        scores={name: [values[place] for place in places] for name, values in items.scores.items()},
+    )
+    metrics = {name: _metric(name, part) for name in entry.saved.metrics if name in part.scores}
+    saved = replace(
+        entry.saved,
+        benchmark=f"{entry.saved.benchmark}/{group}",
+        metrics=metrics,
+        aggregate={},
+        collected=len(places),
+        scored=len(places),
+        skipped=0,
+        faults=0,
+        items_sha256=part.digest(),
+    )
+    return replace(entry, saved=saved, items=part)
+
+
+def _metric(name: str, items: ItemScores) -> Metric:
+    pairs = [
+        (value, cluster)
+        for value, cluster in zip(items.scores[name], items.clusters, strict=True)
+        if value is not None
+    ]
+    found = mean_estimate([value for value, _ in pairs], [cluster for _, cluster in pairs])
+    return Metric(
+        name=name,
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        stderr=found.stderr,
+        n=len(pairs),
+        method=found.method,
+        why=found.why,
+    )

@@ -1,0 +1,168 @@
+"""Saved results by a metric or a composite, the best first; only what was asked alike stands in one ranking.
+
+A checkpoint stands in a ranking once, with its best result. A composite is made of a checkpoint's saved results, its
+interval of their items, as that of a run is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.compare.baselines import one_each, worth
+from harness.compare.gate.changes import composite_sets
+from harness.compare.gate.config import check_names
+from harness.compare.gate.result import COMPOSITE
+from harness.core.composite import COMPOSITES, Composite
+from harness.core.conditions import ways_of_asking
+from harness.core.data_files import DatasetInfo
+from harness.results.aggregate import composite_of_records
+from harness.results.records import Record
+from harness.results.store_entry import ItemScores, StoredResult
+from harness.results.summary import Declaration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One checkpoint in a ranking."""
+
+    checkpoint: str
+    run_id: str
+    step: int | None
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """The checkpoints by one metric of one benchmark, or by a composite, the best first; ``conditions`` are those of
+    its results, by benchmark where there are several."""
+
+    name: str
+    metric: str
+    conditions: dict[str, Any]
+    rows: tuple[Row, ...]
+
+
+def rank(
+    saved: Sequence[StoredResult], by: str, items: Callable[[StoredResult], ItemScores]
+) -> list[Ranking]:
+    """The rankings by this metric or composite, the one with the most checkpoints first.
+
+    Raises ``GateError`` naming the nearest metric where no result has it.
+    """
+    whole = [one for one in saved if one.complete]
+    composites = [one.name for one in COMPOSITES]
+    known = dict.fromkeys(metric for one in saved for metric in one.metrics)
+    check_names([by], [*known, *composites], "--by", "metric")
+    composite = next((one for one in COMPOSITES if one.name == by), None)
+    if composite is not None:
+        found = _by_composite(whole, composite, items)
+    else:
+        found = [_by_metric(same, by) for same in _alike(one for one in whole if by in one.metrics)]
+    return sorted((one for one in found if one.rows), key=lambda one: (one.name, -len(one.rows)))
+
+
+def _alike(results: Iterable[StoredResult]) -> list[list[StoredResult]]:
+    """The results by benchmark, conditions and items."""
+    found: dict[str, list[StoredResult]] = {}
+    for saved in results:
+        key = json.dumps([saved.benchmark, saved.items_sha256, _conditions(saved)], sort_keys=True)
+        found.setdefault(key, []).append(saved)
+    return list(found.values())
+
+
+def _conditions(saved: StoredResult) -> dict[str, Any]:
+    return ways_of_asking(saved.known)
+
+
+def _by_metric(same: Sequence[StoredResult], by: str) -> Ranking:
+    known = [one for one in one_each(same, by) if one.metrics[by].value is not None]
+    rows = [
+        Row(
+            checkpoint=one.checkpoint,
+            run_id=one.run_id,
+            step=one.step,
+            value=metric.value,
+            low=metric.low,
+            high=metric.high,
+            n=metric.n,
+        )
+        for one in sorted(known, key=lambda one: -worth(one, by))
+        if (metric := one.metrics[by]).value is not None
+    ]
+    return Ranking(name=same[0].benchmark, metric=by, conditions=_conditions(same[0]), rows=tuple(rows))
+
+
+def _by_composite(
+    saved: Sequence[StoredResult], composite: Composite, items: Callable[[StoredResult], ItemScores]
+) -> list[Ranking]:
+    """One ranking for each way in which the benchmarks were asked that a checkpoint has all of."""
+    names = list(dict.fromkeys(part.benchmark for part in composite.parts))
+    ways: list[list[list[StoredResult]]] = [[]]
+    for name in names:
+        groups = _alike(one for one in saved if one.benchmark == name)
+        ways = [[*before, group] for before in ways for group in groups]
+    found = []
+    for way in ways:
+        sets = composite_sets(dict(zip(names, way, strict=True)))
+        rows = [row for one in sets if (row := _composite_row(composite, one, items)) is not None]
+        conditions = {name: _conditions(group[0]) for name, group in zip(names, way, strict=True)}
+        ordered = tuple(sorted(rows, key=lambda row: -row.value))
+        found.append(Ranking(name=composite.name, metric=COMPOSITE, conditions=conditions, rows=ordered))
+    return found
+
+
+def _composite_row(
+    composite: Composite, results: Sequence[StoredResult], items: Callable[[StoredResult], ItemScores]
+) -> Row | None:
+    """A checkpoint's composite, from its items as a run's own is."""
+    found = composite_of_records(
+        composite,
+        results[0].checkpoint,
+        [(_declared(saved), _records(saved, items(saved))) for saved in results],
+    )
+    if found is None or found["value"] is None:
+        return None
+    return Row(
+        checkpoint=results[0].checkpoint,
+        run_id=", ".join(dict.fromkeys(one.run_id for one in results)),
+        step=results[0].step,
+        value=found["value"],
+        low=found["low"],
+        high=found["high"],
+        n=sum(one.scored for one in results),
+    )
+
+
+def _declared(saved: StoredResult) -> Declaration:
+    pack = DatasetInfo(name="", origin="", path="", rows=saved.scored, sha256="")
+    return Declaration(
+        name=saved.benchmark,
+        version=0,
+        primary=saved.primary,
+        aggregate=saved.aggregate,
+        clustered=True,
+        pack=pack,
+    )
+
+
+def _records(saved: StoredResult, items: ItemScores) -> list[Record]:
+    return [
+        Record(
+            item=example,
+            benchmark=saved.benchmark,
+            example=example,
+            checkpoint=saved.checkpoint,
+            status="scored",
+            scores={
+                name: value for name, column in items.scores.items() if (value := column[place]) is not None
+            },
+            cluster=items.clusters[place],
+        )
+        for place, example in enumerate(items.examples)
+    ]

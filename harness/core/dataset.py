@@ -1,0 +1,330 @@
+"""Data packs: where a benchmark's rows come from, and the check of every row.
+
+Rows come from one place alone: the folder of ``--eval-data`` (or ``TOUCHSTONE_DATA``), the Hub when ``--eval-data
+hub`` says so, else the small packs that ship with the project. What a folder or the Hub lacks is missing, never taken
+from the shipped packs. ``harness.core.data_files`` tells which files of a folder are the pack ``NAME/FILE``.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import json
+import math
+import random
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from harness.core.benchmark import Benchmark, HubData
+from harness.core.data_files import DatasetInfo, data_files, nearest
+from harness.core.errors import DataError, MissingDataError, ShotsError
+from harness.core.marks import SHIPPED, Extent
+from harness.core.resources import shipped
+
+HUB: Final = "hub"
+"""The value of ``--eval-data`` that stands for the Hugging Face Hub."""
+
+PROMPT: Final = "the benchmark's prompt"
+"""The origin of few-shot rows that are part of a benchmark, whatever its data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One row: its id within the benchmark (``winogrande/17``), its group, the row as checked, and the hash
+    of the row as read.
+    """
+
+    id: str
+    group: str | None
+    row: dict[str, Any]
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """All rows of one benchmark, in file order."""
+
+    info: DatasetInfo
+    examples: tuple[Example, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RawRow:
+    """One raw row with its place, for messages: file, number from 1, file stem."""
+
+    path: str
+    number: int
+    stem: str
+    data: dict[str, Any]
+
+
+def load_dataset(spec: Benchmark, data: str | None) -> Dataset:
+    """The rows of a benchmark, every one checked against its row type.
+
+    Raises ``MissingDataError`` where it has none there, and ``DataError`` naming file and row number when a row is not
+    as it should be.
+    """
+    found = _load(spec, spec.data, data, spec.hub, scored=True)
+    if found is not None:
+        return found
+    if data is None:
+        raise MissingDataError(
+            f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}"
+        )
+    if data == HUB:
+        raise MissingDataError(
+            f"{spec.name}: it names no data set on the Hub; {spec.missing or 'give --eval-data DIR'}"
+        )
+    raise MissingDataError(
+        _lacking(spec.name, spec.data, Path(data), "the data folder has no such file", scored=True)
+    )
+
+
+def load_shots(spec: Benchmark, data: str | None) -> Dataset | None:
+    """The rows that few-shot examples are drawn from; None where they are to be drawn from the evaluation rows: when
+    the benchmark has no other, or the shipped ones are none.
+
+    Raises ``ShotsError`` where a folder or the Hub lacks them, and ``DataError`` as ``load_dataset`` does.
+    """
+    if spec.shots_from is None:
+        return None
+    asked = replace(spec, group=None) if spec.shots_for_all else spec
+    found = _load(asked, spec.shots_from, data, spec.hub_shots, scored=False)
+    if found is not None or data is None:
+        return found
+    if spec.shots_fixed and (found := _load(asked, spec.shots_from, None, None, scored=False)) is not None:
+        return replace(found, info=replace(found.info, origin=PROMPT))
+    remedy = "--eval-shots 0 asks without"
+    if data == HUB:
+        raise ShotsError(f"{spec.name}: it names no few-shot rows on the Hub; {remedy}")
+    why = f"the data folder has no such file for few-shot examples; {remedy}"
+    raise ShotsError(_lacking(spec.name, spec.shots_from, Path(data), why, scored=False))
+
+
+def subsample(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequence[Example]:
+    """All examples; of more than ``spec.most_rows`` that number, drawn with ``seed``, in file order."""
+    if spec.most_rows is None or len(examples) <= spec.most_rows:
+        return examples
+    digest = hashlib.sha256(f"{seed}\0{spec.name}\0rows".encode()).digest()
+    chosen = random.Random(int.from_bytes(digest[:8], "big")).sample(range(len(examples)), spec.most_rows)
+    return [examples[place] for place in sorted(chosen)]
+
+
+def extents_of(spec: Benchmark, pack: Dataset, seed: int) -> dict[str, Extent]:
+    """How much the benchmark has with this data, by group, the whole under ""."""
+    rows = Counter(example.group or "" for example in pack.examples)
+    items = Counter(example.group or "" for example in subsample(spec, pack.examples, seed))
+    # Rows of the project's own are no part of what was published.
+    published = None if spec.own_rows and pack.info.origin == SHIPPED else spec.published_rows
+    known = published if isinstance(published, Mapping) else {}
+    found = {
+        group: Extent(of=items[group], rows=count, published=known.get(group))
+        for group, count in rows.items()
+    }
+    whole = sum(known.values()) if known else published if isinstance(published, int) else None
+    return found | {"": Extent(of=items.total(), rows=rows.total(), published=whole)}
+
+
+def take_first(examples: Iterable[Example], limit: float | int | None) -> list[Example]:
+    """The first examples of each group: ``limit`` of them, or that fraction (rounded up) when it is a float."""
+    groups: dict[str | None, list[Example]] = {}
+    for example in examples:
+        groups.setdefault(example.group, []).append(example)
+    kept: list[Example] = []
+    for members in groups.values():
+        count = (
+            len(members)
+            if limit is None
+            else limit
+            if isinstance(limit, int)
+            else math.ceil(limit * len(members))
+        )
+        kept.extend(members[:count])
+    return kept
+
+
+def read_lines(path: Path) -> Iterator[RawRow]:
+    """The JSON objects of a file, one a line, also of one packed with gzip; raises ``DataError`` naming file and
+    row number of what is none."""
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    for number, raw in enumerate(text.split("\n"), start=1):
+        if not raw.strip():
+            continue
+        try:
+            row = json.loads(raw)
+        except ValueError as error:
+            raise DataError(
+                f"{path}, row {number}: not valid JSON ({error}); one JSON object a line"
+            ) from error
+        if not isinstance(row, dict):
+            raise DataError(f"{path}, row {number}: a {type(row).__name__}, not a JSON object")
+        yield RawRow(str(path), number, path.stem, row)
+
+
+def _load(
+    spec: Benchmark, name: str, data: str | None, hub: HubData | None, *, scored: bool
+) -> Dataset | None:
+    """The rows of one place, None where it has none."""
+    if data == HUB:
+        return None if hub is None else _pack(spec, name, HUB, hub.path, _hub_lines(hub))
+    origin, folder = (SHIPPED, shipped("data")) if data is None else ("--eval-data", Path(data))
+    files = data_files(folder, name, scored=scored)
+    if not files:
+        return None
+    lines = [line for file in files for line in read_lines(file)]
+    return _pack(spec, name, origin, str(_common_place(files)), lines)
+
+
+def _common_place(files: Sequence[Path]) -> Path:
+    """The file, or the folder of several."""
+    return files[0] if len(files) == 1 else files[0].parent
+
+
+def _lacking(benchmark: str, name: str, folder: Path, why: str, *, scored: bool) -> str:
+    """The benchmark with the path that was looked for, and the nearest one that is there."""
+    near = nearest(folder, name, scored=scored)
+    return f"{benchmark} ({folder / name}.jsonl): {why}" + (f"; nearest: {folder / near}" if near else "")
+
+
+def _hub_lines(hub: HubData) -> list[RawRow]:
+    """The rows of a Hub data set, or of a local folder that ``datasets`` reads the same way."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataError(
+            "--eval-data hub needs the package datasets: pip install 'pytest-touchstone[hub]'"
+        ) from error
+    try:
+        rows = datasets.load_dataset(hub.path, hub.config, split=hub.split)
+    except Exception as error:  # datasets raises dozens of kinds; all mean that the set cannot be had
+        first = str(error).strip().partition("\n")[0]
+        raise DataError(f"data set {hub.path} ({hub.split}): {first or type(error).__name__}") from error
+    return [RawRow(hub.path, number, hub.split, dict(row)) for number, row in enumerate(rows, start=1)]
+
+
+def _pack(spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow]) -> Dataset:
+    check = row_checker(spec)
+    examples: list[Example] = []
+    kept: list[RawRow] = []
+    counts: dict[str | None, int] = {}
+    whole = hashlib.sha256()
+    for line in lines:
+        if spec.keep is not None and not spec.keep(line.data):
+            continue
+        canonical = json.dumps(line.data, ensure_ascii=False, sort_keys=True).encode(
+            "utf-8", "backslashreplace"
+        )
+        whole.update(canonical + b"\n")
+        kept.append(line)
+        row = check(line)
+        group = _group(spec, line, row)
+        number = counts.get(group, 0)
+        counts[group] = number + 1
+        place = f"{spec.name}/{_place(spec, group)}{number}"
+        examples.append(Example(place, group, row, hashlib.sha256(canonical).hexdigest()[:16]))
+    if spec.subsets is not None:
+        examples = _by_subset(spec.subsets, kept, examples)
+    if not examples:
+        raise DataError(f"{path}: no rows; a pack has one JSON object a line")
+    info = DatasetInfo(name=name, origin=origin, path=path, rows=len(examples), sha256=whole.hexdigest())
+    return Dataset(info, tuple(examples))
+
+
+def _place(spec: Benchmark, group: str | None) -> str:
+    """What stands before a row's number in its id. Items of one folder make units (``harness.plugin.units``): where
+    groups have few-shot examples of their own each is a folder, else all rows of the benchmark are one."""
+    if group is None:
+        return ""
+    return f"{group}-" if spec.shots_for_all else f"{group}/"
+
+
+def _group(spec: Benchmark, line: RawRow, row: Mapping[str, Any]) -> str | None:
+    if spec.group is None:
+        return None
+    group = line.stem if spec.group == "file" else row.get(spec.group)
+    if not isinstance(group, str) or not group:
+        raise DataError(
+            f"{line.path}, row {line.number}: field {spec.group!r} is {group!r}; it names the row's group, as text"
+        )
+    return _plain(group)
+
+
+def _by_subset(field: str, lines: Sequence[RawRow], examples: Sequence[Example]) -> list[Example]:
+    """The examples with their subsets as groups, where there are several; their ids stay. Raises ``DataError`` for a
+    row that then has none."""
+    named = [line.data.get(field) for line in lines]
+    if len({name for name in named if isinstance(name, str) and name}) < 2:
+        return list(examples)
+    found = []
+    for line, name, example in zip(lines, named, examples, strict=True):
+        if not isinstance(name, str) or not name:
+            raise DataError(
+                f"{line.path}, row {line.number}: field {field!r} is {name!r}; the rows are of several sets, and each "
+                "names its own, as text"
+            )
+        found.append(replace(example, group=_plain(name)))
+    return found
+
+
+def _plain(group: str) -> str:
+    """A group's name as ids can have it."""
+    return group.replace("/", "_").replace("[", "(").replace("]", ")").replace(" ", "_")
+
+
+def row_checker(spec: Benchmark) -> Any:
+    """A function ``RawRow -> row`` that prepares and checks a row, raising ``DataError`` with file, row and
+    field.
+    """
+    adapter = _adapter(spec.row) if spec.row is not None else None
+
+    def check(line: RawRow) -> dict[str, Any]:
+        row = line.data
+        if spec.prepare is not None:
+            try:
+                row = spec.prepare(dict(row))
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+                missing = (
+                    f"field {error} is missing"
+                    if isinstance(error, KeyError)
+                    else f"{type(error).__name__}: {error}"
+                )
+                raise DataError(
+                    f"{line.path}, row {line.number}: {missing} ({spec.name} cannot use it)"
+                ) from error
+        if adapter is None:
+            return row
+        from pydantic import ValidationError
+
+        try:
+            return dict(adapter.validate_python(row))
+        except ValidationError as error:
+            raise DataError(
+                f"{line.path}, row {line.number}: {_fault(error.errors()[0])} ({spec.name} needs it)"
+            ) from None
+
+    return check
+
+
+def _fault(detail: Mapping[str, Any]) -> str:
+    field = ".".join(str(part) for part in detail["loc"]) or "row"
+    if detail["type"] == "missing":
+        return f"field {field!r} is missing"
+    return f"field {field!r} is {str(detail.get('input'))[:60]!r}: {detail['msg'].lower()}"
+
+
+@functools.cache
+def _adapter(row: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(row)

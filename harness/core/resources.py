@@ -1,0 +1,33 @@
+"""Where the files that ship with the program lie: data packs, small models, pytest fixtures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+from harness.core.files import load_module
+
+_HERE = Path(__file__).resolve().parents[1]
+
+
+def shipped(*parts: str) -> Path:
+    """The path of a shipped file or folder, whether or not it is there.
+
+    An installed wheel carries the files in the package (``harness/_shipped``), a checkout in ``fixtures``
+    beside it.
+    """
+    inside = _HERE / "_shipped"
+    root = inside if inside.is_dir() else _HERE.parent / "fixtures"
+    return root.joinpath(*parts)
+
+
+def load_shipped_module(name: str) -> ModuleType:
+    """The shipped Python file ``NAME.py`` as a module.
+
+    Loaded by its place and not by import: a project of the user's may well have a package ``fixtures`` of its
+    own.
+    """
+    place = shipped(f"{name}.py")
+    if not place.is_file():
+        raise ImportError(f"{place} is missing; install pytest-touchstone again")
+    return load_module(place, f"harness_shipped_{name}")

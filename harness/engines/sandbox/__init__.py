@@ -1,0 +1,47 @@
+"""Runs programs that nobody has read: in namespaces of their own, without rights, within limits.
+
+``open_sandbox`` gives a ``Sandbox`` that answers ``RunProgram`` requests, many at a time; ``open_checked`` one that
+first sees whether a task's tests can fail.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.engines.sandbox.settings import GRADERS, KINDS, Grader, Kind, SandboxSettings
+
+if TYPE_CHECKING:
+    from harness.engines.sandbox.sandbox import Sandbox
+    from harness.engines.sandbox.soundness import Checked
+
+__all__ = ["GRADERS", "KINDS", "Grader", "Kind", "SandboxSettings", "open_checked", "open_sandbox"]
+
+
+def open_sandbox(
+    kind: Kind = "bwrap",
+    *,
+    workers: int | None = None,
+    grader: Grader = "exact",
+    program_seconds: float | None = None,
+) -> Sandbox:
+    """A sandbox whose walls have been tried, unless it has none; the arguments are as in ``SandboxSettings``.
+
+    Raises ``SandboxError`` with the reason and the remedy where programs cannot be run safely.
+    """
+    from harness.engines.sandbox.sandbox import start
+
+    return start(SandboxSettings(kind=kind, workers=workers, grader=grader, program_seconds=program_seconds))
+
+
+def open_checked(
+    kind: Kind = "bwrap",
+    *,
+    workers: int | None = None,
+    grader: Grader = "exact",
+    program_seconds: float | None = None,
+) -> Checked:
+    """The same, with the tests of every task tried before programs are judged by them."""
+    from harness.engines.sandbox.soundness import Checked
+
+    opened = open_sandbox(kind, workers=workers, grader=grader, program_seconds=program_seconds)
+    return Checked(opened, kind)

@@ -1,0 +1,181 @@
+"""Forks programs, waits outside of their namespaces for their end, or ends them, and says what they have used."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import Any, Final
+
+from . import framing, jail, program_host
+from .fork_server import Requests
+
+_CORES: Final = os.cpu_count() or 1
+
+_SHORTEST: Final = 0.01
+"""Seconds between two looks at the time used."""
+
+_SCHEDULED: Final = 2
+"""The clock of what the scheduler has given a process: CPUCLOCK_SCHED of the kernel."""
+
+
+class Keeper:
+    """Runs one program after the other. Its own process is the first of a process namespace and has all rights
+    in a user namespace that is its own, and none outside.
+    """
+
+    def __init__(self, slot: int, system_calls: bytes, *, isolated: bool) -> None:
+        self._slot, self._system_calls, self._isolated = slot, system_calls, isolated
+        self._namespaces: jail.ProcessNamespaces | None = None
+
+    def serve(self, requests: Requests) -> None:
+        """Keeps what is asked for, one at a time; a fault is said in every report."""
+        fault = ""
+        try:
+            if self._isolated:
+                self._isolate()
+        except OSError as error:
+            fault = str(error)
+        while (request := requests.next()) is not None:
+            asked, (report, *rest) = request
+            try:
+                if fault:
+                    raise OSError(fault)
+                found = self._keep(jail.Limits(**asked["limits"]), report, rest)
+            except OSError as error:
+                found = {"fault": str(error)}
+            with suppress(framing.Closed):
+                framing.send(report, found)
+            for descriptor in (report, *rest):
+                with suppress(OSError):
+                    os.close(descriptor)
+
+    def _isolate(self) -> None:
+        """Goes on as a child in namespaces of its own."""
+        jail.drop_user(self._slot)
+        jail.enter_namespaces()
+        if os.fork() != 0:
+            os._exit(0)
+        self._namespaces = jail.ProcessNamespaces()
+        jail.read_only_files()
+
+    def _keep(self, limits: jail.Limits, report: int, rest: list[int]) -> dict[str, Any]:
+        """Forks the program, waits for its end, and says how that was.
+
+        ``rest``: the connection of the program's side; for a script also what it reads from and prints to.
+        """
+        if self._namespaces is None:
+            child = os.fork()
+        else:
+            jail.empty_tmp(limits)
+            child = self._namespaces.fork()
+        if child == 0:
+            os.close(report)
+            _be_program(rest, limits, self._system_calls, self._isolated)
+        try:
+            for descriptor in rest:
+                os.close(descriptor)
+            rest.clear()
+            return _wait(child, report, limits)
+        finally:
+            if self._namespaces is not None:
+                jail.drop_tmp()
+
+
+def _be_program(descriptors: list[int], limits: jail.Limits, system_calls: bytes, isolated: bool) -> None:
+    """Becomes the program; does not return."""
+    code = 1
+    try:
+        os.setsid()  # a signal to its process group would reach the keeper, whatever the namespaces
+        jail.die_with_parent()
+        connection, *streams = descriptors
+        program_host.silence()
+        for stream, descriptor in enumerate(streams):
+            os.dup2(descriptor, stream)
+        connection = _alone(connection)
+        if isolated:
+            os.chdir("/tmp")
+            jail.lock(limits, system_calls)
+        else:
+            _limit_only(limits)
+        if streams:
+            code = program_host.run_script(connection)
+        else:
+            program_host.serve(connection)
+            code = 0
+    except BaseException:
+        pass  # whoever reads the connection sees that it ended
+    finally:
+        os._exit(code)
+
+
+def _alone(connection: int) -> int:
+    """Closes every other descriptor than the standard streams; the connection is then number 3."""
+    if connection != 3:
+        os.dup2(connection, 3)
+    os.closerange(4, 4096)
+    return 3
+
+
+def _limit_only(limits: jail.Limits) -> None:
+    """The limits without any isolation, as far as the system has them."""
+    for kind, most in ((resource.RLIMIT_CPU, int(2 * limits.cpu) + 2), (resource.RLIMIT_CORE, 0)):
+        resource.setrlimit(kind, (most, most))
+    with suppress(ValueError, OSError):  # macOS has no such limit
+        resource.setrlimit(resource.RLIMIT_AS, (limits.memory * 2**20,) * 2)
+
+
+def _wait(child: int, report: int, limits: jail.Limits) -> dict[str, Any]:
+    """How the program ended; it is killed when its time is over, or when the other side says that it has its
+    answer.
+    """
+    deadline = time.monotonic() + limits.wall
+    ended = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
+    why = ""
+    while not why:
+        wall, cpu = deadline - time.monotonic(), limits.cpu - _used(child)
+        if wall <= 0 or cpu <= 0:
+            why = "cpu" if cpu <= 0 else "wall"
+        else:
+            # It cannot use up what is left sooner than this, on all cores.
+            why = _event(child, ended, report, max(_SHORTEST, min(wall, cpu / _CORES)))
+    if why != "ended":
+        os.kill(child, signal.SIGKILL)
+    _, status, used = os.wait4(child, 0)
+    return {
+        "why": why,
+        "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+        "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+        "seconds": used.ru_utime + used.ru_stime,
+        "memory": used.ru_maxrss // 1024,
+    }
+
+
+def _used(child: int) -> float:
+    """The CPU time of a process so far, of all its threads.
+
+    By its clock (clock_getcpuclockid(3)); what RLIMIT_CPU goes by is counted in whole ticks, on a busy virtual
+    machine up to half as much again.
+    """
+    if sys.platform != "linux":
+        return 0.0
+    try:
+        return time.clock_gettime(~child << 3 | _SCHEDULED)
+    except OSError:  # it has just ended
+        return 0.0
+
+
+def _event(child: int, ended: int | None, report: int, seconds: float) -> str:
+    """Waits at most so long; "ended", "stopped" where the other side has its answer, or "" for neither."""
+    if ended is None:
+        time.sleep(min(seconds, _SHORTEST))
+        return "ended" if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) else ""
+    poll = select.poll()
+    poll.register(ended, select.POLLIN)
+    poll.register(report, select.POLLIN)  # nothing is ever sent: it is the end of it that counts
+    ready = dict(poll.poll(seconds * 1000))
+    return "ended" if ended in ready else "stopped" if ready else ""

@@ -1,0 +1,227 @@
+"""The program's side: runs the program and answers calls of its functions, one at a time.
+
+Nothing here is to be trusted once the program has run: it shares the process. All that leaves it is data that
+the tests' side reads with care (``values``).
+"""
+
+from __future__ import annotations
+
+import _sitebuiltins
+import builtins
+import operator
+import os
+import random
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, Final
+
+from . import framing, values
+
+PROGRAM: Final = "<program>"
+"""The file name under which the program's lines appear."""
+
+MODULE: Final = "program"
+
+BUILTIN_TYPES: Final = frozenset(kind for kind in vars(builtins).values() if isinstance(kind, type))
+"""They travel by name."""
+
+
+def _awaited(value: Any) -> Any:
+    """What awaiting the value gives, in an event loop of its own."""
+    import asyncio  # few programs need it
+
+    async def main() -> Any:
+        return await value
+
+    return asyncio.run(main())
+
+
+_READS: Final[dict[str, Callable[..., Any]]] = {
+    "await": _awaited,
+    "iter": iter,
+    "len": len,
+    "item": lambda value, key: value[key],
+    "attribute": getattr,
+    "set": setattr,
+    "put": operator.setitem,
+}
+
+
+def serve(descriptor: int) -> None:
+    """Runs the program that comes first and answers what is asked after it, until nobody asks."""
+    request = framing.receive(descriptor)
+    agent = _Agent(descriptor)
+    agent.say(agent.run(request["program"], MODULE))
+    while True:
+        try:
+            request = framing.receive(descriptor)
+        except framing.Closed:
+            return
+        agent.say(agent.answer(request))
+
+
+def run_script(descriptor: int) -> int:
+    """Runs the program as a script that reads and prints; returns the exit code and says what was raised."""
+    request = framing.receive(descriptor)
+    agent = _Agent(descriptor)
+    said = agent.run(request["program"], "__main__")
+    try:
+        sys.stdout.flush()
+    except Exception as error:  # the reader may have had enough
+        said = said if "error" in said else {"error": agent.described(error)}
+    raised = said.get("error")
+    if raised and raised["types"][0] == "SystemExit" and raised["code"] in (None, 0):
+        raised = None
+    if raised:
+        framing.send(descriptor, raised)
+    return 1 if raised else 0
+
+
+class _Agent:
+    """The program's module, and the objects of it that the tests hold handles of."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._module: dict[str, Any] = {}
+        self._objects: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        self._asked: dict[int, Any] = {}
+
+    def say(self, message: Any) -> None:
+        """Sends a message; one that is too long to be read becomes an error."""
+        try:
+            framing.send(self._descriptor, message)
+        except (ValueError, RecursionError, MemoryError) as error:
+            framing.send(self._descriptor, {"error": self.described(error)})
+
+    def run(self, program: str, name: str) -> Any:
+        """Runs the program's module level."""
+        module = types.ModuleType(name)
+        sys.modules[name] = module  # dataclasses and pickle look there
+        self._module = module.__dict__
+        for word in ("exit", "quit"):  # what the module site would have made
+            setattr(builtins, word, _sitebuiltins.Quitter(word, "end of input"))
+        random.seed(0)  # the fork server's state is the same for all; a verdict must not depend on luck
+        try:
+            exec(compile(program, PROGRAM, "exec", dont_inherit=True), self._module)
+        except BaseException as error:  # SystemExit too: what ends the program ends its module
+            return {"error": self.described(error)}
+        return {"ready": True}
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """The answer to one request: ``names`` looks names up, ``call`` calls a handle, the others read it.
+        The end of an iterator is no exception."""
+        try:
+            if request["ask"] == "names":
+                return {"value": [self._looked_up(name) for name in request["names"]]}
+            target = self._objects[request["of"]]
+            arguments = self._decoded(request["arguments"])
+            if request["ask"] == "call":
+                found = target(*arguments, **self._decoded(request["keywords"]))
+            elif request["ask"] == "next":
+                found = next(target, self)
+                if found is self:
+                    return {"end": True}
+            else:
+                found = _READS[request["ask"]](target, *arguments)
+            return {"value": values.encode(found, self._handle)}
+        except framing.Closed:
+            raise
+        except BaseException as error:
+            return {"error": self.described(error)}
+
+    def described(self, error: BaseException) -> dict[str, Any]:
+        """An exception as data: the names of its types, the line of the program, the text."""
+        line = None
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == PROGRAM:
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        if isinstance(error, SyntaxError) and error.filename == PROGRAM:
+            line = error.lineno
+        code = getattr(error, "code", None)
+        return {
+            "types": [kind.__name__ for kind in type(error).__mro__],
+            "text": _text(error)[:500],
+            "line": line,
+            "code": code if isinstance(code, (int, str, type(None))) else str(type(code)),
+            "number": error.errno if isinstance(error, OSError) else None,
+        }
+
+    def _looked_up(self, name: str) -> Any:
+        if name not in self._module:
+            return ["?"]
+        found = self._module[name]
+        if isinstance(found, types.ModuleType):
+            return ["m", found.__name__]
+        return values.encode(found, self._handle)
+
+    def _handle(self, value: Any) -> Any:
+        """The message of an object that is no plain data; the same object has the same number."""
+        if isinstance(value, _Asked):
+            return ["k", value.number]
+        if isinstance(value, type) and value in BUILTIN_TYPES:
+            return ["T", value.__name__]
+        number = self._numbers.get(id(value))
+        if number is None:
+            number = self._numbers[id(value)] = len(self._objects)
+            self._objects.append(value)
+        kind = type(value)
+        true = not hasattr(kind, "__bool__") and not hasattr(kind, "__len__")
+        awaited = hasattr(kind, "__await__") and not hasattr(kind, "__next__")
+        return ["h", number, kind.__name__, true, awaited]
+
+    def _decoded(self, message: Any) -> Any:
+        return values.decode(message, self._owned)
+
+    def _owned(self, message: Any) -> Any:
+        if message[0] == "h":
+            return self._objects[message[1]]
+        if message[0] == "T":
+            return getattr(builtins, message[1])
+        return self._asked.setdefault(message[1], _Asked(self, message[1]))
+
+    def ask_back(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Calls a function of the tests that was given to the program as an argument."""
+        self.say(
+            {
+                "callback": number,
+                "arguments": values.encode(arguments, self._handle),
+                "keywords": values.encode(keywords, self._handle),
+            }
+        )
+        while True:
+            request = framing.receive(self._descriptor)
+            if "returned" in request:
+                return self._decoded(request["returned"])
+            if "raised" in request:
+                raise getattr(builtins, request["raised"], Exception)(request["text"])
+            self.say(self.answer(request))
+
+
+class _Asked:
+    """A function of the tests, as the program sees it."""
+
+    def __init__(self, agent: _Agent, number: int) -> None:
+        self._agent = agent
+        self.number = number
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._agent.ask_back(self.number, arguments, keywords)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # the text comes from the program
+        return "(no text)"
+
+
+def silence() -> None:
+    """Points the standard streams to nothing."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    os.close(nothing)

@@ -1,0 +1,289 @@
+"""Takes jobs from the harness and says what became of them; the first process in the sandbox.
+
+A job is one program with its tests. Every slot is a thread that runs one job at a time: it has a process forked
+for the program and, for tests of calls, one for the tests, connects the two, and waits for the end.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, Final
+
+from . import framing, jail, launcher, test_runner
+from .compare_output import same_printed
+from .fork_server import Server, fork_for_each, import_common
+
+_LONGEST_JOB: Final = test_runner.LONGEST_JOB
+_JOBS_OF_TESTS: Final = 64
+"""Jobs that one process of tests judges: what the tests of tasks leave in it does not add up for ever."""
+_GRACE: Final = 2.0
+"""Seconds of wall time that the tests have beyond the program's."""
+
+_LAST_MOMENT: Final = 0.2
+"""Seconds that a program has to end by itself once its connection is closed."""
+
+
+def main() -> None:
+    """Serves jobs from standard input on standard output until there are no more."""
+    settings = framing.receive(0, longest=_LONGEST_JOB)
+    calls, isolated = bytes.fromhex(settings["system_calls"]), bool(settings["isolated"])
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what is forked here is not waited for
+    import_common()
+
+    def tests(request: dict[str, Any], descriptors: list[int]) -> None:
+        test_runner.serve(descriptors[0], request["slot"], calls if isolated else b"")
+
+    keepers = [
+        Server(launcher.Keeper(slot, calls, isolated=isolated).serve)
+        for slot in range(int(settings["slots"]))
+    ]
+    Hub(keepers, Server(fork_for_each(tests))).serve()
+
+
+class Tests:
+    """The process of a slot's tests, as the hub sees it: it judges one job after the other, and another is forked
+    where it has ended or judged enough.
+    """
+
+    def __init__(self, server: Server, slot: int) -> None:
+        self._server, self._slot = server, slot
+        self._connection = self._forked()
+        self._left = _JOBS_OF_TESTS
+
+    def judge(self, job: dict[str, Any], asking: socket.socket, deadline: float) -> dict[str, Any]:
+        """The verdict on a job whose program answers at the other end of ``asking``."""
+        if not self._left:
+            self._renew()
+        self._left -= 1
+        try:
+            socket.send_fds(self._connection, [b"j"], [asking.fileno()])
+            asking.close()  # else the program's end of it would not be seen
+            framing.send(self._connection.fileno(), job, deadline=deadline)
+            found = framing.receive(self._connection.fileno(), deadline=deadline)
+        except framing.Late:
+            found = {"outcome": "timeout", "detail": "the tests took too long"}
+            self._renew()
+        except (framing.Closed, OSError):
+            found = {
+                "outcome": "timeout",
+                "detail": "the tests were ended: comparing the answers took too long",
+            }
+            self._renew()
+        return found if isinstance(found, dict) else {}
+
+    def _renew(self) -> None:
+        """Gives the process up, which ends when it sees that, and has another forked."""
+        self._connection.close()
+        self._connection = self._forked()
+        self._left = _JOBS_OF_TESTS
+
+    def _forked(self) -> socket.socket:
+        mine, theirs = socket.socketpair()
+        with theirs:
+            self._server.ask({"slot": self._slot}, [theirs.fileno()])
+        return mine
+
+
+class Hub:
+    """The slots and their work."""
+
+    def __init__(self, keepers: list[Server], tests: Server) -> None:
+        self._keepers = keepers
+        self._tests = [Tests(tests, slot) for slot in range(len(keepers))]
+        self._jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._output = threading.Lock()
+
+    def serve(self) -> None:
+        """Works until standard input ends; what still runs then ends with this process."""
+        for slot in range(len(self._keepers)):
+            threading.Thread(target=self._work, args=(slot,), daemon=True).start()
+        self._say({"ready": os.getpid()})
+        try:
+            while True:
+                self._jobs.put(framing.receive(0, longest=_LONGEST_JOB))
+        except framing.Closed:
+            os._exit(0)
+
+    def _say(self, message: Any) -> None:
+        with self._output:
+            framing.send(1, message)
+
+    def _work(self, slot: int) -> None:
+        while True:
+            job = self._jobs.get()
+            try:
+                found = self._scripted(job, slot) if "pairs" in job else self._called(job, slot)
+            except BrokenPipeError:
+                os._exit(1)  # a server of this hub has gone: the harness starts another hub
+            except BaseException as error:
+                found = {"outcome": "fault", "detail": f"{type(error).__name__}: {error}"}
+            self._say({"id": job["id"], **found})
+
+    def _called(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
+        """Runs a program and the tests that call it."""
+        limits = jail.Limits(**job["limits"])
+        asking, asked = socket.socketpair()
+        reported, reporting = socket.socketpair()
+        try:
+            self._keepers[slot].ask({"limits": asdict(limits)}, [reporting.fileno(), asked.fileno()])
+            asked.close()
+            reporting.close()
+            parts = {key: job[key] for key in ("program", "code", "trusted", "names", "reference")}
+            deadline = time.monotonic() + limits.wall + _GRACE
+            verdict = self._tests[slot].judge({**parts, "cpu": limits.cpu + _GRACE}, asking, deadline)
+            if verdict["outcome"] == "crashed":
+                # Its connection closes a moment before it has ended, and how it ended is worth knowing.
+                select.select([reported], [], [], _LAST_MOMENT)
+            reported.shutdown(socket.SHUT_WR)
+            return _settled(verdict, self._report(reported, limits), limits)
+        finally:
+            for one in (asking, asked, reported, reporting):
+                one.close()
+
+    def _report(self, reported: socket.socket, limits: jail.Limits) -> dict[str, Any]:
+        try:
+            found = framing.receive(reported.fileno(), deadline=time.monotonic() + limits.wall + _GRACE)
+        except (framing.Closed, framing.Late):
+            return {"fault": "the keeper of the program gave no report"}
+        return found if isinstance(found, dict) else {}
+
+    # Programs that read and print
+
+    def _scripted(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
+        """Runs a program on every input, until it prints something else than expected."""
+        seconds = 0.0
+        for number, (given, expected) in enumerate(job["pairs"]):
+            found, printed = self._run_script(job, slot, given)
+            seconds += found["seconds"]
+            if found["outcome"] == "passed" and not same_printed(expected, printed):
+                shown = " ".join(printed.split())[:80]
+                found |= {"outcome": "wrong", "detail": f"printed {shown!r}"}
+            if found["outcome"] != "passed":
+                where = f"test {number + 1}: {found['detail']}"
+                return {**found, "detail": where, "seconds": seconds, "tests": number}
+        return {"outcome": "passed", "detail": "", "seconds": seconds, "tests": len(job["pairs"])}
+
+    def _run_script(self, job: dict[str, Any], slot: int, given: str) -> tuple[dict[str, Any], str]:
+        limits = jail.Limits(**job["limits"])
+        mine, theirs = socket.socketpair()
+        reported, reporting = socket.socketpair()
+        read, given_to = os.pipe()
+        printed_by, write = os.pipe()
+        opened = [read, given_to, printed_by, write]
+        try:
+            descriptors = [reporting.fileno(), theirs.fileno(), read, write]
+            self._keepers[slot].ask({"limits": asdict(limits)}, descriptors)
+            for one in (theirs, reporting):
+                one.close()
+            for descriptor in (read, write):
+                os.close(descriptor)
+                opened.remove(descriptor)
+            opened.remove(given_to)
+            with suppress(framing.Closed, framing.Late):  # its report says why it did not read
+                deadline = time.monotonic() + limits.wall
+                framing.send(mine.fileno(), {"program": job["program"]}, deadline=deadline)
+            printed, flooded = _exchange(given_to, printed_by, given.encode(), limits)
+            if flooded:
+                reported.shutdown(socket.SHUT_WR)  # the keeper sees it and ends the program
+                return {
+                    "outcome": "crashed",
+                    "detail": f"printed more than {limits.output} MiB",
+                    "seconds": 0.0,
+                }, ""
+            report = self._report(reported, limits)
+            verdict = {"outcome": "passed", "detail": ""}
+            if report.get("code") != 0:
+                verdict = {"outcome": "crashed", "detail": test_runner.NO_ANSWER}
+                with suppress(framing.Closed, framing.Late):
+                    said = framing.receive(mine.fileno(), deadline=time.monotonic() + _GRACE)
+                    verdict = test_runner.described(said) if isinstance(said, dict) else verdict
+            return _settled(verdict, report, limits), printed.decode("utf-8", "replace")
+        finally:
+            for one in (mine, theirs, reported, reporting):
+                one.close()
+            for descriptor in opened:
+                os.close(descriptor)
+
+
+def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Limits) -> tuple[bytes, bool]:
+    """Feeds a program and collects what it prints, until it has closed its output or its time is over; closes
+    ``given_to``. The second part says whether it printed too much.
+    """
+    os.set_blocking(given_to, False)
+    deadline = time.monotonic() + limits.wall + _GRACE
+    parts: list[bytes] = []
+    size, view = 0, memoryview(given)
+    poll = select.poll()
+    poll.register(printed_by, select.POLLIN)
+    writing = True
+    try:
+        poll.register(given_to, select.POLLOUT)
+        while (left := deadline - time.monotonic()) > 0:
+            for descriptor, _ in poll.poll(left * 1000):
+                if descriptor == given_to:
+                    try:
+                        view = view[os.write(given_to, view[:65536]) :] if view else view
+                    except BlockingIOError:
+                        continue
+                    except OSError:  # it reads no more
+                        view = view[:0]
+                    if not view:
+                        poll.unregister(given_to)
+                        os.close(given_to)
+                        writing = False
+                else:
+                    part = os.read(printed_by, 2**20)
+                    if not part:
+                        return b"".join(parts), False
+                    parts.append(part)
+                    size += len(part)
+                    if size > limits.output * 2**20:
+                        return b"", True
+        return b"".join(parts), False
+    finally:
+        if writing:
+            os.close(given_to)
+
+
+def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
+    """The verdict together with how the program ended, which explains why it gave no answer."""
+    found = {**verdict, "seconds": float(report.get("seconds", 0.0)), "tests": 0}
+    if verdict["outcome"] != "passed":
+        found |= _ending(verdict, report, limits)
+    return found
+
+
+def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
+    """What the keeper's report says better than the verdict of a program that did not pass."""
+    why, ended_by, code = report.get("why"), report.get("signal"), report.get("code")
+    if "fault" in report:
+        return {"outcome": "fault", "detail": str(report["fault"])}
+    if why == "cpu":
+        return {
+            "outcome": "timeout",
+            "detail": f"{report['seconds']:.1f} s of CPU time, limit {limits.cpu:g} s",
+        }
+    if why == "wall":
+        return {"outcome": "timeout", "detail": f"still there after {limits.wall:g} s"}
+    if (
+        verdict["outcome"] == "crashed"
+        and why == "ended"
+        and verdict["detail"].startswith(test_runner.NO_ANSWER)
+    ):
+        if ended_by == signal.SIGKILL:  # the first process of a namespace cannot be killed from inside
+            return {"outcome": "memory", "detail": "ended by the kernel, which had no memory left"}
+        return {"detail": f"ended by signal {ended_by}" if ended_by else f"ended with exit code {code}"}
+    return {}
+
+
+if __name__ == "__main__":
+    sys.exit("the hub is started by harness.engines.sandbox")

@@ -1,0 +1,468 @@
+"""The tests' side of calls: a process of its own that runs the tests and decides.
+
+Where the tests call the program's functions, they call stand-ins that ask the program's process. What comes
+back is data in exact builtin types, or a stand-in for an object of the program's, equal to nothing but itself.
+
+The process of the tests: judges one job after the other, each with a program's process of its own.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import os
+import random
+import signal
+import socket
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any, Final
+
+from . import framing, jail, values
+from .program_host import BUILTIN_TYPES
+
+TESTS: Final = "<tests>"
+
+NO_ANSWER: Final = "no answer"
+"""How the detail begins where the program's process said nothing that could be read."""
+
+_FORBIDDEN: Final = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
+"""What the sandbox answers to what it forbids."""
+
+_IMPORTED: Final = frozenset(name for name in sys.stdlib_module_names if not name.startswith("_")) - {
+    "antigravity",
+    "this",
+    "idlelib",
+    "turtledemo",
+    "turtle",
+    "tkinter",
+}
+
+
+_SIGNALS: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
+"""What the interpreter takes for an end where it calls a function, as ``map`` does."""
+
+_PROBED: Final = {"attribute": AttributeError, "iter": TypeError, "len": TypeError}
+"""How an object says that it has no such thing, which ``hasattr``, ``in`` and ``list`` may hear without a word."""
+
+
+class ProgramFailed(BaseException):
+    """The program ended, or raised what is no ``Exception`` or means an end to the interpreter: no test may hide it,
+    and nothing that calls a function in a test's place may take it for its own."""
+
+
+class Judge:
+    """Judges one program by tests that call its functions."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._standins: dict[int, StandIn] = {}
+        self._functions: list[Any] = []
+        self._missing: set[str] = set()
+        self._last_raised: tuple[BaseException, str] | None = None
+        self._failed: BaseException | None = None
+
+    def verdict(self, job: dict[str, Any]) -> dict[str, Any]:
+        """The outcome and the detail of a job with the keys ``program``, ``code``, ``trusted`` and ``names``."""
+        space: dict[str, Any] = {"__name__": "tests"}
+        try:
+            exec(compile(job["trusted"], "<task>", "exec", dont_inherit=True), space)
+            tests = compile(job["code"], TESTS, "exec", dont_inherit=True)
+        except Exception as error:
+            return {"outcome": "fault", "detail": f"the task's own code fails: {_sentence(error)}"}
+        try:
+            framing.send(self._descriptor, {"program": job["program"]})
+            self._reply("ready")
+            for name in job["names"]:
+                space.pop(name, None)
+            wanted = [n for n in _names(tests) if n not in space and not hasattr(builtins, n)]
+            self._fetch(job["names"], [name for name in wanted if name not in job["names"]], space)
+            exec(tests, space)
+        except BaseException as error:
+            return self._judged(error)
+        self._look_back()
+        return {"outcome": "passed", "detail": ""} if self._failed is None else self._judged(self._failed)
+
+    def _judged(self, error: BaseException) -> dict[str, Any]:
+        """What an exception in the tests says of the program."""
+        program = getattr(error, "of_program", None)
+        if program is not None:
+            return described(program)
+        if isinstance(error, framing.Closed):
+            return {"outcome": "crashed", "detail": f"{NO_ANSWER}: {error}"}
+        where = _line(error)
+        if isinstance(error, NameError) and error.name in self._missing:
+            return {"outcome": "error", "detail": f"the program defines no {error.name}"}
+        if isinstance(error, ModuleNotFoundError) and _is_foreign(error.name):
+            text = f"the task's tests need {error.name}, which the sandbox does not have"
+            return {"outcome": "fault", "detail": text}
+        if isinstance(error, AssertionError):
+            text = _text(error)
+            return {"outcome": "wrong", "detail": f"test line {where}" + (f": {text}" if text else "")}
+        return {"outcome": "wrong", "detail": f"test line {where}: {_sentence(error)}"}
+
+    # What is asked of the program
+
+    def ask(self, what: str, of: int, *arguments: Any) -> Any:
+        """Reads from an object of the program's, or calls it (``what`` "call", with all arguments and all
+        keywords)."""
+        call = what == "call"
+        extra = {"arguments": arguments[0], "keywords": arguments[1]} if call else {"arguments": arguments}
+        encoded = {name: values.encode(value, self._handle) for name, value in extra.items()}
+        self._look_back()
+        try:
+            framing.send(self._descriptor, {"ask": what, "of": of, **encoded})
+            return self._decoded(self._reply("value", what))
+        except (framing.Closed, ProgramFailed) as error:
+            self._failed = self._failed or error  # whatever the tests do with it
+            raise
+
+    def next(self, of: int) -> Any:
+        """The next value of an iterator of the program's; raises ``StopIteration`` where the program's side says that
+        there is none, which is another message than an exception."""
+        found = self.ask("next", of)
+        if found is _END:
+            raise StopIteration
+        return found
+
+    def _look_back(self) -> None:
+        """Sees what became of the program's exception that was raised last. Where it has been in no frame but this
+        module's, a part of the interpreter took it for a signal and the tests never heard of it: the program has
+        failed, whatever they say."""
+        raised, self._last_raised = self._last_raised, None
+        if raised is None or self._failed is not None:
+            return
+        error, what = raised
+        trace = error.__traceback__
+        if trace is None or (what in _PROBED and isinstance(error, _PROBED[what])):
+            return  # without any: somebody has seen it and taken that away, as assertRaises does
+        while trace is not None and trace.tb_frame.f_code.co_filename == _HERE:
+            trace = trace.tb_next
+        if trace is None:
+            self._failed = error
+
+    def _fetch(self, entries: list[str], others: list[str], space: dict[str, Any]) -> None:
+        """Puts what the program calls so into the tests' names: ``entries`` whatever they are, of ``others`` no
+        modules.
+
+        Those are the tests' own, and so is what only has the name of one: a program's ``class math`` would
+        compute what is expected of it.
+        """
+        names = [*entries, *others]
+        framing.send(self._descriptor, {"ask": "names", "names": names})
+        found = self._reply("value")
+        if not isinstance(found, list) or len(found) != len(names):
+            raise framing.Closed("the program's names are no list")
+        for name, message in zip(names, found, strict=True):
+            kind = message[0] if isinstance(message, list) and message else None
+            if kind == "?":
+                self._missing.add(name)
+            elif name in _IMPORTED and name not in entries:
+                space[name] = _imported(name)
+            elif kind == "m":
+                module = message[1]
+                if isinstance(module, str) and module.partition(".")[0] in _IMPORTED:
+                    space[name] = _imported(module)
+            else:
+                space[name] = self._decoded(message)
+
+    def _reply(self, key: str, what: str = "") -> Any:
+        """What the program's answer to ``what`` has under ``key``, after serving what it asks back meanwhile."""
+        while True:
+            reply = framing.receive(self._descriptor)
+            if not isinstance(reply, dict):
+                raise framing.Closed("an answer that is none")
+            if "callback" in reply:
+                self._call_back(reply)
+            elif "error" in reply:
+                error = _raised(reply["error"])
+                self._last_raised = error, what
+                raise error
+            elif what == "next" and "end" in reply:
+                return _END
+            elif key in reply:
+                return reply[key]
+            else:
+                raise framing.Closed("an answer that is none")
+
+    def _call_back(self, reply: dict[str, Any]) -> None:
+        """Calls a function that the tests gave the program."""
+        try:
+            function = self._functions[reply["callback"]]
+            arguments, keywords = self._decoded(reply["arguments"]), self._decoded(reply["keywords"])
+            message = {"returned": values.encode(function(*arguments, **keywords), self._handle)}
+        except (framing.Closed, ProgramFailed):
+            raise
+        except Exception as error:
+            self._last_raised = None  # the program hears of it
+            message = {"raised": type(error).__name__, "text": _text(error)}
+        framing.send(self._descriptor, message)
+
+    # Objects that are no plain data
+
+    def _handle(self, value: Any) -> Any:
+        if isinstance(value, StandIn):
+            return ["h", object.__getattribute__(value, "_number")]
+        if isinstance(value, type) and value in BUILTIN_TYPES:
+            return ["T", value.__name__]
+        if callable(value):
+            self._functions.append(value)
+            return ["k", len(self._functions) - 1]
+        raise TypeError(f"a test gives the program a {type(value).__name__}, which cannot travel")
+
+    def _decoded(self, message: Any) -> Any:
+        try:
+            return values.decode(message, self._owned)
+        except (values.UntravelledError, RecursionError) as error:
+            raise framing.Closed(f"an answer that is no value: {error}") from None
+        except MemoryError:
+            raise framing.Closed("an answer that is too large") from None
+
+    def _owned(self, message: Any) -> Any:
+        if message[0] == "T":
+            kind = getattr(builtins, message[1])
+            if isinstance(kind, type):
+                return kind
+        if message[0] == "k":
+            return self._functions[message[1]]
+        if message[0] != "h" or type(message[1]) is not int:
+            raise ValueError("an unknown kind of value")
+        number = message[1]
+        if number not in self._standins:
+            kind = Awaitable if message[4:] == [True] else StandIn
+            self._standins[number] = kind(self, number, str(message[2])[:60], message[3] is True)
+        return self._standins[number]
+
+
+_END: Final = object()
+"""In the place of a value: there are no more."""
+
+_HERE: Final = Judge.ask.__code__.co_filename
+
+
+class StandIn:
+    """Stands for an object of the program's. Calling, reading and changing it asks the program; comparing it does
+    not. It is true, as Python's objects are, unless its class has something to say about that.
+    """
+
+    __slots__ = ("_judge", "_name", "_number", "_true")
+
+    def __init__(self, judge: Judge, number: int, name: str, true: bool) -> None:
+        for slot, value in zip(StandIn.__slots__, (judge, name, number, true), strict=True):
+            object.__setattr__(self, slot, value)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._judge.ask("call", self._number, arguments, keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._judge.ask("attribute", self._number, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._judge.ask("set", self._number, name, value)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._judge.ask("put", self._number, key, value)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._judge.ask("item", self._number, key)
+
+    def __len__(self) -> int:
+        found = self._judge.ask("len", self._number)
+        if type(found) is not int:
+            raise TypeError("the program says a length that is no whole number")
+        return found
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator = self._judge.ask("iter", self._number)
+        return iter(iterator) if not isinstance(iterator, StandIn) else iterator._values()
+
+    def _values(self) -> Iterator[Any]:
+        while (value := self._judge.ask("next", self._number)) is not _END:
+            yield value
+
+    def __next__(self) -> Any:
+        return self._judge.next(self._number)
+
+    def __bool__(self) -> bool:
+        if not self._true:
+            raise TypeError(f"whether an object of the program's own ({self._name}) is true is not asked")
+        return True
+
+    def __repr__(self) -> str:
+        return f"<{self._name} of the program>"
+
+
+class Awaitable(StandIn):
+    """Stands for a coroutine of the program's; awaiting it has the program run it to its end."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        raise StopIteration(self._judge.ask("await", self._number))
+
+    def send(self, value: Any) -> Any:
+        """As an event loop runs it: it ends with its value at once."""
+        del value
+        return self.__next__()
+
+    def throw(self, error: BaseException, *_: Any) -> Any:
+        """Raises it where the coroutine stands, which is in front of its beginning."""
+        raise error
+
+    def close(self) -> None:
+        """Nothing of it runs on the tests' side."""
+
+
+def described(program: dict[str, Any]) -> dict[str, Any]:
+    """The outcome and detail of an exception that the program's side told."""
+    types_, text = _types(program), program.get("text")
+    line = program.get("line")
+    outcome = "error"
+    if "MemoryError" in types_ or program.get("number") == errno.ENOMEM:
+        outcome = "memory"
+    elif "SystemExit" in types_:
+        outcome = "crashed"
+    elif program.get("number") in _FORBIDDEN:
+        outcome = "refused"
+    detail = types_[0]
+    if isinstance(line, int):
+        detail += f" (line {line})"
+    return {"outcome": outcome, "detail": f"{detail}: {text}"[:400] if text else detail}
+
+
+def _types(program: dict[str, Any]) -> list[str]:
+    """The names of an exception's types; the program may send anything."""
+    found = program.get("types")
+    return [str(name)[:100] for name in found[:50]] if isinstance(found, list) and found else ["?"]
+
+
+def _raised(program: Any) -> BaseException:
+    """The exception to raise in the tests for one of the program's: of the same builtin type, if it is an
+    ``Exception`` that tests alone can catch.
+    """
+    if not isinstance(program, dict):
+        return framing.Closed("an error that is none")
+    made: BaseException = ProgramFailed("the program ended")
+    names = _types(program)
+    for name in () if set(names) & set(_SIGNALS) else names:
+        kind = getattr(builtins, name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            try:
+                made = kind(str(program.get("text")))
+            except TypeError:  # UnicodeDecodeError and the like take more
+                continue
+            break
+    made.of_program = program  # type: ignore[attr-defined]
+    return made
+
+
+def _imported(name: str) -> types.ModuleType:
+    """A module of the standard library; raises ``ImportError`` where there is none of that name."""
+    __import__(name)
+    return sys.modules[name]
+
+
+def _is_foreign(name: str | None) -> bool:
+    """Whether a module is none of the standard library's, all that there is in the sandbox."""
+    return bool(name) and str(name).partition(".")[0] not in sys.stdlib_module_names
+
+
+def _names(code: types.CodeType) -> list[str]:
+    """The names that code and the functions in it look up, attributes included."""
+    found = dict.fromkeys(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= dict.fromkeys(_names(constant))
+    return list(found)
+
+
+def _line(error: BaseException) -> int | None:
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == TESTS:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def _sentence(error: BaseException) -> str:
+    text = _text(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)[:300]
+    except Exception:  # a huge number in it, say
+        return ""
+
+
+def reference(descriptor: int, job: dict[str, Any]) -> dict[str, Any]:
+    """The verdict as human-eval finds it (openai/human-eval, execution.py): program and tests in one process,
+    right unless something is raised. The program can forge it.
+    """
+    framing.send(descriptor, {"program": f"{job['program']}\n{job['code']}"})
+    try:
+        reply = framing.receive(descriptor)
+    except framing.Closed as error:
+        return {"outcome": "crashed", "detail": str(error)}
+    if isinstance(reply, dict) and "ready" in reply:
+        return {"outcome": "passed", "detail": ""}
+    raised = reply.get("error") if isinstance(reply, dict) else None
+    if not isinstance(raised, dict):
+        return {"outcome": "crashed", "detail": "an answer that is none"}
+    found = described(raised)
+    return {**found, "outcome": "wrong"} if "AssertionError" in _types(raised) else found
+
+
+LONGEST_JOB: Final = 2**30
+"""Bytes of a job with its tests."""
+
+_MEMORY: Final = 2048
+_USERS: Final = 1000
+"""Between the users that programs run as and those that tests do."""
+
+_CPU: Final = 1e6
+"""Seconds for all jobs; each has a limit of its own."""
+
+
+def serve(descriptor: int, slot: int, system_calls: bytes) -> None:
+    """Judges what comes over a connection of the hub; does not return."""
+    try:
+        os.setsid()
+        if system_calls:
+            jail.drop_user(slot + _USERS)
+        jail.die_with_parent()
+        if system_calls:
+            jail.lock(jail.Limits(cpu=_CPU, memory=_MEMORY), system_calls)
+        with socket.socket(fileno=descriptor) as hub:
+            while True:
+                _, descriptors, _, _ = socket.recv_fds(hub, 1, 1)
+                if not descriptors:
+                    break
+                job = framing.receive(descriptor, longest=LONGEST_JOB)
+                framing.send(descriptor, _verdict(job, descriptors[0]))
+                os.close(descriptors[0])
+    except framing.Closed:
+        pass  # the hub has ended, or given this process up
+    finally:
+        os._exit(0)
+
+
+def _verdict(job: dict[str, Any], program: int) -> dict[str, Any]:
+    """The verdict on one job. The tests have a limit of CPU time too, since comparing what a program answers may
+    take as long as it likes; the process ends at that."""
+    signal.setitimer(signal.ITIMER_PROF, job["cpu"])
+    random.seed(0)  # no job depends on those before it
+    try:
+        return reference(program, job) if job["reference"] else Judge(program).verdict(job)
+    except Exception as error:
+        return {"outcome": "fault", "detail": f"the tests cannot run: {error}"}
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)

@@ -1,0 +1,204 @@
+"""Answers ``RunProgram`` requests: programs side by side, equal ones once, limits that fit the machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Final, Self
+
+from harness.core.requests import CallTests, InputOutputTests, ProgramOutcome, RunProgram, RunProgramAnswer
+from harness.engines.sandbox.client import WorkerClient
+from harness.engines.sandbox.isolation import isolation_here
+from harness.engines.sandbox.seccomp import system_calls
+from harness.engines.sandbox.settings import Grader, SandboxSettings
+
+SLOTS_PER_WORKER: Final = 2
+"""Programs under way for a core: a program and its tests wait for each other half of the time."""
+
+WALL: Final = 2.0
+"""Wall seconds allowed for a second of CPU time: other programs and the model want the machine too."""
+
+WALL_EXTRA: Final = 2.0
+
+SLOWER: Final = 4.0
+"""A program may take this many times as long as the reference program (EvalPlus, evaluate.py: the same factor)."""
+
+_REFERENCE_SECONDS: Final = 10.0
+"""How many times its limit a reference program is given to show how long it takes."""
+
+_INTERPRETER: Final = 128
+"""MiB of address space that Python itself takes, on top of what the request allows the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What two requests with the same answer have in common."""
+
+    task: str
+    content: bytes
+    seconds: float
+    memory: int
+
+
+class Sandbox:
+    """Runs programs; use it in a ``with`` statement or close it.
+
+    Programs of the same task with the same text and tests are run once. ``submit`` may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        client: WorkerClient,
+        *,
+        isolated: bool,
+        grader: Grader = "exact",
+        program_seconds: float | None = None,
+    ) -> None:
+        """``program_seconds``: every program's limit, in place of the request's own."""
+        self._client = client
+        self._program_seconds = program_seconds
+        self._isolated = isolated
+        self._grader = grader
+        self._lock = threading.Lock()
+        self._known: dict[_Key, Future[RunProgramAnswer]] = {}
+        self._references: dict[_Key, Future[float | None]] = {}
+
+    def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
+        """The answer, once it is there."""
+        if self._program_seconds is not None:
+            request = replace(request, seconds=self._program_seconds)
+        key = _key(request, request.program)
+        with self._lock:
+            if (known := self._known.get(key)) is not None:
+                return known
+            future = self._known[key] = Future()
+        future.set_running_or_notify_cancel()
+        self._judge(request, request.seconds, lambda found: self._second_chance(request, found, future))
+        return future
+
+    def run(self, request: RunProgram) -> RunProgramAnswer:
+        """The answer; waits for it."""
+        return self.submit(request).result()
+
+    def close(self) -> None:
+        """Ends what still runs; nothing is left of it."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # One program
+
+    def _judge(self, request: RunProgram, seconds: float, done: Callable[[RunProgramAnswer], None]) -> None:
+        job = _job(request, request.program, seconds)
+
+        def exact(found: dict[str, Any]) -> None:
+            answer = RunProgramAnswer(
+                **{**found, "detail": printable(found["detail"])}, unsandboxed=not self._isolated
+            )
+            if self._grader == "exact" or not isinstance(request.tests, CallTests):
+                done(answer)
+                return
+            self._client.submit({**job, "reference": True}, lambda its: done(_both(answer, its)))
+
+        self._client.submit(job, exact)
+
+    def _second_chance(
+        self, request: RunProgram, found: RunProgramAnswer, future: Future[RunProgramAnswer]
+    ) -> None:
+        """Runs a program again that was out of time, where the reference program shows this machine to be slow."""
+        if found.outcome != "timeout" or request.reference is None or request.program == request.reference:
+            future.set_result(found)
+            return
+
+        def again(reference: Future[float | None]) -> None:
+            needed = reference.result()
+            if needed is None or needed * SLOWER <= request.seconds:
+                future.set_result(found)
+            else:
+                self._judge(request, needed * SLOWER, future.set_result)
+
+        self._reference_seconds(request).add_done_callback(again)
+
+    def _reference_seconds(self, request: RunProgram) -> Future[float | None]:
+        """The CPU time of the reference program, None where it does not pass either."""
+        assert request.reference is not None
+        key = _key(request, request.reference)
+        with self._lock:
+            if (known := self._references.get(key)) is not None:
+                return known
+            future = self._references[key] = Future()
+        future.set_running_or_notify_cancel()
+
+        def done(found: dict[str, Any]) -> None:
+            future.set_result(found["seconds"] if found["outcome"] == "passed" else None)
+
+        self._client.submit(_job(request, request.reference, request.seconds * _REFERENCE_SECONDS), done)
+        return future
+
+
+def start(settings: SandboxSettings) -> Sandbox:
+    """A sandbox of that kind, tried by ``probe``; see ``harness.engines.sandbox.open_sandbox``."""
+    where = isolation_here(settings.kind)
+    workers = settings.workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+    slots = SLOTS_PER_WORKER * workers
+    client = WorkerClient(where, slots, system_calls() if where.isolated else b"")
+    if where.isolated:
+        from harness.engines.sandbox.self_test import check_isolation
+
+        try:
+            check_isolation(Sandbox(client, isolated=True))  # under the probe's own limits
+        except BaseException:
+            client.close()
+            raise
+    return Sandbox(
+        client,
+        isolated=where.isolated,
+        grader=settings.grader,
+        program_seconds=settings.program_seconds,
+    )
+
+
+def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:
+    limits = {
+        "cpu": seconds,
+        "wall": WALL * seconds + WALL_EXTRA,
+        "memory": request.memory + _INTERPRETER,
+    }
+    if isinstance(request.tests, InputOutputTests):
+        tests: dict[str, Any] = {"pairs": [list(pair) for pair in request.tests.pairs]}
+    else:
+        tests = {
+            "code": request.tests.code,
+            "trusted": request.tests.trusted,
+            "names": list(request.tests.names),
+            "reference": False,
+        }
+    return {"program": program, "limits": limits, **tests}
+
+
+def _key(request: RunProgram, program: str) -> _Key:
+    content = hashlib.sha256(repr((program, request.tests)).encode("utf-8", "backslashreplace")).digest()
+    return _Key(request.task, content, request.seconds, request.memory)
+
+
+def printable(text: str) -> str:
+    """The text without what a program may have put into it to trouble a terminal or a file: control characters
+    and lone surrogates as Python writes them.
+    """
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def _both(answer: RunProgramAnswer, found: dict[str, Any]) -> RunProgramAnswer:
+    outcome: ProgramOutcome = found["outcome"]
+    return replace(answer, reference_outcome=outcome)

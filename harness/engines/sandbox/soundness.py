@@ -1,0 +1,276 @@
+"""Whether the tests of a task can fail: before its programs are judged they are run on programs that are wrong.
+
+    an empty program                              must not pass; tests that let it pass are unsound
+    a program that raises                         the same
+    a program that returns (prints) None          may pass where tests are thin: the task is named, and stays
+    a program that returns its first argument,    the same
+    or prints what it reads
+
+All run in the same sandbox, under the same limits, judged by the same tester as the programs after them. What a task's
+tests were found to accept is kept in the user's cache, by the hash of the task, its tests, these programs, and the code
+that judges: tests are tried once, and again whenever any of it changes.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Protocol, Self
+
+from harness.checkpoints.builtin import cache_folder
+from harness.core.requests import CallTests, RunProgram, RunProgramAnswer
+from harness.metrics.code.calling import asked_names, defined_classes
+
+EMPTY: Final = "an empty program"
+RAISES: Final = "a program that raises"
+RETURNS_NONE: Final = "a program that returns None"
+RETURNS_FIRST: Final = "a program that returns its first argument"
+PRINTS_NONE: Final = "a program that prints None"
+ECHOES: Final = "a program that prints what it reads"
+
+UNSOUND: Final = (EMPTY, RAISES)
+"""Tests that accept one of these say nothing about any program."""
+
+_KEPT: Final = 20_000
+"""Tasks in the cache, the newest."""
+
+_FUNCTIONS: Final = {
+    RAISES: 'raise RuntimeError("a wrong program")',
+    RETURNS_NONE: "return None",
+    RETURNS_FIRST: "return given[0] if given else next(iter(named.values()), None)",
+}
+_SCRIPTS: Final = {
+    RAISES: 'raise RuntimeError("a wrong program")\n',
+    PRINTS_NONE: "print(None)\n",
+    ECHOES: "import sys\n\nsys.stdout.write(sys.stdin.read())\n",
+}
+
+
+class Runner(Protocol):
+    """What runs programs: a sandbox."""
+
+    def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
+        """Has the program run; many may be under way."""
+
+    def __enter__(self) -> object:
+        """Itself."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> object:
+        """Ends what still runs."""
+
+
+class Wrong(NamedTuple):
+    """A program that is wrong: what it is, and its text."""
+
+    name: str
+    text: str
+
+
+def wrong_programs(request: RunProgram) -> list[Wrong]:
+    """Programs of which none is right, whatever the task: they define what its tests ask for."""
+    if not isinstance(request.tests, CallTests):
+        return [Wrong(EMPTY, ""), *(Wrong(*one) for one in _SCRIPTS.items())]
+    tests = request.tests
+    names = dict.fromkeys([*tests.names, *asked_names(tests.code, tests.trusted)])
+    classes = defined_classes(request.reference or "")
+    return [
+        Wrong(EMPTY, ""),
+        *(
+            Wrong(name, "\n".join(_definition(one, does, one in classes) for one in names))
+            for name, does in _FUNCTIONS.items()
+        ),
+    ]
+
+
+def _definition(name: str, does: str, a_class: bool) -> str:
+    """A function that does so; in place of a class, one whose every method does."""
+    if a_class or name[:1].isupper():
+        made = does if does.startswith("raise") else "pass"
+        return (
+            f"class {name}:\n"
+            f"    def __init__(self, *given, **named):\n        {made}\n\n"
+            "    def __getattr__(self, name):\n"
+            f"        def method(*given, **named):\n            {does}\n\n        return method\n"
+        )
+    return f"def {name}(*given, **named):\n    {does}\n"
+
+
+class Checked:
+    """A sandbox that tries a task's tests before it judges programs by them; use it in a ``with`` statement or close
+    it.
+
+    Programs of a task whose tests are unsound have no verdict: their outcome is ``fault``. Every answer says in
+    ``weak_tests`` which wrong programs the task's tests accept. ``submit`` may be called from any thread.
+    """
+
+    def __init__(self, sandbox: Runner, kind: str, folder: Path | None = None) -> None:
+        """``kind`` is the sandbox's; ``folder`` keeps what is known (default: the user's cache)."""
+        self._sandbox, self._kind = sandbox, kind
+        self._known = KnownTests(cache_folder("tests") if folder is None else folder)
+        self._lock = threading.Lock()
+        self._tried: dict[RunProgram, Future[tuple[str, ...]]] = {}
+
+    def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
+        """The answer, once it is there."""
+        found: Future[RunProgramAnswer] = Future()
+        found.set_running_or_notify_cancel()
+        accepted, judged = self._accepted(request), self._sandbox.submit(request)
+
+        def settle(_: object) -> None:
+            error = judged.exception()
+            if error is not None:
+                found.set_exception(error)
+            else:
+                found.set_result(_with(judged.result(), request, accepted.result()))
+
+        accepted.add_done_callback(lambda _: judged.add_done_callback(settle))
+        return found
+
+    def run(self, request: RunProgram) -> RunProgramAnswer:
+        """The answer; waits for it."""
+        return self.submit(request).result()
+
+    def close(self) -> None:
+        """Ends what still runs."""
+        self.__exit__(None, None, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sandbox.__exit__(kind, error, trace)
+        self._known.prune()
+
+    def _accepted(self, request: RunProgram) -> Future[tuple[str, ...]]:
+        """Which wrong programs the tests of a request accept."""
+        task = replace(request, program="")
+        with self._lock:
+            if (known := self._tried.get(task)) is not None:
+                return known
+            future = self._tried[task] = Future()
+        future.set_running_or_notify_cancel()
+        wrong = wrong_programs(request)
+        key = _key(request, wrong, self._kind)
+        if (kept := self._known.find(key)) is not None:
+            future.set_result(kept)
+        else:
+            _Trial(wrong, future, lambda found: self._known.keep(key, found)).begin(self._sandbox, task)
+        return future
+
+
+class _Trial:
+    """Wrong programs on their way; the last that ends settles the future."""
+
+    def __init__(self, wrong: Sequence[Wrong], future: Future[tuple[str, ...]], keep: _Keep) -> None:
+        self._wrong, self._future, self._keep = wrong, future, keep
+        self._lock = threading.Lock()
+        self._outcomes: dict[str, str] = {}
+
+    def begin(self, sandbox: Runner, task: RunProgram) -> None:
+        for one in self._wrong:
+            asked = replace(task, program=one.text, reference=None)
+            sandbox.submit(asked).add_done_callback(functools.partial(self._take, one.name))
+
+    def _take(self, name: str, judged: Future[RunProgramAnswer]) -> None:
+        outcome = "fault" if judged.cancelled() or judged.exception() else judged.result().outcome
+        with self._lock:
+            self._outcomes[name] = outcome
+            if len(self._outcomes) < len(self._wrong):
+                return
+        found = tuple(one.name for one in self._wrong if self._outcomes[one.name] == "passed")
+        if "fault" not in self._outcomes.values():  # which says nothing about the tests
+            self._keep(found)
+        self._future.set_result(found)
+
+
+class _Keep(Protocol):
+    def __call__(self, found: tuple[str, ...], /) -> None: ...
+
+
+class KnownTests:
+    """A folder of what tests were found to accept, one small file a task; where it cannot be written, nothing is
+    known. Several processes may use it: a file is whole or not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._written = False
+
+    def find(self, key: str) -> tuple[str, ...] | None:
+        """What is known by that key; None where nothing is."""
+        try:
+            entry = json.loads(self._path(key).read_bytes())
+        except (OSError, ValueError):
+            return None
+        if not isinstance(entry, dict) or entry.get("key") != key:
+            return None
+        found = entry.get("accepted")
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            return None
+        return tuple(found)
+
+    def keep(self, key: str, accepted: Sequence[str]) -> None:
+        """Keeps it; not synced, since what is lost is found anew."""
+        path = self._path(key)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(json.dumps({"key": key, "accepted": list(accepted)}), encoding="utf-8")
+            temporary.replace(path)
+            self._written = True
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def prune(self) -> None:
+        """Takes the oldest away where there are too many."""
+        if not self._written:
+            return
+        with suppress(OSError):
+            entries = list(self._folder.glob("*.json"))
+            if len(entries) > _KEPT:
+                entries.sort(key=lambda path: path.stat().st_mtime_ns)
+                for path in entries[: len(entries) - _KEPT]:
+                    path.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key[:40]}.json"
+
+
+def _with(answer: RunProgramAnswer, request: RunProgram, accepted: tuple[str, ...]) -> RunProgramAnswer:
+    """The answer with what is known of the tests; a fault where they are unsound."""
+    if not accepted:
+        return answer
+    answer = replace(answer, weak_tests=accepted)
+    if not (bad := [name for name in accepted if name in UNSOUND]):
+        return answer
+    detail = f"the tests of {request.task} are unsound: they accept {' and '.join(bad)}"
+    return replace(answer, outcome="fault", detail=detail)
+
+
+def _key(request: RunProgram, wrong: Sequence[Wrong], kind: str) -> str:
+    whole = (_judging_code(), kind, request.task, request.tests, request.seconds, request.memory, wrong)
+    return hashlib.sha256(repr(whole).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+@functools.cache
+def _judging_code() -> str:
+    """The hash of what judges programs: this package's code, and Python's version."""
+    digest = hashlib.sha256(sys.version.encode())
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,196 @@
+"""The engine of causal language models: log-likelihoods of continuations and of whole texts, and generated
+texts.
+
+Sequences are scored with every shared beginning computed once (``shared_prefix``), or one a row (``plain``)
+where a model, tried with a probe when it is loaded, does not give the same scores that way. Texts are
+generated many at once (``generation``), or one by one (``one_by_one``) where another probe, made before the
+first of them, says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+from harness.checkpoints import CheckpointInfo
+from harness.core.requests import Answer, Generate, Refusal, Request
+from harness.engines.base import Done
+from harness.engines.settings import ModelSettings
+from harness.engines.transformers.attention_masks import Attention, attention_of
+from harness.engines.transformers.base import ModelEngine
+from harness.engines.transformers.compat import quiet
+from harness.engines.transformers.generation.batch import BatchGenerator
+from harness.engines.transformers.generation.fallback import SequentialGenerator
+from harness.engines.transformers.generation.sequence import Ends, ends_of
+from harness.engines.transformers.generation.speculative import SpeculativeStepper
+from harness.engines.transformers.generation.step import DecodeStep
+from harness.engines.transformers.loading import Loaded
+from harness.engines.transformers.prompts import Prompt, chat_mode_of, prepare
+from harness.engines.transformers.scoring.padded import PaddedScorer
+from harness.engines.transformers.scoring.plan import Plan, TokenWork, WorkDone, plan
+from harness.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
+from harness.engines.transformers.tokenizer import TextTokenizer
+
+_PROBE_TOKENS: Final = 24
+
+
+class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
+    """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``."""
+
+    def __init__(self, info: CheckpointInfo, loaded: Loaded, settings: ModelSettings | None = None) -> None:
+        """Raises ``CheckpointError`` where the chat template that is asked for is missing."""
+        super().__init__(info, loaded, self._plans)
+        settings = settings or ModelSettings()
+        self._asking = chat_mode_of(info, loaded.tokenizer, settings.chat, settings.max_new_tokens)
+        self._tokenizer = TextTokenizer(loaded.tokenizer)
+        self._batch = settings.batch
+        self._generation: BatchGenerator | SequentialGenerator | None = None
+        how: dict[str, Any] = {"vocabulary": self._rows, "budget": self._budget, "batch": self._batch}
+        self._plain = PaddedScorer(loaded.model, self._needed, **how, done=self._done)
+        self._shared: PrefixTreeScorer | None = None
+        with quiet():
+            probe = [TokenWork(tuple(range(length)), (0,)) for length in (min(5, info.seq_len), 3)]
+            if (different := self._needed.verify(self._plain.inputs(probe))) is not None:
+                self._goes_slowly("logits", different)
+            self._shared = self._verified(how)
+        self._done.reset()
+
+    @property
+    def shares(self) -> bool:
+        """Whether shared beginnings are computed once."""
+        return self._shared is not None
+
+    @property
+    def generates_together(self) -> bool:
+        """Whether many texts are generated at once; found out before the first."""
+        with quiet():
+            return isinstance(self._generator(), BatchGenerator)
+
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
+        """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``. Scores are
+        told to ``done`` when all are there, generated texts one request after the other."""
+        found: dict[int, Answer | Refusal] = {}
+        with closing(self._answers(self._ahead.made(requests))) as answers:
+            for number, answer in answers:
+                found[number] = answer
+                if done is not None:
+                    done(number, answer)
+        return [found[number] for number in range(len(requests))]
+
+    def _answers(
+        self, plans: Sequence[Plan | Prompt | Refusal]
+    ) -> Generator[tuple[int, Answer | Refusal], None, None]:
+        """The number of each request and its answer, as soon as it is final; in between the model is at rest,
+        and transformers' warnings are as ever."""
+        scored = {number: made for number, made in enumerate(plans) if isinstance(made, Plan)}
+        prompts = {number: made for number, made in enumerate(plans) if isinstance(made, Prompt)}
+        yield from ((number, made) for number, made in enumerate(plans) if isinstance(made, Refusal))
+        with quiet():
+            works = [work for made in scored.values() for work in made.work]
+            scores = iter((self._shared or self._plain).score(works))
+        for number, made in scored.items():
+            yield number, made.answer([next(scores) for _ in made.work])
+        if not prompts:
+            return
+        numbers = list(prompts)
+        with quiet():
+            running = self._generator().run(list(prompts.values()))
+        with closing(running):
+            while True:
+                with quiet():
+                    ended = next(running, None)
+                if ended is None:
+                    return
+                number = numbers[ended.number]
+                yield number, prompts[number].answer([sample.outcome for sample in ended.samples])
+
+    def close(self) -> None:
+        """Frees the model's memory; the engine cannot answer afterwards."""
+        super().close()
+        self._shared = self._generation = None
+        del self._plain
+
+    def _plans(self, requests: Sequence[Request]) -> list[Plan | Prompt | Refusal]:
+        how: dict[str, int] = {"seq_len": self._info.seq_len, "rows": self._rows}
+        return [
+            prepare(request, self._tokenizer, asking=self._asking, **how)
+            if isinstance(request, Generate)
+            else plan(request, self._tokenizer, **how)
+            for request in requests
+        ]
+
+    def _verified(self, how: dict[str, Any]) -> PrefixTreeScorer | None:
+        """The shared way, if the model can go it and gives a probe's scores alike; else None and a note."""
+        attention = attention_of(self._model)
+        if isinstance(attention, str):
+            self._goes_slowly("scoring", attention)
+            return None
+        shared = PrefixTreeScorer(self._model, self._needed, attention, **how, done=self._done)
+        works = _probe(min(_PROBE_TOKENS, self._info.seq_len), self._rows)
+        different = shared.verify(works, self._plain.logits)
+        if different is not None:
+            self._goes_slowly("scoring", different)
+            return None
+        return shared
+
+    def _generator(self) -> BatchGenerator | SequentialGenerator:
+        """What generates texts: many at once, if the model can go that way and gives a probe's logits alike;
+        else one by one, and a note."""
+        if self._generation is None:
+            ends = ends_of(self._model, self._tokenizer)
+            attention = attention_of(self._model)
+            if self._shared is not None and isinstance(attention, Attention):
+                self._generation = self._together(self._shared, attention, ends)
+            elif "scoring" in self._slow:
+                self._goes_slowly("generating", self._slow["scoring"])
+            self._generation = self._generation or SequentialGenerator(self._model, ends, done=self._done)
+        return self._generation
+
+    def _together(self, shared: PrefixTreeScorer, attention: Attention, ends: Ends) -> BatchGenerator | None:
+        how: dict[str, Any] = {"budget": self._budget}
+        # A model with extra heads guesses ahead.
+        kind = SpeculativeStepper if getattr(self._model, "drafts", 0) else DecodeStep
+        stepper = kind(self._model, self._needed, attention, **how, done=WorkDone())
+        probe = _tails(min(_PROBE_TOKENS, self._info.seq_len), self._rows)
+        rows: dict[str, Any] = {"vocabulary": self._rows, "batch": self._batch}
+        # Of its own, so that no beginning of the probe is found among others that are kept.
+        trial = PrefixTreeScorer(self._model, self._needed, attention, **rows, **how, done=WorkDone())
+        tried = BatchGenerator(self._model, stepper, trial, ends, **how, batch=self._batch)
+        different = tried.verify(probe, self._plain.logits)
+        if different is not None:
+            self._goes_slowly("generating", different)
+            return None
+        stepper = kind(self._model, self._needed, attention, **how, done=self._done)
+        return BatchGenerator(self._model, stepper, shared, ends, **how, batch=self._batch)
+
+    @property
+    def _model(self) -> Any:
+        return self._open.model
+
+
+def _tails(length: int, vocabulary: int) -> list[tuple[int, ...]]:
+    """Sequences of different lengths, up to ``length`` tokens, that begin alike; the first is the longest."""
+    tokens = [(11 * number + 5) % min(vocabulary, 997) for number in range(3 * length)]
+    past = length // 2
+    tails = (tokens[past:length], tokens[length : length + past // 2], tokens[2 * length :][:3])
+    return [(*tokens[:past], *tail) for tail in tails if len(tail) > 2]
+
+
+def _probe(length: int, vocabulary: int) -> list[TokenWork]:
+    """Sequences up to ``length`` tokens with a beginning, three branches at different depths, and one of
+    another beginning."""
+    tokens = [(7 * number + 3) % min(vocabulary, 997) for number in range(2 * length)]
+    stem, half = tokens[: length // 2], length // 4
+    paths = [
+        [*stem, *tokens[length : length + half]],
+        [*stem, *tokens[length : length + half // 2], *tokens[2 : 2 + half]],
+        [*stem, *tokens[3 : 3 + half // 2]],
+        tokens[5 : 5 + half + 1],
+        stem,
+    ]
+    works = []
+    for number, path in enumerate(path for path in paths if path):
+        targets = tokens[number : number + min(3, len(path))]
+        works.append(TokenWork(tuple(path), tuple(targets)))
+    return works

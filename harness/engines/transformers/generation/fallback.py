@@ -1,0 +1,90 @@
+"""Continues prompts one by one with transformers' own ``generate``: what any causal model can do.
+
+Only the choice of a token and the end of a text are ours, so that both ways of generating give the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.engines.transformers.generation.batch import group
+from harness.engines.transformers.generation.sampling import choose
+from harness.engines.transformers.generation.sequence import Ended, Ends, GeneratedSequence, samples_of
+from harness.engines.transformers.prompts import Prompt
+from harness.engines.transformers.scoring.plan import WorkDone
+
+if TYPE_CHECKING:
+    import torch
+
+
+class SequentialGenerator:
+    """Generates every sample by itself."""
+
+    def __init__(self, model: Any, ends: Ends, *, done: WorkDone) -> None:
+        self._model, self._ends, self._done = model, ends, done
+        self._beginnings: set[tuple[int, ...]] = set()
+
+    def run(self, prompts: Sequence[Prompt]) -> Generator[Ended, None, None]:
+        """Each prompt once its samples are at their ends, in order."""
+        enough = self._enough(prompts)
+        for number, prompt in enumerate(prompts):
+            samples = [self._sample(sample) for sample in samples_of(prompt, self._ends)]
+            again = sum(max(0, len(sample.tokens) - 1) for sample in samples)
+            computed = len(samples) * len(prompt.tokens)
+            self._done.slowly("generating", computed + again, enough[number] + again)
+            yield Ended(number, samples)
+
+    def _enough(self, prompts: Sequence[Prompt]) -> dict[int, int]:
+        """Tokens of each prompt that are computed where many texts are generated at once, by its number: those of a
+        shared beginning once, those behind it once for all samples."""
+        found: dict[int, int] = {}
+        for one in group([prompt.tokens for prompt in prompts]):
+            shared = prompts[one.members[0]].tokens[: one.shared]
+            found |= {number: len(prompts[number].tokens) - one.shared for number in one.members}
+            found[one.members[0]] += 0 if shared in self._beginnings else one.shared
+            self._beginnings.add(shared)
+        return found
+
+    def _sample(self, sample: GeneratedSequence) -> GeneratedSequence:
+        import torch
+        from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+
+        over = False
+
+        def choice(_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            """Called with the logits of the next token; leaves nothing but the chosen one."""
+            nonlocal over
+            (token,) = choose(scores.float(), [sample.draw])
+            over = sample.take(token)
+            only = torch.full_like(scores, float("-inf"))
+            only[:, token or 0] = 0.0
+            return only
+
+        def stop(ids: torch.Tensor, _scores: torch.Tensor) -> torch.Tensor:
+            """Called when the token has been added."""
+            return torch.full((ids.shape[0],), over, dtype=torch.bool, device=ids.device)
+
+        prompt = sample.prompt
+        ids = torch.tensor([prompt.tokens], device=self._model.device)
+        # The model's own settings could change logits (a penalty of repetition, for one).
+        before = getattr(self._model, "generation_config", None)
+        self._model.generation_config = GenerationConfig()
+        try:
+            self._model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                generation_config=GenerationConfig(
+                    max_new_tokens=prompt.request.max_new_tokens, do_sample=False, pad_token_id=0
+                ),
+                logits_processor=LogitsProcessorList([choice]),
+                stopping_criteria=StoppingCriteriaList([stop]),
+            )
+        finally:
+            self._model.generation_config = before
+        self._done.prefilled += len(prompt.tokens)
+        self._done.decoded += max(0, len(sample.tokens) - 1)
+        computed = len(prompt.tokens) + max(0, len(sample.tokens) - 1)
+        self._done.computed += computed
+        self._done.logits += len(sample.tokens)
+        return sample

@@ -1,0 +1,128 @@
+"""Runs the model for rows that are being generated: prompts at first, then a token for each row at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.engines.transformers.attention_masks import Attention
+from harness.engines.transformers.generation.sampling import choose
+from harness.engines.transformers.generation.sequence import GeneratedSequence
+from harness.engines.transformers.kv_cache import SlotCache, slot_mask
+from harness.engines.transformers.logits import SelectiveLogits
+from harness.engines.transformers.memory import BatchBudget
+from harness.engines.transformers.scoring.plan import WorkDone
+
+if TYPE_CHECKING:
+    import torch
+
+
+class DecodeStep:
+    """Fills slots, and says what comes behind what is in them. The model attends by ``split_attention``.
+
+    ``guesses``: whether several tokens of a row may go through the model at once.
+    """
+
+    guesses = False
+
+    def __init__(
+        self,
+        model: Any,
+        needed: SelectiveLogits,
+        attention: Attention,
+        *,
+        budget: BatchBudget,
+        done: WorkDone,
+    ) -> None:
+        self._model, self._needed, self._attention = model, needed, attention
+        self._budget, self._done = budget, done
+
+    def fill(self, slots: SlotCache, tails: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Puts tokens, behind the beginning or what a slot holds, in the next slots; float32 logits [rows, vocabulary]
+        behind each.
+
+        Rows are filled up on the right to the longest; what is computed there is overwritten by the tokens
+        that come. Long ones go through the model a budget of tokens at a time.
+        """
+        import torch
+
+        first, longest, begun = len(slots.lengths), max(map(len, tails)), slots.begun
+        step = min(longest, max(1, self._budget.tokens // len(tails)))
+        found: list[torch.Tensor] = [torch.empty(0)] * len(tails)
+        for begin in range(0, longest, step):
+            end = min(longest, begin + step)
+            ids = [[*tail[begin:end], *[0] * (end - max(begin, len(tail)))] for tail in tails]
+            columns = begun + torch.arange(begin, end, device=self._model.device).expand(len(tails), -1)
+            slots.aim(first, len(tails), begun + begin, begun + end)
+            ending = [
+                (row, len(tail) - 1 - begin) for row, tail in enumerate(tails) if begin < len(tail) <= end
+            ]
+            logits = self._forward(slots, ids, columns, begun + end, ending)
+            for (row, _), part in zip(ending, logits, strict=True):
+                found[row] = part
+        slots.lengths += [begun + len(tail) for tail in tails]
+        slots.begun = 0
+        tokens = sum(map(len, tails))
+        self._done.prefilled += tokens
+        self._done.padded += len(tails) * longest - tokens
+        return torch.stack(found)
+
+    def advance(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
+        """The next token of each sample, those of the slots in use, or several; None where a logit is NaN."""
+        logits = self.step(slots, [sample.tokens[-1] for sample in samples])
+        return [[token] for token in choose(logits, [sample.draw for sample in samples])]
+
+    def ended(self, sample: GeneratedSequence) -> None:
+        """Told of each sample that is at its end."""
+
+    def step(self, slots: SlotCache, tokens: Sequence[int]) -> torch.Tensor:
+        """Puts one more token in every slot in use; float32 logits [rows, vocabulary] behind each."""
+        logits = self.several(slots, [[token] for token in tokens])
+        slots.lengths = [length + 1 for length in slots.lengths]
+        self._done.decoded += len(tokens)
+        return logits
+
+    def several(self, slots: SlotCache, fed: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Puts as many more tokens in every slot in use, in one pass; float32 logits [rows x tokens, vocabulary] behind
+        each. The slots' lengths stay, so that what comes next is written over them."""
+        import torch
+
+        width = len(fed[0])
+        first = torch.tensor(slots.lengths, device=self._model.device)[:, None]
+        columns = first + torch.arange(width, device=self._model.device)
+        until = max(slots.lengths) + width
+        slots.aim(0, len(fed), columns, until)
+        places = [(row, place) for row in range(len(fed)) for place in range(width)]
+        return self._forward(slots, fed, columns, until, places)
+
+    def _forward(
+        self,
+        slots: SlotCache,
+        ids: Sequence[Sequence[int]],
+        columns: torch.Tensor,
+        until: int,
+        wanted: Sequence[tuple[int, int]],
+    ) -> torch.Tensor:
+        """One forward pass; logits at the wanted (row, place in the pass)."""
+        import torch
+
+        masks = {
+            kind: slot_mask(
+                self._attention.window if kind == "sliding_attention" else None,
+                own=columns,
+                past=slots.past,
+                until=until,
+                dtype=self._model.dtype,
+            )
+            for kind in self._attention.kinds
+        }
+        inputs: dict[str, Any] = {
+            "input_ids": torch.tensor(ids, device=self._model.device),
+            "position_ids": columns + slots.past,
+            "past_key_values": slots,
+            "use_cache": True,
+            "attention_mask": masks if len(masks) > 1 else next(iter(masks.values())),
+        }
+        self._done.computed += inputs["input_ids"].numel()
+        self._done.logits += len(wanted)
+        return self._needed.logits(inputs, [row for row, _ in wanted], [place for _, place in wanted])

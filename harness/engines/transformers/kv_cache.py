@@ -1,0 +1,311 @@
+"""Keys and values of a beginning: shared by the rows of a batch, and kept from call to call.
+
+``SharedPast`` stands where a model expects transformers' ``Cache``. Unlike that one it stores nothing unless
+asked to: the rows of a batch see the beginning without owning a copy that outlives the layer.
+
+Keys and values of the rows that are being generated, each row in a slot of buffers made beforehand.
+
+The beginning that all rows share is not in the slots (``split_attention``). A row's keys are written where
+they stay; nothing is copied from step to step. The slots in use are the first ones, without gaps: where a row
+leaves, the last one takes its slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.engines.transformers.scoring.prefix_tree import common
+from harness.engines.transformers.split_attention import put_behind
+
+if TYPE_CHECKING:
+    import torch
+
+
+KEPT: Final = 4
+"""Beginnings kept from call to call: the last few benchmarks' or subjects' shots."""
+
+WORTH_KEEPING: Final = 32
+"""Tokens that a beginning has at least to be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValues:
+    """Keys and values [1, heads, tokens, width] of every layer, for the tokens from the beginning on."""
+
+    tokens: tuple[int, ...] = ()
+    layers: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()
+
+    def cropped(self, length: int) -> KeyValues:
+        """The same for the first ``length`` tokens."""
+        layers = tuple((key[:, :, :length], value[:, :, :length]) for key, value in self.layers)
+        return KeyValues(self.tokens[:length], layers if length else ())
+
+    @property
+    def bytes(self) -> int:
+        """The memory they take."""
+        return sum(part.numel() * part.element_size() for layer in self.layers for part in layer)
+
+
+class SharedPast:
+    """What a model's layers ask of a cache: their keys and values behind those of the beginning.
+
+    With ``record``, what they become is kept in ``made``.
+    """
+
+    is_compileable = False
+
+    def __init__(self, past: KeyValues, *, record: bool = False) -> None:
+        self._past = past
+        self._record = record
+        # Asked by models with more to keep than keys and values: whether it stays.
+        self.keeps = record
+        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Called by a layer with what it computed for the batch; returns what it must attend to."""
+        import torch
+
+        if self._past.layers:
+            past_keys, past_values = self._past.layers[layer_idx]
+            rows = keys.shape[0]
+            keys = torch.cat((past_keys.expand(rows, -1, -1, -1), keys), dim=2)
+            values = torch.cat((past_values.expand(rows, -1, -1, -1), values), dim=2)
+        if self._record:
+            self._made[layer_idx] = (keys, values)
+        return keys, values
+
+    def get_seq_length(self, *_: Any) -> int:
+        """Called by models to count positions."""
+        return len(self._past.tokens)
+
+    def get_query_offset(self, *_: Any) -> int:
+        """Called by the code that makes masks."""
+        return len(self._past.tokens)
+
+    def get_mask_sizes(self, query_length: int, *_: Any) -> tuple[int, int]:
+        """Called by the code that makes masks: number of keys, and which key is the first."""
+        return len(self._past.tokens) + query_length, 0
+
+    def made(self, tokens: tuple[int, ...]) -> KeyValues:
+        """The keys and values of the beginning and what was computed behind it: ``tokens`` in all."""
+        if sorted(self._made) != list(range(len(self._made))) or not self._made:
+            raise RuntimeError("the model's layers do not hand over their keys and values one by one")
+        layers = tuple(self._made[layer] for layer in range(len(self._made)))
+        if any(part.dim() != 4 or part.shape[2] != len(tokens) for layer in layers for part in layer):
+            raise RuntimeError("the model's keys and values are not laid out by token")
+        return KeyValues(tokens, layers)
+
+
+class PrefixCache:
+    """A few beginnings, the longest unused goes first; ``most_bytes`` in all."""
+
+    def __init__(self, most_bytes: int, most: int = KEPT) -> None:
+        self._most_bytes, self._most = most_bytes, most
+        self._entries: list[KeyValues] = []
+        self._last: tuple[int, ...] = ()
+
+    def find(self, tokens: Sequence[int]) -> KeyValues:
+        """The most that is kept of the beginning of ``tokens``, perhaps nothing."""
+        best, length = None, 0
+        for entry in self._entries:
+            if (shared := common(entry.tokens, tokens)) > length:
+                best, length = entry, shared
+        if best is None:
+            return KeyValues()
+        self._entries.remove(best)
+        self._entries.append(best)
+        return best.cropped(length)
+
+    def keep(self, made: KeyValues) -> None:
+        """Keeps a beginning, and drops those that it contains and those there is no more room for."""
+        if len(made.tokens) < WORTH_KEEPING or made.bytes > self._most_bytes:
+            return
+        self._entries = [
+            entry for entry in self._entries if common(entry.tokens, made.tokens) < len(entry.tokens)
+        ]
+        self._entries.append(made)
+        while len(self._entries) > self._most or sum(one.bytes for one in self._entries) > self._most_bytes:
+            del self._entries[0]
+
+    def hints(self, sequences: Sequence[tuple[int, ...]]) -> set[tuple[int, ...]]:
+        """Beginnings of ``sequences`` that are kept, or that the call before had too and that are likely to
+        come again."""
+        found = set()
+        for seen in (self._last, *(entry.tokens for entry in self._entries)):
+            length = min(max(common(seen, one) for one in sequences), len(seen))
+            if length >= WORTH_KEEPING:
+                found.add(seen[:length])
+        self._last = _usual_beginning(sequences)
+        return found
+
+    def clear(self) -> None:
+        """Frees the memory."""
+        self._entries.clear()
+
+
+def _usual_beginning(sequences: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """What half of the sequences, those in the middle of their order, begin with; perhaps nothing."""
+    order = sorted(sequences)
+    middle = order[len(order) // 2]
+    return middle[: min(common(middle, order[len(order) * part // 4]) for part in (1, 3))]
+
+
+_MORE_COLUMNS: Final = 64
+"""Columns that buffers have at least beyond those asked for; made larger, they grow by a quarter too."""
+
+Held = list[tuple["torch.Tensor", "torch.Tensor"]]
+"""Keys and values [heads, tokens, width] of one slot, by layer."""
+
+
+class SlotCache:
+    """Stands where a model expects transformers' ``Cache``.
+
+    ``lengths``: tokens in each slot in use, the beginning's not counted. ``begun``: tokens that the next slot holds
+    already.
+    """
+
+    is_compileable = False
+    keeps = True
+    """Asked by models with more to keep than keys and values: whether it stays."""
+
+    def __init__(self, beginning: KeyValues, rows: int) -> None:
+        self.beginning = beginning
+        self.lengths: list[int] = []
+        self.begun = 0
+        self._rows, self._columns = rows, 0
+        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._first = self._count = self._until = 0
+        self._at: int | torch.Tensor = 0
+
+    @property
+    def past(self) -> int:
+        """Tokens of the beginning."""
+        return len(self.beginning.tokens)
+
+    def own(self) -> None:
+        """Moves the beginning to the first slot: to a row that shares it with none, attention in two parts is dearer
+        than the copy."""
+        beginning, self.beginning = self.beginning, KeyValues()
+        self.begun = len(beginning.tokens)
+        self.aim(0, 1, 0, self.begun)
+        for layer, parts in enumerate(beginning.layers):
+            key, value = (self._empty(part) for part in parts)
+            self._layers[layer] = (key, value)
+            self.update(*parts, layer)
+
+    def aim(self, first: int, count: int, at: int | torch.Tensor, until: int) -> None:
+        """What the next forward pass computes goes to ``count`` slots from ``first`` on.
+
+        ``at``: the column of its first token, for all rows; or the columns [rows, length] of all tokens. The
+        rows attend to columns up to ``until``.
+        """
+        self._first, self._count, self._at, self._until = first, count, at, until
+        if until > self._columns:
+            self._columns = until + max(_MORE_COLUMNS, until // 4)
+            for layer, parts in self._layers.items():
+                key, value = (self._grown(part) for part in parts)
+                self._layers[layer] = (key, value)
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Called by a layer with what it computed for the rows; returns what they attend to."""
+        if layer_idx not in self._layers:
+            self._layers[layer_idx] = (self._empty(keys), self._empty(values))
+        end = self._first + self._count
+        for buffer, new in zip(self._layers[layer_idx], (keys, values), strict=True):
+            part = buffer[self._first : end]
+            if isinstance(self._at, int):
+                part[:, :, self._at : self._at + new.shape[2]] = new
+            else:
+                index = self._at[:, None, :, None].expand(-1, new.shape[1], -1, new.shape[3])
+                part.scatter_(2, index, new)
+        return self.seen(layer_idx)
+
+    def seen(self, layer_idx: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the rows aimed at attend to in a layer."""
+        end = self._first + self._count
+        keys, values = (part[self._first : end, :, : self._until] for part in self._layers[layer_idx])
+        if self.past:
+            put_behind(keys, self.beginning.layers[layer_idx])
+        return keys, values
+
+    def get_seq_length(self, *_: Any) -> int:
+        """Called by models to count positions, which are given to them."""
+        return self.past
+
+    def get_query_offset(self, *_: Any) -> int:
+        """Called by the code that makes masks, which are given to models."""
+        return self.past
+
+    def get_mask_sizes(self, query_length: int, *_: Any) -> tuple[int, int]:
+        """Called by the code that makes masks: number of keys, and which key is the first."""
+        return self.past + query_length, 0
+
+    def take(self, slot: int) -> Held:
+        """A copy of what a slot holds."""
+        length = self.lengths[slot]
+        return [
+            (key[slot, :, :length].clone(), value[slot, :, :length].clone())
+            for key, value in (self._layers[layer] for layer in sorted(self._layers))
+        ]
+
+    def add(self, held: Held) -> None:
+        """Puts such a copy in the next slot."""
+        slot, length = len(self.lengths), held[0][0].shape[1]
+        self.aim(slot, 1, 0, length)
+        for layer, (key, value) in zip(sorted(self._layers), held, strict=True):
+            self._layers[layer][0][slot, :, :length] = key
+            self._layers[layer][1][slot, :, :length] = value
+        self.lengths.append(length)
+
+    def drop(self, slot: int) -> None:
+        """Frees a slot; the last one's row moves there."""
+        last = len(self.lengths) - 1
+        length = self.lengths.pop()
+        if slot == last:
+            return
+        for parts in self._layers.values():
+            for part in parts:
+                part[slot, :, :length] = part[last, :, :length]
+        self.lengths[slot] = length
+
+    def _empty(self, like: torch.Tensor) -> torch.Tensor:
+        # Zeros: what a mask hides is multiplied by 0, and leftovers of other memory may be NaN.
+        return like.new_zeros((self._rows, like.shape[1], self._columns, like.shape[3]))
+
+    def _grown(self, part: torch.Tensor) -> torch.Tensor:
+        larger = self._empty(part)
+        larger[:, :, : part.shape[2]] = part
+        return larger
+
+
+def slot_mask(
+    attention_window: int | None,
+    *,
+    own: torch.Tensor,
+    past: int,
+    until: int,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """[rows, 1, length, keys]: 0 where a token sees a key, else the lowest number of the type.
+
+    ``own`` [rows, length]: the tokens' columns; a token sees those up to its own. Keys are the columns up to
+    ``until``; with a window that some token's beginning does not fit in, those of the beginning stand in
+    front.
+    """
+    import torch
+
+    column = torch.arange(until, device=own.device)
+    seen = column <= own[:, :, None]
+    if attention_window is not None:
+        seen &= own[:, :, None] - column < attention_window
+        if past and past + until > attention_window:
+            before = torch.arange(past, device=own.device)
+            seen = torch.cat((own[:, :, None] + past - before < attention_window, seen), dim=2)
+    mask = torch.zeros(seen.shape, dtype=dtype, device=own.device)
+    return mask.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]

@@ -1,0 +1,320 @@
+"""Loads model and tokenizer with transformers, quietly and strictly.
+
+Strictly: every tensor of the model comes from the file, and every tensor of the file goes into the model. Two
+rules make exceptions, so that honest checkpoints load: tied tensors count as present (transformers ties
+them), and tensors in ``_LEFT_OVER`` may be in the file without being used: heads of other training objectives
+and constant buffers.
+
+Which device, which number type, how many threads.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.formats.weights import PICKLED, PICKLED_INDEX
+from harness.core.errors import CheckpointError
+from harness.engines.settings import ModelSettings
+from harness.engines.transformers.compat import gguf_parsed_once, pages_let_go, quiet
+
+if TYPE_CHECKING:
+    import torch
+
+
+_LEFT_OVER: Final = re.compile(
+    r"""
+      (^|\.)pooler\.                     # sentence pooler: language-model heads do not read it
+    | (^|\.)seq_relationship\.           # next-sentence head of BertForPreTraining
+    | (^|\.)sop_classifier\.             # sentence-order head of AlbertForPreTraining
+    | (^|\.)mask_predictions\.           # DeBERTa's second pre-training head
+    | (^|\.)(position_ids|token_type_ids)$            # counting buffers that older versions saved
+    | (^|\.)rotary_emb\.(inv_freq|cos_cached|sin_cached)$   # computed from the config
+    | (^|\.)attn\.(masked_)?bias$ | (^|\.)attention\.(masked_)?bias$   # causal masks saved as buffers
+    """,
+    re.VERBOSE,
+)
+
+MAKE_ROOM: Final = "free memory there, or choose another --eval-device or a smaller --eval-dtype"
+
+_MOST_LARGER: Final = 2
+_SMALL: Final = 1 << 27
+"""A model may have so many times the numbers of its file, and so many more: tied tensors and tables of positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model in evaluation mode on its device, and its tokenizer; both are transformers' objects, or look like
+    them. ``notes`` say what of the checkpoint is not used."""
+
+    model: Any
+    tokenizer: Any
+    notes: tuple[str, ...] = ()
+
+    @property
+    def device(self) -> Any:
+        """The device that inputs must be on."""
+        return self.model.device
+
+
+def load_model(info: CheckpointInfo, settings: ModelSettings, *, placed: bool = True) -> Loaded:
+    """The loaded checkpoint, on its device where it is to be ``placed``. Raises ``CheckpointError`` when it cannot be
+    loaded exactly as it is."""
+    import torch
+
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    device = choose_device(settings.device)
+    dtype = choose_dtype(info, settings, device)
+    with quiet(), _parsed_once(info):
+        config = _config(info)
+        tokenizer = load_tokenizer(info)  # first: it is the smaller part that may be broken
+        again = "fetch or convert it again" if info.format == "gguf" else "save the checkpoint again"
+        with one_line_errors(f"{info.path}: cannot be loaded", again), pages_let_go():
+            model, report = _model(info, config, dtype)
+        check_report(info, report)
+        check_vocabulary(info, model, tokenizer)
+        return Loaded((place(info, model, device) if placed else model).eval(), tokenizer)
+
+
+def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
+    """The model on its device. Raises ``CheckpointError`` where it does not go there, for want of memory mostly."""
+    with one_line_errors(f"{info.path}: cannot be put on {device}", MAKE_ROOM):
+        return model.to(device)
+
+
+def load_tokenizer(info: CheckpointInfo) -> Any:
+    """The checkpoint's tokenizer. Raises ``CheckpointError`` where it cannot be loaded."""
+    with (
+        quiet(),
+        one_line_errors(
+            f"{info.path}: its tokenizer cannot be loaded", "copy it from the model that was trained"
+        ),
+    ):
+        tokenizer = _tokenizer(info)
+    # The engines cut texts themselves; the tokenizer's own length would only make it warn.
+    tokenizer.model_max_length = int(1e30)
+    return tokenizer
+
+
+@contextmanager
+def one_line_errors(what: str, remedy: str) -> Iterator[None]:
+    """Whatever is raised within the block becomes a ``CheckpointError`` of one line."""
+    try:
+        yield
+    except (CheckpointError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        # transformers raises whatever its parts raise, and a panic of the tokenizers library is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise CheckpointError(f"{what} ({_one_line(error)}); {remedy}") from error
+
+
+def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
+    """Raises ``CheckpointError`` listing the tensors that do not fit, are missing, or are left over."""
+    if mismatched := sorted(report["mismatched_keys"]):
+        named = [
+            f"{name} {list(file)} in the file, {list(model)} by the config"
+            for name, file, model in mismatched
+        ]
+        raise CheckpointError(
+            f"{info.path}: shape mismatch: {_some(named)}; save the checkpoint again with its own config"
+        )
+    if missing := sorted(report["missing_keys"]):
+        raise CheckpointError(
+            f"{info.path}: {_count(missing)} of {info.architecture} missing from the weights: {_some(missing)}; "
+            "save the whole model, with its language-model head"
+        )
+    if unexpected := sorted(key for key in report["unexpected_keys"] if not _LEFT_OVER.search(key)):
+        raise CheckpointError(
+            f"{info.path}: {_count(unexpected)} in the weights without a place in {info.architecture}: "
+            f"{_some(unexpected)}; save the checkpoint again with its own config"
+        )
+
+
+def check_vocabulary(info: CheckpointInfo, model: Any, tokenizer: Any) -> None:
+    """Raises ``CheckpointError`` when the tokenizer's own tokens go beyond the model's embeddings.
+
+    Tokens added later (a padding token, mostly) may go beyond: as long as no text holds them they do no harm,
+    and a text that does is refused by the engine.
+    """
+    rows = model.get_input_embeddings().weight.shape[0]
+    added = set(tokenizer.added_tokens_decoder)
+    highest = max((token for token in tokenizer.get_vocab().values() if token not in added), default=-1)
+    if highest >= rows:
+        raise CheckpointError(
+            f"{info.path}: the tokenizer has token id {highest}, the model only {rows} embeddings; "
+            "copy the tokenizer that the model was trained with"
+        )
+
+
+def _config(info: CheckpointInfo) -> Any:
+    """The config of a folder, None of a GGUF file; sizes that the weights contradict are right in it already, so that
+    nothing needs to be ignored."""
+    from transformers import AutoConfig
+
+    if info.format == "gguf":
+        return None
+    where = info.path / "config.json"
+    with one_line_errors(f"{where}: no config of {info.architecture}", "save the checkpoint again"):
+        return AutoConfig.from_pretrained(
+            info.path, local_files_only=True, trust_remote_code=info.trust_remote_code, **info.overrides
+        )
+
+
+def _model(info: CheckpointInfo, config: Any, dtype: Any) -> tuple[Any, dict[str, Any]]:
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    auto = AutoModelForMaskedLM if info.kind == "masked" else AutoModelForCausalLM
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": info.trust_remote_code}
+    if info.format == "gguf":
+        options["gguf_file"] = info.path.name
+        folder = info.path.parent
+    else:
+        _check_room(info, auto, config)
+        pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
+        options |= {"config": config, "use_safetensors": None if pickled else True}
+        folder = info.path
+    # Mismatched shapes are let through here only so that check_report can name the tensors.
+    model, report = auto.from_pretrained(
+        folder,
+        dtype=dtype,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,
+        weights_only=True,
+        **options,
+    )
+    return model, report
+
+
+def _check_room(info: CheckpointInfo, auto: Any, config: Any) -> None:
+    """Raises ``CheckpointError`` where the model that the config describes is far larger than the weights, before
+    memory is taken for it; quantized weights are packed, and not compared."""
+    import torch
+
+    if info.parameters is None or getattr(config, "quantization_config", None) is not None:
+        return
+    with torch.device("meta"):
+        model = auto.from_config(copy.deepcopy(config), trust_remote_code=info.trust_remote_code)
+    wanted = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+    if wanted > _MOST_LARGER * info.parameters + _SMALL:
+        raise CheckpointError(
+            f"{info.path / 'config.json'}: describes a model of {wanted:,} numbers, but the weights have "
+            f"{info.parameters:,}; save the checkpoint again with its own config"
+        )
+
+
+def _tokenizer(info: CheckpointInfo) -> Any:
+    from transformers import AutoTokenizer
+
+    if info.format == "gguf":
+        return AutoTokenizer.from_pretrained(
+            info.path.parent, gguf_file=info.path.name, local_files_only=True, trust_remote_code=False
+        )
+    return AutoTokenizer.from_pretrained(
+        info.path, local_files_only=True, trust_remote_code=info.trust_remote_code
+    )
+
+
+def _parsed_once(info: CheckpointInfo) -> AbstractContextManager[None]:
+    if info.format != "gguf":
+        return nullcontext()
+    _check_gguf_reader(info)
+    return gguf_parsed_once()
+
+
+def _check_gguf_reader(info: CheckpointInfo) -> None:
+    from importlib.util import find_spec
+
+    if absent := [name for name in ("gguf", "accelerate") if find_spec(name) is None]:
+        raise CheckpointError(
+            f"{info.path}: reading GGUF needs the package {absent[0]}; "
+            "run: pip install 'pytest-touchstone[gguf]'"
+        )
+
+
+def _some(names: Iterable[str], most: int = 5) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
+
+
+def _one_line(error: BaseException) -> str:
+    if found := re.search(r"GLOBAL ([\w.]+)", str(error)):  # torch's refusal, which names it further down
+        return f"its pickle wants {found[1]}, which may run code"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].endswith(":"):
+        lines[0] += f" {lines[1]}"
+    return f"{type(error).__name__}: {lines[0]}"[:300] if lines else type(error).__name__
+
+
+def _count(names: Sequence[str]) -> str:
+    return f"{len(names)} tensor{'s' if len(names) != 1 else ''}"
+
+
+_SHORT: Final = {
+    **{"fp32": "float32", "float": "float32", "bf16": "bfloat16"},
+    **{"fp16": "float16", "half": "float16"},
+}
+"""Other names of number types."""
+
+
+def worker_number(environ: Mapping[str, str] = os.environ) -> int:
+    """The number N of the xdist worker ``gwN`` that this process is, 0 in any other process."""
+    named = re.fullmatch(r"gw(\d+)", environ.get("PYTEST_XDIST_WORKER", ""))
+    return int(named[1]) if named else 0
+
+
+def choose_device(wanted: str, environ: Mapping[str, str] = os.environ) -> torch.device:
+    """The device to load onto; workers of one run are spread over the GPUs when no index is asked for.
+
+    Raises ``CheckpointError`` when the machine does not have the device asked for.
+    """
+    import torch
+
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    mps = torch.backends.mps.is_available()
+    if wanted == "auto":
+        wanted = "cuda" if gpus else "mps" if mps else "cpu"
+    if wanted.startswith("cuda"):
+        index = int(wanted[5:]) if wanted[5:] else worker_number(environ) % max(1, gpus)
+        if index >= gpus:
+            raise CheckpointError(
+                f"--eval-device {wanted}: torch sees {gpus} GPUs here; use cpu or a lower index"
+            )
+        return torch.device("cuda", index)
+    if wanted == "mps" and not mps:
+        raise CheckpointError("--eval-device mps: torch does not see it on this machine; use cpu or auto")
+    return torch.device(wanted)
+
+
+def choose_dtype(info: CheckpointInfo, settings: ModelSettings, device: torch.device) -> torch.dtype | str:
+    """The type of the weights: "auto" stands for the type that the checkpoint is stored in.
+
+    On an accelerator it is by default the one that the config in a ``.pt`` file names for its model, if it names one.
+    A GGUF file's quantized weights have no such type; they are made float32. Raises ``CheckpointError`` for a name in
+    a config that is no type of weights.
+    """
+    import torch
+
+    types = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if settings.dtype != "auto":
+        return types[settings.dtype]
+    if device.type == "cpu" or info.format == "gguf":
+        return torch.float32
+    if info.config_dtype is None or info.config_dtype == "auto":
+        return "auto"
+    named = info.config_dtype.strip().lower().removeprefix("torch.")
+    if (found := _SHORT.get(named, named)) not in types:
+        raise CheckpointError(
+            f"{info.path}: its config says model.dtype={info.config_dtype[:40]!r}, which is none of "
+            f"{', '.join(types)}; choose one with --eval-dtype"
+        )
+    return types[found]

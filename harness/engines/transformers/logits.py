@@ -1,0 +1,124 @@
+"""Computes logits only where they are needed.
+
+The vocabulary head is the widest layer of a small model, and most positions' logits are thrown away. A hook
+in front of the model's own output layer picks the hidden states of the needed positions, so everything from
+there on (bias, ties, softcaps, scales) is the model's own code, on fewer rows. Whether that holds for a model
+is found out, not assumed: ``verify`` compares both ways on a probe when the model is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.engines.transformers.agreement import difference
+from harness.engines.transformers.scoring.plan import WorkDone
+
+if TYPE_CHECKING:
+    import torch
+
+
+class SelectiveLogits:
+    """Runs a model and gives the float32 logits at chosen positions."""
+
+    def __init__(self, model: Any, done: WorkDone) -> None:
+        """``done`` is told what it costs where all logits are computed."""
+        self._model, self._done = model, done
+        self._where: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._called = 0
+        layer = model.get_output_embeddings()
+        self._hook = layer.register_forward_pre_hook(self._gather) if layer is not None else None
+
+    @property
+    def gathers(self) -> bool:
+        """Whether only the needed logits are computed; False: all are, and the needed ones picked."""
+        return self._hook is not None
+
+    def logits(
+        self, inputs: dict[str, torch.Tensor], rows: Sequence[int], positions: Sequence[int]
+    ) -> torch.Tensor:
+        """Logits [N, vocabulary] in float32 at the N places (rows[i], positions[i]) of a batch."""
+        import torch
+
+        device = inputs["input_ids"].device
+        where = (
+            torch.tensor(rows, dtype=torch.long, device=device),
+            torch.tensor(positions, dtype=torch.long, device=device),
+        )
+        with torch.inference_mode():
+            if self.gathers:
+                return self._gathered(inputs, where).float()
+            self._done.slowly("logits", inputs["input_ids"].numel(), len(rows))
+            return self._full(inputs, where).float()
+
+    def verify(self, inputs: dict[str, torch.Tensor]) -> str | None:
+        """Compares both ways on a probe batch of at least two rows, and stops gathering where they differ; None: they
+        agree, else what is different."""
+        import torch
+
+        if self._hook is None:
+            return "the model has no output layer of its own"
+        rows, columns = inputs["input_ids"].shape
+        # Places in an order that is not the natural one, one of them twice, so that a chance agreement is
+        # unlikely.
+        places = [[rows - 1, 0, 0], [columns // 2, columns - 1, columns // 2]]
+        row, column = torch.tensor(places, device=inputs["input_ids"].device)
+        with torch.inference_mode():
+            different = difference(
+                self._model,
+                lambda: self._full(inputs, (row, column)).float(),
+                lambda: self._gathered(inputs, (row, column)).float(),
+            )
+        if different is not None:
+            self.close()
+        return different
+
+    def close(self) -> None:
+        """Takes the hook off the model again."""
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def _full(
+        self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]
+    ) -> torch.Tensor:
+        logits: torch.Tensor = self._model(**inputs).logits
+        return logits[where[0], where[1]]
+
+    def _gathered(
+        self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]
+    ) -> torch.Tensor:
+        self._where, self._called = where, 0
+        try:
+            logits: torch.Tensor = self._model(**inputs).logits
+        finally:
+            self._where = None
+        if self._called != 1:
+            raise RuntimeError(f"the output layer ran {self._called} times in one forward pass")
+        return logits[0]
+
+    def _gather(self, _module: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The hook: [batch, length, width] -> [1, N, width]; does nothing outside of ``_gathered``."""
+        if self._where is None:
+            return None
+        self._called += 1
+        hidden = args[0]
+        return (hidden[self._where[0], self._where[1]].unsqueeze(0), *args[1:])
+
+
+def read_targets(
+    logits: torch.Tensor, rows: Sequence[int], targets: Sequence[int]
+) -> list[tuple[float, bool]]:
+    """For each i the log-probability of ``targets[i]`` by row ``rows[i]`` of logits [N, vocabulary], and
+    whether it is the most probable token.
+
+    Not by ``log_softmax``: on a CPU its float32 sums over a large vocabulary are 1e-5 off for each token, all
+    in one direction, ten times as much as those of ``logsumexp``.
+    """
+    import torch
+
+    row = torch.tensor(rows, dtype=torch.long, device=logits.device)
+    target = torch.tensor(targets, dtype=torch.long, device=logits.device)
+    logprobs = logits[row, target] - logits.logsumexp(dim=-1)[row]
+    greedy = logits.argmax(dim=-1)[row] == target
+    return list(zip(logprobs.tolist(), greedy.tolist(), strict=True))

@@ -1,0 +1,181 @@
+"""LoRA adapters on a loaded base, never merged into it: one model in memory, and at any time at most one adapter on.
+
+A module's output becomes W x + scale * B (A x) (Hu et al. 2021, arXiv 2106.09685), as PEFT computes it: the low-rank
+part in float32 where the adapter is stored in half precision, the sum in the type of the module's own output. It is
+added by a hook on the module, so that whatever calls the module, also with some of its rows only, gets it. With no
+adapter on there are no hooks, and the base is what it was.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.formats.config_files import AdapterConfig, read_json
+from harness.checkpoints.formats.lora import (
+    CONFIG,
+    PICKLED,
+    WEIGHTS,
+    adapter_tensors,
+    copies_of,
+    fits,
+    pairs_of,
+)
+from harness.core.errors import CheckpointError
+
+if TYPE_CHECKING:
+    import torch
+
+
+class _LowRank(NamedTuple):
+    """A [rank, in] and B [out, rank] of one module, on its device."""
+
+    module: Any
+    down: torch.Tensor
+    up: torch.Tensor
+    scale: float
+
+
+class Adapters:
+    """The adapters of one loaded model, by the paths of their folders."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._known: dict[str, list[_LowRank]] = {}
+        self._hooks: list[Any] = []
+        self._on: str | None = None
+
+    def add(self, info: CheckpointInfo) -> str:
+        """Loads an adapter's tensors, unless they are there already, and gives the name to put it on by. Raises
+        ``CheckpointError`` where it does not fit the model."""
+        name = str(info.path)
+        if name not in self._known:
+            self._known[name] = _low_ranks(info, self._model)
+        return name
+
+    def put_on(self, name: str | None) -> None:
+        """Makes the model the base with that adapter, None: the base alone."""
+        if name == self._on:
+            return
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = (
+            [one.module.register_forward_hook(partial(_add, one)) for one in self._known[name or ""]]
+            if name is not None
+            else []
+        )
+        self._on = name
+
+    def drop(self, name: str) -> None:
+        """Frees an adapter's tensors."""
+        if name == self._on:
+            self.put_on(None)
+        self._known.pop(name, None)
+
+
+def _add(one: _LowRank, _module: Any, given: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
+    """The hook: the module's output with the low-rank part added."""
+    import torch
+
+    down = torch.nn.functional.linear(given[0].to(one.down.dtype), one.down)
+    low = torch.nn.functional.linear(down, one.up).mul_(one.scale)
+    return output.add_(low) if output.dtype == low.dtype else (output + low).to(output.dtype)
+
+
+def _low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
+    """Every pair with the module it is for, checked."""
+    import torch
+
+    config = read_json(info.path / CONFIG, AdapterConfig)
+    headers = adapter_tensors(info.path)
+    pairs = pairs_of(info.path, config, headers)
+    modules = dict(model.named_modules())
+    absent = sorted(set(pairs) - set(modules))
+    if absent:
+        base = info.base.source if info.base is not None else "none"
+        raise CheckpointError(
+            f"{info.path}: {len(absent)} modules of the adapter are not in its base ({base}): "
+            f"{', '.join(absent[:5])}; name its own base with --eval-base-model"
+        )
+    if left_out := sorted(_wanted(info.path / CONFIG, config, modules) - set(pairs)):
+        raise CheckpointError(
+            f"{info.path}: {CONFIG} targets {len(left_out)} modules for which there are no tensors: "
+            f"{', '.join(left_out[:5])}; save the adapter again, or name its own base with --eval-base-model"
+        )
+    wrong = []
+    for name, pair in pairs.items():
+        takes, gives = _sides(modules[name])
+        down, up = headers[pair.down].shape, headers[pair.up].shape
+        if (down[1], up[0]) != (takes, gives):
+            wrong.append(f"{name} {[up[0], down[1]]} in the adapter, {[gives, takes]} in the base")
+    if wrong:
+        raise CheckpointError(
+            f"{info.path}: shape mismatch: {', '.join(wrong[:5])}; name its own base with --eval-base-model"
+        )
+    tensors = _tensors(info.path)
+    _check_copies(info, copies_of(headers), tensors, modules)
+    half = (torch.float16, torch.bfloat16)
+    found = []
+    for name, pair in pairs.items():
+        weight = modules[name].weight
+        down, up = tensors[pair.down], tensors[pair.up]
+        where = {"device": weight.device, "dtype": torch.float32 if down.dtype in half else down.dtype}
+        found.append(_LowRank(modules[name], down.to(**where), up.to(**where), pair.scale))
+    return found
+
+
+def _tensors(folder: Path) -> dict[str, Any]:
+    import torch
+
+    if (folder / WEIGHTS).is_file():
+        from safetensors.torch import load_file
+
+        return dict(load_file(folder / WEIGHTS))
+    return dict(torch.load(folder / PICKLED, map_location="cpu", weights_only=True))
+
+
+def _check_copies(
+    info: CheckpointInfo, copies: dict[str, str], tensors: dict[str, Any], modules: dict[str, Any]
+) -> None:
+    """Raises ``CheckpointError`` where a whole tensor in the adapter is not the base's own."""
+    import torch
+
+    for name, module in copies.items():
+        own = getattr(modules.get(module), "weight", None)
+        if own is None or not torch.equal(tensors[name].to(own), own):
+            raise CheckpointError(
+                f"{info.path}: {name!r} replaces a whole tensor of its base, which goes beyond plain LoRA; "
+                "merge it into the model and save that"
+            )
+
+
+def _sides(module: Any) -> tuple[int, int]:
+    """How many numbers a linear module takes and gives; (0, 0) for one that is none."""
+    import torch
+    from transformers.pytorch_utils import Conv1D
+
+    if isinstance(module, torch.nn.Linear):
+        return module.in_features, module.out_features
+    if isinstance(module, Conv1D):
+        return tuple(module.weight.shape)
+    return 0, 0
+
+
+def _wanted(where: Path, config: AdapterConfig, modules: dict[str, Any]) -> set[str]:
+    """The modules that the config names; those of a choice of layers are not looked for, what is there is taken."""
+    targets = config.target_modules
+    if (
+        targets is None
+        or targets == "all-linear"
+        or config.exclude_modules
+        or config.layers_to_transform is not None
+    ):
+        return set()
+    linear = {name for name, module in modules.items() if _sides(module) != (0, 0)}
+    if isinstance(targets, str):
+        return {name for name in linear if fits(rf"(?:{targets})\Z", name, where)}
+    ends = re.compile(rf"(?:.*\.)?(?:{'|'.join(map(re.escape, targets))})")
+    return {name for name in linear if ends.fullmatch(name)}

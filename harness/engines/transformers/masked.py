@@ -1,0 +1,231 @@
+"""The engine of masked language models: what could stand at the mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from harness.checkpoints import CheckpointInfo
+from harness.core.requests import MASK, Answer, Candidate, FillMask, FillMaskAnswer, Refusal, Request
+from harness.engines.base import Done
+from harness.engines.transformers.base import ModelEngine
+from harness.engines.transformers.compat import quiet
+from harness.engines.transformers.loading import Loaded
+from harness.engines.transformers.scoring.padded import in_batches
+from harness.engines.transformers.scoring.plan import TokenWork
+from harness.engines.transformers.tokenizer import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedText:
+    """Token ids with special tokens around them; the one mask is at ``position``."""
+
+    ids: tuple[int, ...]
+    position: int
+    truncated: int
+
+
+class _Question(NamedTuple):
+    """A request that can be answered, with its number among the requests."""
+
+    number: int
+    request: FillMask
+    text: MaskedText
+
+
+class MaskedEngine(ModelEngine[MaskedText | Refusal]):
+    """Answers ``FillMask``."""
+
+    def __init__(self, info: CheckpointInfo, loaded: Loaded, *, batch: int | None = None) -> None:
+        super().__init__(info, loaded, self._tokenize_all)
+        self._batch = batch
+        self._vocabulary = Vocabulary(loaded.tokenizer)
+        self._by_text: dict[str, list[int]] | None = None
+        self._shown: dict[int, tuple[str, str]] = {}
+        self._known = max(loaded.tokenizer.get_vocab().values()) + 1
+        self._frame = _frame(loaded.tokenizer)
+        with quiet():
+            probe = loaded.tokenizer.encode("a a a a")
+            different = self._needed.verify(self._inputs([tuple(probe), tuple(probe[:-1])]))
+        if different is not None:
+            self._goes_slowly("logits", different)
+        self._done.reset()
+
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
+        """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``."""
+        del done  # no answer is there long before the others
+        answers: dict[int, Answer | Refusal] = {}
+        questions: list[_Question] = []
+        for number, (request, text) in enumerate(zip(requests, self._ahead.made(requests), strict=True)):
+            if isinstance(text, Refusal):
+                answers[number] = text
+            elif isinstance(request, FillMask):
+                questions.append(_Question(number, request, text))
+        with quiet():
+            answers.update(self._fill_all(questions))
+        return [answers[number] for number in range(len(requests))]
+
+    def tokenize(self, request: Request) -> MaskedText | Refusal:
+        """What the model is given for a request."""
+        return self._ahead.made([request])[0]
+
+    def _tokenize_all(self, requests: Sequence[Request]) -> list[MaskedText | Refusal]:
+        """The texts with the checkpoint's own mask token, each cut around it to the length that fits."""
+        tokenizer = self._open.tokenizer
+        mask, token = tokenizer.mask_token_id, tokenizer.mask_token
+        found: list[MaskedText | Refusal] = []
+        ids: Iterator[list[int]] = iter(())
+        if mask is not None and (texts := [one.text for one in requests if isinstance(one, FillMask)]):
+            # All at once: a fast tokenizer takes as long to be called as to cut a sentence.
+            ids = iter(
+                tokenizer(
+                    [text.replace(MASK, token) for text in texts],
+                    add_special_tokens=False,
+                    return_attention_mask=False,
+                    return_token_type_ids=False,
+                )["input_ids"]
+            )
+        for request in requests:
+            if not isinstance(request, FillMask):
+                found.append(
+                    Refusal(
+                        f"a masked language model does not answer {type(request).__name__}; give a causal one"
+                    )
+                )
+            elif mask is None:
+                found.append(Refusal("the tokenizer has no mask token"))
+            else:
+                found.append(self._framed(next(ids), mask))
+        return found
+
+    def _framed(self, ids: list[int], mask: int) -> MaskedText | Refusal:
+        """A text's tokens, cut and with special tokens around them."""
+        if (masks := ids.count(mask)) != 1:
+            return Refusal(f"the text has {masks} masks; exactly one {MASK} can be filled")
+        if max(ids) >= self._rows:
+            return Refusal(
+                f"the text has a token that the model, with {self._rows} embeddings, does not know"
+            )
+        front, back = self._frame
+        room = self._info.seq_len - len(front) - len(back)
+        if room < 1:
+            return Refusal(
+                f"{self._info.seq_len} tokens leave no room for the mask; give a larger --eval-seq-len"
+            )
+        start, end = around(ids.index(mask), len(ids), room)
+        position = len(front) + ids.index(mask) - start
+        return MaskedText((*front, *ids[start:end], *back), position, len(ids) - (end - start))
+
+    def _fill_all(self, questions: Sequence[_Question]) -> dict[int, FillMaskAnswer]:
+        """The answers by the numbers of their requests; a batch that memory is too small for is made again,
+        smaller."""
+        answers: dict[int, FillMaskAnswer] = {}
+
+        def compute(numbers: Sequence[int]) -> None:
+            answers.update(self._fill([questions[number] for number in numbers]))
+
+        works = [TokenWork(question.text.ids, (0,)) for question in questions]
+        in_batches(
+            works,
+            compute,
+            budget=self._budget,
+            size=self._batch,
+            vocabulary=self._rows,
+            device=self._open.model.device,
+        )
+        return answers
+
+    def _fill(self, batch: Sequence[_Question]) -> dict[int, FillMaskAnswer]:
+        """One forward pass for every number of candidates asked for."""
+        inputs = self._inputs([question.text.ids for question in batch])
+        places = [question.text.position for question in batch]
+        logits = self._needed.logits(inputs, range(len(batch)), places)
+        total = logits.logsumexp(dim=-1, keepdim=True)
+        known = logits[:, : self._known]  # rows beyond the vocabulary are padding of the table
+        top = known.topk(min(max(question.request.top_k for question in batch), known.shape[1]))
+        tokens, logprobs = top.indices.tolist(), (top.values - total).tolist()
+        best = self._targets(batch, known, total)
+        self._done.computed += inputs["input_ids"].numel()
+        self._done.padded += inputs["input_ids"].numel() - sum(len(question.text.ids) for question in batch)
+        self._done.distinct += sum(len(question.text.ids) for question in batch)
+        self._done.logits += len(batch)
+        return {
+            question.number: FillMaskAnswer(
+                self._candidates(tokens[row], logprobs[row], question.request.top_k),
+                *best[row],
+                question.text.truncated,
+            )
+            for row, question in enumerate(batch)
+        }
+
+    def _targets(
+        self, batch: Sequence[_Question], known: Any, total: Any
+    ) -> list[tuple[bool | None, float | None]]:
+        """Whether each question's target is a token, and the log-probability of the likeliest such token."""
+        ids = [self._ids_of(one.request.target) if one.request.target is not None else [] for one in batch]
+        rows = [row for row, tokens in enumerate(ids) for _ in tokens]
+        flat = [token for tokens in ids for token in tokens]
+        values = iter((known[rows, flat] - total[rows, 0]).tolist() if rows else [])
+        found: list[tuple[bool | None, float | None]] = []
+        for one, tokens in zip(batch, ids, strict=True):
+            best = max((next(values) for _ in tokens), default=None)
+            found.append((None if one.request.target is None else bool(tokens), best))
+        return found
+
+    def _candidates(
+        self, tokens: Sequence[int], logprobs: Sequence[float], count: int
+    ) -> tuple[Candidate, ...]:
+        made = []
+        for token, logprob in zip(tokens[:count], logprobs[:count], strict=True):
+            if (shown := self._shown.get(token)) is None:
+                shown = self._shown[token] = (self._vocabulary.token(token), self._vocabulary.plain(token))
+            made.append(Candidate(*shown, logprob))
+        return tuple(made)
+
+    def _ids_of(self, text: str) -> list[int]:
+        """All tokens that read exactly so; the table is made at the first question with a target."""
+        if self._by_text is None:
+            self._by_text = self._vocabulary.by_plain_text()
+        return self._by_text.get(text, [])
+
+    def _inputs(self, texts: Sequence[tuple[int, ...]]) -> dict[str, Any]:
+        """Input ids and attention mask [rows, longest], padded on the right with the model's own padding
+        token.
+
+        RoBERTa and its kin number positions by where the padding token is, so no other token will do.
+        """
+        import torch
+
+        model, tokenizer = self._open.model, self._open.tokenizer
+        given = getattr(model.config, "pad_token_id", None)
+        padding = given if given is not None else tokenizer.pad_token_id or 0
+        longest = max(map(len, texts))
+        ids = torch.full((len(texts), longest), padding, dtype=torch.long)
+        mask = torch.zeros((len(texts), longest), dtype=torch.long)
+        for row, text in enumerate(texts):
+            ids[row, : len(text)] = torch.tensor(text)
+            mask[row, : len(text)] = 1
+        return {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
+
+
+def around(position: int, length: int, room: int) -> tuple[int, int]:
+    """Begin and end of the ``room`` tokens (or all) that are nearest to ``position``, which is always among
+    them.
+
+    What is cut off is farthest from the position first, on a tie from the right.
+    """
+    if length <= room:
+        return 0, length
+    start = min(max(0, position - room // 2), length - room)
+    return start, start + room
+
+
+def _frame(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The special tokens that the tokenizer puts before and after a text."""
+    mask = tokenizer.mask_token or "a"
+    bare, framed = tokenizer.encode(mask, add_special_tokens=False), tokenizer.encode(mask)
+    for start in range(len(framed) - len(bare) + 1):
+        if framed[start : start + len(bare)] == bare:
+            return tuple(framed[:start]), tuple(framed[start + len(bare) :])
+    return (), ()

@@ -1,0 +1,111 @@
+"""Loads a multi-token-prediction checkpoint: sizes and place of the tokenizer as they were recognised, tensors from
+the file."""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from harness.checkpoints import CheckpointInfo
+from harness.core.errors import CheckpointError
+from harness.engines.settings import ModelSettings
+from harness.engines.transformers.compat import quiet
+from harness.engines.transformers.loading import (
+    MAKE_ROOM,
+    Loaded,
+    check_vocabulary,
+    choose_device,
+    choose_dtype,
+    one_line_errors,
+)
+from harness.engines.transformers.mtp.config import config_of
+from harness.engines.transformers.mtp.model import MtpModel
+from harness.engines.transformers.mtp.weights import read_pt, weights_of
+
+_LOG: Final = logging.getLogger(__name__)
+
+_STARTS: Final = ("<s>", "<|begin_of_text|>", "<|endoftext|>")
+_ENDS: Final = ("</s>", "<|end_of_text|>", "<|endoftext|>")
+
+
+def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+    """The loaded checkpoint. Raises ``CheckpointError`` when it cannot be loaded exactly as it is.
+
+    Without ``speculative`` the extra heads are compared with the config like all tensors, but not read.
+    """
+    import torch
+
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    device = choose_device(settings.device)
+    config = config_of(info.params, str(info.path))
+    tokenizer = load_tokenizer(info)
+    file = read_pt(info.path)
+    weights = weights_of(info.path, file.tensors, config, file.config)
+    dtype: Any = choose_dtype(info, settings, device)
+    to = {"dtype": weights.tensors["output.weight"].dtype if dtype == "auto" else dtype, "device": device}
+    with torch.no_grad(), one_line_errors(f"{info.path}: cannot be put on {device}", MAKE_ROOM):
+        model = MtpModel(
+            config,
+            weights.vocabulary,
+            weights.put,
+            drafts=settings.speculative == "auto",
+            **to,
+        )
+    check_vocabulary(info, model, tokenizer)
+    # The engines cut texts themselves; the tokenizer's own length would only make it warn.
+    tokenizer.model_max_length = int(1e30)
+    for note in weights.notes:
+        _LOG.warning("%s", note)
+    return Loaded(model, tokenizer, weights.notes)
+
+
+def load_tokenizer(info: CheckpointInfo) -> Any:
+    """transformers' tokenizer from ``tokenizer.json``, or from the ``tokenizer.model`` of sentencepiece that Llama's
+    reference code has; the latter puts BOS in front of texts, as that code does."""
+    from transformers import LlamaTokenizer, PreTrainedTokenizerFast
+
+    folder = info.tokenizer or info.path.parent
+    fast = (folder / "tokenizer.json").is_file()
+    if not fast and not (folder / "tokenizer.model").is_file():
+        raise CheckpointError(
+            f"{folder}: no tokenizer.json or tokenizer.model for {info.path.name}; "
+            "copy it from the model that was trained"
+        )
+    kind = PreTrainedTokenizerFast if fast else LlamaTokenizer
+    name = "tokenizer.json" if fast else "tokenizer.model"
+    if not fast:
+        _check_sentencepiece(folder / name)
+    # Where no settings say otherwise, the reference code's: BOS in front.
+    plain = not fast and not (folder / "tokenizer_config.json").is_file()
+    settings = {"add_bos_token": True} if plain else {}
+    broken = one_line_errors(f"{folder / name}: cannot be loaded", "copy it from the model that was trained")
+    with quiet(), broken:
+        tokenizer = kind.from_pretrained(folder, local_files_only=True, **settings)
+    _name_ends(tokenizer)
+    return tokenizer
+
+
+def _check_sentencepiece(file: Path) -> None:
+    """Raises ``CheckpointError`` where a package is absent with which transformers reads such files; without it,
+    transformers takes them for tiktoken's."""
+    for module, package in (("sentencepiece", "sentencepiece"), ("google.protobuf", "protobuf")):
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise CheckpointError(
+                f"{file}: reading it needs the package {package}; run: pip install 'pytest-touchstone[llama]'"
+            ) from error
+
+
+def _name_ends(tokenizer: Any) -> None:
+    """Names BOS and EOS where the files name neither, by the usual spellings that are in the vocabulary."""
+    if tokenizer.bos_token_id is not None or tokenizer.eos_token_id is not None:
+        return
+    known = tokenizer.get_vocab()
+    for kind, names in (("bos_token", _STARTS), ("eos_token", _ENDS)):
+        found = next((name for name in names if name in known), None)
+        if found is not None:
+            tokenizer.add_special_tokens({kind: found})

@@ -1,0 +1,140 @@
+"""Scores sequences one a row, as any causal model can: what the shared way is held against and falls back to.
+
+Rows of a batch are padded on the right. Under a causal mask no token sees what stands to its right, so
+padding changes nothing, and positions count from 0 as in a single row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.engines.transformers.logits import SelectiveLogits, read_targets
+from harness.engines.transformers.memory import BatchBudget, is_out_of_memory, release
+from harness.engines.transformers.scoring.plan import Score, TokenWork, WorkDone, batches
+from harness.engines.transformers.scoring.prefix_tree import grow
+
+if TYPE_CHECKING:
+    import torch
+
+
+class PaddedScorer:
+    """Computes the scores of sequences in batches of similar length."""
+
+    def __init__(
+        self,
+        model: Any,
+        needed: SelectiveLogits,
+        *,
+        vocabulary: int,
+        budget: BatchBudget,
+        batch: int | None,
+        done: WorkDone,
+    ) -> None:
+        self._model, self._needed, self._done = model, needed, done
+        self._vocabulary, self._budget, self._batch = vocabulary, budget, batch
+
+    def score(self, works: Sequence[TokenWork]) -> list[Score]:
+        """The scores of all sequences, in their order, whatever the batches."""
+        scores: dict[int, Score] = {}
+
+        def compute(numbers: Sequence[int]) -> None:
+            scores.update(zip(numbers, self._score([works[number] for number in numbers]), strict=True))
+
+        in_batches(
+            works,
+            compute,
+            budget=self._budget,
+            size=self._batch,
+            vocabulary=self._vocabulary,
+            device=self._model.device,
+        )
+        if works:
+            enough = grow([work.inputs for work in works]).tokens
+            self._done.distinct += enough
+            self._done.slowly("scoring", sum(len(work.inputs) for work in works), enough)
+        return [scores[number] for number in range(len(works))]
+
+    def logits(self, works: Sequence[TokenWork]) -> torch.Tensor:
+        """Float32 logits [targets, vocabulary] at the targets of a few short sequences, one after the other."""
+        places = _places(works)
+        return self._needed.logits(self.inputs(works), [row for row, _ in places], [at for _, at in places])
+
+    def inputs(self, works: Sequence[TokenWork]) -> dict[str, Any]:
+        """Input ids and attention mask [rows, longest], padded on the right with any token."""
+        import torch
+
+        longest = max(len(work.inputs) for work in works)
+        ids = torch.zeros((len(works), longest), dtype=torch.long)
+        mask = torch.zeros((len(works), longest), dtype=torch.long)
+        for row, work in enumerate(works):
+            ids[row, : len(work.inputs)] = torch.tensor(work.inputs)
+            mask[row, : len(work.inputs)] = 1
+        device = self._model.device
+        return {"input_ids": ids.to(device), "attention_mask": mask.to(device), "use_cache": False}
+
+    def _score(self, works: Sequence[TokenWork]) -> list[Score]:
+        """One forward pass. Sums are Python's floats, so that their order cannot matter."""
+        places = _places(works)
+        targets = [target for work in works for target in work.targets]
+        inputs = self.inputs(works)
+        logits = self._needed.logits(inputs, [row for row, _ in places], [at for _, at in places])
+        self._done.computed += inputs["input_ids"].numel()
+        self._done.padded += inputs["input_ids"].numel() - sum(len(work.inputs) for work in works)
+        self._done.logits += len(targets)
+        parts = iter(read_targets(logits, range(len(targets)), targets))
+        found = []
+        for work in works:
+            mine = [next(parts) for _ in work.targets]
+            found.append(Score(sum(logprob for logprob, _ in mine), all(greedy for _, greedy in mine)))
+        return found
+
+
+def _places(works: Sequence[TokenWork]) -> list[tuple[int, int]]:
+    """Row and position of every target."""
+    return [
+        (row, position)
+        for row, work in enumerate(works)
+        for position in range(len(work.inputs) - len(work.targets), len(work.inputs))
+    ]
+
+
+def in_batches(
+    works: Sequence[TokenWork],
+    compute: Callable[[Sequence[int]], None],
+    *,
+    budget: BatchBudget,
+    size: int | None,
+    vocabulary: int,
+    device: Any,
+) -> None:
+    """Calls ``compute`` with the numbers of each batch's sequences, every sequence once.
+
+    Where memory runs out the budget is halved and what is left, that batch included, is cut into smaller
+    ones.
+    """
+    left = list(range(len(works)))
+    while left:
+        queue = batches(
+            [works[number] for number in left],
+            size=size,
+            most_tokens=budget.tokens,
+            most_logits=budget.logits,
+            vocabulary=vocabulary,
+        )
+        done: set[int] = set()
+        smaller = False
+        for batch in queue:
+            numbers = [left[index] for index in batch]
+            try:
+                compute(numbers)
+            except Exception as error:
+                if size is not None or not is_out_of_memory(error) or not budget.halve():
+                    raise
+                smaller = True
+            if smaller:
+                break  # outside of the handler, so that the error no longer holds on to the batch's memory
+            done.update(numbers)
+        left = [number for number in left if number not in done]
+        if smaller:
+            release(device)

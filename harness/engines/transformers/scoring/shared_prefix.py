@@ -1,0 +1,308 @@
+"""Scores sequences with every shared beginning computed once.
+
+Whether a model can do it is found out by ``PrefixTreeScorer.verify``, against a plain forward pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.engines.transformers.agreement import difference
+from harness.engines.transformers.attention_masks import Attention
+from harness.engines.transformers.kv_cache import KeyValues, PrefixCache, SharedPast
+from harness.engines.transformers.logits import SelectiveLogits, read_targets
+from harness.engines.transformers.memory import BatchBudget, is_out_of_memory, release
+from harness.engines.transformers.scoring.plan import Score, TokenWork, WorkDone
+from harness.engines.transformers.scoring.prefix_tree import (
+    ROOM,
+    SAVING,
+    Layout,
+    Limits,
+    Piece,
+    Stem,
+    Tree,
+    divide,
+    grow,
+    lay_out,
+    take_batch,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+_KEPT_BYTES: Final = {"cpu": 2**28, "cuda": 2**31, "mps": 2**29}
+
+_SHARED_BY: Final = 8
+"""Sequences below a stem that is kept for later calls; fewer are the choices of one question."""
+
+Chosen = dict[tuple[int, int], Score]
+"""By the tree's number of a token and a target: the target's log-probability behind that token."""
+
+
+class PrefixTreeScorer:
+    """Computes the scores of many sequences as a tree."""
+
+    def __init__(
+        self,
+        model: Any,
+        needed: SelectiveLogits,
+        attention: Attention,
+        *,
+        vocabulary: int,
+        budget: BatchBudget,
+        batch: int | None,
+        done: WorkDone,
+    ) -> None:
+        self._model, self._needed, self._attention = model, needed, attention
+        self._vocabulary, self._budget, self._batch = vocabulary, budget, batch
+        self._done = done
+        self._kept = PrefixCache(_KEPT_BYTES.get(model.device.type, _KEPT_BYTES["cpu"]))
+        self._room, self._saving = ROOM, SAVING
+
+    def verify(
+        self, works: Sequence[TokenWork], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
+    ) -> str | None:
+        """Computes a probe's logits both ways, with stems, branches and gaps forced and without; None, or what is
+        different. ``plain`` gives those of every sequence by itself."""
+        targets = [target for work in works for target in work.targets]
+
+        def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
+            """The largest difference of a sequence's score."""
+            scores: list[list[float]] = []
+            for logits in (found, expected):
+                read = iter(read_targets(logits, range(len(logits)), 2 * targets))
+                scores.append([sum(next(read)[0] for _ in work.targets) for work in (*works, *works)])
+            apart = [abs(one - other) for one, other in zip(*scores, strict=True)]
+            # A maximum takes no notice of NaN.
+            return math.nan if any(map(math.isnan, apart)) else max(apart)
+
+        return difference(
+            self._model,
+            lambda: plain(works).repeat(2, 1),
+            lambda: self._both_ways(works),
+            apart=apart,
+            what="a score",
+            most=max(len(work.targets) for work in works),
+        )
+
+    def _both_ways(self, works: Sequence[TokenWork]) -> torch.Tensor:
+        """Float32 logits at the targets of a probe, as ``Plain.logits`` gives them, twice."""
+        import torch
+
+        found: list[torch.Tensor] = []
+        try:
+            for self._room, self._saving in ((12, 0), (ROOM, SAVING)):
+                pass_ = _Tree(grow([work.inputs for work in works]), works, rows={})
+                self._walk(pass_, ())
+                found += pass_.logits_asked()
+        finally:
+            self._room, self._saving = ROOM, SAVING
+            self._kept.clear()
+        return torch.stack(found)
+
+    def score(self, works: Sequence[TokenWork]) -> list[Score]:
+        """The scores of all sequences, in their order.
+
+        Where memory runs out, the sequences that have no score yet are made a tree again, in smaller parts.
+        """
+        if not works:
+            return []
+        hints = sorted(self._kept.hints([work.inputs for work in works]))
+        scores: dict[int, Score] = {}
+        while left := [number for number in range(len(works)) if number not in scores]:
+            tree = grow([*(works[number].inputs for number in left), *hints])
+            cuts = {tree.ends.pop() for _ in hints}
+            pass_ = _Tree(tree, [works[number] for number in left])
+            self._done.distinct += 0 if scores else tree.tokens
+            try:
+                self._walk(pass_, cuts)
+            except Exception as error:
+                if self._batch is not None or not is_out_of_memory(error) or not self._budget.halve():
+                    raise
+            # Outside of the handler, so that the error no longer holds on to the memory of its batch.
+            found = zip(left, pass_.scores(), strict=True)
+            scores.update((number, score) for number, score in found if score is not None)
+            if len(scores) < len(works):
+                release(self._model.device)
+        return [scores[number] for number in range(len(works))]
+
+    def beginning(self, tokens: tuple[int, ...]) -> KeyValues:
+        """The keys and values of a beginning, which are kept for later calls."""
+        if not tokens:
+            return KeyValues()
+        pass_ = _Tree(grow([tokens]), [])
+        past = self._kept.find(tokens)
+        made = self._run_on(pass_, past, tokens, range(len(past.tokens), len(tokens)))
+        self._kept.keep(made)
+        return made
+
+    def close(self) -> None:
+        """Frees what is kept."""
+        self._kept.clear()
+
+    def _walk(self, pass_: _Tree, cuts: Collection[int]) -> None:
+        """Computes all parts of a tree, stems before what hangs below them; their keys and values go when
+        nothing is left below."""
+        root = divide(
+            pass_.tree,
+            room=min(self._room, self._budget.tokens),
+            saving=self._saving,
+            most_sequences=self._batch,
+            logits=pass_.logits,
+            cuts=cuts,
+        )
+        todo: list[tuple[Stem, KeyValues]] = [(root, KeyValues())]
+        while todo:
+            stem, past = todo.pop()
+            if stem.nodes:
+                past = self._grow_stem(pass_, stem, past)
+            self._score_pieces(pass_, stem.pieces, past)
+            todo += [(below, past) for below in stem.stems]
+
+    def _grow_stem(self, pass_: _Tree, stem: Stem, past: KeyValues) -> KeyValues:
+        """The keys and values down to the end of a stem; what is kept of them is not computed again."""
+        whole = pass_.tree.path(stem.nodes[-1])
+        places = pass_.tree.places(stem.nodes)
+        kept = self._kept.find(whole)
+        # What a sequence wants to know about a token is not kept, only what its successors need.
+        wanted = next((at for at, place in enumerate(places) if place in pass_.wanted), len(places))
+        length = min(len(kept.tokens), len(past.tokens) + wanted)
+        if length > len(past.tokens):
+            places = places[length - len(past.tokens) :]
+            past = kept.cropped(length)
+        made = self._run_on(pass_, past, whole, places)
+        if _sequences(stem) >= _SHARED_BY:
+            self._kept.keep(made)
+        return made
+
+    def _run_on(
+        self, pass_: _Tree, past: KeyValues, whole: tuple[int, ...], places: Sequence[int]
+    ) -> KeyValues:
+        """The keys and values of ``whole``, which begins with the past's tokens, a budget of tokens at a
+        time."""
+        start = len(past.tokens)
+        step = min(self._budget.tokens, max(1, self._budget.logits // self._vocabulary))
+        if not any(place in pass_.wanted for place in places):
+            step = self._budget.tokens
+        while (begin := len(past.tokens)) < len(whole):
+            end = min(len(whole), begin + step)
+            length = end - begin
+            layout = Layout(
+                [list(whole[begin:end])],
+                [list(range(begin, end))],
+                [[length] * length],
+                [list(places[begin - start : end - start])],
+            )
+            cache = SharedPast(past, record=True)
+            self._forward(pass_, layout, cache, begin)
+            past = cache.made(whole[:end])
+        return past
+
+    def _score_pieces(self, pass_: _Tree, pieces: Sequence[Piece], past: KeyValues) -> None:
+        """All batches of the pieces behind one stem."""
+        left = sorted(pieces, key=lambda piece: piece.length)
+        limits = Limits(self._budget.tokens, self._budget.logits // self._vocabulary, self._batch, self._room)
+        while left:
+            if len(left[-1].nodes) == 1 and left[-1].length > self._budget.tokens:
+                # A long text, too much for a batch even by itself.
+                (node,) = left.pop().nodes
+                self._run_on(pass_, past, pass_.tree.path(node), pass_.tree.places([node]))
+                continue
+            layout = lay_out(pass_.tree, take_batch(left, limits))
+            self._forward(pass_, layout, SharedPast(past), len(past.tokens))
+
+    def _forward(self, pass_: _Tree, layout: Layout, cache: SharedPast, past: int) -> None:
+        """One forward pass; what it says about wanted targets goes to ``pass_``."""
+        asked = [
+            (row, column, place)
+            for row, places in enumerate(layout.places)
+            for column, place in enumerate(places)
+            if place in pass_.wanted
+        ]
+        inputs = self._inputs(layout, cache, past)
+        logits = self._needed.logits(inputs, [row for row, _, _ in asked], [column for _, column, _ in asked])
+        self._count(layout, len(asked))
+        pass_.take([place for _, _, place in asked], logits)
+
+    def _inputs(self, layout: Layout, cache: SharedPast, past: int) -> dict[str, Any]:
+        import torch
+
+        device = self._model.device
+        positions = torch.tensor(layout.positions, device=device)
+        inputs = {
+            "input_ids": torch.tensor(layout.ids, device=device),
+            "position_ids": positions,
+            "past_key_values": cache,
+            "use_cache": True,
+        }
+        if past or layout.branches:
+            inputs["attention_mask"] = self._attention.masks(
+                layout.seen_until, positions=positions, past=past, dtype=self._model.dtype
+            )
+        else:
+            # Under the model's own causal mask no token sees the gaps to its right.
+            inputs["attention_mask"] = torch.ones_like(positions)
+        return inputs
+
+    def _count(self, layout: Layout, logits: int) -> None:
+        self._done.computed += sum(len(row) for row in layout.ids)
+        self._done.padded += sum(row.count(-1) for row in layout.places)
+        self._done.logits += logits
+
+
+class _Tree:
+    """A tree, the targets wanted at its tokens, and what is known of them so far."""
+
+    def __init__(
+        self, tree: Tree, works: Sequence[TokenWork], rows: dict[int, torch.Tensor] | None = None
+    ) -> None:
+        """``rows``: where logits are left, by places."""
+        self.tree, self._rows = tree, rows
+        self._asked = [
+            list(zip(tree.last_places(number, len(work.targets)), work.targets, strict=True))
+            for number, work in enumerate(works)
+        ]
+        self.wanted: dict[int, list[int]] = defaultdict(list)
+        for place, target in dict.fromkeys(pair for pairs in self._asked for pair in pairs):
+            self.wanted[place].append(target)
+        self.logits = [
+            sum(place in self.wanted for place in range(node.first, node.first + len(node.tokens)))
+            for node in tree.nodes
+        ]
+        self._chosen: Chosen = {}
+
+    def take(self, places: Sequence[int], logits: torch.Tensor) -> None:
+        """Reads the wanted targets off logits [places, vocabulary]."""
+        if not places:
+            return
+        if self._rows is not None:
+            self._rows.update(zip(places, logits, strict=True))
+        asked = [
+            (number, place, target) for number, place in enumerate(places) for target in self.wanted[place]
+        ]
+        read = read_targets(logits, [number for number, _, _ in asked], [target for _, _, target in asked])
+        for (_, place, target), part in zip(asked, read, strict=True):
+            self._chosen[place, target] = Score(*part)
+
+    def logits_asked(self) -> list[torch.Tensor]:
+        """The logits [vocabulary] at all targets, sequence by sequence."""
+        assert self._rows is not None, "logits are not kept"
+        return [self._rows[place] for pairs in self._asked for place, _ in pairs]
+
+    def scores(self) -> list[Score | None]:
+        """The sequences' scores, None where something is not known yet; sums are Python's floats, so that
+        their order cannot matter."""
+        found: list[Score | None] = []
+        for pairs in self._asked:
+            parts = [self._chosen[pair] for pair in pairs if pair in self._chosen]
+            whole = Score(sum(part.logprob for part in parts), all(part.is_greedy for part in parts))
+            found.append(whole if len(parts) == len(pairs) else None)
+        return found
+
+
+def _sequences(stem: Stem) -> int:
+    """Sequences that end below a stem, up to as many as matter."""
+    return sum(piece.sequences for piece in stem.pieces) + sum(map(_sequences, stem.stems))

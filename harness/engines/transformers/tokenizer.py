@@ -1,0 +1,285 @@
+"""Where a continuation begins among the tokens of context and continuation joined.
+
+The rule: context and continuation are tokenized together, as the model would meet them in text. White space
+at the end of the context belongs to the continuation, since that is where tokenizers put it. The
+continuation's tokens are those that end after the join; a token that reaches over the join belongs to the
+continuation and is reported. Wherever no token reaches over the join, and the context's tokens are those it
+has alone, this is the cut that lm-evaluation-harness makes (it cuts at the length of the context tokenized
+alone).
+
+Special tokens that the tokenizer puts in front by itself stay in front of the context; those it would put at
+the end are left out, since a text that is scored does not end there.
+
+What the tokens of a vocabulary stand for: bytes of the text, or plain words without marks.
+
+Three ways of writing tokens are told apart by trying: byte-level (GPT-2: every byte is one visible
+character), sentencepiece (``▁`` is a space, ``<0xEA>`` a byte), and all others (WordPiece and the like),
+which say too little about spaces to be turned back into text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from typing import Any, Final, Literal, TypeAlias
+
+from harness.core.requests import Refusal, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Token ids of a context (at least one) and of its continuation (at least one)."""
+
+    context: tuple[int, ...]
+    continuation: tuple[int, ...]
+    spans_join: bool
+
+
+class TextTokenizer:
+    """Cuts texts into token ids for scoring with a causal language model."""
+
+    def __init__(self, tokenizer: Any, vocabulary: Vocabulary | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._vocabulary = vocabulary or Vocabulary(tokenizer)
+        self._front = _front(tokenizer)
+
+    @property
+    def start(self) -> int | None:
+        """The token that stands in for an empty context: BOS, else EOS, else None."""
+        bos, eos = self._tokenizer.bos_token_id, self._tokenizer.eos_token_id
+        found = bos if bos is not None else eos
+        return None if found is None else int(found)
+
+    def pair(self, context: str, continuation: str) -> Pair | Refusal:
+        """The tokens of both; a ``Refusal`` when there is nothing to score or nothing to start from."""
+        if not continuation:
+            return Refusal("the continuation is empty; there is nothing to score")
+        bare = context.rstrip()
+        text = context + continuation
+        ids = self._encode(text)
+        cut, spans = self._cut(ids, text, len(bare))
+        before = (*self._front_of(text), *ids[:cut])
+        after = tuple(ids[cut:])
+        if not before:
+            if self.start is None:
+                return Refusal(
+                    "the context is empty, and the tokenizer has neither a BOS nor an EOS token to start from"
+                )
+            if after and after[0] == self.start:
+                before, after = after[:1], after[1:]
+            else:
+                before = (self.start,)
+        if not after:
+            return Refusal(
+                f"the continuation {continuation!r} has no tokens in this vocabulary; "
+                "there is nothing to score"
+            )
+        return Pair(before, after, spans)
+
+    def text(self, text: str) -> tuple[int, ...] | Refusal:
+        """The tokens of a text that is scored from its first token on, without special tokens around it."""
+        if self.start is None:
+            return Refusal("the tokenizer has neither a BOS nor an EOS token to start from")
+        ids = tuple(self._encode(text))
+        return ids or Refusal("the text has no tokens; there is nothing to score")
+
+    def conversation(self, turns: Sequence[Turn]) -> str | Refusal:
+        """The turns as the checkpoint's chat template writes them, up to where the assistant begins; where the
+        last turn is the assistant's, up to its last character: the answer goes on from there."""
+        from jinja2 import TemplateError
+
+        messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+        begun = turns[-1].role == "assistant"
+        try:
+            text: str = self._tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=not begun, continue_final_message=begun
+            )
+        except (TemplateError, ValueError, TypeError, KeyError) as error:
+            return Refusal(f"the chat template fails ({error}); use --eval-chat off, or mend the template")
+        # A template may strip what it is given; a begun block of code would lose its line break.
+        end = turns[-1].text[len(turns[-1].text.rstrip()) :] if begun else ""
+        return text if text.endswith(end) else text.rstrip() + end
+
+    def prompt(self, text: str) -> tuple[int, ...] | Refusal:
+        """The tokens of a text that is to be continued, at least one, with the special tokens in front."""
+        ids = (*self._front_of(text), *self._encode(text))
+        bos = self._tokenizer.bos_token_id
+        if bos is not None and ids[:2] == (bos, bos):
+            return Refusal(
+                f"the prompt begins with {self._tokenizer.bos_token} twice, which no checkpoint has seen in "
+                "training; take it out of the chat template or of the prompt"
+            )
+        if ids or self.start is None:
+            return ids or Refusal(
+                "the prompt is empty, and the tokenizer has neither a BOS nor an EOS token to start from"
+            )
+        return (self.start,)
+
+    def readable(self, ids: Sequence[int]) -> str:
+        """The text of generated tokens, without special tokens."""
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        return text
+
+    @property
+    def special(self) -> frozenset[int]:
+        """The tokens that ``readable`` leaves out."""
+        return frozenset(self._tokenizer.all_special_ids)
+
+    @property
+    def end(self) -> int | None:
+        """The token that ends a text, EOS."""
+        found = self._tokenizer.eos_token_id
+        return None if found is None else int(found)
+
+    def _encode(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    def _front_of(self, text: str) -> tuple[int, ...]:
+        """The tokens put in front by the tokenizer, but none where the text itself begins with BOS."""
+        bos = self._tokenizer.bos_token
+        return () if bos and text.startswith(bos) else self._front
+
+    def _cut(self, ids: Sequence[int], text: str, join: int) -> tuple[int, bool]:
+        """Index of the first token that ends after character ``join``, and whether it begins before it."""
+        if join == 0:
+            return 0, False
+        spans = self._byte_spans(ids, text)
+        if spans is not None:
+            return _first_after(spans, len(text[:join].encode("utf-8", "surrogatepass")))
+        if getattr(self._tokenizer, "is_fast", False):
+            return _first_after(self._character_spans(text), join)
+        # Without offsets: as far as the tokens are those of the context alone.
+        alone = self._encode(text[:join])
+        same = len(list(takewhile(lambda two: two[0] == two[1], zip(alone, ids, strict=False))))
+        return same, same < len(alone)
+
+    def _byte_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]] | None:
+        """Exact spans in bytes, where the tokens spell out the text (offsets may be trimmed)."""
+        pieces = self._vocabulary.joined(ids, text)
+        if pieces is None:
+            return None
+        shift = sum(map(len, pieces)) - len(text.encode("utf-8", "surrogatepass"))
+        ends = [end - shift for end in accumulate(map(len, pieces))]
+        return list(zip([0, *ends], ends, strict=False))
+
+    def _character_spans(self, text: str) -> list[tuple[int, int]]:
+        encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        return [(int(start), int(end)) for start, end in encoded["offset_mapping"]]
+
+
+def _first_after(spans: Sequence[tuple[int, int]], join: int) -> tuple[int, bool]:
+    for index, (start, end) in enumerate(spans):
+        if end > join:
+            return index, start < join
+    return len(spans), False
+
+
+def _front(tokenizer: Any) -> tuple[int, ...]:
+    """The special tokens that the tokenizer puts in front of every text by itself."""
+    bare = tokenizer.encode("a", add_special_tokens=False)
+    framed = tokenizer.encode("a")
+    for start in range(len(framed) - len(bare) + 1):
+        if framed[start : start + len(bare)] == bare:
+            return tuple(framed[:start])
+    return ()
+
+
+Spelling: TypeAlias = Literal["bytes", "pieces", "words"]
+
+_SPACE: Final = "▁"
+
+
+class Vocabulary:
+    """Tokens of one tokenizer, as bytes and as plain text."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._special = set(tokenizer.all_special_ids)
+        self._added = set(tokenizer.added_tokens_decoder)
+        self._bytes: dict[int, bytes | None] = {}
+        self.spelling: Spelling = "words"
+        self.spelling = self._find_spelling()
+
+    def joined(self, ids: Sequence[int], text: str) -> list[bytes] | None:
+        """The bytes of every token, if they make up the text exactly (or with one space in front); else None.
+
+        None where the tokenizer changed the text (case, accents, unknown characters) or does not spell out
+        spaces.
+        """
+        pieces = [self.token_bytes(token) for token in ids]
+        known = [piece for piece in pieces if piece is not None]
+        if len(known) < len(pieces):
+            return None
+        whole = b"".join(known)
+        encoded = text.encode("utf-8", "surrogatepass")
+        return known if whole in (encoded, b" " + encoded) else None
+
+    def plain(self, token_id: int) -> str:
+        """The token as a person would write it, without marks for a word's start or continuation."""
+        raw = self.token(token_id)
+        if token_id in self._special:
+            return raw
+        if self.spelling == "bytes":
+            spelt = self.token_bytes(token_id)
+            return raw if spelt is None else spelt.decode("utf-8", "replace").strip()
+        if self.spelling == "words" and raw.startswith("##") and len(raw) > 2:
+            return raw[2:]
+        return raw.removeprefix(_SPACE) or raw
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes of text that the token stands for, spaces included; None where it does not say."""
+        if token_id not in self._bytes:
+            self._bytes[token_id] = self._spell(token_id)
+        return self._bytes[token_id]
+
+    def token(self, token_id: int) -> str:
+        """The token as it stands in the vocabulary."""
+        return str(self._tokenizer.convert_ids_to_tokens(token_id))
+
+    def by_plain_text(self) -> dict[str, list[int]]:
+        """Plain text -> the ids of all tokens that read so, special tokens left out."""
+        found: dict[str, list[int]] = {}
+        for token_id in sorted(set(self._tokenizer.get_vocab().values()) - self._special):
+            found.setdefault(self.plain(token_id), []).append(token_id)
+        return found
+
+    def _find_spelling(self) -> Spelling:
+        probe = "a b"
+        ids = self._tokenizer.encode(probe, add_special_tokens=False)
+        for spelling in ("bytes", "pieces"):
+            self.spelling, self._bytes = spelling, {}
+            if self.joined(ids, probe) is not None:
+                return spelling
+        self._bytes = {}
+        return "words"
+
+    def _spell(self, token_id: int) -> bytes | None:
+        token = self.token(token_id)
+        if token_id in self._added:
+            return token.encode("utf-8", "surrogatepass")
+        if self.spelling == "bytes":
+            codes = [_BYTE_OF.get(character) for character in token]
+            return None if None in codes else bytes(code for code in codes if code is not None)
+        if self.spelling == "pieces":
+            if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+                return bytes([int(token[3:5], 16)])
+            return token.replace(_SPACE, " ").encode("utf-8", "surrogatepass")
+        return None
+
+
+def _byte_characters() -> dict[str, int]:
+    """The visible character that byte-level tokenizers write for each byte.
+
+    Printable Latin-1 characters stand for themselves; the other bytes get the characters from U+0100 on, in
+    order.
+    """
+    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {chr(byte): byte for byte in visible}
+    others = [byte for byte in range(256) if byte not in set(visible)]
+    table.update({chr(0x100 + number): byte for number, byte in enumerate(others)})
+    return table
+
+
+_BYTE_OF: Final = _byte_characters()

@@ -1,0 +1,127 @@
+"""The three verdicts on an output, and the process that two of them need.
+
+``hendrycks_exact`` is a pure function of two texts. The others ask a ``MathJudge``; one that exceeds its time
+is wrong and says ``timed_out``, as in the reference, where a comparison that takes too long is wrong as well.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.metrics.math import hendrycks, minerva
+from harness.metrics.math.hendrycks import boxed_answer
+from harness.metrics.subprocess_worker import Reply, TimeLimitedWorker, module_command
+
+LIMIT_S: Final = 5.0
+"""Seconds of processor time for one question to the judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class MathVerdict:
+    """Whether an output is right under one rule, and what was read out of it (None: nothing)."""
+
+    correct: bool
+    answer: str | None
+    timed_out: bool = False
+    error: str | None = None
+
+    @property
+    def parsed(self) -> bool:
+        """Whether an answer was found in the output; one that took too long was."""
+        return self.answer is not None or self.timed_out
+
+
+@dataclass(frozen=True, slots=True)
+class MathGrade:
+    """The verdicts of all three rules, and the gold answer they were held against (None: no box)."""
+
+    gold: str | None
+    hendrycks_exact: MathVerdict
+    minerva_exact: MathVerdict
+    math_verify: MathVerdict
+
+    def scores(self) -> dict[str, float]:
+        """The three verdicts as numbers, by name."""
+        return {
+            "hendrycks_exact": float(self.hendrycks_exact.correct),
+            "minerva_exact": float(self.minerva_exact.correct),
+            "math_verify": float(self.math_verify.correct),
+        }
+
+
+class MathJudge:
+    """Asks SymPy and math-verify, in a process of their own that is started when it is first needed."""
+
+    def __init__(self, limit_s: float = LIMIT_S) -> None:
+        self.limit_s = limit_s
+        self.worker = TimeLimitedWorker(module_command("harness.metrics.math.worker"))
+
+    def ask(self, rule: str, gold: str, output: str) -> Reply:
+        """The reply of the process, None for its value when it exceeded the limit or failed."""
+        return self.worker.ask([rule, gold, output], self.limit_s)
+
+    def close(self) -> None:
+        """Ends the process, if there is one."""
+        self.worker.close()
+
+    def __enter__(self) -> MathJudge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@functools.cache
+def shared_judge() -> MathJudge:
+    """The one judge of this process, closed when Python ends: its start costs a second, so all items share it."""
+    judge = MathJudge()
+    atexit.register(judge.close)
+    return judge
+
+
+def hendrycks_exact(solution: str, output: str) -> MathVerdict:
+    """Hendrycks's verdict; an output is always an answer, but a blank one counts as none."""
+    gold, answer = boxed_answer(solution), hendrycks.prediction(output)
+    return MathVerdict(
+        gold is not None and hendrycks.same_text(answer, gold), answer if answer.strip() else None
+    )
+
+
+def minerva_exact(solution: str, output: str, judge: MathJudge) -> MathVerdict:
+    """Minerva's verdict; ``answer`` is the normalised one. The judge is asked only if the texts differ."""
+    gold, found = boxed_answer(solution), minerva.prediction(output)
+    if found is None:
+        return MathVerdict(False, None)
+    answer = minerva.normalized(found)
+    if gold is None:
+        return MathVerdict(False, answer)
+    wanted = minerva.normalized(gold)
+    if not answer or not wanted or answer == wanted:
+        return MathVerdict(bool(answer) and answer == wanted, answer)
+    reply = judge.ask("minerva", answer, wanted)
+    # SymPy's errors are the rule's way of saying that two answers cannot be compared.
+    return MathVerdict(reply.value is True, answer, reply.timed_out)
+
+
+def math_verify(solution: str, output: str, judge: MathJudge) -> MathVerdict:
+    """The verdict of the math-verify library."""
+    reply = judge.ask("math_verify", solution, output)
+    value: dict[str, Any] = reply.value or {"correct": False, "answer": None}
+    return MathVerdict(value["correct"], value["answer"], reply.timed_out, reply.error)
+
+
+def grade_math(solution: str, output: str, judge: MathJudge | None = None) -> MathGrade:
+    """All three verdicts on one output; ``solution`` is the gold solution with its boxed answer.
+
+    Without a judge the shared one is asked. Raises ``BenchmarkError`` where SymPy or math-verify is missing.
+    """
+    judge = judge or shared_judge()
+    return MathGrade(
+        gold=boxed_answer(solution),
+        hendrycks_exact=hendrycks_exact(solution, output),
+        minerva_exact=minerva_exact(solution, output, judge),
+        math_verify=math_verify(solution, output, judge),
+    )

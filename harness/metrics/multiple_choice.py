@@ -1,0 +1,75 @@
+"""Which of several answers a model prefers, from the summed log-probabilities of each.
+
+Four rules, which differ in what the sum is divided by before the highest is taken:
+
+    ==============  =======================================================================================
+    score           divided by
+    ==============  =======================================================================================
+    ``acc``         nothing
+    ``acc_norm``    characters of the choice (Python ``len``: code points), as lm-evaluation-harness does
+    ``acc_bytes``   bytes of the choice in UTF-8 (Gao 2021, "Multiple Choice Normalization in LM Evaluation")
+    ``acc_tokens``  tokens that were scored (Brown et al. 2020, section 2.4)
+    ==============  =======================================================================================
+
+The choice is taken without the delimiter that stands before it in the prompt, so characters and bytes do not
+count the leading space; the token count is that of the whole continuation, delimiter included, because tokens
+cannot be split. For scripts of more than one byte a character (Korean) the four can disagree about every
+single item: never compare one with another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from harness.core.errors import BenchmarkError
+
+CHOICE_METRICS: Final = ("acc", "acc_norm", "acc_bytes", "acc_tokens")
+"""The names of the four scores."""
+
+
+def argmax(values: Sequence[float]) -> int:
+    """The index of the highest value, the lowest one on a tie (as ``numpy.argmax``)."""
+    if not values:
+        raise BenchmarkError("no choices: the highest of nothing cannot be taken")
+    return max(range(len(values)), key=values.__getitem__)
+
+
+def choice_scores(
+    logprobs: Sequence[float], choices: Sequence[str], tokens: Sequence[int], gold: int
+) -> dict[str, float]:
+    """1.0 for each of the four rules under which choice number ``gold`` is preferred, 0.0 for the others.
+
+    A choice of length zero has no mean log-probability. It counts as minus infinity, so it is preferred only
+    when every choice is empty (then the first is): what dividing a negative sum by zero gives in floating
+    point, without the special case 0/0. Any text is allowed, lone surrogates too (three bytes each). Raises
+    ``BenchmarkError`` when the numbers of values differ, ``gold`` names no choice, or a log-probability is
+    not a number.
+    """
+    if not len(logprobs) == len(choices) == len(tokens):
+        raise BenchmarkError(
+            f"{len(choices)} choices, but {len(logprobs)} log-probabilities and {len(tokens)} token counts"
+        )
+    if not 0 <= gold < len(choices):
+        raise BenchmarkError(
+            f"the right answer is number {gold}, but there are {len(choices)} choices (counted from 0)"
+        )
+    if any(math.isnan(logprob) for logprob in logprobs):
+        raise BenchmarkError(
+            f"log-probabilities {list(logprobs)}: one is not a number, so none is the highest"
+        )
+    lengths = {
+        "acc": [1] * len(choices),
+        "acc_norm": [len(choice) for choice in choices],
+        "acc_bytes": [len(choice.encode("utf-8", "surrogatepass")) for choice in choices],
+        "acc_tokens": list(tokens),
+    }
+    return {
+        name: float(argmax([_each(logprob, n) for logprob, n in zip(logprobs, counts, strict=True)]) == gold)
+        for name, counts in lengths.items()
+    }
+
+
+def _each(logprob: float, length: int) -> float:
+    return logprob / length if length > 0 else -math.inf

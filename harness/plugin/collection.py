@@ -1,0 +1,430 @@
+"""Collected functions -> items: one per example and checkpoint, or a line that says why there is none."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.find import FoundCheckpoints, find_checkpoints
+from harness.checkpoints.info import info_from_plain
+from harness.checkpoints.series import Broken
+from harness.core.benchmark import (
+    CHECKPOINT_FIXTURE,
+    NO_ANSWER,
+    Benchmark,
+    Sampling,
+    declared,
+    generator_function,
+)
+from harness.core.dataset import Dataset, Example, extents_of, load_dataset, load_shots, subsample, take_first
+from harness.core.errors import CheckpointError, DataError, MissingDataError, SandboxError, ShotsError
+from harness.core.few_shot import FewShot, draw_shots
+from harness.core.requests import RunProgram
+from harness.engines.sandbox import open_checked
+from harness.plugin.options import Settings
+from harness.plugin.returned import returned_names
+from harness.plugin.source_hash import code_of
+from harness.results.summary import Collected, Declaration
+
+if TYPE_CHECKING:
+    from harness.engines.sandbox.soundness import Checked
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A benchmark with its rows and few-shot examples, and how texts are sampled in the run."""
+
+    spec: Benchmark
+    pack: Dataset
+    shots: FewShot
+    sampling: Sampling
+    code: str = ""
+    scores: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What speaks against asking a benchmark; it counts only where somebody selects an item of the benchmark.
+
+    A benchmark is left out for it, a person's ``mistake`` ends the run where no other benchmark is left, and a
+    ``fatal`` one does so in any case.
+    """
+
+    spec: Benchmark
+    line: str
+    mistake: bool = False
+    fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """The parameter ``example`` of an item that is never run: it stands for items that cannot be, and shows whether
+    somebody selects them."""
+
+    spec: Benchmark
+
+
+@dataclass(slots=True)
+class Collection:
+    """What the collection of benchmarks has found so far in this process.
+
+    ``loaded`` and ``specs`` know benchmarks by the identity of their declarations: two may have one name, and only one
+    of them be selected. ``selected`` says whether any benchmark is; ``deselected`` is what was left out, ``nothing``
+    the line about a selection that matches no item.
+    """
+
+    settings: Settings
+    checkpoints: list[CheckpointInfo] | None = None
+    broken: list[Broken] = field(default_factory=list)
+    loaded: dict[int, Loaded] = field(default_factory=dict)
+    specs: dict[int, Benchmark] = field(default_factory=dict)
+    remarks: list[Remark] = field(default_factory=list)
+    deselected: list[str] = field(default_factory=list)
+    selected: bool = False
+    fault: str | None = None
+    nothing: str | None = None
+    sandbox: Checked | None = None
+
+    def known_checkpoints(self) -> list[CheckpointInfo]:
+        """The checkpoints of the run, recognised once."""
+        if self.checkpoints is None:
+            series = checkpoints_of(self.settings)
+            self.checkpoints, self.broken = series.infos, series.broken
+            self.deselected += series.left_out
+        return self.checkpoints
+
+    def give(self) -> str | None:
+        """The checkpoints as text for ``take``; None where nothing was recognised yet."""
+        if self.checkpoints is None:
+            return None
+        rows = [info.plain() for info in self.checkpoints]
+        return json.dumps({"checkpoints": rows, "left_out": self.deselected}, default=str)
+
+    def take(self, given: str | None) -> None:
+        """Takes what the controller has recognised: a worker that looked for itself a moment later might find
+        something else."""
+        if given is not None:
+            found = json.loads(given)
+            self.checkpoints = [info_from_plain(row) for row in found["checkpoints"]]
+            self.deselected += found["left_out"]
+
+    def close(self) -> None:
+        """Ends the sandbox, if there is one."""
+        if self.sandbox is not None:
+            self.sandbox.close()
+            self.sandbox = None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The parameter ``example`` of an item: what the driver needs to start it."""
+
+    example: Example
+    loaded: Loaded
+
+    def argument(self, name: str) -> Any:
+        """One of the plugin's own arguments for the benchmark function."""
+        return OWN_ARGUMENTS[name](self)
+
+
+RESULT: Final = pytest.StashKey[str]()
+"""On an item with parameters of the user's: the name of the result that it belongs to."""
+
+OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
+    "example": lambda given: given.example.row,
+    "shots": lambda given: given.loaded.shots.prefix(given.loaded.spec, given.example),
+    "turns": lambda given: given.loaded.shots.turns(given.loaded.spec, given.example),
+    "sampling": lambda given: given.loaded.sampling.of(given.loaded.spec.name, given.example.id),
+}
+"""Arguments that the plugin gives a benchmark by itself, by name."""
+
+
+def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, sampling: Sampling) -> Loaded:
+    """A benchmark with its rows and so many few-shot examples, or as many as it declares.
+    What is drawn comes from the run's seed in ``sampling``.
+
+    Raises ``DataError`` as ``load_dataset`` and ``draw_shots`` do.
+    """
+    pack = load_dataset(spec, data)
+    return with_shots(spec, pack, data, shots, sampling)
+
+
+def with_shots(
+    spec: Benchmark, pack: Dataset, data: str | None, shots: int | None, sampling: Sampling
+) -> Loaded:
+    """The same for rows that were read; raises ``ShotsError`` where there are not so many examples."""
+    count = spec.num_fewshot if shots is None else shots if spec.shot is not None else 0
+    if spec.own_prompt and any(example.row.get(spec.own_prompt) for example in pack.examples):
+        if shots and count:
+            raise ShotsError(
+                f"{spec.name}: its rows have prompts of their own ({spec.own_prompt}), "
+                "which take no few-shot examples; --eval-shots 0 asks without"
+            )
+        count = 0
+    source = load_shots(spec, data) if count else None
+    return Loaded(spec, pack, draw_shots(spec, count, sampling.seed, pack, source), sampling)
+
+
+def checkpoints_of(settings: Settings) -> FoundCheckpoints:
+    """The checkpoints that the options name, or the builtin ones that are there; raises ``CheckpointError``."""
+    return find_checkpoints(
+        settings.checkpoints,
+        steps=settings.steps,
+        seq_len=settings.seq_len,
+        base_model=settings.base_model,
+        trust_remote_code=settings.trust_remote_code,
+    )
+
+
+def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], None]:
+    """Parametrizes a benchmark function by its checkpoints; gives what does so by its examples, to be called when all
+    other parameters are known. What speaks against asking the benchmark is kept in ``collection.remarks``.
+    """
+    spec = declared(metafunc.function)
+    assert spec is not None
+    collection.specs[id(spec)] = spec
+    own = inspect.signature(generator_function(metafunc.function)).parameters
+    if "example" not in own:
+        text = f"benchmark {spec.name}: {metafunc.function.__name__}() takes no argument named 'example'"
+        collection.remarks.append(Remark(spec, text, fatal=True))
+        return lambda: None
+    try:
+        suited = _suited(spec, collection)
+        examples = _examples(metafunc, spec, collection) if suited else []
+    except (CheckpointError, DataError) as error:
+        collection.remarks.append(Remark(spec, str(error), fatal=True))
+        examples = []
+    if examples and isinstance(examples[0][1], Given):
+        # A single checkpoint is not shown; else node ids read ``test_x[CHECKPOINT-BENCHMARK/ROW]``.
+        several = len(collection.checkpoints or []) > 1
+        ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
+        metafunc.parametrize("checkpoint", suited, ids=ids, scope="session")
+    rows = examples or [(one, Withheld(spec)) for one in _withheld_ids(spec, metafunc.config)]
+    wanted = [name for name in OWN_ARGUMENTS if name in own]
+    values = [tuple(value if name == "example" else None for name in wanted) for _, value in rows]
+    return functools.partial(metafunc.parametrize, wanted, values, ids=[one for one, _ in rows])
+
+
+def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
+    """The checkpoints that can answer what the benchmark asks; a remark for each kind that cannot."""
+
+    def leave_out(line: str) -> None:
+        collection.remarks.append(Remark(spec, f"{spec.name}: {line}"))
+
+    if absent := [package for package in spec.needs if find_spec(package) is None]:
+        leave_out(f"needs the package {absent[0]}; {spec.needs[absent[0]]}")
+        return []
+    infos = collection.known_checkpoints()
+    if not infos:
+        leave_out("no checkpoint; give --checkpoint PATH, or `touchstone fetch smollm2-135m`")
+        return []
+    asked = [kind for kind in spec.asks if kind is not RunProgram]  # which the sandbox answers
+    suited = [info for info in infos if all(kind in info.serves for kind in asked)]
+    named = ", ".join(kind.__name__ for kind in asked)
+    for kind in dict.fromkeys(info.kind for info in infos):
+        names = [info.name for info in infos if info.kind == kind and info not in suited]
+        who = ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} others"
+        if names:
+            leave_out(f"asks {named}, which {who} ({kind} LM) cannot answer")
+    return suited
+
+
+def _examples(
+    metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection
+) -> list[tuple[str, Given | Withheld]]:
+    """The benchmark's examples with their ids; they are withheld where it cannot be given so many shots. Without data
+    there are none, and a remark."""
+    settings = collection.settings
+    loaded = collection.loaded.get(id(spec))
+    if loaded is None:
+        try:
+            pack = load_dataset(spec, settings.data)
+        except MissingDataError as error:
+            collection.remarks.append(Remark(spec, str(error), mistake=settings.data is not None))
+            return []
+        try:
+            loaded = with_shots(spec, pack, settings.data, settings.shots, settings.sampling)
+        except ShotsError as error:
+            collection.remarks.append(Remark(spec, str(error), mistake=True))
+            chosen = take_first(subsample(spec, pack.examples, settings.seed), settings.limit)
+            return [(example.id, Withheld(spec)) for example in chosen]
+        scores = spec.metrics or returned_names(generator_function(metafunc.function)) or ()
+        loaded = replace(loaded, code=_code(metafunc), scores=tuple(sorted({*scores} - {NO_ANSWER})))
+        collection.loaded[id(spec)] = loaded
+    chosen = take_first(subsample(spec, loaded.pack.examples, settings.seed), settings.limit)
+    return [(example.id, Given(example, loaded)) for example in chosen]
+
+
+def _withheld_ids(spec: Benchmark, config: pytest.Config) -> list[str]:
+    """The ids of what stands for a benchmark whose examples are not known: its name, and what ``-k`` and node ids on
+    the command line may mean by an example or group of it."""
+    words = re.findall(r"[^\s()]+", config.option.keyword)
+    plain = [word.rstrip("]") for word in words if word not in ("and", "or", "not")]
+    told = spec.group is not None and any(word.lower() in spec.name.lower() for word in plain)
+    named = [f"{spec.name}/{word}" for word in plain if word.isdecimal() or (told and word not in spec.name)]
+    named += [word for word in plain if word.startswith(f"{spec.name}/")]
+    brackets = [argument.partition("::")[2].partition("[") for argument in config.args]
+    named += [text[:-1] for _, _, text in brackets if f"{spec.name}/" in text and text.endswith("]")]
+    return list(dict.fromkeys([spec.name, *named]))
+
+
+def _code(metafunc: pytest.Metafunc) -> str:
+    """The hash of the benchmark's code and of the fixtures that it asks for."""
+    fixtures = [definition.func for found in metafunc._arg2fixturedefs.values() for definition in found]
+    return code_of([metafunc.function, *fixtures], metafunc.config.rootpath)
+
+
+def result_of(item: pytest.Item, given: Given) -> str:
+    """The name of the result that an item belongs to: its benchmark's, with the ids of the user's own parameters."""
+    return item.stash.get(RESULT, given.loaded.spec.name)
+
+
+def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
+    """Notes on each item with parameters of the user's which result it belongs to: each combination is one of its own.
+
+    Gives a sentence where two combinations have one name, else None. Of several ``checkpoints`` node ids have the name.
+    """
+    seen: dict[str, list[str]] = {}
+    for item in items:
+        given = given_of(item)
+        if given is None or reusable(item):
+            continue
+        callspec = item.callspec  # type: ignore[attr-defined]
+        parts = list(callspec._idlist)
+        parts.reverse()
+        parts.remove(given.example.id)  # the last parameter, see generate(); the checkpoint's is the first
+        parts.reverse()
+        if checkpoints > 1:
+            parts.remove(checkpoint_of(item).name)
+        name = given.loaded.spec.name + (f"[{'-'.join(parts).replace('/', '_')}]" if parts else "")
+        if seen.setdefault(name, parts) != parts:
+            return f"two combinations of parameters are both named {name}; give their values other ids"
+        item.stash[RESULT] = name
+    return None
+
+
+def reusable(item: pytest.Item) -> bool:
+    """Whether an item is told by its checkpoint and example alone, so that an earlier run's record of them is the
+    same item's. It is not where it has parameters of its own."""
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.keys() <= {CHECKPOINT_FIXTURE, *OWN_ARGUMENTS}
+
+
+def given_of(item: pytest.Item) -> Given | None:
+    """What the plugin gave a benchmark item, None for any other item."""
+    callspec = getattr(item, "callspec", None)
+    given = callspec.params.get("example") if callspec is not None else None
+    return given if isinstance(given, Given) else None
+
+
+def checkpoint_of(item: pytest.Item) -> CheckpointInfo:
+    """The checkpoint of a benchmark item."""
+    info = item.callspec.params["checkpoint"]  # type: ignore[attr-defined]
+    assert isinstance(info, CheckpointInfo)
+    return info
+
+
+def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest.Item]:
+    """Opens the sandbox if any item runs programs. Where that cannot be done safely, takes those items out,
+    notes why, and returns them.
+    """
+    running = [
+        item
+        for item in items
+        if (given := given_of(item)) is not None and RunProgram in given.loaded.spec.asks
+    ]
+    if not running or collection.sandbox is not None:
+        return []
+    settings = collection.settings.sandbox
+    try:
+        collection.sandbox = open_checked(
+            settings.kind,
+            workers=settings.workers,
+            grader=settings.grader,
+            program_seconds=settings.program_seconds,
+        )
+    except SandboxError as error:
+        names = dict.fromkeys(given.loaded.spec.name for item in running if (given := given_of(item)))
+        collection.deselected.append(f"{', '.join(names)}: {error}")
+        refused = set(running)
+        items[:] = [item for item in items if item not in refused]
+        return running
+    return []
+
+
+def wrong_fixture(items: list[pytest.Item]) -> str | None:
+    """A sentence about the first benchmark that asks for a function-scoped fixture, None when all is well.
+
+    A unit's generators run together under its first item, so what they share must live longer than one item.
+    """
+    seen: set[Any] = set()
+    for item in items:
+        given = given_of(item)
+        # item.function is dear, and the items of a function follow each other
+        function = (item.parent, getattr(item, "originalname", None))
+        if given is None or function in seen:
+            continue
+        seen.add(function)
+        wanted = item._fixtureinfo.argnames  # type: ignore[attr-defined]
+        for name in wanted:
+            if name in item.callspec.params:  # type: ignore[attr-defined]
+                continue
+            definitions = item._fixtureinfo.name2fixturedefs.get(name)  # type: ignore[attr-defined]
+            if definitions and definitions[-1].scope == "function":
+                return (
+                    f"benchmark {given.loaded.spec.name}: fixture {name!r} is function-scoped, but items run together; "
+                    "give the fixture scope='module' or wider"
+                )
+    return None
+
+
+def collected_of(items: list[pytest.Item]) -> list[Collected]:
+    """The benchmark items, as plain data."""
+    return [
+        Collected(
+            item.nodeid,
+            result_of(item, given),
+            checkpoint_of(item).name,
+            given.example.id,
+            given.example.group,
+        )
+        for item in items
+        if (given := given_of(item)) is not None
+    ]
+
+
+def declaration_of(loaded: Loaded, name: str | None = None) -> Declaration:
+    """The benchmark as plain data, under the name of one of its results."""
+    spec = loaded.spec
+    return Declaration(
+        name=name or spec.name,
+        version=spec.version,
+        primary=spec.primary,
+        aggregate={name: asdict(one) for name, one in spec.aggregate.items()},
+        grouped=any(example.group is not None for example in loaded.pack.examples),
+        clustered=spec.cluster is not None,
+        pack=loaded.pack.info,
+        few_shot=loaded.shots.description(),
+        rule=spec.rule,
+        source=spec.source,
+        most_unusable=spec.most_unusable,
+        code=loaded.code,
+        scores=list(loaded.scores),
+        extents=extents_of(spec, loaded.pack, loaded.sampling.seed),
+        own_rows=spec.own_rows,
+    )
+
+
+def declarations_of(items: list[pytest.Item]) -> dict[str, Declaration]:
+    """The items' benchmarks as plain data, by the names of their results."""
+    used = {result_of(item, given): given.loaded for item in items if (given := given_of(item)) is not None}
+    return {name: declaration_of(loaded, name) for name, loaded in used.items()}

@@ -1,0 +1,192 @@
+"""Takes requests to those who answer them, and hands every answer on as soon as it is there.
+
+What the model is asked waits until it can be asked all at once; programs go to the sandbox the moment they are
+asked for, and run while the model computes. Whoever gets an answer may ask again: of the model in the next
+batch. When the model has nothing more to do, all programs that still run are waited for.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import pytest
+
+from harness.core.requests import Answer, Refusal, Request, RunProgram, RunProgramAnswer
+from harness.engines.base import Engine
+
+STOPPING: Final = (KeyboardInterrupt, SystemExit, pytest.exit.Exception)
+CAUGHT: Final = (Exception, pytest.skip.Exception, pytest.fail.Exception)
+"""pytest's outcomes are BaseExceptions; these three are an item's own affair."""
+
+Answered: TypeAlias = Answer | Refusal | BaseException
+"""An answer, or the error that there was instead."""
+
+Owner = TypeVar("Owner")
+
+
+class ProgramRunner(Protocol):
+    """Runs programs: the sandbox."""
+
+    def submit(self, request: RunProgram) -> Future[RunProgramAnswer] | Future[RunProgramAnswer | Refusal]:
+        """Begins at once, in other threads or processes, and returns what will hold the answer; the same
+        future may be returned for equal requests."""
+
+
+class _Open(NamedTuple, Generic[Owner]):
+    """A request without an answer: who asked it, its number among the owner's, and the request."""
+
+    owner: Owner
+    number: int
+    request: Request
+
+
+class RequestDispatcher(Generic[Owner]):
+    """The requests that have no answer yet, each with an ``Owner``, whoever asked it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        sandbox: ProgramRunner | None,
+        take: Callable[[Owner, int, Answered, float], None],
+    ) -> None:
+        """``take`` is called with the owner of a request, its number, its answer and the seconds it took,
+        always in the thread that called ``run``."""
+        self._engine, self._sandbox, self._take = engine, sandbox, take
+        self._waiting: list[_Open[Owner]] = []
+        self._programs = 0
+        self._futures: list[Future[RunProgramAnswer] | Future[RunProgramAnswer | Refusal]] = []
+        self._ended: SimpleQueue[tuple[_Open[Owner], Future[RunProgramAnswer | Refusal]]] = SimpleQueue()
+
+    def ask(self, owner: Owner, requests: Sequence[Request]) -> None:
+        """Begins what can begin at once; ``run`` brings the answers. Programs need a sandbox."""
+        for number, request in enumerate(requests):
+            one = _Open(owner, number, request)
+            if isinstance(request, RunProgram):
+                self._submit(one, request)
+            else:
+                self._waiting.append(one)
+
+    def run(self) -> None:
+        """Returns when everything has been answered, also what is asked meanwhile.
+
+        Lets through what ``take`` raises, and what is meant to stop everything.
+        """
+        while self._waiting or self._programs:
+            if self._waiting:
+                asked, self._waiting = self._waiting, []
+                self._ask_model(asked, _Shares(len(asked)))
+            self._collect(wait=not self._waiting)
+
+    def close(self) -> None:
+        """Takes back programs that have not begun to run."""
+        for future in self._futures:
+            future.cancel()
+
+    def _ask_model(self, asked: Sequence[_Open[Owner]], shares: _Shares) -> None:
+        """Hands on one answer a request. Where the engine breaks, those that have none yet are asked in
+        halves, so that in the end only the guilty ones fail."""
+        left = dict(enumerate(asked))
+        raised: list[BaseException] = []
+
+        def done(number: int, answer: Answered) -> None:
+            if (one := left.pop(number, None)) is None:
+                return
+            try:
+                self._take(one.owner, one.number, _sound(answer), shares.next())
+                self._collect(wait=False)
+            except BaseException as error:  # not the engine's: it must come out as it is
+                raised.append(error)
+                raise
+            finally:
+                shares.go_on()
+
+        answers: Sequence[Answered] = []
+        failure: Exception | None = None
+        try:
+            answers = self._engine.answer([one.request for one in asked], done)
+            if len(answers) != len(asked):
+                raise RuntimeError(f"the engine gave {len(answers)} answers to {len(asked)} requests")
+        except STOPPING:
+            raise
+        except Exception as error:
+            failure = error.with_traceback(None)  # which would hold on to the memory of its batch
+        if raised:
+            raise raised[0]
+        if failure is None or len(asked) == 1:
+            for number in list(left):
+                done(number, answers[number] if failure is None else failure)
+            return
+        rest = list(left.values())
+        half = len(rest) // 2
+        for part in (rest[:half], rest[half:]):
+            if part:
+                self._ask_model(part, shares)
+
+    def _submit(self, one: _Open[Owner], request: RunProgram) -> None:
+        assert self._sandbox is not None, "programs need a sandbox"
+        try:
+            future = self._sandbox.submit(request)
+        except Exception as error:  # of this program alone, like one that its future holds
+            future = Future()
+            future.set_exception(error)
+        self._programs += 1
+        self._futures.append(future)
+        future.add_done_callback(partial(self._end, one))
+
+    def _end(self, one: _Open[Owner], future: Future[RunProgramAnswer | Refusal]) -> None:
+        """Called in any thread when a program has been judged."""
+        self._ended.put((one, future))
+
+    def _collect(self, *, wait: bool) -> None:
+        """Hands on the answers of the programs that have ended, or, with ``wait``, of all."""
+        while self._programs:
+            try:
+                one, future = self._ended.get(block=wait)
+            except Empty:
+                return
+            self._programs -= 1
+            answer = _outcome(future)
+            self._take(one.owner, one.number, answer, getattr(answer, "seconds", 0.0))
+
+
+class _Shares:
+    """Splits the time of a batch: every moment belongs in equal parts to the requests that are still open."""
+
+    def __init__(self, count: int) -> None:
+        self._open, self._each, self._last = count, 0.0, time.perf_counter()
+
+    def next(self) -> float:
+        """The seconds of the request that is answered now; the clock stands still until ``go_on``."""
+        self._each += (time.perf_counter() - self._last) / self._open
+        self._open -= 1
+        return self._each
+
+    def go_on(self) -> None:
+        """Lets the clock run again."""
+        self._last = time.perf_counter()
+
+
+def _outcome(future: Future[RunProgramAnswer | Refusal]) -> Answered:
+    """What a future that has ended holds; raises what is meant to stop everything."""
+    try:
+        return future.result()
+    except STOPPING:
+        raise
+    except CAUGHT as error:
+        return error
+
+
+def _sound(answer: Answered) -> Answered:
+    """The answer, or a refusal in place of one that holds a NaN: no score may come of it."""
+    numbers = [getattr(answer, "logprob", None), *(one.logprob for one in getattr(answer, "candidates", ()))]
+    if any(number is not None and math.isnan(number) for number in numbers):
+        return Refusal(
+            "the checkpoint answered with NaN; its weights are broken, or overflow: try --eval-dtype float32"
+        )
+    return answer

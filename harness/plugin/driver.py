@@ -1,0 +1,413 @@
+"""Advances the generators of a unit together: what they ask is collected and answered by as few calls as there
+are rounds; each is sent its answers as soon as it has all of them, and asks on in the next round.
+
+Each item is journalled when its generator ends, not when its unit does or pytest reports it: that is what makes
+``-x``, Ctrl-C and crashes cheap. What one item does wrong ends that item alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import pytest
+
+from harness.core.benchmark import NO_ANSWER, Benchmark
+from harness.core.dataset import Example
+from harness.core.errors import BenchmarkError, RequestError, WireError
+from harness.core.requests import (
+    REQUEST_KINDS,
+    GenerateAnswer,
+    Refusal,
+    Request,
+    RunProgram,
+    RunProgramAnswer,
+)
+from harness.core.serialize import plain_scores, plain_text, to_plain
+from harness.engines.base import Engine
+from harness.plugin.dispatch import CAUGHT, STOPPING, Answered, ProgramRunner, RequestDispatcher
+from harness.results.records import GENERATED, Record, Status
+
+MOST_YIELDS: Final = 1000
+"""A generator that yields this often is taken to be endless."""
+
+SYNC_EVERY: Final = 1.0
+"""Seconds: on a busy disk a sync takes longer than a unit of trivial items."""
+
+LONGEST_KEPT: Final = 1000
+"""Characters of a request's text that the journal keeps; of longer ones the end, and the hash of the whole.
+"""
+
+KEPT_WHOLE: Final = ("program",)
+"""Fields of a request that the journal keeps whole, however long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One item to be run: its node id, its benchmark and example, the checkpoint's name, and how to start its
+    generator.
+    """
+
+    item: str
+    spec: Benchmark
+    example: Example
+    checkpoint: str
+    start: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an item ended: its record, and what it raised, if it did."""
+
+    record: Record
+    raised: BaseException | None = None
+
+
+@dataclass(slots=True)
+class _Running:
+    """A job on its way. ``answers`` has those that have come to its present requests, by number."""
+
+    job: Job
+    generator: Generator[Any, Any, Any] | None = None
+    yields: int = 0
+    requests: list[Request] = field(default_factory=list)
+    answers: dict[int, Answered] = field(default_factory=dict)
+    single: bool = False
+    exchanges: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    truncated: int = 0
+    generated: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(GENERATED, 0))
+    programs: dict[str, int] = field(default_factory=dict)
+    unsandboxed: int = 0
+    weak_tests: dict[str, list[str]] = field(default_factory=dict)
+    failure: BaseException | None = None
+    outcome: Outcome | None = None
+
+
+class RunningBatch:
+    """A unit whose generators have been started, as far as their first question; nothing is answered or
+    journalled yet.
+
+    Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
+    """
+
+    def __init__(self, jobs: Sequence[Job], engine: Engine) -> None:
+        self.running = [_Running(job) for job in jobs]
+        try:
+            for state in self.running:
+                _start(state, engine)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def items(self) -> set[str]:
+        """The items that it holds."""
+        return {state.job.item for state in self.running}
+
+    @property
+    def requests(self) -> list[Request]:
+        """What its generators ask the model first."""
+        return [
+            request
+            for state in self.running
+            for request in state.requests
+            if not isinstance(request, RunProgram)
+        ]
+
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        """How those items ended that have, by item; each is in the journal."""
+        return {state.job.item: state.outcome for state in self.running if state.outcome is not None}
+
+    def close(self) -> None:
+        """Closes the generators that have not ended."""
+        for state in self.running:
+            _close(state)
+
+
+class Recorder(Protocol):
+    """Where records go: the journal."""
+
+    def append(self, record: Record) -> None:
+        """Writes a record."""
+
+    def sync(self, *, every: float = 0.0) -> None:
+        """Called when an item or a unit is done."""
+
+
+def run_batch(
+    unit: RunningBatch, engine: Engine, journal: Recorder, sandbox: ProgramRunner | None = None
+) -> dict[str, Outcome]:
+    """The outcome of every job by item; each is in the journal when this returns.
+
+    Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
+    """
+
+    def take(state: _Running, number: int, answer: Answered, seconds: float) -> None:
+        state.answers[number] = answer
+        state.seconds += seconds
+        if len(state.answers) == len(state.requests):
+            _advance(state, engine, journal)
+            ask(state)
+
+    def ask(state: _Running) -> None:
+        if state.outcome is not None:
+            journal.sync(every=SYNC_EVERY)
+        elif sandbox is None and any(isinstance(request, RunProgram) for request in state.requests):
+            fault = f"{_who(state.job)} yielded a RunProgram, but there is no sandbox to run programs in"
+            _fail(state, BenchmarkError(fault), journal)
+        else:
+            asking.ask(state, state.requests)
+
+    asking = RequestDispatcher(engine, sandbox, take)
+    try:
+        for state in unit.running:
+            if state.failure is not None:
+                _fail(state, state.failure, journal)
+            ask(state)
+        asking.run()
+    finally:
+        asking.close()
+        unit.close()
+        journal.sync(every=SYNC_EVERY)
+    return unit.outcomes
+
+
+def _start(state: _Running, engine: Engine) -> None:
+    """Takes a generator to its first question; what goes wrong is kept until the unit runs."""
+    began = time.perf_counter()
+    try:
+        generator = state.job.start()
+        if not inspect.isgenerator(generator):
+            raise BenchmarkError(
+                f"{_who(state.job)} never yields; a benchmark yields requests and returns scores"
+            )
+        state.generator = generator
+        _take(state, next(generator), engine)
+    except StopIteration:
+        state.failure = BenchmarkError(
+            f"{_who(state.job)} returned before it yielded a request; a score must come from the checkpoint"
+        )
+    except STOPPING:
+        raise
+    except CAUGHT as error:
+        state.failure = error
+    finally:
+        state.seconds += time.perf_counter() - began
+
+
+def _advance(state: _Running, engine: Engine, journal: Recorder) -> None:
+    """Sends a generator the answers to all its requests, which takes it to its next question or its end."""
+    began = time.perf_counter()
+    assert state.generator is not None
+    answers = [state.answers[number] for number in range(len(state.requests))]
+    state.answers = {}
+    _remember(state, answers)
+    try:
+        trouble = next((answer for answer in answers if isinstance(answer, (Refusal, BaseException))), None)
+        if trouble is not None:
+            reason = trouble.reason if isinstance(trouble, Refusal) else _sentence(trouble)
+            yielded = state.generator.throw(RequestError(f"{_who(state.job)}: {reason}"))
+        else:
+            yielded = state.generator.send(answers[0] if state.single else answers)
+        _take(state, yielded, engine)
+    except StopIteration as end:
+        state.seconds += time.perf_counter() - began
+        _finish(state, end.value, journal)
+    except STOPPING:
+        raise
+    except CAUGHT as error:
+        state.seconds += time.perf_counter() - began
+        _fail(state, error, journal)
+    else:
+        state.seconds += time.perf_counter() - began
+
+
+def _take(state: _Running, yielded: object, engine: Engine) -> None:
+    """Notes what a generator asks; raises ``BenchmarkError`` when it is no request that it may ask."""
+    state.single = isinstance(yielded, REQUEST_KINDS)
+    asked = [yielded] if state.single else yielded
+    who = _who(state.job)
+    state.yields += 1
+    if state.yields > MOST_YIELDS:
+        raise BenchmarkError(f"{who} yielded {MOST_YIELDS} times without returning scores")
+    if not isinstance(asked, (list, tuple)) or not asked:
+        raise BenchmarkError(
+            f"{who} yielded {_shown(yielded)}; yield a request or a list of requests, at least one"
+        )
+    for request in asked:
+        if not isinstance(request, REQUEST_KINDS):
+            raise BenchmarkError(
+                f"{who} yielded a list with {_shown(request)} in it; only requests can be answered"
+            )
+        _check_plain(request, who)
+        if type(request) not in state.job.spec.asks:
+            named = ", ".join(kind.__name__ for kind in state.job.spec.asks)
+            raise BenchmarkError(
+                f"{who} yielded a {type(request).__name__} but declares asks={named}; add it there"
+            )
+        if not isinstance(request, (*engine.info.serves, RunProgram)):
+            raise BenchmarkError(
+                f"{who} yielded a {type(request).__name__}, which a {engine.info.kind} checkpoint cannot answer"
+            )
+    state.requests = list(asked)
+
+
+def _check_plain(request: Request, who: str) -> None:
+    """Raises ``BenchmarkError`` for a request that holds a list or the like: it could change on its way."""
+    try:
+        hash(request)
+    except TypeError as error:
+        raise BenchmarkError(
+            f"{who} yielded a {type(request).__name__} with a part of {error}; use text, numbers and tuples"
+        ) from None
+
+
+def _remember(state: _Running, answers: Sequence[Answered]) -> None:
+    for request, answer in zip(state.requests, answers, strict=True):
+        state.truncated += bool(getattr(answer, "truncated", 0))
+        if isinstance(answer, GenerateAnswer):
+            _count_outputs(state.generated, answer)
+        elif isinstance(answer, RunProgramAnswer):
+            state.programs[answer.outcome] = state.programs.get(answer.outcome, 0) + 1
+            state.unsandboxed += answer.unsandboxed
+            if answer.weak_tests and isinstance(request, RunProgram):
+                state.weak_tests[plain_text(request.task)] = list(answer.weak_tests)
+        said = {"error": _sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
+        state.exchanges.append(
+            {"kind": type(request).__name__, "request": kept(to_plain(request)), "answer": said}
+        )
+
+
+def _count_outputs(counts: dict[str, Any], answer: GenerateAnswer) -> None:
+    counts["outputs"] += len(answer.samples)
+    counts["at_limit"] += sum(sample.finish_reason == "length" for sample in answer.samples)
+    counts["empty"] += sum(not sample.text.strip() for sample in answer.samples)
+    counts["chat"] += len(answer.samples) * answer.chat
+
+
+def _finish(state: _Running, returned: object, journal: Recorder) -> None:
+    try:
+        scores = plain_scores(returned, _who(state.job))
+        state.generated["no_answer"] = int(scores.pop(NO_ANSWER, 0))
+        if state.job.spec.primary not in scores:
+            named = ", ".join(scores)
+            raise WireError(
+                f"{_who(state.job)} returned {named} but not its primary score {state.job.spec.primary!r}"
+            )
+        known = state.job.spec.metrics
+        if known and (unknown := [name for name in scores if name not in known]):
+            raise WireError(
+                f"{_who(state.job)} returned {unknown[0]!r}, which is not among its metrics: {', '.join(known)}"
+            )
+    except WireError as error:
+        _fail(state, error, journal)
+    else:
+        _settle(state, journal, "scored", scores=scores)
+
+
+def _fail(state: _Running, error: BaseException, journal: Recorder) -> None:
+    status: Status = "skipped" if isinstance(error, pytest.skip.Exception) else "error"
+    _settle(state, journal, status, raised=error, message=_sentence(error))
+
+
+def _settle(
+    state: _Running,
+    journal: Recorder,
+    status: Status,
+    *,
+    scores: Mapping[str, float] | None = None,
+    raised: BaseException | None = None,
+    message: str | None = None,
+) -> None:
+    record = Record(
+        **identity(state.job.item, state.job.spec, state.job.example, state.job.checkpoint),
+        status=status,
+        scores=dict(scores or {}),
+        message=message,
+        seconds=round(state.seconds, 6),
+        truncated=state.truncated,
+        **state.generated,
+        programs=dict(state.programs),
+        unsandboxed=state.unsandboxed,
+        weak_tests=dict(state.weak_tests),
+        exchanges=state.exchanges,
+    )
+    journal.append(record)
+    state.outcome = Outcome(record, raised)
+    state.exchanges = []
+
+
+def identity(item: str, spec: Benchmark, example: Example, checkpoint: str) -> dict[str, Any]:
+    """The fields of a record that say which item it is about."""
+    cluster = example.row.get(spec.cluster) if spec.cluster else None
+    return {
+        "item": item,
+        "benchmark": spec.name,
+        "example": example.id,
+        "checkpoint": checkpoint,
+        "group": example.group,
+        "cluster": None if cluster is None else plain_text(str(cluster)),
+        "row": example.sha256,
+    }
+
+
+def _close(state: _Running) -> None:
+    """Lets an unfinished generator clean up after itself; what it raises while it does is of no interest any
+    more.
+    """
+    if state.generator is None:
+        return
+    try:
+        state.generator.close()
+    except CAUGHT:
+        return
+
+
+def kept(request: dict[str, Any]) -> dict[str, Any]:
+    """A request as the journal keeps it: of a long text its end, of a long list its last part, and the hash
+    of the whole; its parts likewise. A program is kept whole: it is what the checkpoint has written, cut."""
+    found: dict[str, Any] = {}
+    for name, value in request.items():
+        if isinstance(value, dict):
+            found[name] = kept(value)
+            continue
+        whole = value if isinstance(value, str) else json.dumps(value) if isinstance(value, list) else ""
+        if len(whole) > LONGEST_KEPT and name not in KEPT_WHOLE:
+            found[name] = "…" + value[-LONGEST_KEPT:] if isinstance(value, str) else _last(value)
+            found[f"{name}_sha256"] = hashlib.sha256(whole.encode()).hexdigest()
+        else:
+            found[name] = value
+    return found
+
+
+def _last(parts: list[Any]) -> list[Any]:
+    """The last part of a long list; not where it is long itself, as a pair of input and output may be."""
+    if isinstance(parts[-1], list) and len(json.dumps(parts[-1])) > LONGEST_KEPT:
+        return []
+    return parts[-1:]
+
+
+def _who(job: Job) -> str:
+    return f"benchmark {job.spec.name} ({job.example.id})"
+
+
+def _sentence(error: BaseException) -> str:
+    text = plain_text(str(error)).strip()
+    if isinstance(error, (BenchmarkError, pytest.skip.Exception, pytest.fail.Exception)) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _shown(value: object) -> str:
+    return (
+        f"a {type(value).__name__}"
+        if not isinstance(value, (str, int, float, type(None), list, tuple))
+        else repr(value)[:60]
+    )

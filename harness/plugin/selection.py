@@ -1,0 +1,105 @@
+"""What is left of the collected items once ``-k``, ``-m``, paths, node ids, ``--lf`` and the rest have chosen.
+
+Only benchmarks that somebody selects may stop a run, or say why they are left out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from harness.core.benchmark import Benchmark, declared
+from harness.plugin.collection import Collection, Remark, Withheld, given_of
+
+MOST_NAMES = 3
+"""Names that are suggested for one that is not known."""
+
+LIKENESS = 0.55
+"""How like a word a name must be to be suggested, by ``difflib``'s ratio; those much less like it than the nearest are
+not either."""
+
+
+def settle(items: list[pytest.Item], collection: Collection, config: pytest.Config) -> list[pytest.Item]:
+    """Takes out the items that are never run, and returns them. Notes in ``collection`` what the selected benchmarks
+    have to say: what is left out and why, and the first mistake, if any."""
+    selected: dict[int, Benchmark] = {}
+    withheld: list[pytest.Item] = []
+    kept: list[pytest.Item] = []
+    asked = False
+    for item in items:
+        given = given_of(item)
+        spec = given.loaded.spec if given is not None else _withheld(item)
+        if spec is not None:
+            selected[id(spec)] = spec
+        asked = asked or given is not None
+        (kept if spec is None or given is not None else withheld).append(item)
+    remarks = [one for one in collection.remarks if id(one.spec) in selected]
+    collection.fault = _fault(selected.values(), remarks, asked=asked)
+    collection.selected = bool(selected)
+    collection.deselected += dict.fromkeys(one.line for one in remarks if not one.fatal)
+    if collection.specs and not items:
+        collection.nothing = nothing_selected(collection, config)
+    items[:] = kept
+    return withheld
+
+
+def _withheld(item: pytest.Item) -> Benchmark | None:
+    """The benchmark that an item without an example stands for."""
+    callspec = getattr(item, "callspec", None)
+    found = callspec.params.get("example") if callspec is not None else None
+    return found.spec if isinstance(found, Withheld) else declared(getattr(item, "function", None))
+
+
+def _fault(selected: Iterable[Benchmark], remarks: Sequence[Remark], *, asked: bool) -> str | None:
+    """The first mistake that must end the run, and how many there are besides."""
+    names: set[str] = set()
+    for spec in selected:
+        if spec.name in names:
+            return f"two benchmarks are named {spec.name!r}; give one of them another name"
+        names.add(spec.name)
+    if fatal := next((one.line for one in remarks if one.fatal), None):
+        return fatal
+    lines = list(dict.fromkeys(one.line for one in remarks if one.mistake and not asked))
+    more = f"; and {_count(len(lines) - 1, 'other benchmark')} likewise" if len(lines) > 1 else ""
+    return f"{lines[0]}{more}" if lines else None
+
+
+def nothing_selected(collection: Collection, config: pytest.Config) -> str:
+    """A line about a selection that matches no item, with the names that are nearest to its words."""
+    option = config.option
+    given = [
+        f"{flag} {value!r}" for flag, value in (("-k", option.keyword), ("-m", option.markexpr)) if value
+    ]
+    of = f"none of {len(collection.specs)} benchmarks" if len(collection.specs) > 1 else "no benchmark"
+    what = f"{of} matches {' '.join(given)}" if given else f"{of} is left"
+    line = f"nothing selected (exit code 5): {what}"
+    near = nearest(re.findall(r"[^\s()]+", option.keyword), names_of(collection))
+    return f"{line}; nearest: {', '.join(near)}" if near else line
+
+
+def names_of(collection: Collection) -> list[str]:
+    """The names of all benchmarks that were collected, then of their groups."""
+    groups = (one.group for loaded in collection.loaded.values() for one in loaded.pack.examples)
+    return list(dict.fromkeys([*(spec.name for spec in collection.specs.values()), *filter(None, groups)]))
+
+
+def nearest(words: Iterable[str], names: Sequence[str]) -> list[str]:
+    """The names most like those of the words that are part of none."""
+    lower = {name.lower(): name for name in names}
+    found: list[str] = []
+    for word in words:
+        plain = word.lower().partition("/")[0]
+        if plain in ("and", "or", "not") or any(plain in name for name in lower):
+            continue
+        likeness = {name: difflib.SequenceMatcher(None, plain, name).ratio() for name in lower}
+        least = max(LIKENESS, max(likeness.values(), default=0.0) - 0.2)
+        close = sorted((name for name in lower if likeness[name] >= least), key=likeness.__getitem__)
+        found += [lower[name] for name in reversed(close)]
+    return list(dict.fromkeys(found))[:MOST_NAMES]
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -1,0 +1,211 @@
+"""``BatchScheduler``: hands whole units to xdist's workers, and outlives their crashes.
+
+Written against ``xdist.scheduler.protocol.Scheduling``, since xdist 3.8's own group schedulers hang after a
+worker crash and re-run the guilty item until the restart budget is gone (pytest-xdist #1323, #1327, #1371,
+#1378), and ``--dist=loadgroup`` does not group at all with pytest 9.2 (#1386).
+
+The rules. A worker starts an item only once it knows the next one, so it is fed one unit ahead: the next unit
+comes when one item or none is pending. With nothing left to hand out a worker is told to shut down, so that
+its last item runs. When a worker dies, what is left of its current unit goes to the quarantine file, which
+workers read, and comes back one item at a time, so that the guilty item dies alone; what it had not begun
+comes back as it was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.plugin.units import batch_size, plan_batches
+
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
+
+FEED_AT = 1
+"""A node with this many pending items or fewer is handed its next unit."""
+
+
+class Quarantine:
+    """Items that run alone, because a worker died with them: a file of node ids, a line each, that every
+    process reads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._size = -1
+        self._items: frozenset[str] = frozenset()
+
+    def add(self, nodeids: Sequence[str]) -> None:
+        """Puts items into quarantine."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write("".join(f"{nodeid}\n" for nodeid in nodeids))
+
+    def items(self) -> frozenset[str]:
+        """The items in quarantine now; reads the file only when it has grown."""
+        try:
+            size = self.path.stat().st_size
+        except FileNotFoundError:
+            return frozenset()
+        if size != self._size:
+            self._items = frozenset(self.path.read_text(encoding="utf-8").splitlines())
+            self._size = size
+        return self._items
+
+
+class BatchScheduler:
+    """Index lists for every node; ``units`` waits, ``pending`` has been sent and not finished.
+
+    Example: nodes gw0 and gw1, units [0 1 2] [3 4 5] [6 7]. gw0 gets 0 1 2, gw1 gets 3 4 5; when gw0 has only
+    2 left it gets 6 7; when gw1 has only 5 left, nothing waits and it is told to shut down.
+    """
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        numnodes: int,
+        limit: int,
+        quarantine: Quarantine,
+        breaks: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """``breaks`` is asked once all workers have collected; see ``plan_batches``."""
+        self.config = config
+        self.numnodes = numnodes
+        self.limit = limit
+        self.quarantine = quarantine
+        self.breaks = breaks
+        self.collection: list[str] | None = None
+        self.broken = False
+        self._collections: dict[WorkerController, list[str]] = {}
+        self._pending: dict[WorkerController, deque[int]] = {}
+        self._unit_of: dict[int, int] = {}
+        self._units: deque[list[int]] = deque()
+        self._index: dict[str, int] = {}
+
+    @property
+    def nodes(self) -> list[WorkerController]:
+        """Called by DSession when it shuts down."""
+        return list(self._pending)
+
+    @property
+    def collection_is_completed(self) -> bool:
+        """Whether every node has collected, so that ``schedule`` may be called."""
+        return len(self._collections) >= self.numnodes or (
+            self.collection is not None and bool(self._collections)
+        )
+
+    @property
+    def tests_finished(self) -> bool:
+        """Whether nothing waits and every node has at most the one item that only a shutdown lets run."""
+        if not self.collection_is_completed:
+            return False
+        return not self._units and all(len(pending) <= FEED_AT for pending in self._pending.values())
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether any item is waiting or under way."""
+        return bool(self._units) or any(self._pending.values())
+
+    def add_node(self, node: WorkerController) -> None:
+        """Called when a worker is ready, before it collects."""
+        self._pending[node] = deque()
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        """Called when a worker has collected; every worker must have found the same."""
+        found = list(collection)
+        reference = (
+            self.collection if self.collection is not None else next(iter(self._collections.values()), found)
+        )
+        if found != reference:
+            self._report_difference(node, reference, found)
+        self._collections[node] = found
+
+    def schedule(self) -> None:
+        """Called after every collection once all are complete: plans the units the first time, then feeds."""
+        if self.broken:
+            return
+        if self.collection is None:
+            self.collection = next(iter(self._collections.values()))
+            self._index = {nodeid: index for index, nodeid in enumerate(self.collection)}
+            size = batch_size(len(self.collection), self.numnodes, self.limit)
+            self._queue(plan_batches(self.collection, size, breaks=self.breaks()))
+        self._feed_all()
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Called when a worker has finished an item."""
+        del duration
+        self._pending[node].remove(item_index)
+        self._feed(node)
+
+    def mark_test_pending(self, item: str) -> None:
+        """Called by the plugin for an item that is to run once more; it runs alone, next."""
+        self._units.appendleft([self._index[item]])
+        self._feed_all()
+
+    def remove_pending_tests_from_node(self, node: WorkerController, indices: Sequence[int]) -> None:
+        """Part of the protocol for schedulers that steal; this one never asks for it."""
+        raise RuntimeError(f"{node} gave back {list(indices)}, which was never asked for")
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Called when a worker is gone: the node id of the item it died in, None when it had none.
+
+        The item is not handed out again by itself; the plugin decides (``mark_test_pending``).
+        """
+        pending = self._pending.pop(node)
+        self._collections.pop(node, None)
+        if not pending or self.collection is None:
+            return None
+        crashed = pending.popleft()
+        unit = self._unit_of.get(crashed)
+        begun = [index for index in pending if self._unit_of.get(index) == unit]
+        rest = [index for index in pending if self._unit_of.get(index) != unit]
+        self.quarantine.add([self.collection[index] for index in (crashed, *begun)])
+        again = [[index] for index in begun]
+        if rest:
+            again.append(rest)
+        self._units.extendleft(reversed(again))
+        self._feed_all()
+        return self.collection[crashed]
+
+    def _queue(self, units: list[list[int]]) -> None:
+        for number, unit in enumerate(units):
+            for index in unit:
+                self._unit_of[index] = number
+        self._units.extend(units)
+
+    def _feed_all(self) -> None:
+        if self.broken or self.collection is None:
+            return
+        for node in self._pending:
+            self._feed(node)
+
+    def _feed(self, node: WorkerController) -> None:
+        """Hands units to a node until it has its next index; shuts it down when nothing is left to hand out."""
+        if node not in self._collections or node.shutting_down:
+            return
+        pending = self._pending[node]
+        while self._units and len(pending) <= FEED_AT:
+            unit = self._units.popleft()
+            pending.extend(unit)
+            node.send_runtest_some(unit)
+        if not self._units and len(pending) <= FEED_AT:
+            node.shutdown()
+
+    def _report_difference(self, node: WorkerController, reference: list[str], found: list[str]) -> None:
+        """Ends the run with a collection error: workers that see different items cannot share indices."""
+        self.broken = True
+        only_here = [nodeid for nodeid in found if nodeid not in set(reference)][:3]
+        only_there = [nodeid for nodeid in reference if nodeid not in set(found)][:3]
+        report = pytest.CollectReport(
+            nodeid=node.gateway.id,
+            outcome="failed",
+            longrepr=f"workers collected different items: {node.gateway.id} alone has {only_here}, "
+            f"it lacks {only_there}; "
+            "a benchmark's ids may not depend on time, chance or set order",
+            result=[],
+        )
+        self.config.hook.pytest_collectreport(report=report)

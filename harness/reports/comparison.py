@@ -1,0 +1,390 @@
+"""How comparisons are put into words: the cells of tables, the lists of verdicts, the notes below.
+
+A comparison as plain data, as ``touchstone compare --json`` prints it.
+
+    {"pairs": [{"baseline": {...}, "new": {...}, "benchmarks": [LINE], "composites": [LINE], "mean": {...},
+                "improvements": [NAME], "regressions": [], "not_worse": [], "cannot_tell": [], "notes": [TEXT]}]}
+
+A line has both values, ``difference`` (of the scores), ``points`` (hundredths), ``percent``, ``low`` and ``high`` of
+the difference, ``p``, ``p_adjusted`` (Holm), ``n``, ``verdict`` (null beside a primary metric), ``why``. What is
+undefined is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from harness.compare.candidate import Candidate
+from harness.compare.metric import MetricComparison, best_scorer, condition_text, conditions_apart, metric_of
+from harness.compare.names import listed
+from harness.compare.pair import Mean, Pair
+from harness.core.requests import MASK
+from harness.reports.formatting import NOTHING, count, number
+from harness.statistics.comparison import Comparison
+from harness.statistics.verdicts import Kind
+
+TITLES: Final[tuple[tuple[Kind, str], ...]] = (
+    ("better", "improvements"),
+    ("worse", "regressions"),
+    ("not worse", "not worse"),
+    ("cannot tell", "cannot tell"),
+)
+IDENTICAL: Final = "identical"
+SMALLEST: Final = 1e-12
+"""Below, a p says nothing but that chance is out of the question."""
+
+
+class Cells(NamedTuple):
+    """A line of a comparison in words."""
+
+    benchmark: str
+    metric: str
+    baseline: str
+    new: str
+    points: str
+    interval: str
+    percent: str
+    p: str
+    n: str
+    flips: str
+    verdict: str
+
+
+HEADER: Final = Cells(
+    "benchmark", "metric", "A", "B", "points", "95 % interval", "per cent", "p", "n", "flips", "verdict"
+)
+
+
+def header(level: float) -> Cells:
+    """The titles of the columns, for intervals of this level."""
+    return HEADER._replace(interval=f"{100 * level:g} % interval")
+
+
+def cells(line: MetricComparison) -> Cells:
+    """The line; ``p`` is the plain one, verdicts go by Holm's."""
+    one = line.comparison
+    return Cells(
+        line.benchmark,
+        line.metric,
+        number(one.baseline),
+        number(one.new),
+        points(one.difference),
+        interval(one),
+        percent(line.percent),
+        p_value(one.p),
+        sizes(line),
+        flips(line),
+        line.verdict.kind if line.verdict else "",
+    )
+
+
+def about_values(pair: Pair, line: MetricComparison) -> str:
+    """What must be known beside the values of a primary metric: ``sample: 32 of 2,376``; which of the two it is of
+    where they differ (``A 4 of 32 items; B sample: 32 of 2,376``)."""
+    if not line.primary:
+        return ""
+    sides = [side.entries.get(line.benchmark) for side in (pair.baseline, pair.new)]
+    texts = [entry.saved.about if entry else "" for entry in sides]
+    if texts[0] == texts[1]:
+        return texts[0]
+    return "; ".join(f"{name} {text}" for name, text in zip("AB", texts, strict=True) if text)
+
+
+def composite_cells(line: MetricComparison) -> Cells:
+    """A composite's line; it has no items of its own."""
+    return cells(line)._replace(metric="composite", n="", flips="")
+
+
+def sizes(line: MetricComparison) -> str:
+    """The number of items; of both where they are different ones."""
+    known = [str(n) if n else NOTHING for n in dict.fromkeys(line.sizes)]
+    return "/".join(known)
+
+
+def points(difference: float | None) -> str:
+    """``+1.23``: a hundredth of the score is a point."""
+    return NOTHING if difference is None else f"{100 * difference:+.2f}"
+
+
+def interval(one: Comparison) -> str:
+    """``[-0.52, +2.98]`` in points."""
+    return NOTHING if one.low is None or one.high is None else f"[{points(one.low)}, {points(one.high)}]"
+
+
+def percent(value: float | None) -> str:
+    """``+1.2 %``."""
+    return NOTHING if value is None else f"{value:+.1f} %"
+
+
+def p_value(p: float | None) -> str:
+    """Three decimals, two digits below 0.001."""
+    if p is None:
+        return NOTHING
+    if p >= 0.001:
+        return f"{p:.3f}"
+    return f"{p:.1e}" if p >= SMALLEST else f"<{SMALLEST:.0e}"
+
+
+def flips(line: MetricComparison) -> str:
+    """``+12 -7``: items gained and lost; ``identical`` where no item scores otherwise."""
+    if line.flips is None:
+        return NOTHING
+    return IDENTICAL if line.identical else f"+{len(line.flips.gained)} -{len(line.flips.lost)}"
+
+
+def is_valid(pair: Pair, line: MetricComparison) -> bool:
+    """Whether nothing is known against either value."""
+    sides = (pair.baseline.entries.get(line.benchmark), pair.new.entries.get(line.benchmark))
+    return not any(entry and entry.saved.invalid for entry in sides)
+
+
+def about(one: Candidate) -> str:
+    """Where a contender's results were read, and what is known of the checkpoint."""
+    parts = [one.origin]
+    parts += [f"step {one.about['step']}"] if "step" in one.about else []
+    parts += [f"epoch {one.about['epoch']:g}"] if "epoch" in one.about else []
+    parts += [count(one.about["seq_len"], "token")] if "seq_len" in one.about else []
+    return ", ".join(parts)
+
+
+def lists(pair: Pair) -> list[tuple[str, str]]:
+    """Improvements, regressions and the rest, each with its benchmarks and why."""
+    found = []
+    for kind, title in TITLES:
+        names = pair.of_kind(kind)
+        found += [(title, "none")] if not names else []
+        found += [
+            (title if place == 0 else "", reason(pair.judged[name])) for place, name in enumerate(names)
+        ]
+    return found
+
+
+def reason(line: MetricComparison) -> str:
+    """``arc_easy: +1.20 points [...], p = ...``."""
+    why = line.verdict.why if line.verdict else ""
+    return f"{line.benchmark}: {why}"
+
+
+def mean(found: Mean) -> str:
+    """The mean improvement in one line."""
+    one = found.comparison
+    limits = f" {interval(one)}" if one.low is not None else f" (no interval: {one.why})" if one.why else ""
+    tested = f", p = {p_value(one.p)}".replace("= <", "< ") if one.p is not None else ""
+    over = f" over the {found.relative} with a baseline above 0" if found.relative < found.benchmarks else ""
+    relative = f", {percent(found.percent)}{over}" if found.percent is not None else ""
+    return f"{points(one.difference)} points{limits}{tested}{relative}, over {count(found.benchmarks, 'benchmark')}"
+
+
+def notes(pair: Pair) -> list[str]:
+    """What a reader must know before believing the numbers."""
+    a, b = pair.baseline, pair.new
+    return [
+        *dict.fromkeys((*a.notes, *b.notes)),
+        *_invalid(pair),
+        *_scorers(pair),
+        *_apart(pair),
+        *_unknown(pair),
+        *_items(pair),
+        *_faults(pair),
+        *(
+            f"only {name} has {listed(left)}: not compared"
+            for name, left in (("A", pair.only_in(a, b)), ("B", pair.only_in(b, a)))
+            if left
+        ),
+    ]
+
+
+def _invalid(pair: Pair) -> list[str]:
+    return [
+        f"{name} of {side} is NOT VALID: {why}"
+        for side, one in (("A", pair.baseline), ("B", pair.new))
+        for name in pair.judged
+        if (why := one.entries[name].saved.invalid)
+    ]
+
+
+def _scorers(pair: Pair) -> list[str]:
+    """By what was compared where only one side has the better scorer."""
+    found: dict[str, list[str]] = {}
+    for name, line in pair.judged.items():
+        a, b = pair.baseline.entries[name], pair.new.entries[name]
+        for side, one, other in (("A", a, b), ("B", b, a)):
+            best = best_scorer(one)
+            if best != line.metric and metric_of(other, best) is None:
+                text = f"compared by {line.metric}, since only {side} has {best}"
+                found.setdefault(text, []).append(name)
+    return [f"{text}: {_benchmarks(pair, names)}" for text, names in found.items()]
+
+
+def _apart(pair: Pair) -> list[str]:
+    """Conditions that differ, one line each with its benchmarks."""
+    found: dict[str, list[str]] = {}
+    for name in pair.judged:
+        for condition, values in conditions_apart(
+            pair.baseline.entries[name], pair.new.entries[name]
+        ).items():
+            found.setdefault(condition_text(condition, values), []).append(name)
+    return [f"not asked alike, {text}: {_benchmarks(pair, names)}" for text, names in found.items()]
+
+
+def _benchmarks(pair: Pair, names: Sequence[str]) -> str:
+    """The names, or that they are all."""
+    every = 1 < len(names) == len(pair.judged)
+    return f"all {len(names)} benchmarks" if every else listed(names)
+
+
+def _unknown(pair: Pair) -> list[str]:
+    """Where one side is published and the other a run, nobody knows whether they were asked alike."""
+    published = {
+        side: any(entry.saved.published for entry in one.entries.values())
+        for side, one in (("A", pair.baseline), ("B", pair.new))
+    }
+    return [
+        f"{side} was published elsewhere: whether it was asked the same items alike is not known"
+        for side, is_so in published.items()
+        if is_so and not all(published.values())
+    ]
+
+
+def _items(pair: Pair) -> list[str]:
+    """What was compared on part of the items, or without any."""
+    found = []
+    totals: dict[str, list[str]] = {}
+    for name, line in pair.judged.items():
+        if not line.paired and line.items is None:
+            totals.setdefault(line.comparison.method, []).append(name)
+    for method, names in totals.items():
+        how = f", by {method}" if method != "none" else ""
+        found.append(
+            f"only totals are known, compared as runs on different items{how}: {_benchmarks(pair, names)}"
+        )
+    for name, line in pair.judged.items():
+        if line.items is None or len(set(line.items)) == 1:
+            continue
+        a, b, both = line.items
+        how = "compared on these" if line.paired else "compared as runs on different items"
+        found.append(f"{name}: {both} of {a} items of A and {b} of B are the same: {how}")
+    return found
+
+
+def _faults(pair: Pair) -> list[str]:
+    return [
+        f"{name}: {count(faults, 'item')} of {side} should have been scored and {'was' if faults == 1 else 'were'} not"
+        for side, one in (("A", pair.baseline), ("B", pair.new))
+        for name in pair.judged
+        if (faults := one.entries[name].saved.faults)
+    ]
+
+
+def one_line(text: Any) -> str:
+    """The text with its line breaks and runs of blanks as single spaces."""
+    return " ".join(str(text).split())
+
+
+def clipped(text: str, width: int, *, end: bool = False) -> str:
+    """At most so many characters: the beginning or, with ``end``, the end; what is around a mask, if there is one."""
+    plain = one_line(text)
+    if len(plain) <= width:
+        return plain
+    at = plain.find(MASK)
+    if at >= 0 and len(plain) - at + width // 2 > width:
+        plain = f"{plain[: at + width // 2]}…"
+        end = True
+        if len(plain) <= width:
+            return plain
+    return f"…{plain[-(width - 1) :]}" if end else f"{plain[: width - 1]}…"
+
+
+SCHEMA: Final = 1
+KEYS: Final[tuple[tuple[Kind, str], ...]] = (
+    ("better", "improvements"),
+    ("worse", "regressions"),
+    ("not worse", "not_worse"),
+    ("cannot tell", "cannot_tell"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """An item that scores otherwise in the new run: the question, both answers, and the right one, as far as known."""
+
+    example: str
+    gained: bool
+    question: str | None
+    baseline: str | None
+    new: str | None
+    gold: str | None
+
+
+Flips = Mapping[str, Sequence[Flip]]
+"""Items to be shown, by benchmark."""
+
+
+def pair_facts(pair: Pair, flips: Flips | None = None) -> dict[str, Any]:
+    """The whole comparison."""
+    return {
+        "baseline": _contender(pair.baseline),
+        "new": _contender(pair.new),
+        "benchmarks": [_line(pair, line, (flips or {}).get(line.benchmark)) for line in pair.lines],
+        "composites": [_line(pair, line, None) for line in pair.composites],
+        "mean": None if pair.mean is None else _mean(pair.mean),
+        **{key: pair.of_kind(kind) for kind, key in KEYS},
+        "notes": notes(pair),
+    }
+
+
+def _contender(one: Candidate) -> dict[str, Any]:
+    return {"name": one.name, "origin": one.origin, **one.about}
+
+
+def _line(pair: Pair, line: MetricComparison, flips: Sequence[Flip] | None) -> dict[str, Any]:
+    one, verdict = line.comparison, line.verdict
+    a, b = pair.baseline.entries.get(line.benchmark), pair.new.entries.get(line.benchmark)
+    found: dict[str, Any] = {
+        "benchmark": line.benchmark,
+        "metric": line.metric,
+        "primary": line.primary,
+        "baseline": one.baseline,
+        "new": one.new,
+        "difference": one.difference,
+        "points": None if one.difference is None else 100 * one.difference,
+        "percent": line.percent,
+        "low": one.low,
+        "high": one.high,
+        "level": one.level,
+        "stderr": one.stderr,
+        "p": one.p,
+        "p_adjusted": verdict.p_adjusted if verdict else None,
+        "n": one.n or None,
+        "paired": line.paired,
+        "gained": len(line.flips.gained) if line.flips else None,
+        "lost": len(line.flips.lost) if line.flips else None,
+        "identical": line.identical,
+        "verdict": verdict.kind if verdict else None,
+        "why": verdict.why if verdict else one.why,
+        "items_to_tell": verdict.items or None if verdict else None,
+        "method": one.method,
+        "baseline_about": a.saved.about if a else "",
+        "new_about": b.saved.about if b else "",
+        "conditions_differ": conditions_apart(a, b) if a and b else {},
+    }
+    if flips is not None and line.primary:
+        found["flips"] = [{name: getattr(flip, name) for name in Flip.__dataclass_fields__} for flip in flips]
+    return found
+
+
+def _mean(found: Mean) -> dict[str, Any]:
+    one = found.comparison
+    return {
+        "baseline": one.baseline,
+        "new": one.new,
+        "difference": one.difference,
+        "points": None if one.difference is None else 100 * one.difference,
+        "low": one.low,
+        "high": one.high,
+        "p": one.p,
+        "percent": found.percent,
+        "benchmarks": found.benchmarks,
+    }

@@ -1,0 +1,121 @@
+"""What a job of continuous integration is told: properties for JUnit's XML, annotations and a summary for GitHub.
+
+The forms of GitHub's workflow commands and their escaping are those of its page "Workflow commands for GitHub Actions"
+and of ``@actions/core`` (``command.ts``): in a message %, CR and LF are escaped, in a property also : and ,.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from harness.compare.gate.result import lines_from_json, ordered
+from harness.core import marks
+from harness.reports import changes
+from harness.reports.gate import baseline_text, difference_text, reason_texts
+from harness.results.summary import Summary, wholes
+
+ANNOTATIONS: Final = 10
+"""GitHub shows ten of each kind in a step."""
+
+_NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_COMMAND: Final = re.compile(r"^(\s*)::|##\[")
+
+
+def properties(summary: Summary) -> list[tuple[str, str]]:
+    """Names and values for the suite: every metric of every result, with what must be known beside them (``mark``,
+    ``asked``), what it has changed against the best so far, then what the gate says."""
+    found = []
+    for result in wholes(summary):
+        where = f"touchstone.{result.checkpoint}.{result.benchmark}"
+        told = {"asked": marks.asked(result.shots, result.template), "mark": result.mark}
+        found += [(f"{where}.{name}", text) for name, text in told.items() if text]
+        found += [(f"{where}.{metric.name}", _text(metric.value)) for metric in result.metrics.values()]
+    for one in summary.composites:
+        where = f"touchstone.{one['checkpoint']}.{one['name']}"
+        found += [(f"{where}.mark", one["mark"])] if one.get("mark") else []
+        found.append((where, _text(one["value"])))
+    for row in summary.changes:
+        metric = "" if row["metric"] == "composite" else f".{row['metric']}"
+        where = f"touchstone.{row['checkpoint']}.{row['benchmark']}{metric}"
+        _, _, change, against = changes.cells(row)
+        found += [(f"{where}.best_so_far", _text(row["best"])), (f"{where}.change", f"{change} {against}")]
+    gate = summary.gate
+    if gate is not None:
+        found += [(f"touchstone.gate.{name}", str(gate[name])) for name in ("decision", "exit_code", "text")]
+        lines = lines_from_json(gate)
+        counts = Counter((line.checkpoint, line.benchmark) for line in lines)
+        for line in lines:
+            where = f"touchstone.gate.{line.checkpoint}.{line.benchmark}"
+            if counts[line.checkpoint, line.benchmark] > 1:
+                where += f".{line.metric}"
+            found += [(where, line.kind), (f"{where}.why", "; ".join(reason_texts(line)))]
+            found += [(f"{where}.about", line.about)] if line.about else []
+            if line.difference is not None:
+                found.append((f"{where}.difference", _text(line.difference)))
+    return [(_NOT_XML.sub("?", name), _NOT_XML.sub("?", value)) for name, value in found]
+
+
+def commands(summary: Summary) -> list[str]:
+    """Workflow commands: an error for each line of the gate that fails or says nothing, the decision as a notice."""
+    gate = summary.gate
+    if gate is None:
+        return []
+    bad = [line for line in ordered(tuple(lines_from_json(gate))) if line.fails or line.invalid]
+    found = []
+    for line in bad[:ANNOTATIONS] if gate["mode"] is not None else []:
+        against = baseline_text(line)
+        moved = difference_text(line)
+        parts = [
+            f"{moved} points" if moved else "",
+            f"against {against}" if against else "",
+            line.about,
+            *reason_texts(line),
+        ]
+        message = "; ".join(part for part in parts if part)
+        found.append(
+            command("error", f"{line.checkpoint}: {line.benchmark} {line.metric} {line.kind}", message)
+        )
+    kind = {"passed": "notice", "shown": "notice"}.get(gate["decision"], "error")
+    return [*found, command(kind, "touchstone gate", str(gate["text"]))]
+
+
+def command(kind: str, title: str, message: str) -> str:
+    """One workflow command; nothing in title or message can end it or begin another."""
+    return f"::{kind} title={_escape(title, inside=True)}::{_escape(message)}"
+
+
+def harmless(line: str) -> str:
+    """A line of ordinary output that GitHub takes for no command, whatever names are in it."""
+    return _COMMAND.sub(lambda found: f"{found[1] or ''}: :" if found[0].endswith("::") else "## [", line)
+
+
+def append_summary(environment: Mapping[str, str], text: str) -> str | None:
+    """Adds the text to the job's summary, where there is one; what went wrong, if anything did."""
+    path = environment.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return None
+    try:
+        with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text + "\n")
+    except OSError as error:
+        return f"cannot write the job's summary {path}: {error.strerror}"
+    return None
+
+
+def on_github(environment: Mapping[str, str]) -> bool:
+    """Whether this is a job of GitHub Actions."""
+    return environment.get("GITHUB_ACTIONS") == "true"
+
+
+def _escape(text: str, *, inside: bool = False) -> str:
+    for sign, code in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
+        text = text.replace(sign, code)
+    return text.replace(":", "%3A").replace(",", "%2C") if inside else text
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else f"{value:.6g}"

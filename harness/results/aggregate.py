@@ -1,0 +1,370 @@
+"""Records -> results: the only source of the numbers that reports show.
+
+    every item    ends in one status; one without a record is lost
+    a metric      the mean of a score over the scored items that have it (``n``), unless declared otherwise
+    a group       a result of its own, NAME/GROUP, before the whole
+    the whole     means over all items (micro), and METRIC_macro beside each: the mean of the groups' means
+    a composite   the weighted sum of several benchmarks' metrics, where a checkpoint has them all
+
+Items are taken in order of their example ids, so nothing depends on the order in which they were scored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from harness.core.composite import COMPOSITES, Composite, composite_value
+from harness.core.errors import BenchmarkError
+from harness.core.marks import Extent, composite_mark, mark
+from harness.results.journal import latest
+from harness.results.records import GENERATED, Record
+from harness.results.summary import Collected, Declaration, Metric, Result, Summary
+from harness.results.usage import Usage
+from harness.statistics.intervals import (
+    Estimate,
+    composite_estimate,
+    macro_estimate,
+    mean_estimate,
+    perplexity_estimate,
+)
+
+LOST: Final = "collected, but no record of it was found: it never ran, or the process that ran it died"
+
+ESTIMATORS: Final[Mapping[str, Callable[[Sequence[float], Sequence[str | None] | None], Estimate]]] = {
+    "mean": mean_estimate,
+    "perplexity": perplexity_estimate,
+}
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """The records of one checkpoint on one benchmark."""
+
+    checkpoint: str
+    declaration: Declaration
+    records: list[Record] = field(default_factory=list)
+
+
+def summarize(
+    records: Iterable[Record],
+    declarations: Mapping[str, Declaration],
+    collected: Sequence[Collected],
+    *,
+    run_id: str,
+    directory: str,
+    manifest: dict[str, Any],
+    checkpoints: Sequence[dict[str, Any]],
+    deselected: Sequence[str] = (),
+    seconds: float = 0.0,
+    effort: Sequence[Usage] = (),
+) -> Summary:
+    """The whole run's numbers; raises ``BenchmarkError`` when an item's benchmark is not declared.
+
+    Of several records of an item the last counts, except that "lost" never replaces "scored".
+    """
+    known = latest(records)
+    buckets = _buckets(known, declarations, collected)
+    results = [result for bucket in buckets for result in _results(bucket)]
+    return Summary(
+        run_id=run_id,
+        directory=directory,
+        manifest=manifest,
+        checkpoints=list(checkpoints),
+        results=results,
+        declarations=list({bucket.declaration.name: bucket.declaration for bucket in buckets}.values()),
+        composites=_composites(buckets),
+        deselected=list(deselected),
+        faults=[fault for bucket in buckets for fault in _faults(bucket.records)],
+        uncollected=len(known.keys() - {item.item for item in collected}),
+        seconds=seconds,
+        effort=list(effort),
+    )
+
+
+def _buckets(
+    known: Mapping[str, Record], declarations: Mapping[str, Declaration], collected: Sequence[Collected]
+) -> list[_Bucket]:
+    buckets: dict[tuple[str, str], _Bucket] = {}
+    for item in {one.item: one for one in collected}.values():
+        key = item.checkpoint, item.benchmark
+        if key not in buckets:
+            if item.benchmark not in declarations:
+                raise BenchmarkError(
+                    f"no declaration of the benchmark {item.benchmark!r}, which {item.item} is of"
+                )
+            buckets[key] = _Bucket(item.checkpoint, declarations[item.benchmark])
+        buckets[key].records.append(known.get(item.item) or _lost(item))
+    return list(buckets.values())
+
+
+def _lost(item: Collected) -> Record:
+    return Record(**asdict(item), status="lost", message=LOST)
+
+
+def _faults(records: Iterable[Record]) -> list[dict[str, str]]:
+    return [
+        {"item": record.item, "status": record.status, "message": record.message or ""}
+        for record in records
+        if record.status in ("error", "timeout", "lost")
+    ]
+
+
+# Results
+
+
+def _results(bucket: _Bucket) -> list[Result]:
+    declaration = bucket.declaration
+    whole = _result(bucket, None, bucket.records)
+    if not declaration.grouped:
+        return [whole]
+    groups: dict[str, list[Record]] = {}
+    for record in bucket.records:
+        groups.setdefault(record.group or "", []).append(record)
+    metrics = {**whole.metrics, **_macro(declaration, whole.metrics, list(groups.values()))}
+    return [
+        *(_result(bucket, group, members) for group, members in groups.items()),
+        replace(whole, metrics=metrics),
+    ]
+
+
+def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Result:
+    declaration = bucket.declaration
+    statuses = [record.status for record in records]
+    counts = {
+        name: sum(getattr(record, name) for record in records if record.status == "scored")
+        for name in GENERATED
+    }
+    extent = _extent(declaration, group)
+    scored = statuses.count("scored")
+    return Result(
+        name=declaration.name if group is None else f"{declaration.name}/{group}",
+        benchmark=declaration.name,
+        group=group,
+        checkpoint=bucket.checkpoint,
+        version=declaration.version,
+        primary=declaration.primary,
+        metrics=_metrics(declaration, records),
+        collected=len(records),
+        scored=scored,
+        skipped=statuses.count("skipped"),
+        errors=statuses.count("error"),
+        timeouts=statuses.count("timeout"),
+        lost=statuses.count("lost"),
+        truncated=sum(record.truncated for record in records),
+        seconds=math.fsum(record.seconds for record in records),
+        pack=declaration.pack,
+        few_shot=declaration.few_shot,
+        **counts,
+        programs=_outcomes(records),
+        unsandboxed=sum(record.unsandboxed for record in records),
+        weak_tests=_weak_tests(records),
+        invalid=_invalid(counts, declaration.most_unusable),
+        reused=sum(record.reused_from is not None for record in records),
+        reused_from=sorted({record.reused_from for record in records if record.reused_from}),
+        template=_template(counts),
+        of=extent.of,
+        published=extent.published,
+        mark=mark(scored, extent, origin=declaration.pack.origin, own=declaration.own_rows),
+    )
+
+
+def _template(counts: Mapping[str, int]) -> str | None:
+    """How texts were asked for; None where none were."""
+    if not counts["outputs"]:
+        return None
+    return {0: "plain", counts["outputs"]: "chat"}.get(counts["chat"], "mixed")
+
+
+def _outcomes(records: Sequence[Record]) -> dict[str, int]:
+    """How many programs came to each outcome, the most frequent one first."""
+    found: Counter[str] = Counter()
+    for record in records:
+        found.update(record.programs)
+    return dict(found.most_common())
+
+
+def _weak_tests(records: Sequence[Record]) -> dict[str, list[str]]:
+    """The wrong programs that the tests of scored tasks accept, by task."""
+    return {
+        task: accepted
+        for record in records
+        if record.status == "scored"
+        for task, accepted in record.weak_tests.items()
+    }
+
+
+def _invalid(counts: Mapping[str, int], most: float) -> str | None:
+    """Why the outputs say too little about the checkpoint: too many were cut off, or had no answer in them.
+    None where nothing was generated."""
+    if not counts["outputs"]:
+        return None
+    reasons = {"at_limit": "ended at the limit of new tokens", "no_answer": "had no answer in them"}
+    found = [
+        f"{counts[name]} of {counts['outputs']} outputs {reason}"
+        for name, reason in reasons.items()
+        if counts[name] > most * counts["outputs"]
+    ]
+    return f"{', '.join(found)}; more than {most:.0%} must not" if found else None
+
+
+def _metrics(declaration: Declaration, records: Sequence[Record]) -> dict[str, Metric]:
+    """Every score's mean and every declared aggregation; the primary metric is there, first, in any case."""
+    scored = _scored(records)
+    wanted = {name: ("mean", name) for record in scored for name in record.scores}
+    wanted |= {name: (how["by"], how["of"]) for name, how in declaration.aggregate.items()}
+    wanted = {declaration.primary: ("mean", declaration.primary)} | wanted
+    return {name: _metric(name, by, of, declaration, scored) for name, (by, of) in wanted.items()}
+
+
+def _metric(name: str, by: str, of: str, declaration: Declaration, scored: Sequence[Record]) -> Metric:
+    if by not in ESTIMATORS:
+        known = ", ".join(ESTIMATORS)
+        raise BenchmarkError(f"{declaration.name!r}: metric {name!r} is aggregated by {by!r}; use {known}")
+    having = [record for record in scored if of in record.scores]
+    clusters = [record.cluster for record in having] if declaration.clustered else None
+    return _as_metric(name, ESTIMATORS[by]([record.scores[of] for record in having], clusters), len(having))
+
+
+def _macro(
+    declaration: Declaration, metrics: Mapping[str, Metric], groups: list[list[Record]]
+) -> dict[str, Metric]:
+    """The mean of the groups' means, for each metric that is a mean over all items: what only some items have
+    (the score of one level) is not spread over the groups alike."""
+    found: dict[str, Metric] = {}
+    scored = sum(len(_scored(group)) for group in groups)
+    for name, metric in metrics.items():
+        how = declaration.aggregate.get(name, {"by": "mean", "of": name})
+        if how["by"] != "mean" or metric.n < scored:
+            continue
+        values = [[r.scores[how["of"]] for r in _scored(group) if how["of"] in r.scores] for group in groups]
+        found[f"{name}_macro"] = _as_metric(f"{name}_macro", macro_estimate(values), metric.n)
+    return found
+
+
+def _scored(records: Iterable[Record]) -> list[Record]:
+    return sorted(
+        (r for r in records if r.status == "scored"), key=lambda record: (record.example, record.item)
+    )
+
+
+def _as_metric(name: str, estimate: Estimate, n: int) -> Metric:
+    return Metric(name=name, n=n, **asdict(estimate))
+
+
+# Composites
+
+
+def _composites(buckets: Sequence[_Bucket]) -> list[dict[str, Any]]:
+    names = dict.fromkeys(bucket.checkpoint for bucket in buckets)
+    return [
+        composite
+        for checkpoint in names
+        for definition in COMPOSITES
+        if (composite := _composite(definition, checkpoint, buckets)) is not None
+    ]
+
+
+def composite_of_records(
+    definition: Composite, checkpoint: str, results: Sequence[tuple[Declaration, Sequence[Record]]]
+) -> dict[str, Any] | None:
+    """The composite of one checkpoint from the records of its benchmarks, None where a part is missing."""
+    buckets = [_Bucket(checkpoint, declaration, list(records)) for declaration, records in results]
+    return _composite(definition, checkpoint, buckets)
+
+
+def _composite(definition: Composite, checkpoint: str, buckets: Sequence[_Bucket]) -> dict[str, Any] | None:
+    """The composite of one checkpoint, None where a part is missing."""
+    scored = {
+        b.declaration.name: (b.declaration, _scored(b.records)) for b in buckets if b.checkpoint == checkpoint
+    }
+    summands: dict[str, list[tuple[float, Metric]]] = {}
+    for weight, name, metric in definition.parts:
+        if name not in scored:
+            return None
+        declaration, records = scored[name]
+        part = _metric(metric, "mean", metric, declaration, records)
+        if part.value is None:
+            return None
+        summands.setdefault(name, []).append((weight, part))
+    known = {(name, one.name): one.value for name, parts in summands.items() for _, one in parts}
+    estimate = composite_estimate(
+        [(1.0, _together(parts, *scored[name])) for name, parts in summands.items()]
+    )
+    return {
+        "name": definition.name,
+        "checkpoint": checkpoint,
+        "formula": definition.formula,
+        **asdict(estimate),
+        # Not the estimate's, whose last digit may round the other way.
+        "value": composite_value(definition, known),
+        "mark": composite_mark(_part_mark(*scored[name]) for name in summands),
+        "parts": [
+            {
+                "weight": weight,
+                "benchmark": name,
+                "metric": part.name,
+                "value": part.value,
+                "n": part.n,
+                "of": _extent(scored[name][0]).of,
+            }
+            for name, parts in summands.items()
+            for weight, part in parts
+        ],
+    }
+
+
+def _part_mark(declaration: Declaration, scored: Sequence[Record]) -> tuple[str, int, int, str]:
+    extent = _extent(declaration)
+    text = mark(extent.of, extent, origin=declaration.pack.origin, own=declaration.own_rows)
+    return declaration.name, len(scored), extent.of, text
+
+
+def _extent(declaration: Declaration, group: str | None = None) -> Extent:
+    return declaration.extents.get(group or "", Extent())
+
+
+def _together(
+    parts: Sequence[tuple[float, Metric]], declaration: Declaration, scored: Sequence[Record]
+) -> Estimate:
+    """The weighted sum of means over the same items, which rise and fall together.
+
+    The error is sqrt(sum of r_ij d_i d_j), with d the parts' own weighted errors and r the correlation of
+    their means; the limits are made the same way from the distances of the parts' limits, so they stay where
+    the parts' own limits are.
+    """
+    value = math.fsum(weight * part.value for weight, part in parts if part.value is not None)
+    errors, downs, ups = [], [], []
+    for weight, part in parts:
+        if part.value is None or part.low is None or part.high is None or part.stderr is None:
+            return Estimate(value, None, None, None, "none", part.why or "a part has no interval")
+        errors.append(weight * part.stderr)
+        downs.append(weight * (part.value - part.low))
+        ups.append(weight * (part.high - part.value))
+    r = [[_correlation(a, b, declaration, scored) for _, b in parts] for _, a in parts]
+    return Estimate(
+        value, value - _joint(downs, r), value + _joint(ups, r), _joint(errors, r), "MOVER, correlated parts"
+    )
+
+
+def _joint(distances: Sequence[float], r: Sequence[Sequence[float]]) -> float:
+    pairs = (r[i][j] * a * b for i, a in enumerate(distances) for j, b in enumerate(distances))
+    return math.sqrt(max(0.0, math.fsum(pairs)))
+
+
+def _correlation(a: Metric, b: Metric, declaration: Declaration, scored: Sequence[Record]) -> float:
+    """The correlation of two means over the same items, clusters allowed for; 1 (cautious) where
+    undefined."""
+    if a.name == b.name:
+        return 1.0
+    both = [r for r in scored if a.name in r.scores and b.name in r.scores]
+    clusters = [r.cluster for r in both] if declaration.clustered else None
+    one = mean_estimate([r.scores[a.name] for r in both], clusters).stderr
+    two = mean_estimate([r.scores[b.name] for r in both], clusters).stderr
+    total = mean_estimate([r.scores[a.name] + r.scores[b.name] for r in both], clusters).stderr
+    if not one or not two or total is None:
+        return 1.0
+    return min(1.0, max(-1.0, (total**2 - one**2 - two**2) / (2 * one * two)))

@@ -1,0 +1,188 @@
+"""The journal: records on disk, append only, so that no finished item is ever lost.
+
+Every process writes its own shard ``items-WHO.jsonl``, one JSON object a line, each line by a single
+``write`` to a file opened for appending, so that ``kill -9`` leaves at worst one torn last line. Shards are
+synced to disk once a second, after a unit, which is for power cuts. A reader takes any prefix of a shard: a
+torn last line is left out, a broken line anywhere else is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from harness.core.errors import JournalError
+from harness.results.records import Record, from_json, to_json
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+class Journal:
+    """Appends records to one shard; a context manager."""
+
+    def __init__(self, directory: Path, who: str) -> None:
+        self.who = who
+        self.path = directory / f"items-{who}.jsonl"
+        self._descriptor: int | None = None
+        self._synced = time.monotonic()
+
+    def append(self, record: Record) -> None:
+        """Writes the record at once; raises ``JournalError`` when the disk refuses."""
+        line = _ENCODER.encode(to_json(record)) + "\n"
+        try:
+            data = memoryview(line.encode("utf-8", "backslashreplace"))
+            while data:
+                data = data[os.write(self._open(), data) :]
+        except OSError as error:
+            raise JournalError(
+                f"cannot write {self.path}: {error.strerror}; free some space or choose another --eval-output"
+            ) from error
+
+    def sync(self, *, every: float = 0.0) -> None:
+        """Returns when everything appended so far is on disk, or, with ``every``, was so many seconds ago."""
+        if self._descriptor is not None and time.monotonic() - self._synced >= every:
+            os.fsync(self._descriptor)
+            self._synced = time.monotonic()
+
+    def close(self) -> None:
+        """Closes the shard; appending again would open it again."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        return self._descriptor
+
+
+def read_shard(path: Path, *, exchanges: bool = True) -> list[Record]:
+    """The records of one shard, in order written; a torn last line is left out.
+
+    Without ``exchanges`` the records' requests and answers, nearly all of a shard's bytes, are dropped line
+    by line. Raises ``JournalError`` naming file and line for any other line that is no record.
+    """
+    try:
+        with path.open("rb") as shard:
+            return list(_records(shard, path, exchanges))
+    except OSError as error:
+        raise JournalError(f"cannot read {path}: {error.strerror}") from error
+
+
+def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
+    """The records of every shard of a run, shard by shard; within a shard in order written."""
+    shards = sorted(directory.glob("items-*.jsonl"))
+    return [record for path in shards for record in read_shard(path, exchanges=exchanges)]
+
+
+class Following:
+    """The journal of a run that goes on: each call reads only what was appended since the last."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._records: dict[Path, list[Record]] = {}
+        self._offsets: dict[Path, int] = {}
+
+    def new(self) -> list[Record]:
+        """The records since the last call, without exchanges; a line that is not whole yet comes next time."""
+        found: list[Record] = []
+        for path in sorted(self._directory.glob("items-*.jsonl")):
+            known = self._records.setdefault(path, [])
+            offset = self._offsets.get(path, 0)
+            try:
+                with path.open("rb") as shard:
+                    shard.seek(offset)
+                    lines = [line for line in shard if line.endswith(b"\n")]
+            except OSError as error:
+                raise JournalError(f"cannot read {path}: {error.strerror}") from error
+            fresh = list(_records(lines, path, exchanges=False, first=len(known) + 1))
+            known += fresh
+            found += fresh
+            self._offsets[path] = offset + sum(map(len, lines))
+        return found
+
+    def read(self) -> list[Record]:
+        """The records so far, as ``read_journal`` gives them without exchanges."""
+        self.new()
+        return [record for path in sorted(self._records) for record in self._records[path]]
+
+
+def read_line(line: bytes) -> Record:
+    """The record of one line; raises ``JournalError`` where it is none."""
+    try:
+        return from_json(_object(line))
+    except ValueError as error:
+        raise JournalError(f"no record: {error}") from error
+
+
+def each_record(directory: Path) -> Iterator[Record]:
+    """The records of every shard with their exchanges, one at a time, as ``read_journal`` gives them."""
+    yield from _shards(directory, b"")
+
+
+def read_exchanges(directory: Path, kind: str) -> Iterator[Record]:
+    """The records that have an exchange of this kind, as ``read_journal`` gives them, one at a time.
+
+    Other lines are not even parsed: a run has very many of them.
+    """
+    mark = _ENCODER.encode({"kind": kind})[1:-1].encode()  # in a text its quotes would be escaped
+    yield from _shards(directory, mark)
+
+
+def _shards(directory: Path, mark: bytes) -> Iterator[Record]:
+    for path in sorted(directory.glob("items-*.jsonl")):
+        try:
+            with path.open("rb") as shard:
+                yield from _records(shard, path, exchanges=True, mark=mark)
+        except OSError as error:
+            raise JournalError(f"cannot read {path}: {error.strerror}") from error
+
+
+def latest(records: Iterable[Record]) -> dict[str, Record]:
+    """One record an item: the last, except that what was scored stays scored when a later record says it was
+    lost.
+    """
+    kept: dict[str, Record] = {}
+    for record in records:
+        before = kept.get(record.item)
+        if before is not None and before.status == "scored" and record.status == "lost":
+            continue
+        kept[record.item] = record
+    return kept
+
+
+def _records(
+    lines: Iterable[bytes], path: Path, exchanges: bool, mark: bytes = b"", first: int = 1
+) -> Iterator[Record]:
+    for number, line in enumerate(lines, start=first):
+        if not line.endswith(b"\n"):
+            return  # a line without its end was never finished: the item counts as not recorded
+        if mark not in line:
+            continue
+        try:
+            found = _object(line)
+            if not exchanges:
+                found.pop("exchanges", None)
+            yield from_json(found)
+        except (JournalError, ValueError) as error:
+            raise JournalError(f"{path}, line {number}: {error}") from error
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    found = json.loads(line.decode("utf-8"))
+    if not isinstance(found, dict):
+        raise JournalError("not a JSON object")
+    return found

@@ -1,0 +1,82 @@
+"""The record of one item: what the journal keeps and everything later is computed from.
+
+A record is one JSON object a line, ``{"schema": 1, "kind": "item", ...}`` with the fields of ``Record``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from harness.core.errors import JournalError
+
+SCHEMA: Final = 1
+
+Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost"]
+STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost")
+
+GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat")
+"""The fields of a record that count its generated texts; results have their sums."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What became of one item.
+
+    ``item`` is its node id; ``example`` its id within the data (``winogrande/17``), the same in every run;
+    ``row`` the hash of its data row. ``scores`` is empty unless ``status`` is "scored". ``seconds`` is the
+    item's own share of its batches. ``truncated`` counts its requests whose context was cut. Of its generated
+    texts (``outputs``) it counts those that ended ``at_limit``, those that are ``empty``, those in which
+    ``no_answer`` was found, and those asked through a ``chat`` template. ``programs`` counts what became of its
+    programs, by outcome, ``unsandboxed`` those that ran without isolation; ``weak_tests`` has, by task, the wrong
+    programs that its tests accept. ``reused_from`` is the run that scored it, where that is another one.
+    ``exchanges`` holds each request with its answer, as plain data.
+    """
+
+    item: str
+    benchmark: str
+    example: str
+    checkpoint: str
+    status: Status
+    scores: dict[str, float] = field(default_factory=dict)
+    group: str | None = None
+    cluster: str | None = None
+    row: str = ""
+    message: str | None = None
+    seconds: float = 0.0
+    truncated: int = 0
+    outputs: int = 0
+    at_limit: int = 0
+    empty: int = 0
+    no_answer: int = 0
+    chat: int = 0
+    programs: dict[str, int] = field(default_factory=dict)
+    unsandboxed: int = 0
+    weak_tests: dict[str, list[str]] = field(default_factory=dict)
+    reused_from: str | None = None
+    exchanges: list[dict[str, Any]] = field(default_factory=list)
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    """The record as a JSON object with its schema version; it shares the record's lists and dicts."""
+    return {
+        "schema": SCHEMA,
+        "kind": "item",
+        **{name: getattr(record, name) for name in Record.__dataclass_fields__},
+    }
+
+
+def from_json(data: dict[str, Any]) -> Record:
+    """The record that ``to_json`` wrote; raises ``JournalError`` naming what is wrong with any other object."""
+    if data.get("schema") != SCHEMA or data.get("kind") != "item":
+        raise JournalError(
+            f"not an item record of schema {SCHEMA}: schema={data.get('schema')!r}, kind={data.get('kind')!r}"
+        )
+    known = {name: data[name] for name in Record.__dataclass_fields__ if name in data}
+    try:
+        record = Record(**known)
+    except TypeError as error:
+        raise JournalError(f"incomplete item record: {error}") from None
+    if record.status not in STATUSES:
+        raise JournalError(f"unknown status {record.status!r}; one of {', '.join(STATUSES)}")
+    return record

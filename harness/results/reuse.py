@@ -1,0 +1,234 @@
+"""What earlier runs have scored already, and need not be asked of the checkpoint again.
+
+A run's manifest says which checkpoints it had, by fingerprint, under which settings, and for each benchmark its
+version, the hash of its data, its few-shot examples and its code. Where all of that agrees, an item with the same
+example and row takes its record, with requests and answers, from the journal of that run; it does not matter how that
+run ended. Which settings may differ is said in ``harness.core.conditions``: those that choose items or checkpoints, and
+those of speed and place. Answers of ``fake:`` checkpoints are never reused, nor is anything whose fingerprint is
+unknown.
+
+The controller decides, before the first item, and writes down which runs are to be looked at; every process then finds
+its items in their journals by itself. Which items there are does not depend on it, so runs at the same time do no
+harm: at worst something is scored twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from harness.core.conditions import same_answers
+from harness.core.errors import JournalError
+from harness.core.files import write_atomic
+from harness.results.journal import read_line
+from harness.results.records import Record
+from harness.results.summary import Declaration
+
+FILE: Final = "reuse.json"
+SCHEMA: Final = 1
+
+MOST_RUNS: Final = 20
+"""Runs that are looked at for one checkpoint and benchmark, the newest."""
+
+_HEAD: Final = re.compile(
+    rb'"item":("(?:[^"\\]|\\.)*"),"benchmark":("(?:[^"\\]|\\.)*"),"example":("(?:[^"\\]|\\.)*"),'
+    rb'"checkpoint":("(?:[^"\\]|\\.)*"),"status":"(\w+)"'
+)
+
+
+class Source(NamedTuple):
+    """A run that has scored a checkpoint, and what it called it."""
+
+    directory: str
+    checkpoint: str
+
+
+Decision: TypeAlias = dict[str, dict[str, list[Source]]]
+"""Checkpoint -> benchmark -> the runs to look at, newest first."""
+
+
+# What runs are alike
+
+
+def benchmarks_of(declarations: Mapping[str, Declaration]) -> dict[str, dict[str, Any]]:
+    """What a manifest says of each benchmark, so that a later run can tell whether it is the same."""
+    return {
+        name: {
+            "version": one.version,
+            "data": one.pack.sha256,
+            "few_shot": one.few_shot,
+            "code": one.code,
+        }
+        for name, one in declarations.items()
+    }
+
+
+def device_kind(device: str) -> str:
+    """The kind of device that ``--eval-device`` means, as far as that is known without torch."""
+    if device != "auto":
+        return device.partition(":")[0]
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if not hidden and any(Path(name).exists() for name in ("/dev/nvidia0", "/dev/kfd", "/dev/dxg")):
+        return "cuda"
+    return "mps" if sys.platform == "darwin" else "cpu"
+
+
+def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
+    """The runs below ``output``, begun before this one, that have answers which are this run's too. A run whose
+    manifest cannot be read is left alone.
+    """
+    mine = {
+        row["name"]: row["fingerprint"]
+        for row in manifest["checkpoints"]
+        if row.get("fingerprint") and row.get("format") != "fake"
+    }
+    decision: Decision = {}
+    if not mine:
+        return decision
+    for directory, other in _earlier(manifest, output):
+        if not same_answers(manifest.get("settings", {}), other.get("settings", {})):
+            continue
+        alike = [
+            name
+            for name, one in manifest["benchmarks"].items()
+            if one["code"] and other.get("benchmarks", {}).get(name) == one
+        ]
+        by_print = {row.get("fingerprint"): row["name"] for row in other.get("checkpoints", ())}
+        for checkpoint, fingerprint in mine.items():
+            for benchmark in alike if fingerprint in by_print else ():
+                sources = decision.setdefault(checkpoint, {}).setdefault(benchmark, [])
+                if len(sources) < MOST_RUNS:
+                    sources.append(Source(str(directory), by_print[fingerprint]))
+    return decision
+
+
+def _earlier(manifest: Mapping[str, Any], output: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """The manifests of the runs that began before, newest first."""
+    found = []
+    for path in output.glob("*/run.json"):
+        try:
+            other = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if isinstance(other, dict) and path.parent.name != manifest["run_id"]:
+            began = other.get("began")
+            if isinstance(began, (int, float)) and began < manifest["began"]:
+                found.append((began, path.parent, other))
+    found.sort(key=lambda one: one[0], reverse=True)
+    return [(directory, other) for _, directory, other in found]
+
+
+def write_decision(directory: Path, decision: Decision) -> None:
+    """Tells the other processes of the run."""
+    if decision:
+        write_atomic(
+            directory / FILE, json.dumps({"schema": SCHEMA, "sources": decision}, ensure_ascii=False)
+        )
+
+
+# Finding records
+
+
+class Reuse:
+    """The records of earlier runs that a process of this run can take; nothing is read before it is asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._decision: Decision | None = None
+        self._runs: dict[str, _Stored] = {}
+
+    @property
+    def empty(self) -> bool:
+        """Whether no earlier run has anything for this one."""
+        return not self._sources()
+
+    def has(self, checkpoint: str, benchmark: str, example: str) -> bool:
+        """Whether an earlier run has scored the example."""
+        return next(self._places(checkpoint, benchmark, example), None) is not None
+
+    def find(self, item: str, checkpoint: str, benchmark: str, example: str, row: str) -> Record | None:
+        """The record of an item that an earlier run has scored, as this run's own."""
+        for stored, source, place in self._places(checkpoint, benchmark, example):
+            record = stored.read(place)
+            if record is not None and record.row == row and record.status == "scored":
+                origin = record.reused_from or Path(source.directory).name
+                return replace(record, item=item, checkpoint=checkpoint, reused_from=origin)
+        return None
+
+    def _places(
+        self, checkpoint: str, benchmark: str, example: str
+    ) -> Iterator[tuple[_Stored, Source, _Place]]:
+        for source in self._sources().get(checkpoint, {}).get(benchmark, ()):
+            if source.directory not in self._runs:
+                self._runs[source.directory] = _Stored(Path(source.directory))
+            stored = self._runs[source.directory]
+            if (place := stored.places.get((source.checkpoint, benchmark, example))) is not None:
+                yield stored, source, place
+
+    def _sources(self) -> Decision:
+        if self._decision is None:
+            try:
+                read = json.loads((self._directory / FILE).read_bytes())["sources"]
+            except FileNotFoundError:
+                read = {}
+            self._decision = {
+                checkpoint: {name: [Source(*one) for one in found] for name, found in benchmarks.items()}
+                for checkpoint, benchmarks in read.items()
+            }
+        return self._decision
+
+
+class _Place(NamedTuple):
+    """Where a record is: the file, and where in it its line begins."""
+
+    path: Path
+    offset: int
+    item: bytes
+
+
+class _Stored:
+    """The scored items of a run, by checkpoint, benchmark and example, with the place of each record."""
+
+    def __init__(self, directory: Path) -> None:
+        self.places: dict[tuple[str, str, str], _Place] = {}
+        doubtful: set[tuple[str, str, str]] = set()
+        for path in sorted(directory.glob("items-*.jsonl")):
+            for place, key, status in _lines(path):
+                before = self.places.get(key)
+                if before is not None and before.item != place.item:
+                    doubtful.add(key)  # two items with one example: which is meant cannot be known
+                if status == "scored":
+                    self.places[key] = place
+                elif status != "lost":
+                    self.places.pop(key, None)
+        for key in doubtful:
+            del self.places[key]
+
+    def read(self, place: _Place) -> Record | None:
+        """The record; None where it cannot be read any more."""
+        try:
+            with place.path.open("rb") as file:
+                file.seek(place.offset)
+                return read_line(file.readline())
+        except (OSError, JournalError):
+            return None
+
+
+def _lines(path: Path) -> Iterator[tuple[_Place, tuple[str, str, str], str]]:
+    offset = 0
+    try:
+        with path.open("rb") as shard:
+            for line in shard:
+                if line.endswith(b"\n") and (head := _HEAD.search(line)):
+                    item, benchmark, example, checkpoint, status = head.groups()
+                    key = json.loads(checkpoint), json.loads(benchmark), json.loads(example)
+                    yield _Place(path, offset, item), key, status.decode()
+                offset += len(line)
+    except (OSError, ValueError):
+        return

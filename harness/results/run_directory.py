@@ -1,0 +1,215 @@
+"""The folder of a run: ``OUTPUT/RUN_ID/``, what is in it, and the manifest.
+
+run.json          the manifest: command, versions, machine, commit, checkpoints, settings
+items-WHO.jsonl   the journal, one shard a process
+collected.json    every collected item, the benchmarks' declarations, what was left out and why
+courses.json      with --gate-sequential: the order of the items, and after how many of them one looks
+effort-WHO.json   what answering cost, one file a process
+quarantine.txt    items that ran alone, because a worker died with them
+run.log           what happened when: begin, what was left out, dead workers, end
+fault.txt         a person's mistake that a worker found, for the controller to say
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from harness.core.errors import JournalError
+from harness.core.files import write_atomic
+from harness.results.summary import Collected, Declaration, declaration_from_json
+from harness.results.usage import Usage
+
+SCHEMA: Final = 1
+COLUMNS: Final = tuple(one.name for one in fields(Collected))
+PACKAGES: Final = (
+    "pytest-touchstone",
+    "pytest",
+    "pytest-xdist",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "kiwipiepy",
+    "kiwipiepy_model",
+    "numpy",
+)
+
+
+def new_run_id(now: float, pid: int) -> str:
+    """The default run id, ``YYYYMMDD_HHMMSS_PID`` in local time."""
+    return time.strftime("%Y%m%d_%H%M%S", time.localtime(now)) + f"_{pid}"
+
+
+def free_run_path(output: Path, now: float, pid: int) -> Path:
+    """The folder for a run that nobody has named; two runs of one process within a second get two."""
+    name = new_run_id(now, pid)
+    others = (f"{name}_{number}" for number in itertools.count(2))
+    return next(output / one for one in itertools.chain([name], others) if not (output / one).exists())
+
+
+class RunDirectory:
+    """Paths of a run, and the small files in which its processes tell each other things."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run_id = path.name
+        self.quarantine = path / "quarantine.txt"
+        self.manifest = path / "run.json"
+        self.collected = path / "collected.json"
+        self.fault = path / "fault.txt"
+        self.courses = path / "courses.json"
+
+    def exists(self) -> bool:
+        """Whether anything was written: a run without benchmarks leaves no folder."""
+        return self.path.is_dir()
+
+    def used(self) -> bool:
+        """Whether an earlier run wrote here."""
+        return self.path.is_dir() and any(self.path.iterdir())
+
+    def make(self) -> None:
+        """Makes the folder; raises ``JournalError`` when that is impossible."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise JournalError(
+                f"cannot make the folder {self.path}: {error.strerror}; choose another --eval-output"
+            ) from error
+
+    def discard(self) -> None:
+        """Takes the folder away where nothing but preparations is in it: no manifest, no record of an item."""
+        if self.manifest.exists() or any(self.path.glob("items-*.jsonl")):
+            return
+        with suppress(OSError):
+            for path in (self.collected, self.fault, self.courses):
+                path.unlink(missing_ok=True)
+            self.path.rmdir()
+
+    def write_collected(
+        self, items: Sequence[Collected], declarations: Mapping[str, Declaration], deselected: Sequence[str]
+    ) -> None:
+        """Notes what was collected; every worker writes the same, so the last one wins."""
+        write_atomic(
+            self.collected,
+            json.dumps(
+                {
+                    "schema": SCHEMA,
+                    "items": [[getattr(item, name) for name in COLUMNS] for item in items],
+                    "declarations": {name: asdict(one) for name, one in declarations.items()},
+                    "deselected": list(deselected),
+                },
+                ensure_ascii=False,
+            ),
+        )
+
+    def read_collected(self) -> tuple[list[Collected], dict[str, Declaration], list[str]]:
+        """What ``write_collected`` noted; nothing when no process got that far."""
+        if not self.collected.is_file():
+            return [], {}, []
+        data = json.loads(self.collected.read_text(encoding="utf-8"))
+        declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
+        return [Collected(*row) for row in data["items"]], declarations, list(data["deselected"])
+
+    def write_courses(self, courses: Sequence[Mapping[str, Any]]) -> None:
+        """Notes in which order items are asked, and where one looks; every process notes the same."""
+        write_atomic(self.courses, json.dumps(courses, ensure_ascii=False))
+
+    def read_courses(self) -> list[dict[str, Any]]:
+        """What ``write_courses`` noted; empty in a run that does not stop early."""
+        if not self.courses.is_file():
+            return []
+        found: list[dict[str, Any]] = json.loads(self.courses.read_text(encoding="utf-8"))
+        return found
+
+    def write_effort(self, who: str, rows: Sequence[Usage]) -> None:
+        """Notes what answering has cost a process so far."""
+        write_atomic(
+            self.path / f"effort-{who}.json", json.dumps([asdict(row) for row in rows], ensure_ascii=False)
+        )
+
+    def read_effort(self) -> list[Usage]:
+        """What all processes noted."""
+        paths = sorted(self.path.glob("effort-*.json"))
+        return [Usage(**row) for path in paths for row in json.loads(path.read_text(encoding="utf-8"))]
+
+    def write_fault(self, message: str) -> None:
+        """Leaves a person's mistake for the controller; the first one stays."""
+        if not self.fault.exists():
+            write_atomic(self.fault, message)
+
+    def read_fault(self) -> str | None:
+        """The mistake that a worker left, if any."""
+        return self.fault.read_text(encoding="utf-8") if self.fault.is_file() else None
+
+    def log(self, message: str, now: float) -> None:
+        """Adds a line with its local time to ``run.log``."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
+        with (self.path / "run.log").open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{stamp} {message}\n")
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Writes ``run.json``."""
+        write_atomic(
+            self.manifest, json.dumps({"schema": SCHEMA, **manifest}, ensure_ascii=False, indent=2) + "\n"
+        )
+
+    def read_manifest(self) -> dict[str, Any]:
+        """``run.json`` as written, empty when there is none."""
+        if not self.manifest.is_file():
+            return {}
+        found: dict[str, Any] = json.loads(self.manifest.read_text(encoding="utf-8"))
+        return found
+
+
+def environment(command: Sequence[str], folder: Path, root: Path) -> dict[str, Any]:
+    """What a run's manifest says of the command, the program versions, the machine and the commit."""
+    return {
+        "command": list(command),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "machine": {
+            "platform": platform.platform(),
+            "processor": platform.machine(),
+            "cpus": os.cpu_count(),
+            "python": sys.implementation.name,
+        },
+        "commit": _commit(folder),
+        "rootdir": str(root),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit(folder: Path) -> dict[str, Any] | None:
+    """The git commit of the folder pytest runs in, and whether files differ from it; None outside git."""
+    try:
+        head = _git(folder, "rev-parse", "HEAD")
+        return (
+            None
+            if head is None
+            else {"id": head, "dirty": bool(_git(folder, "status", "--porcelain", "-uno"))}
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    done = subprocess.run(
+        ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=False
+    )
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,101 @@
+"""The folder ``OUTPUT/saved``: entries are written, found and removed here.
+
+Results that stay: one entry for each run, checkpoint and benchmark, found by the checkpoint's fingerprint.
+
+    OUTPUT/saved/FINGERPRINT/BENCHMARK@RUN_ID.json         what was scored, under which conditions, and the metrics
+    OUTPUT/saved/FINGERPRINT/BENCHMARK@RUN_ID.items.json   the scores of the items
+
+Gates find their baselines here, and runs what they need not score again. Every file is written whole or not at all and
+belongs to one run, so runs at the same time do not meet.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+from harness.core.errors import DataError, HarnessError
+from harness.core.files import file_name, write_atomic
+from harness.results.store_entry import (
+    ItemScores,
+    StoredResult,
+    items_from_json,
+    items_json,
+    saved_from_json,
+    saved_json,
+)
+
+FOLDER: Final = "saved"
+_ITEMS: Final = ".items.json"
+_PREFIX: Final = 16
+"""Hexadecimal digits of the fingerprint in the folder's name; entries have all of it."""
+
+
+class ResultStore:
+    """The saved results of a results folder."""
+
+    def __init__(self, output: Path) -> None:
+        self.folder = output / FOLDER
+
+    def save(self, saved: StoredResult, items: ItemScores) -> Path:
+        """Writes an entry, the scores first, so that whoever sees the entry finds them; returns its path."""
+        path = self._path(saved)
+        _write(path.with_suffix(_ITEMS), items_json(items))
+        _write(path, saved_json(saved))
+        return path
+
+    def find(self, *, benchmark: str | None = None, fingerprint: str | None = None) -> list[StoredResult]:
+        """The entries, oldest run first. Raises ``DataError`` naming a file that cannot be read."""
+        below = fingerprint[:_PREFIX] if fingerprint else "*"
+        start = f"{file_name(benchmark)}@" if benchmark else ""
+        found = [
+            _read(path)
+            for path in self.folder.glob(f"{below}/{start}*.json")
+            if not path.name.endswith(_ITEMS)
+        ]
+        wanted = [
+            saved
+            for saved in found
+            if saved is not None
+            and (benchmark is None or saved.benchmark == benchmark)
+            and (fingerprint is None or saved.fingerprint == fingerprint)
+        ]
+        return sorted(
+            wanted, key=lambda saved: (saved.began, saved.run_id, saved.checkpoint, saved.benchmark)
+        )
+
+    def items(self, saved: StoredResult) -> ItemScores:
+        """The scores of an entry; raises ``DataError`` where they are gone or broken."""
+        path = self._path(saved).with_suffix(_ITEMS)
+        try:
+            return items_from_json(json.loads(path.read_bytes()))
+        except (OSError, ValueError, HarnessError) as error:
+            raise DataError(
+                f"{path}: cannot be read ({error}); remove it, and score the checkpoint again"
+            ) from None
+
+    def remove(self, saved: StoredResult) -> None:
+        """Takes an entry out; nothing happens where it is gone already."""
+        path = self._path(saved)
+        path.unlink(missing_ok=True)
+        path.with_suffix(_ITEMS).unlink(missing_ok=True)
+
+    def _path(self, saved: StoredResult) -> Path:
+        name = f"{file_name(saved.benchmark)}@{file_name(saved.run_id)}"
+        return self.folder / (saved.fingerprint[:_PREFIX] or "unknown") / f"{name}.json"
+
+
+def _write(path: Path, value: object) -> None:
+    write_atomic(path, json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n")
+
+
+def _read(path: Path) -> StoredResult | None:
+    try:
+        return saved_from_json(json.loads(path.read_bytes()))
+    except FileNotFoundError:  # removed by another process since it was listed
+        return None
+    except (OSError, ValueError, HarnessError) as error:
+        raise DataError(
+            f"{path}: cannot be read ({error}); remove it, and score the checkpoint again"
+        ) from None

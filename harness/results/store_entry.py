@@ -1,0 +1,225 @@
+"""What is saved of one checkpoint on one benchmark: plain data, its JSON form, and what differs between two.
+
+A run's summary and records -> what is saved of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from harness.checkpoints.training_state import step_of_row
+from harness.core.conditions import known_conditions, of_settings
+from harness.core.errors import HarnessError
+from harness.core.marks import asked
+from harness.results.records import Record
+from harness.results.summary import Declaration, Metric, Summary, wholes
+
+SCHEMA: Final = 1
+
+PUBLISHED: Final = "-imported"
+"""What the fingerprint of a result ends in that was read from a table, whose checkpoint nobody has seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredResult:
+    """One checkpoint on one benchmark in one run.
+
+    ``conditions`` is everything but the checkpoint that its scores may depend on, by the names that a person is
+    told ("version", "data", "shots", "template", "seed", "seq_len", ...). ``aggregate`` is the declaration's:
+    metric -> {"by": ..., "of": ...}. ``metrics`` has the primary one first. ``faults`` counts items that should have
+    been scored and were not; ``items_sha256`` is over the ids and rows of those that were. ``code`` is the hash of
+    what scores (``plugin.source_hash``). ``began`` is in seconds since 1970. ``reused_from`` are earlier runs that
+    scored some of the items, or all. ``of`` is how many items the benchmark has with this data, 0 where not known;
+    ``mark`` is the result's (``harness.core.marks``).
+    """
+
+    run_id: str
+    directory: str
+    began: float
+    checkpoint: str
+    fingerprint: str
+    path: str
+    step: int | None
+    benchmark: str
+    primary: str
+    conditions: dict[str, Any]
+    aggregate: dict[str, dict[str, str]]
+    metrics: dict[str, Metric]
+    collected: int
+    scored: int
+    skipped: int
+    faults: int
+    invalid: str | None
+    items_sha256: str
+    code: str | None = None
+    reused_from: list[str] = field(default_factory=list)
+    checkpoint_info: dict[str, Any] = field(default_factory=dict)
+    of: int = 0
+    mark: str = ""
+
+    @property
+    def about(self) -> str:
+        """What must be known beside its values: that a chat template was used, and the mark; empty for neither."""
+        shots, template = self.conditions.get("shots"), self.conditions.get("template")
+        how = asked(int(shots or 0), template) if template == "chat" else ""
+        return "; ".join(text for text in (how, self.mark) if text)
+
+    @property
+    def part(self) -> bool:
+        """Whether it is over fewer items than the benchmark has with this data, as far as that is known."""
+        return self.scored < self.of
+
+    @property
+    def published(self) -> bool:
+        """Whether it was read from somebody's file: the checkpoint is known by its name alone, and items, if any, have
+        ids of their own."""
+        return self.fingerprint.endswith(PUBLISHED)
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """What is known of its conditions, by today's rules: what comparisons go by."""
+        return known_conditions(self.conditions, published=self.published)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every item that was collected has a score and nothing is known against the numbers."""
+        return self.faults == 0 and self.skipped == 0 and self.invalid is None and self.scored > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemScores:
+    """The scored items of a ``StoredResult``, in order of their ids, by columns of one length.
+
+    ``scores`` has None where an item has no such score; ``clusters`` is None throughout where items share nothing.
+    """
+
+    examples: list[str]
+    rows: list[str]
+    groups: list[str | None]
+    clusters: list[str | None]
+    scores: dict[str, list[float | None]]
+
+    def digest(self) -> str:
+        """SHA-256 over the ids and the hashes of the rows."""
+        lines = "\n".join(f"{example}\t{row}" for example, row in zip(self.examples, self.rows, strict=True))
+        return hashlib.sha256(lines.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def saved_json(saved: StoredResult) -> dict[str, Any]:
+    """The entry as a JSON object."""
+    return {"schema": SCHEMA, "kind": "saved", **asdict(saved)}
+
+
+def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
+    """The entry that ``saved_json`` wrote; raises ``HarnessError`` saying what is wrong with any other object."""
+    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA or data.get("kind") != "saved":
+        raise HarnessError(f"no saved result of schema {SCHEMA}")
+    known = {name: data[name] for name in StoredResult.__dataclass_fields__ if name in data}
+    try:
+        known["metrics"] = {name: Metric(**metric) for name, metric in data["metrics"].items()}
+        return StoredResult(**known)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise HarnessError(f"incomplete saved result: {error}") from None
+
+
+def items_json(items: ItemScores) -> dict[str, Any]:
+    """The scores as a JSON object."""
+    return {"schema": SCHEMA, "kind": "saved items", **asdict(items)}
+
+
+def items_from_json(data: Mapping[str, Any]) -> ItemScores:
+    """The scores that ``items_json`` wrote; raises ``HarnessError`` saying what is wrong with any other object."""
+    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA or data.get("kind") != "saved items":
+        raise HarnessError(f"no saved items of schema {SCHEMA}")
+    try:
+        items = ItemScores(**{name: data[name] for name in ItemScores.__dataclass_fields__})
+        columns: list[list[Any]] = [items.examples, items.rows, items.groups, items.clusters]
+        lengths = {len(column) for column in (*columns, *items.scores.values())}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise HarnessError(f"incomplete saved items: {error}") from None
+    if len(lengths) > 1:
+        raise HarnessError(
+            f"saved items with columns of {sorted(lengths)} entries; they must have the same number"
+        )
+    return items
+
+
+def conditions_of(declaration: Declaration, settings: Mapping[str, Any], *, chat: bool) -> dict[str, Any]:
+    """What the scores may depend on beside the checkpoint: the benchmark, its data, how it was asked (``chat``: through
+    a chat template), and of the manifest's settings those that count."""
+    few_shot = {name: value for name, value in declaration.few_shot.items() if name != "num_fewshot"}
+    return {
+        "version": declaration.version,
+        "data": declaration.pack.sha256,
+        "shots": int(declaration.few_shot.get("num_fewshot") or 0),
+        "few_shot": few_shot,
+        "template": "chat" if chat else "plain",
+        **of_settings(settings),
+    }
+
+
+def saved_of(
+    summary: Summary,
+    records: Iterable[Record],
+    *,
+    codes: Mapping[str, str] | None = None,
+) -> list[tuple[StoredResult, ItemScores]]:
+    """An entry for each checkpoint and benchmark of the run. ``codes`` gives the hash of what scored each benchmark.
+
+    A checkpoint without a fingerprint (a manifest of another program) has none here: its entry says "".
+    """
+    by_place: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.status == "scored":
+            by_place.setdefault((record.checkpoint, record.benchmark), []).append(record)
+    rows = {row["name"]: row for row in summary.checkpoints}
+    declared = {declaration.name: declaration for declaration in summary.declarations}
+    settings = summary.manifest.get("settings", {})
+    found = []
+    for result in wholes(summary):
+        items = items_of(by_place.get((result.checkpoint, result.benchmark), []))
+        row = rows.get(result.checkpoint, {})
+        declaration = declared[result.benchmark]
+        saved = StoredResult(
+            run_id=summary.run_id,
+            directory=summary.directory,
+            began=float(summary.manifest.get("began") or 0.0),
+            checkpoint=result.checkpoint,
+            fingerprint=row.get("fingerprint") or "",
+            path=row.get("path") or "",
+            step=step_of_row(row),
+            benchmark=result.benchmark,
+            primary=result.primary,
+            conditions=conditions_of(declaration, settings, chat=bool(result.chat)),
+            aggregate=declaration.aggregate,
+            metrics=result.metrics,
+            collected=result.collected,
+            scored=result.scored,
+            skipped=result.skipped,
+            faults=result.faults,
+            invalid=result.invalid,
+            items_sha256=items.digest(),
+            code=(codes or {}).get(result.benchmark),
+            reused_from=result.reused_from,
+            checkpoint_info=dict(row),
+            of=result.of,
+            mark=result.mark,
+        )
+        found.append((saved, items))
+    return found
+
+
+def items_of(records: Iterable[Record]) -> ItemScores:
+    """The scores of scored records, in order of the examples' ids."""
+    ordered = sorted(records, key=lambda record: record.example)
+    names = dict.fromkeys(name for record in ordered for name in record.scores)
+    return ItemScores(
+        examples=[record.example for record in ordered],
+        rows=[record.row for record in ordered],
+        groups=[record.group for record in ordered],
+        clusters=[record.cluster for record in ordered],
+        scores={name: [record.scores.get(name) for record in ordered] for name in names},
+    )

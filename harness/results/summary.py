@@ -1,0 +1,251 @@
+"""What a run found: one result per checkpoint and benchmark, with every collected item accounted for.
+
+Plain frozen data and its JSON form. ``harness.results.aggregate`` makes it from records; reports read nothing else;
+pass counts of pytest are never used.
+
+The JSON form is ``{"schema": 1, "kind": "summary", ...}`` with the fields of ``Summary``, nested as here; a
+number that is undefined is ``null``, never NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from harness.core.data_files import DatasetInfo
+from harness.core.errors import HarnessError
+from harness.core.marks import Extent
+from harness.results.usage import Usage
+
+SCHEMA: Final = 1
+
+
+SUMMARY: Final = "summary.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """A benchmark as plain data: the process that aggregates may never import its module.
+
+    ``aggregate`` maps a metric to {"by": ..., "of": ...}. ``few_shot`` says how many shots and from where:
+    {"num_fewshot": 5, "from": "mmlu/dev", "pick": "first", "sha256": ...}; reports read ``num_fewshot`` only.
+    ``code`` is the hash of what scores (``plugin.source_hash``). ``extents`` say how much the benchmark has, by group,
+    the whole under ""; ``own_rows`` what its shipped rows are, where none of them was published. ``scores`` are the
+    names of the scores, where the benchmark's code shows them all.
+    """
+
+    name: str
+    version: int
+    primary: str
+    aggregate: dict[str, dict[str, str]] = field(default_factory=dict)
+    grouped: bool = False
+    clustered: bool = False
+    pack: DatasetInfo
+    few_shot: dict[str, Any] = field(default_factory=dict)
+    rule: str = ""
+    source: str = ""
+    most_unusable: float = 0.1
+    code: str = ""
+    extents: dict[str, Extent] = field(default_factory=dict)
+    scores: list[str] = field(default_factory=list)
+    own_rows: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """One collected item: its node id, and what it is of."""
+
+    item: str
+    benchmark: str
+    checkpoint: str
+    example: str
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A value, its 95 % interval and standard error, over ``n`` items; None where undefined, with ``why``."""
+
+    name: str
+    value: float | None
+    low: float | None
+    high: float | None
+    stderr: float | None
+    n: int
+    method: str
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One checkpoint on one benchmark, or on one group of it (``group`` set).
+
+    ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts of items (``scored`` to ``lost``) add up to
+    ``collected``; ``reused`` of the scored ones come from earlier runs, ``reused_from``. ``metrics`` has the
+    primary one first. ``truncated`` counts requests whose context was cut; ``outputs`` to ``unsandboxed`` count
+    texts and programs as a ``Record`` does; ``weak_tests`` has the wrong programs that the tests of a scored task
+    accept, by task. ``template`` says how texts were asked for: "chat", "plain", "mixed", or
+    None where none were. ``of`` is how many items the benchmark (or group) has with this data, 0 where not known, and
+    ``published`` how many rows the published set has; ``mark`` says beside every value when it is over fewer
+    (``harness.core.marks``). ``invalid`` says why the numbers must not be believed, None where
+    nothing is known against them.
+    """
+
+    name: str
+    benchmark: str
+    group: str | None
+    checkpoint: str
+    version: int
+    primary: str
+    metrics: dict[str, Metric]
+    collected: int
+    scored: int
+    skipped: int
+    errors: int
+    timeouts: int
+    lost: int
+    truncated: int
+    seconds: float
+    pack: DatasetInfo
+    few_shot: dict[str, Any]
+    outputs: int = 0
+    at_limit: int = 0
+    empty: int = 0
+    no_answer: int = 0
+    chat: int = 0
+    programs: dict[str, int] = field(default_factory=dict)
+    unsandboxed: int = 0
+    weak_tests: dict[str, list[str]] = field(default_factory=dict)
+    invalid: str | None = None
+    reused: int = 0
+    reused_from: list[str] = field(default_factory=list)
+    template: str | None = None
+    of: int = 0
+    published: int | None = None
+    mark: str = ""
+
+    @property
+    def faults(self) -> int:
+        """Items that should have been scored and were not: error, timeout or lost."""
+        return self.errors + self.timeouts + self.lost
+
+    @property
+    def shots(self) -> int:
+        """The number of few-shot examples in each prompt."""
+        return int(self.few_shot.get("num_fewshot") or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A whole run: its manifest (``run.json``), its results in collection order, and what was left out.
+
+    The groups of a benchmark stand before its whole. ``composites`` are {"name", "checkpoint", "value",
+    "low", "high", "stderr", "method", "why", "mark", "parts": [{"weight", "benchmark", "metric", "value", "n", "of"}]}.
+    ``faults`` lists items that ended in error, timeout or lost, as {"item", "status", "message"}.
+    ``uncollected`` counts journal records of items that this run did not collect (a resumed run with a
+    narrower selection); they enter no number. ``effort``: what answering cost each process. ``broken`` lists
+    checkpoints of several that could not be used, as {"name", "path", "message"}. ``gate``: what
+    ``compare.gate.result`` describes, None without a gate. ``changes``: what each metric and composite has changed
+    against the best so far, as ``compare.gate.changes`` describes it.
+    """
+
+    run_id: str
+    directory: str
+    manifest: dict[str, Any]
+    checkpoints: list[dict[str, Any]]
+    results: list[Result]
+    declarations: list[Declaration] = field(default_factory=list)
+    composites: list[dict[str, Any]] = field(default_factory=list)
+    deselected: list[str] = field(default_factory=list)
+    faults: list[dict[str, str]] = field(default_factory=list)
+    uncollected: int = 0
+    seconds: float = 0.0
+    effort: list[Usage] = field(default_factory=list)
+    gate: dict[str, Any] | None = None
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    broken: list[dict[str, str]] = field(default_factory=list)
+
+
+def base_name(benchmark: str) -> str:
+    """The name that a benchmark declares: ``styled`` of ``styled[polite]``, its result for one value of a parameter."""
+    return benchmark.partition("[")[0]
+
+
+def wholes(summary: Summary) -> list[Result]:
+    """The results of whole benchmarks, without those of their groups."""
+    return [result for result in summary.results if result.group is None]
+
+
+def totals(summary: Summary) -> dict[str, int]:
+    """Counts of all items of the run by what became of them, and of truncated requests."""
+    names = ("collected", "scored", "skipped", "errors", "timeouts", "lost", "truncated")
+    return {name: sum(getattr(result, name) for result in wholes(summary)) for name in names}
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    """The summary as a JSON object; numbers that are not finite become null."""
+    plain: dict[str, Any] = finite(asdict(summary))
+    return {"schema": SCHEMA, "kind": "summary", **plain, "totals": totals(summary)}
+
+
+def summary_from_json(data: Mapping[str, Any]) -> Summary:
+    """The summary that ``summary_json`` wrote; raises ``HarnessError`` saying what is wrong with any
+    other."""
+    if data.get("schema") != SCHEMA or data.get("kind") != "summary":
+        found = f"schema={data.get('schema')!r}, kind={data.get('kind')!r}"
+        raise HarnessError(f"not a summary of schema {SCHEMA}: {found}")
+    known = {name: data[name] for name in Summary.__dataclass_fields__ if name in data}
+    try:
+        known["results"] = [_result(result) for result in data["results"]]
+        known["declarations"] = [
+            declaration_from_json(declaration) for declaration in data.get("declarations", ())
+        ]
+        known["effort"] = [Usage(**row) for row in data.get("effort", ())]
+        return Summary(**known)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise HarnessError(f"incomplete summary: {error}") from None
+
+
+def load_summary(directory: Path) -> Summary:
+    """The summary of a run's folder, wherever that is now.
+
+    Raises ``HarnessError`` naming the file when there is none that can be read.
+    """
+    path = directory / SUMMARY
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
+            raise HarnessError("not a JSON object")
+        return replace(summary_from_json(data), directory=str(directory))
+    except OSError as error:
+        raise HarnessError(
+            f"cannot read {path}: {error.strerror}; name the folder of a finished run"
+        ) from error
+    except (ValueError, HarnessError) as error:
+        raise HarnessError(f"{path}: {error}") from error
+
+
+def declaration_from_json(data: Mapping[str, Any]) -> Declaration:
+    """The declaration whose fields ``asdict`` gave; raises ``KeyError`` or ``TypeError`` for any other."""
+    extents = {name: Extent(**one) for name, one in data.get("extents", {}).items()}
+    return Declaration(**{**data, "pack": DatasetInfo(**data["pack"]), "extents": extents})
+
+
+def finite(value: Any) -> Any:
+    """The same plain data with None for every float that is not finite: JSON has no NaN."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(part) for part in value]
+    return value
+
+
+def _result(data: Mapping[str, Any]) -> Result:
+    metrics = {name: Metric(**metric) for name, metric in data["metrics"].items()}
+    return Result(**{**data, "metrics": metrics, "pack": DatasetInfo(**data["pack"])})

@@ -1,0 +1,112 @@
+"""What a run's answers cost: tokens, padding, time to the first answer, memory; process by process.
+
+Every process keeps ``effort-WHO.json`` in the run's folder up to date, a list with one entry for each time that
+it loaded a checkpoint: the fields of ``Usage``. Memory and the age of a process are Linux's own counts, None
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+_PROC = Path("/proc/self")
+
+NOTE_EVERY: Final = 2.0
+"""Seconds between two notes of what answering has cost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One process and a checkpoint as it loaded it. ``engine`` is what the engine says of itself: of causal and
+    masked models ``tokens`` computed, ``padding`` (tokens among them that only filled rows up), ``distinct``
+    tokens asked for, ``logits`` (positions whose logits were computed), ``batch_tokens`` (the most at once),
+    ``notes``; ``speculative`` where extra heads guessed ahead (``lengths``: how often a pass of a row gave 1, 2, ...
+    tokens, ``mean_length``; ``asked`` and ``right``: guesses of each extra head, ``accuracy``); ``slow`` where a slow
+    way had to be gone, a list of ``way`` (``SLOW_WAYS``), ``reason``, and tokens or logits ``computed`` and ``enough``.
+
+    ``first_answer``: seconds from the start of the process to its first answers. ``peak_bytes``: the most
+    memory it had resident. ``proportional_bytes``: its share of memory now, where pages that several
+    processes share count in equal parts.
+    """
+
+    who: str
+    checkpoint: str
+    engine: dict[str, Any]
+    first_answer: float | None = None
+    peak_bytes: int | None = None
+    proportional_bytes: int | None = None
+
+
+class UsageMeter:
+    """What the answers of this process cost, with an entry for each engine, so that the counts of a checkpoint
+    that is loaded anew add up."""
+
+    def __init__(self, who: str, write: Callable[[Sequence[Usage]], None]) -> None:
+        """``who`` is this process's name; ``write`` is told all entries now and then."""
+        self._who, self._write = who, write
+        self._entries: list[Usage] = []
+        self._number_of: WeakKeyDictionary[object, int] = WeakKeyDictionary()
+        self._latest = 0
+        self._noted = time.monotonic()
+
+    def begin(self, engine: object, checkpoint: str) -> None:
+        """Called when an engine has answered something; the first time counts."""
+        self._latest = self._number_of.setdefault(engine, len(self._entries))
+        if self._latest == len(self._entries):
+            self._entries.append(
+                Usage(who=self._who, checkpoint=checkpoint, engine={}, first_answer=process_age())
+            )
+
+    def count(self, engine: object, checkpoint: str, counts: dict[str, Any]) -> None:
+        """Takes what an engine says, as plain data, that all its answers so far have cost."""
+        self.begin(engine, checkpoint)
+        self._entries[self._latest] = replace(self._entries[self._latest], engine=counts)
+        if time.monotonic() - self._noted > NOTE_EVERY:
+            self.note()
+
+    def note(self) -> None:
+        """Writes all entries; memory is looked at only now, since that takes longer than a unit of trivial
+        items."""
+        if not self._entries:
+            return
+        self._entries[self._latest] = replace(
+            self._entries[self._latest], peak_bytes=peak_bytes(), proportional_bytes=proportional_bytes()
+        )
+        self._write(list(self._entries))
+        self._noted = time.monotonic()
+
+
+def process_age() -> float | None:
+    """Seconds since this process was started."""
+    try:
+        fields = (_PROC / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        ticks = int(fields[19])  # field 22 of proc_pid_stat(5), after boot
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+
+
+def peak_bytes() -> int | None:
+    """The most memory this process has had resident."""
+    return _kilobytes("status", "VmHWM:")
+
+
+def proportional_bytes() -> int | None:
+    """This process's share of the memory it uses (Pss)."""
+    return _kilobytes("smaps_rollup", "Pss:")
+
+
+def _kilobytes(file: str, name: str) -> int | None:
+    try:
+        for line in (_PROC / file).read_text(encoding="utf-8").splitlines():
+            if line.startswith(name):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        return None
+    return None

@@ -1,0 +1,344 @@
+"""A baseline that is the best of many runs: how much of its lead is luck, and a test that allows for it.
+
+The largest of several measured means lies above the truth, the more so the more runs there are and the closer they
+lie. So a new run just as good looks worse than "the best", and a plain paired test says so too often.
+
+- **Noise of the means**: jointly normal, with the covariance of all runs' means over the same items (clusters whole),
+  so what the runs share by having the same items cancels. Simulating their maximum instead of resampling items is
+  the Gaussian multiplier bootstrap (Chernozhukov, Chetverikov and Kato 2013, Annals of Statistics 41).
+- **Contenders**: the runs that may be the best: at most c standard errors (of the difference) behind the one measured
+  best. They are taken as equal, which is the least favourable case; the others stay as far behind as they were
+  measured. A run far ahead of all others is its only contender, and nothing changes. The value is shrunk with
+  c = sqrt(2 log log n), which finds the right runs in the long run (Hansen 2005, J. Business and Economic Statistics
+  23); the test has c = sqrt(2 log n), because with few items the smaller one leaves out equal runs so often that it
+  errs by half more than it may (any c that grows, but slower than sqrt(n), will do: Andrews and Soares 2010,
+  Econometrica 78).
+- **Shrunk value**: the measured best less the expected maximum of that noise.
+- **Test that the new run is no worse than the best**: the chance that max over runs of (run - new), when the
+  contenders and the new run are equal, is as large as measured (reality check for data snooping: White 2000,
+  Econometrica 68), doubled to be two-sided; never below the plain paired test's p. A new run that measured higher
+  than the best keeps the plain p: beating a lucky maximum is harder, not easier.
+- **Interval**: the upper limit is widened to match that test; the lower one stays the one against the best *as
+  measured*, so that shrinking makes "not worse" no easier.
+
+Where only totals are known, the runs are taken as independent. Runs on the same items vary together, so this takes
+more for luck than there is, and tests find less.
+
+A baseline that is the best of many runs by a composite score: ``selection`` for a weighted sum of metrics.
+
+The noise of the runs' composites is the sum, over the benchmarks, of that of their weighted items: metrics of the same
+items are added up item by item, different benchmarks are independent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from harness.statistics.comparison import LEVEL, Comparison
+from harness.statistics.composites import Benchmark, Part, compare_composites
+from harness.statistics.paired import compare_paired
+from harness.statistics.unpaired import Total, compare_means, compare_rates
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+DRAWS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The best of several runs against a new one.
+
+    ``chosen`` is its place among the runs, ``measured`` and ``shrunk`` its value before and after allowing for the
+    choice, ``contenders`` the places of all that the test takes as equally good. ``comparison`` is the one to judge
+    by: against the shrunk value; ``as_measured`` is the plain one.
+    """
+
+    chosen: int
+    measured: float
+    shrunk: float
+    contenders: tuple[int, ...]
+    runs: int
+    comparison: Comparison
+    as_measured: Comparison
+    method: str
+
+
+def compare_with_best(
+    runs: Sequence[Sequence[float]],
+    new: Sequence[float],
+    clusters: Sequence[Hashable | None] | None = None,
+    *,
+    chosen: int | None = None,
+    level: float = LEVEL,
+    seed: int = 0,
+    draws: int = DRAWS,
+) -> Selection:
+    """The new run against the best of ``runs``, all on the same items in the same order.
+
+    ``chosen`` is the run that was chosen by another metric; by default the one with the highest mean, the first of
+    equals. What another metric chose is allowed for as if this one had: that is the most that it can matter. Raises
+    ``ValueError`` without runs or items, and for unequal lists.
+    """
+    if not runs or not new:
+        raise ValueError("the best of no runs, or of runs without items; give at least one run with items")
+    short = next((place for place, run in enumerate(runs) if len(run) != len(new)), None)
+    if short is not None:
+        raise ValueError(
+            f"run {short} has {len(runs[short])} values, the new run {len(new)}; compare the same items"
+        )
+    means = [math.fsum(run) / len(run) for run in runs]
+    best = means.index(max(means)) if chosen is None else chosen
+    plain = compare_paired(runs[best], new, clusters, level=level, seed=seed)
+    noise = noise_of(runs, new, clusters) if len(runs) > 1 else None
+    if noise is None:
+        return nothing_chosen(best, means[best], len(runs), plain)
+    how = "normal noise of the means, covariance over the items" + (" by cluster" if clusters else "")
+    return select(best, means, plain, noise, how=how, seed=seed, draws=draws)
+
+
+def compare_with_best_total(
+    runs: Sequence[Total],
+    new: Total,
+    *,
+    rates: bool = False,
+    chosen: int | None = None,
+    level: float = LEVEL,
+    seed: int = 0,
+    draws: int = DRAWS,
+) -> Selection:
+    """The same where only each run's total is known; with ``rates`` as shares of right items.
+
+    Raises ``ValueError`` without runs.
+    """
+    import numpy as np
+
+    if not runs:
+        raise ValueError("the best of no runs; give at least one")
+    means = [run.mean for run in runs]
+    best = means.index(max(means)) if chosen is None else chosen
+    old = runs[best]
+    plain = (
+        compare_rates(old.mean, old.n, new.mean, new.n, level=level)
+        if rates
+        else compare_means(old, new, level=level)
+    )
+    if len(runs) == 1:
+        return nothing_chosen(best, means[best], 1, plain)
+    errors = [one.stderr for one in (*runs, new)]
+    noise = Noise(np.diag(np.square(errors)), min(one.n for one in (*runs, new)))
+    how = "normal noise of the means, runs taken as independent: only totals are known"
+    return select(best, means, plain, noise, how=how, seed=seed, draws=draws)
+
+
+class Noise(NamedTuple):
+    """The covariance of the means, the new run's last, and the number of independent units behind it."""
+
+    covariance: np.ndarray
+    units: int
+
+
+def noise_of(
+    runs: Sequence[Sequence[float]], new: Sequence[float], clusters: Sequence[Hashable | None] | None
+) -> Noise | None:
+    """The noise of the means over the items; None where a single unit leaves no variance to estimate."""
+    import numpy as np
+
+    totals = np.asarray([*runs, new], dtype=float)
+    n = totals.shape[1]
+    means = np.asarray([math.fsum(run) / n for run in (*runs, new)])
+    sizes = np.ones(n)
+    if clusters is not None and any(one is not None for one in clusters):
+        places: dict[Hashable, int] = {}
+        codes = [
+            places.setdefault(("alone", index) if one is None else ("shared", one), len(places))
+            for index, one in enumerate(clusters)
+        ]
+        totals = np.asarray([np.bincount(codes, weights=row) for row in totals])
+        sizes = np.bincount(codes).astype(float)
+    units = len(sizes)
+    if units < 2:
+        return None
+    # Sums of products, not of products of distances: of right and wrong answers these are whole numbers,
+    # so the order of the items changes nothing.
+    weighed = np.outer(means, totals @ sizes)
+    products = totals @ totals.T - weighed - weighed.T + np.outer(means, means) * (sizes @ sizes)
+    return Noise(products / n**2 * units / (units - 1), units)
+
+
+def nothing_chosen(best: int, mean: float, runs: int, plain: Comparison) -> Selection:
+    """Nothing was chosen, or nothing is known of the noise."""
+    return Selection(
+        chosen=best,
+        measured=mean,
+        shrunk=mean,
+        contenders=(best,),
+        runs=runs,
+        comparison=plain,
+        as_measured=plain,
+        method="one run: nothing was chosen" if runs == 1 else "one independent unit: the noise is not known",
+    )
+
+
+def select(
+    best: int,
+    means: Sequence[float],
+    plain: Comparison,
+    noise: Noise,
+    *,
+    how: str,
+    seed: int,
+    draws: int,
+) -> Selection:
+    """The run at ``best`` against the new one, whose plain comparison is given, allowing for the choice."""
+    import numpy as np
+
+    behind = max(means) - np.asarray(means)
+    errors = _errors_to(noise.covariance, means.index(max(means)))
+    sample = _sample(noise.covariance, seed, draws)
+    # What all runs share (the items) has mean 0 and only blurs the maximum.
+    sample -= sample.mean(axis=1, keepdims=True)
+
+    def lead(rival: np.ndarray) -> np.ndarray:
+        """The maximum over the runs, above the truth of the contenders."""
+        found: np.ndarray = (np.where(rival, 0.0, -behind) + sample[:, :-1]).max(axis=1)
+        return found
+
+    growth = math.log(max(noise.units, 3))
+    rival = behind <= math.sqrt(2 * growth) * errors
+    optimism = max(0.0, float(lead(behind <= math.sqrt(2 * math.log(growth)) * errors).mean()))
+    gaps = lead(rival) - sample[:, -1]
+    contenders = tuple(int(place) for place in np.flatnonzero(rival))
+    return Selection(
+        chosen=best,
+        measured=means[best],
+        shrunk=means[best] - optimism,
+        contenders=contenders,
+        runs=len(means),
+        comparison=_allowing(plain, optimism, gaps, f"best of {len(means)}, {len(contenders)} contenders"),
+        as_measured=plain,
+        method=how,
+    )
+
+
+def _allowing(plain: Comparison, optimism: float, gaps: np.ndarray, note: str) -> Comparison:
+    """The plain comparison with its difference, upper limit and p allowing for the choice."""
+    import numpy as np
+
+    if plain.difference is None or plain.baseline is None:
+        return plain
+    p, high = plain.p, plain.high
+    if p is not None and plain.difference < 0:
+        extreme = int(np.count_nonzero(gaps >= -plain.difference))
+        p = max(p, min(1.0, 2 * (1 + extreme) / (1 + len(gaps))))
+    if high is not None:
+        high = max(high, plain.difference + float(np.quantile(gaps, (1 + plain.level) / 2)))
+    difference = plain.difference + optimism
+    return replace(
+        plain,
+        baseline=plain.baseline - optimism,
+        difference=difference,
+        high=None if high is None else max(high, difference),
+        p=p,
+        method=f"{plain.method}; shrunk for selection: {note}",
+    )
+
+
+def _errors_to(covariance: np.ndarray, best: int) -> np.ndarray:
+    """The standard errors of the differences between each earlier run and the one measured best."""
+    import numpy as np
+
+    variances = np.diag(covariance)[:-1]
+    found: np.ndarray = np.sqrt(np.maximum(0.0, variances + variances[best] - 2 * covariance[best, :-1]))
+    return found
+
+
+def _sample(covariance: np.ndarray, seed: int, draws: int) -> np.ndarray:
+    """Draws of the noise, one row each; any covariance will do, singular ones too."""
+    import numpy as np
+
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(0.0, values))
+    found: np.ndarray = np.random.default_rng(seed).standard_normal((draws, len(values))) @ root.T
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class RunsOfPart:
+    """One metric with its weight: each earlier run's values, and the new run's, on the same items."""
+
+    weight: float
+    runs: Sequence[Sequence[float]]
+    new: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsOfBenchmark:
+    """The metrics that are computed on the same items, which may share texts."""
+
+    parts: Sequence[RunsOfPart]
+    clusters: Sequence[Hashable | None] | None = None
+
+
+def compare_composite_with_best(
+    benchmarks: Sequence[RunsOfBenchmark], *, level: float = LEVEL, seed: int = 0, draws: int = DRAWS
+) -> Selection:
+    """The new run's composite against that of the run whose composite is the highest, the first of equals.
+
+    Raises ``ValueError`` without runs or items, and where metrics have unequal numbers of runs or items.
+    """
+    parts = [part for one in benchmarks for part in one.parts]
+    count = len(parts[0].runs) if parts else 0
+    if not count or not all(part.new for part in parts):
+        raise ValueError("the best of no runs, or of runs without items; give at least one run with items")
+    for part in parts:
+        if len(part.runs) != count:
+            raise ValueError(f"{count} runs of one metric but {len(part.runs)} of another; give all the same")
+        if any(len(run) != len(part.new) for run in part.runs):
+            raise ValueError("runs have different numbers of items on one metric; compare the same items")
+    means = [
+        math.fsum(part.weight * math.fsum(part.runs[run]) / len(part.new) for part in parts)
+        for run in range(count)
+    ]
+    best = means.index(max(means))
+    plain = compare_composites(
+        [
+            Benchmark([Part(part.weight, part.runs[best], part.new) for part in one.parts], one.clusters)
+            for one in benchmarks
+        ],
+        level=level,
+        seed=seed,
+    )
+    noise = _noise(benchmarks, count) if count > 1 else None
+    if noise is None:
+        return nothing_chosen(best, means[best], count, plain)
+    how = "normal noise of the composites, covariance over the items of each benchmark"
+    return select(best, means, plain, noise, how=how, seed=seed, draws=draws)
+
+
+def _noise(benchmarks: Sequence[RunsOfBenchmark], count: int) -> Noise | None:
+    found = []
+    for one in benchmarks:
+        if not one.parts:
+            continue
+        runs = [_weighted([(part.weight, part.runs[run]) for part in one.parts]) for run in range(count)]
+        new = _weighted([(part.weight, part.new) for part in one.parts])
+        noise = noise_of(runs, new, one.clusters)
+        if noise is None:
+            return None
+        found.append(noise)
+    return Noise(
+        sum(one.covariance for one in found[1:]) + found[0].covariance, min(one.units for one in found)
+    )
+
+
+def _weighted(columns: Sequence[tuple[float, Sequence[float]]]) -> list[float]:
+    """Each item's weighted sum over the metrics."""
+    return [
+        math.fsum(weight * value for (weight, _), value in zip(columns, row, strict=True))
+        for row in zip(*(values for _, values in columns), strict=True)
+    ]

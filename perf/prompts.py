@@ -1,0 +1,105 @@
+"""What our benchmarks ask, item by item, without a model: rendered prompts, choices, the right answer.
+
+Everything comes from the benchmark itself: its rows, its few-shot examples, the requests that its generator
+yields, so that another harness can be given exactly the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from harness.core.benchmark import Benchmark, declared, generator_function
+from harness.core.dataset import load_dataset, load_shots, take_first
+from harness.core.few_shot import draw_shots
+from harness.core.files import load_module
+from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
+from perf.measure import ROOT
+
+SEED = 1234
+"""The default of ``--eval-seed``."""
+
+
+class Place(NamedTuple):
+    """Where a benchmark is: its file in ``evals/`` and its function."""
+
+    file: str
+    function: str
+
+    @property
+    def nodeid(self) -> str:
+        """What pytest is given to run it."""
+        return f"evals/{self.file}.py::{self.function}"
+
+
+PLACES = {
+    "arc_easy": Place("test_arc", "test_arc_easy"),
+    "arc_challenge": Place("test_arc", "test_arc_challenge"),
+    "hellaswag": Place("test_hellaswag", "test_hellaswag"),
+    "winogrande": Place("test_winogrande", "test_winogrande"),
+    "lambada": Place("test_lambada", "test_lambada"),
+    "mmlu": Place("test_mmlu_stem", "test_mmlu_stem"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item: its example id, its requests, and the number of the right one (None for a single request)."""
+
+    id: str
+    requests: tuple[Loglikelihood, ...]
+    gold: int | None
+
+
+def items_of(
+    benchmark: str, *, data: str | None, limit: int | None, shots: int | None, subjects: Sequence[str] = ()
+) -> list[Item]:
+    """The items that a run with these options asks about, in its order."""
+    spec, start = load_benchmark(PLACES[benchmark])
+    pack = load_dataset(spec, data)
+    count = spec.num_fewshot if shots is None else shots
+    source = load_shots(spec, data) if count else None
+    drawn = draw_shots(spec, count, SEED, pack, source)
+    examples = take_first(pack.examples, limit)
+    if subjects:
+        examples = [example for example in examples if example.group in subjects]
+    return [
+        _item(example.id, partial(_started, start, example.row, drawn.prefix(spec, example)))
+        for example in examples
+    ]
+
+
+def load_benchmark(place: Place) -> tuple[Benchmark, Callable[..., Any]]:
+    """The benchmark's declaration and its generator function."""
+    module = load_module(ROOT / "evals" / f"{place.file}.py", f"perf_{place.file}")
+    function = getattr(module, place.function)
+    found = declared(function)
+    assert found is not None
+    return found, generator_function(function)
+
+
+def _started(start: Callable[..., Any], row: dict[str, Any], prefix: str) -> tuple[Any, Any]:
+    """The generator and what it asks first."""
+    generator = start(example=row, shots=prefix)
+    return generator, next(generator)
+
+
+def _item(name: str, begin: Callable[[], tuple[Any, Any]]) -> Item:
+    """The item, its right answer found by trying which one scores."""
+    _, asked = begin()
+    if isinstance(asked, Loglikelihood):
+        return Item(name, (asked,), None)
+    right = [number for number in range(len(asked)) if _scores_with(begin, number, len(asked))]
+    assert len(right) == 1, f"{name}: {len(right)} right answers"
+    return Item(name, tuple(asked), right[0])
+
+
+def _scores_with(begin: Callable[[], tuple[Any, Any]], best: int, count: int) -> bool:
+    generator, _ = begin()
+    try:
+        generator.send([LoglikelihoodAnswer(-1.0 if n == best else -1000.0, False, 1) for n in range(count)])
+    except StopIteration as end:
+        return bool(end.value["acc"] == 1.0)
+    raise AssertionError("the benchmark asks twice")

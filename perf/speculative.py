@@ -1,0 +1,189 @@
+"""Greedy texts with tokens guessed ahead by extra heads, against head 0 alone.
+
+    python -m perf.speculative --prompts 32 --tokens 128 --batches 1,4,16,64
+
+Two engines with the same weights continue prompts of HumanEval in turn, in this process: one with the extra heads,
+one loaded with ``--eval-speculative off``. Printed for each number of texts at once: seconds for each token, their
+ratio, tokens of a pass in the mean, and how often each head was right; then, for texts one at a time, the ratio by the
+tokens of a pass. That all texts are equal is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.checkpoints import resolve
+from harness.core.requests import Generate, GenerateAnswer
+from harness.core.resources import shipped
+from harness.engines.transformers.causal import CausalEngine
+from harness.engines.transformers.factory import ModelSettings, load
+from harness.engines.transformers.generation.acceptance import Acceptance
+from harness.engines.transformers.generation.speculative import SpeculationTuner
+from perf.measure import in_turn, ratios, spread, table
+from perf.our_side import threads
+
+PIECE = 400
+"""Characters of a prompt that is a piece of a file."""
+
+STEP = 0.5
+"""Width of a class of texts, in tokens of a pass."""
+
+
+class Timed(NamedTuple):
+    """Seconds, tokens, the texts, and what became of guesses."""
+
+    seconds: float
+    tokens: int
+    texts: list[str]
+    accepted: Acceptance
+
+    @property
+    def each(self) -> float:
+        """Milliseconds a token."""
+        return 1000 * self.seconds / self.tokens
+
+
+def main() -> None:
+    """Runs the comparison."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_options(parser, prompts=32, batches="1,4,16,64")
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--text", type=Path, metavar="FILE", help="prompts are pieces of this file's text")
+    parser.add_argument("--always", action="store_true", help="guess at every pass, not only where it pays")
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    if options.always:
+        SpeculationTuner.guesses = lambda *_: True  # type: ignore[method-assign]
+    asked = requests(options)
+    guessing, alone = (engine(options, how) for how in ("auto", "off"))
+    found = {
+        "by_batch": by_batch(guessing, alone, asked, options),
+        "by_length": by_length(guessing, alone, asked, options.pairs),
+    }
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+def add_options(parser: argparse.ArgumentParser, *, prompts: int, batches: str) -> None:
+    """What both scripts ask for: the checkpoint and how it is loaded, how many prompts and tokens."""
+    parser.add_argument("--checkpoint", default="builtin:mtp-tiny")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"])
+    parser.add_argument("--prompts", type=int, default=prompts)
+    parser.add_argument("--tokens", type=int, default=128, help="new tokens of a text")
+    parser.add_argument("--batches", default=batches, help="numbers of texts at once")
+    parser.add_argument("--threads", type=int, default=threads(), help="CPU threads")
+
+
+def requests(options: argparse.Namespace) -> list[Generate]:
+    """The first prompts of HumanEval, or pieces of a file that lie equally far apart."""
+    if options.text:
+        text = options.text.read_text(encoding="utf-8")
+        apart = len(text) // options.prompts
+        prompts = [text[number * apart :][:PIECE] for number in range(options.prompts)]
+    else:
+        lines = shipped("data", "humaneval", "HumanEval.jsonl").read_text(encoding="utf-8").splitlines()
+        prompts = [json.loads(line)["prompt"] for line in lines[: options.prompts]]
+    return [
+        Generate(prompt, max_new_tokens=options.tokens, temperature=options.temperature) for prompt in prompts
+    ]
+
+
+def engine(options: argparse.Namespace, how: Any) -> CausalEngine:
+    """The checkpoint, with its extra heads or without."""
+    (info,) = resolve(options.checkpoint, seq_len=None)
+    settings = ModelSettings(
+        device=options.device, dtype=options.dtype, threads=options.threads, speculative=how
+    )
+    made = load(info, settings)
+    if not isinstance(made, CausalEngine):
+        raise SystemExit(f"{options.checkpoint}: generates no texts")
+    return made
+
+
+def by_batch(
+    guessing: CausalEngine, alone: CausalEngine, asked: Sequence[Generate], options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Both in turn for each number of texts at once."""
+    rows, found = [], []
+    for batch in map(int, options.batches.split(",")):
+        parts = [asked[first : first + batch] for first in range(0, len(asked), batch)]
+        timed(guessing, parts[:1])
+        timed(alone, parts[:1])
+        mine, theirs = in_turn(
+            options.pairs,
+            lambda _, parts=parts: timed(guessing, parts),
+            lambda _, parts=parts: timed(alone, parts),
+        )
+        if any(one.texts != theirs[0].texts for one in (*mine, *theirs)):
+            raise SystemExit(f"batch {batch}: texts with guesses differ from those without")
+        counts = mine[0].accepted.counts()
+        heads = [right / max(1, of) for right, of in zip(counts["right"], counts["asked"], strict=True)]
+        a, b = [one.each for one in mine], [one.each for one in theirs]
+        length = mine[0].accepted.mean_length
+        row = [
+            batch,
+            spread(a, 3),
+            spread(b, 3),
+            ratios(a, b),
+            length,
+            " ".join(f"{one:.2f}" for one in heads),
+        ]
+        rows.append(row)
+        found.append(
+            {"batch": batch, "guessing": a, "alone": b, "mean_length": length, "heads": heads, **counts}
+        )
+    print(f"{len(asked)} prompts, {options.tokens} tokens, {options.threads} threads; all texts are equal\n")
+    header = ["texts at once", "ms/token", "head 0 alone", "ratio", "tokens a pass", "heads right"]
+    print(table(header, rows), flush=True)
+    return found
+
+
+def by_length(
+    guessing: CausalEngine, alone: CausalEngine, asked: Sequence[Generate], pairs: int
+) -> list[dict[str, Any]]:
+    """The ratio of each text by itself, in classes by its tokens of a pass."""
+    points = []
+    for one in asked:
+        mine, theirs = in_turn(
+            pairs, lambda _, one=one: timed(guessing, [[one]]), lambda _, one=one: timed(alone, [[one]])
+        )
+        middle = [statistics.median(made.each for made in many) for many in (mine, theirs)]
+        length = statistics.median(made.accepted.mean_length for made in mine)
+        points.append((length, middle[0] / middle[1]))
+    points.sort()
+    rows, found = [], []
+    for number, some in groupby(points, key=lambda point: int(point[0] / STEP)):
+        group = [ratio for _, ratio in some]
+        rows.append([f"{number * STEP:.1f} to {(number + 1) * STEP:.1f}", len(group), spread(group)])
+        found.append({"from": number * STEP, "ratios": group})
+    print("\n" + table(["tokens a pass", "texts", "ratio"], rows))
+    longer = [ratio for length, ratio in points if length >= 2]
+    if longer:
+        print(f"\n2 tokens a pass or more: {len(longer)} texts, ratio {statistics.median(longer):.2f}")
+    return found
+
+
+def timed(engine: CausalEngine, parts: Sequence[Sequence[Generate]]) -> Timed:
+    """Answers some requests after the other."""
+    engine.work_done.reset()
+    began = time.perf_counter()
+    answers = [answer for part in parts for answer in engine.answer(part)]
+    seconds = time.perf_counter() - began
+    samples = [one for answer in answers if isinstance(answer, GenerateAnswer) for one in answer.samples]
+    accepted = engine.work_done.accepted
+    return Timed(seconds, sum(one.tokens for one in samples), [one.text for one in samples], accepted)
+
+
+if __name__ == "__main__":
+    main()

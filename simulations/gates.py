@@ -1,0 +1,110 @@
+"""Gates in memory, for simulations: saved results made of columns of scores, and the product's own decision on them.
+
+Nothing here judges: ``failed`` is what ``compare.gate.decide`` finds, whose exit code ends ``pytest --gate``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from harness.compare.baselines import BaselineSource
+from harness.compare.gate.config import GateConfig
+from harness.compare.gate.decide import Early, cases_of, decide
+from harness.compare.gate.result import WORSE, GateResult
+from harness.compare.items import Entry
+from harness.results.store_entry import ItemScores, StoredResult
+from harness.results.summary import Metric
+
+METRIC: Final = "acc"
+CONDITIONS: Final = {"version": 1, "data": "d" * 64, "shots": 0, "template": "plain", "seed": 1234}
+PLAIN: Final = GateConfig(mode="plain")
+STRICT: Final = GateConfig(mode="strict")
+
+
+@dataclass(slots=True)
+class Bench:
+    """The items of a benchmark, which all its results share; ``clusters`` says which of them share a text."""
+
+    name: str
+    n: int
+    clusters: Sequence[str] | None = None
+    examples: list[str] = field(init=False)
+    rows: list[str] = field(init=False)
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.examples = [f"{self.name}/{place:05}" for place in range(self.n)]
+        self.rows = [f"{place:016x}" for place in range(self.n)]
+        self.digest = self.items(np.zeros(self.n)).digest()
+
+    def items(self, right: np.ndarray) -> ItemScores:
+        """What is saved of a result: right or wrong for each item."""
+        return ItemScores(
+            examples=self.examples,
+            rows=self.rows,
+            groups=[None] * self.n,
+            clusters=[None] * self.n if self.clusters is None else list(self.clusters),
+            scores={METRIC: np.asarray(right, dtype=float).tolist()},
+        )
+
+    def result(
+        self, right: np.ndarray, checkpoint: str, *, began: float = 0.0, asked: int | None = None
+    ) -> Entry:
+        """A result of a checkpoint, whose name is its fingerprint; ``asked``: only so many items were."""
+        items = self.items(right)
+        asked = self.n if asked is None else asked
+        return Entry(_saved(self, items, checkpoint, began, asked), items)
+
+
+def _saved(bench: Bench, items: ItemScores, checkpoint: str, began: float, asked: int) -> StoredResult:
+    value = float(np.mean(items.scores[METRIC]))
+    metric = Metric(name=METRIC, value=value, low=None, high=None, stderr=None, n=asked, method="mean")
+    more: dict[str, Any] = {"directory": "", "path": "", "step": None, "aggregate": {}, "invalid": None}
+    return StoredResult(
+        run_id=f"run of {checkpoint} at {began}",
+        began=began,
+        checkpoint=checkpoint,
+        fingerprint=checkpoint.encode().hex(),
+        benchmark=bench.name,
+        primary=METRIC,
+        conditions=CONDITIONS,
+        metrics={METRIC: metric},
+        collected=bench.n,
+        scored=asked,
+        skipped=bench.n - asked,
+        faults=0,
+        items_sha256=bench.digest,
+        **more,
+    )
+
+
+def source_of(earlier: Sequence[Entry]) -> BaselineSource:
+    """The saved results of a folder, as ``--baseline best`` has them."""
+    items = {id(one.saved): one.items for one in earlier}
+    return BaselineSource(
+        name="best",
+        kind="best",
+        saved=[one.saved for one in earlier],
+        items=lambda saved: items[id(saved)],
+    )
+
+
+def gate_of(
+    new: Sequence[Entry],
+    earlier: Sequence[Entry],
+    plan: GateConfig = PLAIN,
+    early: Mapping[tuple[str, str], Early] | None = None,
+) -> GateResult:
+    """What ``pytest --gate`` finds of these results."""
+    return decide(cases_of(new, []), source_of(earlier), plan, early or {})
+
+
+def failed(gate: GateResult) -> bool:
+    """Whether the run ends with exit code 8. Raises ``AssertionError`` where nothing could be said: a simulation has
+    nothing that would be a reason."""
+    assert gate.exit_code in (0, WORSE), gate
+    return gate.exit_code == WORSE

@@ -1,0 +1,173 @@
+"""What stopping early saves, and that it costs no error: the same simulated runs judged at looks and at the end.
+
+python -m simulations.sequential [--runs 2000] [--seed 1] [--only NAME]
+
+Every gate is the product's: records in memory are followed by ``harness.compare.sequential.Looks`` against the baseline
+that ``best`` finds; what they settle goes to ``harness.compare.gate.decide.decide``, as under ``--gate-sequential``.
+
+A gate of benchmarks on which 85 % of the items keep their verdict, looked at after each fifth of the items.
+*fails*: the share of gates that fail; *at the end*: the same of all items without looks. *saved*: the items that were
+not asked, of all benchmarks' items. *not worse*: the share of single benchmarks called so, which at the margin is an
+error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from harness.compare.gate.config import GateConfig
+from harness.compare.gate.decide import Early
+from harness.compare.gate.result import GateResult
+from harness.compare.items import Entry
+from harness.compare.sequential import LookSchedule, early_of, looks_at
+from harness.results.records import Record
+from harness.statistics.sequential import cut, item_order
+from harness.statistics.verdicts import MARGIN
+from simulations.gate import SIZES, benches, choose, flipping
+from simulations.gates import METRIC, PLAIN, STRICT, Bench, failed, gate_of, source_of
+
+THREE: Final = (2400, 2400, 2400)
+FLIPS: Final = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Shares of gates that failed with looks and without, of items saved, and of benchmarks called not worse with
+    looks and without."""
+
+    runs: int
+    failed: float
+    failed_at_end: float
+    saved: float
+    not_worse: float
+    not_worse_at_end: float
+
+
+@dataclass(slots=True)
+class Asked:
+    """A benchmark in the order in which it is asked, and for every item the record of a wrong and of a right answer."""
+
+    bench: Bench
+    order: list[int] = field(init=False)
+    course: LookSchedule = field(init=False)
+    records: list[tuple[Record, Record]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        bench = self.bench
+        self.order = item_order(bench.examples)
+        examples = [bench.examples[which] for which in self.order]
+        rows = [bench.rows[which] for which in self.order]
+        self.course = LookSchedule(examples, examples, rows, cut([None] * bench.n))
+        self.records = [
+            (_record(bench.name, example, row, 0.0), _record(bench.name, example, row, 1.0))
+            for example, row in zip(examples, rows, strict=True)
+        ]
+
+    def answered(self, right: np.ndarray) -> dict[str, Record]:
+        """The records of a run, by item."""
+        pairs = zip(self.records, right[self.order].tolist(), strict=True)
+        return {records[0].item: records[which] for records, which in pairs}
+
+
+def _record(benchmark: str, example: str, row: str, score: float) -> Record:
+    return Record(
+        item=example,
+        benchmark=benchmark,
+        example=example,
+        checkpoint="new",
+        status="scored",
+        scores={METRIC: score},
+        row=row,
+    )
+
+
+def gates(
+    runs: int,
+    seed: int,
+    sizes: Sequence[int],
+    drops: Sequence[float],
+    *,
+    flips: float = FLIPS,
+    strict: bool = False,
+) -> Rates:
+    """Gates over benchmarks of these sizes with these true drops."""
+    generator = np.random.default_rng(seed)
+    plan = replace(STRICT if strict else PLAIN, sequential=True)
+    asked = [Asked(bench) for bench in benches(sizes)]
+    fails = at_end = items = calm = calm_at_end = 0
+    for _ in range(runs):
+        pairs = [
+            flipping(one.bench.n, drop, flips, generator) for one, drop in zip(asked, drops, strict=True)
+        ]
+        looked, whole, seen = both(asked, pairs, plan)
+        fails += failed_by_worse(looked)
+        at_end += failed_by_worse(whole)
+        items += seen
+        calm += sum(line.verdict == "not worse" for line in looked.lines)
+        calm_at_end += sum(line.verdict == "not worse" for line in whole.lines)
+    tests = runs * len(sizes)
+    return Rates(
+        runs, fails / runs, at_end / runs, 1 - items / (runs * sum(sizes)), calm / tests, calm_at_end / tests
+    )
+
+
+def failed_by_worse(gate: GateResult) -> bool:
+    """Whether the gate fails, and not only because it is strict and nobody can tell."""
+    return failed(gate) and any(line.verdict == "worse" for line in gate.lines)
+
+
+def both(
+    asked: Sequence[Asked], pairs: Sequence[tuple[np.ndarray, np.ndarray]], plan: GateConfig
+) -> tuple[GateResult, GateResult, int]:
+    """The gate with looks and the one of all items, and how many items the first has asked."""
+    earlier = [one.bench.result(old, "old") for one, (old, _) in zip(asked, pairs, strict=True)]
+    everything = [one.bench.result(new, "new", began=1.0) for one, (_, new) in zip(asked, pairs, strict=True)]
+    stopped: list[Entry] = []
+    early: dict[tuple[str, str], Early] = {}
+    for one, (_, new), entry in zip(asked, pairs, everything, strict=True):
+        looks = looks_at(one.course, entry, source_of(earlier), plan, len(asked))
+        assert looks is not None
+        settled = looks.advance(one.answered(new))
+        assert settled is not None  # the last look always stops
+        early["new", one.bench.name] = early_of(settled, one.bench.name, plan, len(asked))
+        stopped.append(one.bench.result(new, "new", began=1.0, asked=settled.stop.items))
+    looked = gate_of(stopped, earlier, plan, early)
+    return looked, gate_of(everything, earlier, plan), sum(entry.saved.scored for entry in stopped)
+
+
+def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Rates]]:
+    """All simulations by name; each has a generator of its own."""
+    return {
+        "no drop, 3 of 2400": lambda: gates(runs, seed, THREE, (0.0,) * 3),
+        "no drop, 10 benchmarks": lambda: gates(runs, seed + 1, SIZES, (0.0,) * 10),
+        "one of 3 drops 3": lambda: gates(runs, seed + 2, THREE, (0.03, 0.0, 0.0)),
+        "one of 3 drops 5": lambda: gates(runs, seed + 3, THREE, (0.05, 0.0, 0.0)),
+        "all of 3 drop 5": lambda: gates(runs, seed + 4, THREE, (0.05,) * 3),
+        "all of 3 drop 8": lambda: gates(runs, seed + 5, THREE, (0.08,) * 3),
+        "all of 10 drop 5": lambda: gates(runs, seed + 6, SIZES, (0.05,) * 10),
+        "at the margin, few flips": lambda: gates(runs, seed + 7, (8000,) * 3, (MARGIN,) * 3, flips=0.05),
+        "no drop, few flips, strict": lambda: gates(
+            runs, seed + 8, (8000,) * 3, (0.0,) * 3, flips=0.05, strict=True
+        ),
+    }
+
+
+def main() -> None:
+    """Prints errors and savings."""
+    chosen = choose(__doc__ or "", simulations)
+    print(f"{'':28}{'runs':>6}{'fails':>9}{'at the end':>12}{'saved':>8}{'not worse':>11}{'at the end':>12}")
+    for name, simulation in chosen.items():
+        one = simulation()
+        print(
+            f"{name:28}{one.runs:6}{one.failed:9.2%}{one.failed_at_end:12.2%}{one.saved:8.1%}"
+            f"{one.not_worse:11.2%}{one.not_worse_at_end:12.2%}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

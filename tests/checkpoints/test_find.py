@@ -1,0 +1,202 @@
+"""Which checkpoints a folder, a glob or several paths mean, and in which order they come."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.checkpoints import resolve
+from harness.checkpoints.find import FoundCheckpoints, find_checkpoints
+from harness.checkpoints.info import info_from_plain
+from harness.checkpoints.series import number_of
+from harness.checkpoints.steps import parse_steps
+from harness.core.errors import CheckpointError
+from harness.core.resources import shipped
+from tests.support.tiny import tiny_causal, trainer_state
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_causal(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture
+def runs(model: Path, tmp_path: Path) -> Path:
+    """Two runs: one with a model at its root, what a trainer leaves, and a folder of logs."""
+    for name in (
+        "a",
+        "a/checkpoint-1000",
+        "a/checkpoint-200",
+        "a/best",
+        "b10/checkpoint-7",
+        "b9/checkpoint-8",
+    ):
+        shutil.copytree(model, tmp_path / "runs" / name, dirs_exist_ok=True)
+    (tmp_path / "runs" / "a" / "logs").mkdir()
+    (tmp_path / "runs" / "a" / "logs" / "events.txt").write_text("log")
+    inside = tmp_path / "runs" / "a" / "checkpoint-200"
+    (inside / "optimizer.pt").write_bytes(b"state")
+    (inside / "rng_state.pth").write_bytes(b"state")
+    (inside / "global_step200").mkdir()
+    return tmp_path / "runs"
+
+
+def named(series: FoundCheckpoints, runs: Path) -> list[str]:
+    return [str(info.path.relative_to(runs)) for info in series.infos]
+
+
+WHOLE = ["a/checkpoint-200", "a/checkpoint-1000", "a/best", "a"]
+
+
+def test_a_folder_that_holds_checkpoints_means_all_of_them_by_series_and_step(runs: Path) -> None:
+    series = find_checkpoints([str(runs)])
+    assert named(series, runs) == [*WHOLE, "b9/checkpoint-8", "b10/checkpoint-7"]
+    assert (series.broken, series.left_out) == ([], [])
+
+
+def test_a_folder_that_is_a_checkpoint_means_itself_and_a_recursive_glob_all_in_it(runs: Path) -> None:
+    assert named(find_checkpoints([str(runs / "a")]), runs) == ["a"]
+    assert named(find_checkpoints([f"{runs}/a/**"]), runs) == WHOLE
+
+
+def test_several_paths_are_sorted_and_each_is_taken_once(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs)
+    sources = ["b9/checkpoint-8", "a/checkpoint-1000", str(runs / "a" / "checkpoint-1000"), "a/checkpoint-*"]
+    assert [str(info.path) for info in find_checkpoints(sources).infos] == [
+        "a/checkpoint-200",
+        "a/checkpoint-1000",
+        "b9/checkpoint-8",
+    ]
+
+
+def test_the_trainers_step_goes_before_the_number_in_the_name(runs: Path) -> None:
+    trainer_state(runs / "a" / "checkpoint-200", global_step=5000, epoch=3.0)
+    series = find_checkpoints([f"{runs}/a/checkpoint-*"])
+    assert named(series, runs) == ["a/checkpoint-1000", "a/checkpoint-200"]
+    assert [info.step for info in series.infos] == [1000, 5000]
+    assert {info.series for info in series.infos} == {str(runs / "a")}
+
+
+def test_a_glob_of_folders_that_are_none_says_so_and_goes_on(runs: Path) -> None:
+    series = find_checkpoints([f"{runs}/a/*"])
+    assert named(series, runs) == WHOLE[:-1]
+    assert series.left_out == [f"checkpoint {runs}/a/logs: no checkpoint, and holds none"]
+    with pytest.raises(CheckpointError, match="no folder of a checkpoint"):
+        find_checkpoints([f"{runs}/a/log*"])
+
+
+def test_files_of_epochs_are_a_series_with_the_best_one_last(tmp_path: Path) -> None:
+    for name in ("checkpoint_epoch_10.pt", "checkpoint_best.pt", "checkpoint_epoch_9.pt", "optimizer.pt"):
+        (tmp_path / name).write_bytes(b"x")
+    from harness.checkpoints.series import held_by
+
+    assert [path.name for path in held_by(tmp_path)] == [
+        "checkpoint_best.pt",
+        "checkpoint_epoch_9.pt",
+        "checkpoint_epoch_10.pt",
+    ]
+
+
+def test_one_broken_checkpoint_of_several_is_told_apart(runs: Path) -> None:
+    (runs / "a" / "checkpoint-200" / "model.safetensors").write_bytes(b"cut off")
+    (runs / "a" / "checkpoint-300").mkdir()
+    series = find_checkpoints([str(runs)])
+    assert named(series, runs) == ["a/checkpoint-1000", "a/best", "a", "b9/checkpoint-8", "b10/checkpoint-7"]
+    assert [one.name for one in series.broken] == ["checkpoint-200", "checkpoint-300"]
+    assert "model.safetensors: " in series.broken[0].message
+    assert "an empty folder" in series.broken[1].message
+
+
+def test_a_broken_one_is_missed_by_name_whichever_way_it_is_given(runs: Path) -> None:
+    gone = str(runs / "a" / "checkpoint-300")
+    series = find_checkpoints([str(runs / "a"), gone])
+    assert [one.message for one in series.broken] == [f"{gone}: no such file or folder; check the path"]
+
+
+def test_where_all_are_broken_one_line_says_so(runs: Path) -> None:
+    for name in ("checkpoint-200", "checkpoint-1000"):
+        (runs / "a" / name / "config.json").write_text("{")
+    with pytest.raises(
+        CheckpointError, match=r"^none of the 2 checkpoints can be used; the first: .*config.json"
+    ):
+        find_checkpoints([f"{runs}/a/checkpoint-*"])
+    with pytest.raises(CheckpointError, match=r"^[^;]*config.json: "):
+        find_checkpoints([f"{runs}/a/checkpoint-2*"])
+
+
+def test_steps_are_selected_and_what_has_none_is_left_out(runs: Path) -> None:
+    (runs / "a" / "checkpoint-200" / "config.json").write_text("{")
+    series = find_checkpoints([f"{runs}/a/**"], steps=parse_steps("300:"))
+    assert named(series, runs) == ["a/checkpoint-1000"]
+    assert series.broken == []  # it is not among the steps
+    assert series.left_out == [
+        "checkpoint best: has no step, and --eval-steps asks for some",
+        "checkpoint a: has no step, and --eval-steps asks for some",
+    ]
+
+
+def test_steps_that_are_not_there_are_answered_with_those_that_are(runs: Path) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"^--eval-steps 5: no checkpoint of these steps; there are 200, 1000$"
+    ):
+        find_checkpoints([f"{runs}/a/checkpoint-*"], steps=parse_steps("5"))
+    with pytest.raises(CheckpointError, match="none of the checkpoints has a step"):
+        find_checkpoints([str(runs / "a" / "best")], steps=parse_steps("5"))
+
+
+def test_names_of_several_series_begin_with_their_folders(runs: Path, model: Path) -> None:
+    shutil.copytree(model, runs / "b9" / "checkpoint-9")
+    series = find_checkpoints([f"{runs}/**"])
+    assert [info.name for info in series.infos] == [
+        *("a-checkpoint-200", "a-checkpoint-1000", "a-best", "a"),
+        *("b9-checkpoint-8", "b9-checkpoint-9", "checkpoint-7"),
+    ]
+
+
+def test_the_builtin_series_is_given_by_a_glob() -> None:
+    names = [info.name for info in find_checkpoints(["builtin:ko-mlm-tiny/*"]).infos]
+    assert names[0] == "mlm-checkpoint-25"
+    assert names[-1] == "nouns-checkpoint-1200"
+    assert [info.name for info in find_checkpoints(["builtin:ko-mlm-tiny/**"]).infos] == names
+    with pytest.raises(CheckpointError, match=r"there is a series, builtin:ko-mlm-tiny/\*"):
+        find_checkpoints(["builtin:*"])
+
+
+def test_a_checkpoint_comes_back_from_plain_data_as_it_was(model: Path) -> None:
+    (info,) = resolve(str(model), seq_len=None)
+    assert info_from_plain(info.plain()) == info
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("checkpoint-300", 300),
+        ("checkpoint_epoch_7.pt", 7),
+        ("model-step-40.Q8_0.gguf", 40),
+        ("SmolLM2-135M-Instruct.Q4_1.gguf", None),
+        ("model-F16.gguf", None),
+        ("final", None),
+        ("0123456789abcdef0123456789abcdef01234567", None),
+    ],
+)
+def test_the_number_at_the_end_of_a_name_is_a_step_but_no_type_of_numbers_or_hash(
+    name: str, number: int | None
+) -> None:
+    assert number_of(Path(name)) == number
+
+
+def test_files_of_several_runs_are_series_by_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for run in ("a", "b"):
+        shutil.copytree(shipped("models", "mtp-tiny"), tmp_path / "storage" / "checkpoints" / run)
+    folder = tmp_path / "storage" / "checkpoints" / "a"
+    for epoch in (10, 1, 2):
+        shutil.copy(folder / "checkpoint_best.pt", folder / f"checkpoint_epoch_{epoch}.pt")
+    monkeypatch.chdir(tmp_path)
+    best = find_checkpoints(["storage/checkpoints/*/checkpoint_best.pt"])
+    assert [info.name for info in best.infos] == ["a-checkpoint_best", "b-checkpoint_best"]
+    epochs = find_checkpoints(["storage/checkpoints/a/checkpoint_epoch_*.pt"], steps=parse_steps("2:"))
+    assert [info.name for info in epochs.infos] == ["checkpoint_epoch_2", "checkpoint_epoch_10"]
+    names = [f"checkpoint_epoch_{epoch}" for epoch in (1, 2, 10)]
+    assert [info.name for info in find_checkpoints([str(folder)]).infos] == [*names, "checkpoint_best"]

@@ -1,0 +1,237 @@
+"""Fingerprints follow the content, and known ones are used only where nothing can have changed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.checkpoints import CheckpointInfo, fingerprint, resolve
+from harness.checkpoints.fingerprint_cache import Remembered
+from harness.core.errors import CheckpointError
+from tests.support.pt_files import llama_pt
+from tests.support.tiny import split_weights, tiny_causal
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_causal(tmp_path_factory.mktemp("whole") / "checkpoint-7")
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    """A fresh copy to change."""
+    return Path(shutil.copytree(whole, tmp_path / "checkpoint-7"))
+
+
+def only(source: Path) -> CheckpointInfo:
+    (info,) = resolve(str(source), seq_len=None)
+    return info
+
+
+class Later(Remembered):
+    """A store whose clock is ten seconds ahead: no file is young."""
+
+    def clock(self) -> int:
+        return time.time_ns() + 10_000_000_000
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files of which parts are hashed."""
+    module: Any = importlib.import_module("harness.checkpoints.fingerprint")
+    found: list[str] = []
+    plain = module._bytes_hash
+
+    def noted(file: str, begin: int, end: int) -> str:
+        found.append(Path(file).name)
+        return str(plain(file, begin, end))
+
+    monkeypatch.setattr(module, "_bytes_hash", noted)
+    return found
+
+
+def change_a_byte(path: Path, at: int = -1) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    with path.open("r+b") as file:
+        file.write(content)
+
+
+def pickle(folder: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+def test_the_same_tensors_in_other_files_are_the_same(whole: Path, tmp_path: Path) -> None:
+    for number, change in enumerate((split_weights, pickle)):
+        copy = Path(shutil.copytree(whole, tmp_path / str(number)))
+        change(copy)
+        assert fingerprint(only(copy)) == fingerprint(only(whole))
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "config.json", "tokenizer.json", "generation_config.json"]
+)
+def test_one_changed_byte_is_another_checkpoint(whole: Path, folder: Path, name: str) -> None:
+    path = folder / name
+    if name.endswith(".safetensors"):
+        change_a_byte(path)
+    else:
+        path.write_text(path.read_text(encoding="utf-8") + " ", encoding="utf-8")
+    assert fingerprint(only(folder)) != fingerprint(only(whole))
+
+
+def test_names_types_and_shapes_count(whole: Path, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    found = {fingerprint(only(whole))}
+    tensors = load_file(whole / "model.safetensors")
+    name = "model.layers.0.self_attn.k_proj.weight"
+    others = (
+        {**tensors, name: tensors[name].reshape(32, 16)},
+        {**tensors, name: tensors[name].view(torch.int32)},
+        {**{key: value for key, value in tensors.items() if key != name}, f"{name}2": tensors[name]},
+    )
+    for number, changed in enumerate(others):
+        copy = Path(shutil.copytree(whole, tmp_path / str(number)))
+        save_file(changed, copy / "model.safetensors", {"format": "pt"})
+        found.add(fingerprint(only(copy)))
+    assert len(found) == 4
+
+
+def test_a_transposed_tensor_is_not_its_original(whole: Path, tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    found = set()
+    tensors = load_file(whole / "model.safetensors")
+    name = "model.layers.0.self_attn.q_proj.weight"
+    for number, tensor in enumerate((tensors[name], tensors[name].T, tensors[name].T.contiguous())):
+        copy = Path(shutil.copytree(whole, tmp_path / str(number)))
+        (copy / "model.safetensors").unlink()
+        torch.save({**tensors, name: tensor}, copy / "pytorch_model.bin")
+        found.add(fingerprint(only(copy)))
+    assert len(found) == 3
+
+
+def test_the_optimizers_state_does_not_count(whole: Path, tmp_path: Path) -> None:
+    import torch
+
+    shutil.copy(whole / "tokenizer.json", tmp_path)
+    path = llama_pt(tmp_path / "checkpoint_best.pt")
+    before = fingerprint(only(path))
+    llama_pt(path, optimizer_state_dict={"state": {0: {"exp_avg": torch.ones(1000)}}}, epoch=4)
+    assert fingerprint(only(path)) == before
+    llama_pt(path, change=lambda state: state["norm.weight"].add_(1))
+    assert fingerprint(only(path)) != before
+
+
+def test_a_known_fingerprint_is_not_computed_again(folder: Path, tmp_path: Path, read: list[str]) -> None:
+    store = Later(tmp_path / "known")
+    first = fingerprint(only(folder), store)
+    assert "model.safetensors" in read
+    read.clear()
+    assert fingerprint(only(folder), store) == first
+    assert read == []
+
+
+@pytest.mark.parametrize("keep_time", [False, True])
+def test_a_file_overwritten_in_place_is_noticed(folder: Path, tmp_path: Path, keep_time: bool) -> None:
+    store = Later(tmp_path / "known")
+    path = folder / "model.safetensors"
+    times = path.stat()
+    first = fingerprint(only(folder), store)
+    change_a_byte(path)
+    if keep_time:  # as `cp -p` and rsync leave it: only ctime tells
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert fingerprint(only(folder), store) != first
+
+
+def test_a_change_within_the_same_tick_of_the_clock_is_noticed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system that counts in seconds a file can change without a trace right after it was read."""
+    module: Any = importlib.import_module("harness.checkpoints.fingerprint")
+    plain = module.stamps
+    monkeypatch.setattr(
+        module,
+        "stamps",
+        lambda files: [[*stamp[:4], *(at // 10**9 * 10**9 for at in stamp[4:])] for stamp in plain(files)],
+    )
+    store = Remembered(tmp_path / "known")
+    (folder / "model.safetensors").touch()
+    found = []
+    for _ in range(5):
+        found.append(fingerprint(only(folder), store))
+        change_a_byte(folder / "model.safetensors", at=-1 - len(found))
+    assert len(set(found)) == 5
+
+
+def test_a_file_that_is_replaced_by_another_of_its_size_and_time_is_noticed(
+    folder: Path, tmp_path: Path
+) -> None:
+    store = Later(tmp_path / "known")
+    path = folder / "model.safetensors"
+    first = fingerprint(only(folder), store)
+    times = path.stat()
+    other = tmp_path / "other"
+    shutil.copy(path, other)
+    change_a_byte(other)
+    os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
+    other.replace(path)
+    assert fingerprint(only(folder), store) != first
+
+
+def test_a_new_file_of_the_tokenizer_is_noticed(folder: Path, tmp_path: Path) -> None:
+    store = Later(tmp_path / "known")
+    first = fingerprint(only(folder), store)
+    (folder / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
+    assert fingerprint(only(folder), store) != first
+
+
+def test_a_checkpoint_that_is_being_written_is_not_taken_for_complete(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module: Any = importlib.import_module("harness.checkpoints.fingerprint")
+    plain = module._own
+
+    def meanwhile(info: CheckpointInfo) -> str:
+        found = str(plain(info))
+        change_a_byte(folder / "model.safetensors")
+        return found
+
+    monkeypatch.setattr(module, "_own", meanwhile)
+    with pytest.raises(CheckpointError, match="was written to while it was read"):
+        fingerprint(only(folder), Remembered(tmp_path / "known"))
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"files": [], "fingerprint": 3}', "\x00"])
+def test_a_broken_entry_is_as_none(folder: Path, tmp_path: Path, content: str) -> None:
+    store = Later(tmp_path / "known")
+    first = fingerprint(only(folder), store)
+    (entry,) = (tmp_path / "known").glob("*.json")
+    entry.write_text(content, encoding="utf-8")
+    assert fingerprint(only(folder), store) == first
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "known").write_text("a file in the way", encoding="utf-8")
+    assert fingerprint(only(folder), Later(tmp_path / "known")) == fingerprint(only(folder))
+
+
+def test_old_entries_go(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.checkpoints.fingerprint_cache._MOST", 2)
+    store = Later(tmp_path / "known")
+    for number in range(4):
+        fingerprint(only(Path(shutil.copytree(folder, tmp_path / f"copy-{number}"))), store)
+    assert len(list((tmp_path / "known").glob("*.json"))) == 2

@@ -1,0 +1,273 @@
+"""``touchstone compare`` and ``touchstone import``, from the command line to what is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli import main
+from tests.compare.test_load import run
+from tests.support.korean_table import row, write
+
+ROWS = (
+    row("plain", 390, real1="0.6604", real5="0.8158", lambada="0.3433", score="0.6152"),
+    row("mixed", 1188, real1="0.6613", real5="0.8163", lambada="0.3533"),
+    row("ft", 1600, real1="0.6778", real5="0.8244", lambada="0.3767", seq_len="2048", sizes="3200,600"),
+    row("great", 5, real1="0.9000", real5="0.9500", lambada="0.3433"),
+)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, with a terminal of 140 columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "140")
+    return tmp_path
+
+
+@pytest.fixture
+def table(here: Path) -> str:
+    """A table of four checkpoints, of which the first has a wrong composite."""
+    return write(here / "checkpoints.csv", *ROWS).name
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    """What the command prints; of a mistake its one line."""
+    assert main(arguments) == code
+    out, err = capsys.readouterr()
+    if code:
+        assert (out, err.count("\n")) == ("", 1)
+    return err if code else out
+
+
+def facts(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(printed(capsys, *arguments, "--json"))
+    return found
+
+
+# compare
+
+
+def test_two_rows_of_a_table_within_noise_cannot_be_told(
+    table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(capsys, "compare", f"{table}#plain/390", f"{table}#mixed/1188")
+    assert "A  plain/1536/checkpoint-390  checkpoints.csv, line 2, step 390, epoch 3.9, 1536 tokens" in text
+    assert (
+        "improvements  none\nregressions   none\nnot worse     none\ncannot tell   real_coref: +0.09" in text
+    )
+    assert "compared as runs on different items, by score test of two shares; Newcombe interval" in text
+
+
+def test_rows_of_other_lengths_have_their_unpaired_p_and_interval(
+    table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(capsys, "compare", f"{table}#plain", f"{table}#ft")
+    (line,) = [line for line in text.splitlines() if line.startswith("real_coref ")]
+    cells = ("+1.74", "[-0.75, +4.24]", "+2.6 %", "0.170", "2400/3200", "-", "not worse")
+    assert tuple(line.split("  ")[-1:]) == ("not worse",)
+    assert all(cell in line for cell in cells)
+    assert "not asked alike, seq_len 1536 and 2048: all 2 benchmarks" in text
+
+
+def test_several_are_each_compared_with_the_first(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = facts(capsys, "compare", *(f"{table}#{name}" for name in ("plain", "mixed", "great")))
+    assert [pair["baseline"]["series"] for pair in found["pairs"]] == ["plain", "plain"]
+    assert [pair["improvements"] for pair in found["pairs"]] == [[], ["real_coref"]]
+    assert found["pairs"][1]["mean"]["points"] == pytest.approx((23.96 + 0) / 2)
+
+
+def test_two_runs_are_compared_item_by_item(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(here / "results", "one", "base", when=1)
+    run(here / "results", "two", "tuned", seed=3, when=2)
+    found = facts(capsys, "compare", "one", "two")
+    lines = {(line["benchmark"], line["metric"]): line for line in found["pairs"][0]["benchmarks"]}
+    line = lines["winogrande", "acc"]
+    assert (line["paired"], line["n"], line["level"]) == (True, 24, 0.95)
+    assert line["gained"] - line["lost"] == pytest.approx(24 * line["difference"])
+    assert ("real_coref", "real@5") in lines
+    assert found == facts(capsys, "compare")  # the two newest runs
+    text = printed(capsys, "compare", "one", "two")
+    assert "A  base  run one, step 100, epoch 1, 512 tokens" in text
+    assert f"+{line['gained']} -{line['lost']}" in text
+
+
+def test_flips_are_printed_with_their_ids_also_where_answers_are_gone(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(here / "results", "one", "base", when=1)
+    run(here / "results", "two", "tuned", seed=3, when=2)
+    text = printed(capsys, "compare", "one", "two", "--show-flips", "2")
+    assert text.count("gained  winogrande/") == 2
+    assert text.count("lost  winogrande/") == 2
+    (pair,) = facts(capsys, "compare", "one", "two", "--show-flips", "1")["pairs"]
+    assert [flip["gained"] for flip in pair["benchmarks"][0]["flips"]] == [True, False]
+
+
+def test_markdown_is_printed_instead(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "compare", f"{table}#plain", f"{table}#great", "--markdown")
+    assert text.startswith("### great/1536/checkpoint-5 against plain/1536/checkpoint-390\n")
+    assert "| real\\_coref | real@1 | 0.6604 | 0.9000 | +23.96 |" in text
+
+
+def test_a_margin_and_another_alpha_are_obeyed(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names = (f"{table}#plain", f"{table}#great")
+    assert facts(capsys, "compare", *names, "--margin", "0.3")["pairs"][0]["improvements"] == []
+    (pair,) = facts(capsys, "compare", *names, "--alpha", "0.1")["pairs"]
+    assert pair["benchmarks"][0]["level"] == pytest.approx(0.9)
+    assert "90 % interval" in printed(capsys, "compare", *names, "--alpha", "0.1")
+
+
+def test_sizes_that_a_file_does_not_give_come_from_the_option(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(here / "t.csv", "a,0.5", "b,0.9", header="checkpoint,real1")
+    bare = printed(capsys, "compare", "t.csv#a", "t.csv#b")
+    assert "numbers of items are not known; --items real_coref=N gives them" in bare
+    found = facts(capsys, "compare", "t.csv#a", "t.csv#b", "--items", "real=400")
+    assert found["pairs"][0]["improvements"] == ["real_coref"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["nothing", "here"],
+            "nothing: no such file, run or checkpoint with results in results/; there are: none",
+        ),
+        (
+            ["checkpoints.csv", "checkpoints.csv#ft"],
+            "has 4 checkpoints; say which, as checkpoints.csv#plain/",
+        ),
+        (["checkpoints.csv#nobody", "checkpoints.csv#ft"], "no checkpoint 'nobody'; there are: "),
+        (["checkpoints.csv#ft"], "is one checkpoint, ft/2048/checkpoint-1600; name another"),
+        ([], "0 runs in results/; name two"),
+        (["checkpoints.csv#ft", "checkpoints.csv#plain", "--margin", "5"], "--margin: '5' is no share"),
+        (["checkpoints.csv#ft", "checkpoints.csv#plain", "--alpha", "0"], "--alpha: '0' is no share"),
+        (
+            ["checkpoints.csv#ft", "checkpoints.csv#plain", "--show-flips", "x"],
+            "--show-flips: 'x' is no whole",
+        ),
+        (["checkpoints.csv#ft", "checkpoints.csv#plain", "--items", "x"], "--items: 'x' is no BENCHMARK=N"),
+        (
+            ["checkpoints.csv#ft", "checkpoints.csv#plain", "--metric", "f1"],
+            "no benchmark has the metric 'f1'",
+        ),
+        (["checkpoints.csv#ft", "checkpoints.csv#plain", "--json", "--markdown"], "give one of them"),
+        (["broken.json", "checkpoints.csv#ft"], "broken.json: not valid JSON"),
+        (["notes.txt", "checkpoints.csv#ft"], "notes.txt: no results file"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_four(
+    table: str, here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    (here / "broken.json").write_text("{", encoding="utf-8")
+    (here / "notes.txt").write_text("x", encoding="utf-8")
+    assert said in printed(capsys, "compare", *arguments, code=4)
+
+
+# import
+
+
+def test_an_import_names_what_is_wrong_and_makes_the_rows_known_by_name(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(here / "t.csv", *ROWS, row("bad", 7, real1="66.0"))
+    text = printed(capsys, "import", "t.csv")
+    assert text.startswith("4 checkpoints of t.csv imported into results/saved/: real_coref, ko_lambada\n")
+    assert (
+        "1 row with a composite that contradicts its own parts by more than rounding:\n"
+        "  plain/1536/checkpoint-390: score is 0.6152 there, 0.6119 by the formula (+0.33 points)" in text
+    )
+    assert "1 row that cannot be read:\n  line 6, real1: '66.0': give a share from 0 to 1" in text
+    assert "cannot tell   ko_lambada" in printed(capsys, "compare", "plain/390", "mixed/1188")
+
+
+def test_an_import_as_json_has_the_same_content(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = facts(capsys, "import", table)
+    assert [one["name"] for one in found["imported"]][:2] == [
+        "plain/1536/checkpoint-390",
+        "mixed/1536/checkpoint-1188",
+    ]
+    assert found["imported"][0]["metrics"]["real_coref:real@1"] == 0.6604
+    assert [one["name"] for one in found["contradictions"]] == ["plain/1536/checkpoint-390"]
+    assert found["not_read"] == []
+
+
+def test_an_import_says_of_what_the_number_of_items_is_missing(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(here / "t.csv", "a,0.5", header="checkpoint,real1")
+    assert "numbers of items are not known of real_coref; --items NAME=N" in printed(
+        capsys, "import", "t.csv"
+    )
+    assert "not known" not in printed(capsys, "import", "t.csv", "--items", "real_coref=400")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("checkpoint,real1\na,5\n", "nothing could be read; line 2, real1: '5': give a share"),
+        ("checkpoint,real1\n", "nothing could be read; it has no results"),
+        ("x,y\n", "has none of the columns"),
+        (None, "t.csv: no such file"),
+    ],
+)
+def test_a_file_with_nothing_to_import_is_a_mistake(
+    here: Path, capsys: pytest.CaptureFixture[str], content: str | None, said: str
+) -> None:
+    if content is not None:
+        (here / "t.csv").write_text(content, encoding="utf-8")
+    assert said in printed(capsys, "import", "t.csv", code=4)
+    assert not (here / "results").exists()
+
+
+# With pytest
+
+BENCHMARK = """
+from harness import Loglikelihood, benchmark
+
+
+@benchmark(name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shot=lambda row: row["q"])
+def test_sums(example, shots):
+    '''Which of two sums is likelier.'''
+    right, wrong = yield [Loglikelihood(shots + example["q"], " " + option) for option in example["options"]]
+    return {"acc": right.logprob > wrong.logprob}
+"""
+
+
+def test_runs_of_pytest_are_compared_with_questions_and_answers(here: Path) -> None:
+    (here / "test_sums.py").write_text(BENCHMARK, encoding="utf-8")
+    (here / "data" / "sums").mkdir(parents=True)
+    rows = [{"q": f"{n}+1=", "options": [str(n + 1), f"{n} wrong"]} for n in range(40)]
+    lines = "".join(json.dumps(one) + "\n" for one in rows)
+    (here / "data" / "sums" / "test.jsonl").write_text(lines, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+    def command(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", *words], capture_output=True, text=True, check=False, env=environment
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    for run_id, shots in (("none", "0"), ("two", "2")):
+        common = ["--checkpoint", "fake:causal", "--eval-data", "data", "-p", "no:cacheprovider", "-q"]
+        command("pytest", "test_sums.py", *common, "--eval-run-id", run_id, "--eval-shots", shots)
+    text = command("harness.cli", "compare", "none", "two", "--show-flips", "1")
+    assert "A  fake-causal (run none)" in text
+    assert "not asked alike, shots 0 and 2: sums" in text
+    shown = text[text.index("gained  sums/") :].splitlines()
+    number = int(shown[0].removeprefix("gained  sums/"))
+    assert shown[1].endswith(f"{number}+1=")
+    assert [line.strip() for line in shown[2:5]] == [
+        f"A  {number} wrong",
+        f"B  {number + 1}",
+        f"gold  {number + 1}",
+    ]

@@ -1,0 +1,179 @@
+"""A baseline is found by what a person calls it: best, a run, a folder, a file, a name; or the mistake is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.compare.baseline_source import open_source
+from harness.compare.named_baselines import (
+    list_named_baselines,
+    read_named_baseline,
+    remove_named_baseline,
+    set_named_baseline,
+)
+from harness.core.errors import DataError, GateError
+from harness.core.files import write_json
+from harness.results.journal import Journal
+from harness.results.store import ResultStore
+from harness.results.summary import summary_json
+from tests.support.entries import entry, right
+from tests.support.summaries import DECLARATIONS, checkpoint_row, collect, score, summarize
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    """A results folder with two runs: one of one checkpoint, one of two."""
+    folder = tmp_path / "results"
+    store = ResultStore(folder)
+    for one in (
+        entry(right(3, 10), checkpoint="a", run_id="r1"),
+        entry(right(4, 10), checkpoint="b", run_id="r2"),
+        entry(right(5, 10), checkpoint="c", run_id="r2"),
+    ):
+        store.save(*one)
+    return folder
+
+
+def opened(text: str, output: Path) -> Any:
+    return open_source(text, output, folder=output.parent)
+
+
+def test_the_best_are_all_saved_results(output: Path) -> None:
+    source = opened("best", output)
+    assert (source.kind, len(source.saved)) == ("best", 3)
+    assert source.load(source.saved[0]).items == entry(right(3, 10)).items
+    assert opened("none", output).kind == "none"
+
+
+def test_a_run_is_found_by_its_id(output: Path) -> None:
+    source = opened("r2", output)
+    assert (source.kind, [one.checkpoint for one in source.saved]) == ("run", ["b", "c"])
+
+
+def test_another_results_folder_means_the_best_in_it(output: Path) -> None:
+    shutil.move(output, output.parent / "cache")
+    source = opened("cache", output)
+    assert (source.kind, source.name, len(source.saved)) == ("best", "cache", 3)
+
+
+def test_a_saved_results_file_means_that_result(output: Path) -> None:
+    path = next((output / "saved").glob("*/b@r1.json"))
+    source = opened(str(path), output)
+    assert [one.run_id for one in source.saved] == ["r1"]
+    assert source.load(source.saved[0]).items.scores == {"acc": right(3, 10)}
+
+
+def run_folder(tmp_path: Path) -> Path:
+    """The folder of a finished run that nothing is saved of."""
+    folder = tmp_path / "elsewhere" / "r9"
+    items = collect(["winogrande"], ["checkpoint-100"])
+    records = score(items)
+    summary = summarize(
+        records,
+        DECLARATIONS,
+        items,
+        run_id="r9",
+        directory=str(folder),
+        manifest={"settings": {"seed": 7, "device": "cpu"}, "began": 5.0},
+        checkpoints=[checkpoint_row("checkpoint-100", 100)],
+    )
+    write_json(folder / "summary.json", summary_json(summary))
+    with Journal(folder, "main") as journal:
+        for record in records:
+            journal.append(record)
+    return folder
+
+
+@pytest.mark.parametrize("file", ["", "summary.json"])
+def test_a_run_whose_folder_was_copied_alone_is_read_from_its_journal(
+    output: Path, tmp_path: Path, file: str
+) -> None:
+    folder = run_folder(tmp_path)
+    source = open_source(str(folder / file), output, folder=tmp_path)
+    (saved,) = source.saved
+    assert (saved.run_id, saved.benchmark, saved.scored) == ("r9", "winogrande", 24)
+    assert saved.conditions["seed"] == 7
+    assert "device" not in saved.conditions
+    assert len(source.load(saved).items.examples) == 24
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "bets",
+            r"bets: no run in .*, no folder or file, and no baseline of that name; did you mean best\?",
+        ),
+        ("nowhere/at/all", r"nowhere/at/all: no run in "),
+        ("empty", r"empty is the folder of no finished run \(no summary\.json\), and no results folder"),
+        ("notes.txt", r"notes\.txt is no baseline; name a run's folder, its summary\.json, or a saved"),
+        ("broken", r"broken/summary\.json: cannot be read"),
+    ],
+)
+def test_what_is_no_baseline_is_named_in_one_line(output: Path, text: str, words: str) -> None:
+    (output.parent / "empty").mkdir()
+    (output.parent / "broken").mkdir()
+    (output.parent / "broken" / "summary.json").write_text("{")
+    (output.parent / "notes.txt").write_text("hello")
+    with pytest.raises(GateError, match=words) as refused:
+        opened(text, output)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_broken_saved_result_is_named(output: Path) -> None:
+    path = next((output / "saved").glob("*/b@r1.json"))
+    path.write_text("[]")
+    with pytest.raises(DataError, match=r"b@r1\.json: cannot be read"):
+        opened("best", output)
+
+
+def test_a_name_means_one_checkpoint_of_a_run(output: Path) -> None:
+    pin = set_named_baseline(output, "main", "r2", "c")
+    assert read_named_baseline(output, "main") == pin
+    assert [one.checkpoint for one in opened("main", output).saved] == ["c"]
+    assert list_named_baselines(output) == [pin]
+    set_named_baseline(output, "main", "r1")
+    assert [one.checkpoint for one in opened("main", output).saved] == ["a"]
+    assert remove_named_baseline(output, "main")
+    assert not remove_named_baseline(output, "main")
+    assert list_named_baselines(output) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "run_id", "checkpoint", "words"),
+    [
+        ("best", "r1", None, r"'best' is no name for a baseline"),
+        ("../x", "r1", None, r"'\.\./x' is no name for a baseline"),
+        ("r1", "r2", "b", r"'r1' is the id of a run"),
+        ("main", "r7", None, r"r7: no saved results of such a run"),
+        ("main", "r2", None, r"r2 has 2 checkpoints; name one with --checkpoint: b, c"),
+        ("main", "r2", "d", r"r2 has no checkpoint 'd'; it has b, c"),
+    ],
+)
+def test_a_name_that_cannot_be_given_is_refused(
+    output: Path, name: str, run_id: str, checkpoint: str | None, words: str
+) -> None:
+    with pytest.raises(GateError, match=words):
+        set_named_baseline(output, name, run_id, checkpoint)
+
+
+def test_a_name_whose_results_are_gone_is_said(output: Path) -> None:
+    set_named_baseline(output, "main", "r1")
+    store = ResultStore(output)
+    for saved in store.find():
+        store.remove(saved)
+    with pytest.raises(GateError, match="main names a of run r1, whose saved results are gone"):
+        opened("main", output)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", json.dumps({"schema": 9, "kind": "baseline"})])
+def test_a_broken_name_is_said(output: Path, content: str) -> None:
+    (output / "baselines").mkdir()
+    (output / "baselines" / "main.json").write_text(content)
+    with pytest.raises(GateError, match=r"main\.json: cannot be read .*set the baseline again"):
+        opened("main", output)

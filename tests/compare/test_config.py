@@ -1,0 +1,243 @@
+"""A gate's configuration is read as a person means it, and what is not known is refused with the nearest name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.compare.gate.config import (
+    BenchmarkRules,
+    Floor,
+    GateConfig,
+    check_names,
+    parse_floor,
+    read_gate_config,
+)
+from harness.compare.gate.shares import check_floors
+from harness.core.errors import GateError
+from harness.results.store_entry import StoredResult
+from tests.support.entries import entry
+
+WHOLE = """
+mode = "strict"
+baseline = "main"
+metric = "score"
+allow = ["shots", "items"]
+margin = 0.02
+alpha = 0.1
+
+[benchmarks.real_coref]
+metric = "real@5"
+margin = 0
+max_drop = 0.05
+floors = ["real@1 >= 0.60", "reachable>0.9"]
+"""
+
+
+def plan(tmp_path: Path, text: str, name: str = "gate.toml") -> GateConfig:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return read_gate_config(path, required=True)
+
+
+EXPECTED = GateConfig(
+    mode="strict",
+    baseline="main",
+    metrics=("score",),
+    allow=("shots", "items"),
+    margin=0.02,
+    alpha=0.1,
+    benchmarks={
+        "real_coref": BenchmarkRules(
+            metrics=("real@5",),
+            margin=0.0,
+            max_drop=0.05,
+            floors=(Floor("real@1", ">=", 0.6), Floor("reachable", ">", 0.9)),
+        )
+    },
+)
+
+
+def test_every_key_is_read_from_a_file_of_its_own(tmp_path: Path) -> None:
+    assert plan(tmp_path, WHOLE) == EXPECTED
+
+
+def test_the_same_tables_stand_in_a_pyproject(tmp_path: Path) -> None:
+    text = "[tool.touchstone.gate]" + WHOLE.replace("[benchmarks", "[tool.touchstone.gate.benchmarks")
+    assert plan(tmp_path, text, "pyproject.toml") == EXPECTED
+    assert plan(tmp_path, text) == EXPECTED
+
+
+def test_a_pyproject_without_the_table_asks_for_nothing_special(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    assert read_gate_config(tmp_path / "pyproject.toml", required=False) == GateConfig()
+    assert read_gate_config(tmp_path / "none" / "pyproject.toml", required=False) == GateConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("margn = 0.1", r"gate\.toml: unknown key 'margn'; did you mean 'margin'\? known are mode, "),
+        ("[benchmarks.b]\nfloor = []", r"benchmarks\.b: unknown key 'floor'; did you mean 'floors'"),
+        ("mode = 'hard'", r"'hard' is no mode; use plain or strict"),
+        ("margin = 1", r"margin is 1; give a share below 1: 0\.01 is one point"),
+        ("margin = '1 %'", r"margin is '1 %'; give a number"),
+        ("margin = true", r"margin is True; give a number"),
+        ("alpha = 0", r"alpha is 0; give a share"),
+        ("metric = ''", r"metric is ''; give a text"),
+        ("allow = [1]", r"allow is \[1\]; give a list of texts"),
+        ("benchmarks = 3", r"benchmarks is 3; give a table for each"),
+        ("[benchmarks]\nb = 3", r"give a table for each: \[tool\.touchstone\.gate\.benchmarks\.NAME\]"),
+        ("[benchmarks.b]\nfloors = ['0.6']", r"benchmarks\.b: '0\.6' is no floor; write METRIC >= NUMBER"),
+        ("[benchmarks.b]\nfloors = ['acc >= 60 %']", r"'acc >= 60 %' is no floor"),
+        ("[benchmarks.b]\nmax_drop = 5", r"max_drop is 5; give a share"),
+        ("[tool.touchstone]\ngate = 3", r"gate of \[tool\.touchstone\.gate\] is no table"),
+        ("[tool.other]\nx = 1", r"gate\.toml has no \[tool\.touchstone\.gate\]; give a file"),
+        ("margin 0.1", r"gate\.toml is no TOML: "),
+    ],
+)
+def test_what_is_not_known_is_refused_in_one_line(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(GateError, match=words) as refused:
+        plan(tmp_path, text)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("12%", 0.12), ("1.5%", 0.015), ("0.5%", 0.005), ("7%", 0.07), ("29%", 0.29), ("1.1%", 0.011)],
+)
+def test_shares_may_be_written_in_per_cent_everywhere(tmp_path: Path, text: str, share: float) -> None:
+    found = plan(
+        tmp_path,
+        f"margin = '{text}'\nalpha = '{text}'\n[benchmarks.b]\nmargin = '{text}'\nmax_drop = '{text}'\n"
+        f"floors = ['acc >= {text}']",
+    )
+    own = found.own("b")
+    assert (found.margin, found.alpha, own.margin, own.max_drop) == (share,) * 4
+    assert own.floors == (Floor("acc", ">=", share, percent=True),)
+    assert found == plan(
+        tmp_path,
+        f"margin = {share}\nalpha = {share}\n[benchmarks.b]\nmargin = {share}\nmax_drop = {share}\n"
+        f"floors = ['acc >= {text}']",
+    )
+
+
+@pytest.mark.parametrize("key", ["margin", "max_drop"])
+@pytest.mark.parametrize(
+    "value",
+    ["'sixty'", "'60 %'", "-5", "'-5%'", "nan", "inf", "true", "'0.05'", "'%'", "'100%'", "12", "'nan%'"],
+)
+def test_what_is_no_share_is_refused_with_key_and_value(tmp_path: Path, key: str, value: str) -> None:
+    with pytest.raises(GateError, match=rf"benchmarks\.b: {key} is .*; give a (number|share)") as refused:
+        plan(tmp_path, f"[benchmarks.b]\n{key} = {value}")
+    assert "\n" not in str(refused.value)
+
+
+def test_points_are_refused_with_the_share_that_they_are(tmp_path: Path) -> None:
+    with pytest.raises(GateError, match=r'max_drop is 12; .*; 12 points are 0\.12, or "12%"$'):
+        plan(tmp_path, "[benchmarks.b]\nmax_drop = 12")
+
+
+@pytest.mark.parametrize(
+    "text", ["acc >= sixty", "acc >= 60 %", "acc >= nan", "acc >= 1e999", "acc >= %", "60%"]
+)
+def test_a_bound_that_is_no_number_is_refused(text: str) -> None:
+    with pytest.raises(GateError, match="is no floor"):
+        parse_floor(text, "x")
+
+
+# Floors that a share cannot have
+
+
+def checked(floor: str, *saved: StoredResult, benchmark: str = "b") -> None:
+    plan = GateConfig(benchmarks={benchmark: BenchmarkRules(floors=(parse_floor(floor, "x"),))})
+    check_floors(plan, {}, saved)
+
+
+@pytest.mark.parametrize(
+    ("floor", "remedy"),
+    [
+        ("acc >= 60", "write 0.60 or 60%"),
+        ("acc >= 60.5", "write 0.605 or 60.5%"),
+        ("acc_norm > 5", "write 0.05 or 5%"),
+        ("exact_match_flexible >= 60", "write 0.60 or 60%"),
+        ("pass@10 <= 100", "write 1.00 or 100%"),
+        ("real@1_strict >= 12", "write 0.12 or 12%"),
+        ("acc >= 6000", "from 0 to 1"),
+        ("acc >= -5", "from 0 to 1"),
+        ("acc >= 150%", "from 0 to 1"),
+    ],
+)
+def test_a_floor_above_1_for_a_share_is_refused_with_what_was_meant(floor: str, remedy: str) -> None:
+    metric = floor.partition(" ")[0]
+    with pytest.raises(GateError, match=rf"^gate, b: '.*': {metric} is a share, from 0 to 1.*") as refused:
+        checked(floor)
+    assert str(refused.value).endswith(remedy)
+
+
+@pytest.mark.parametrize("floor", ["acc >= 0", "acc >= 1", "acc >= 60%", "real@1 >= 0.6", "acc >= 1.5%"])
+def test_a_floor_that_a_share_can_have_is_taken(floor: str) -> None:
+    checked(floor)
+
+
+def test_a_composite_is_a_share() -> None:
+    with pytest.raises(GateError, match=r"score is a share, .*; write 0\.65 or 65%"):
+        checked("score >= 65", benchmark="score")
+
+
+@pytest.mark.parametrize("floor", ["perplexity <= 20", "logprob >= -3", "bleu >= 30", "tokens <= 500"])
+def test_what_is_no_share_or_not_known_to_be_one_may_have_any_bound(floor: str) -> None:
+    aggregate = {"perplexity": {"by": "perplexity", "of": "logprob"}}
+    checked(floor, entry({"acc": [1.0], "logprob": [-2.0]}, aggregate=aggregate).saved)
+
+
+def test_a_perplexity_in_per_cent_is_refused() -> None:
+    aggregate = {"perplexity": {"by": "perplexity", "of": "logprob"}}
+    with pytest.raises(GateError, match="perplexity is no share; write a number"):
+        checked("perplexity <= 20%", entry({"logprob": [-2.0]}, aggregate=aggregate).saved)
+
+
+def test_saved_values_say_what_a_name_does_not() -> None:
+    with pytest.raises(GateError, match=r"quality is a share, .*; write 0\.60 or 60%"):
+        checked("quality >= 60", entry({"quality": [0.5, 1.0]}).saved)
+    checked("quality <= 5", entry({"quality": [0.5, 1.0]}).saved)
+    checked("f1 >= 80", entry({"f1": [75.0, 81.5]}).saved)
+
+
+def test_several_metrics_stand_in_a_list_and_not_beside_a_single_one(tmp_path: Path) -> None:
+    found = plan(tmp_path, 'metrics = ["real@1", "real@5"]\n[benchmarks.b]\nmetrics = ["acc", "f1"]')
+    assert (found.metrics, found.own("b").metrics) == (("real@1", "real@5"), ("acc", "f1"))
+    with pytest.raises(GateError, match="both metric and metrics are given; leave metric out"):
+        plan(tmp_path, 'metric = "a"\nmetrics = ["b"]')
+    for nothing in ("[]", '[""]'):
+        with pytest.raises(GateError, match="name at least one metric"):
+            plan(tmp_path, f"metrics = {nothing}")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(GateError, match=r"cannot read .*nowhere\.toml: No such file"):
+        read_gate_config(tmp_path / "nowhere.toml", required=True)
+
+
+def test_one_floor_may_stand_without_a_list(tmp_path: Path) -> None:
+    assert plan(tmp_path, "[benchmarks.b]\nfloors = 'acc > 0.5'").own("b").floors == (Floor("acc", ">", 0.5),)
+
+
+@given(
+    st.sampled_from(["acc", "real@1", "pass@10", "ppl/word"]),
+    st.sampled_from([">=", "<=", ">", "<"]),
+    st.floats(-1000, 1000).map(lambda value: float(f"{value:g}")),
+)
+def test_a_floor_is_read_as_it_is_written(metric: str, how: str, bound: float) -> None:
+    floor = Floor(metric, how, bound)
+    assert parse_floor(floor.text, "x") == floor
+    assert parse_floor(floor.text.replace(" ", ""), "x") == floor
+    assert floor.holds(bound) == ("=" in how)
+
+
+def test_a_message_lists_the_first_of_many_names() -> None:
+    with pytest.raises(GateError, match=r"unknown metric 'x'; known are m0, m1, .*, m9 and 40 more$"):
+        check_names(["x"], [f"m{number}" for number in range(50)], "--by", "metric")

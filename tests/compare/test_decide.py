@@ -1,0 +1,429 @@
+"""Verdicts, floors and drops become an exit code: 9 where nothing can be said, before 8, before 0."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.compare.baselines import BaselineChoice, BaselineSource
+from harness.compare.gate.config import BenchmarkRules, Floor, GateConfig
+from harness.compare.gate.decide import Early, cases_of, decide
+from harness.compare.gate.result import GateResult, gate_json, lines_from_json, ordered
+from harness.compare.items import Entry
+from harness.compare.judge import compare, judge
+from harness.core.errors import GateError
+from harness.reports.gate import baseline_text, decision_text
+from tests.compare.test_baselines import source
+from tests.support.entries import entry, right
+
+N = 400
+
+
+def gate(
+    *mine: Entry,
+    old: tuple[Entry, ...] = (),
+    where: BaselineSource | None = None,
+    composites: Mapping[str, float] | None = None,
+    **plan: Any,
+) -> GateResult:
+    rows = [
+        {"name": name, "checkpoint": mine[0].saved.checkpoint, "value": value}
+        for name, value in (composites or {}).items()
+    ]
+    return decide(cases_of(mine, rows), where or source(*old), GateConfig(**{"mode": "plain", **plan}))
+
+
+def new(count: int, benchmark: str = "b", checkpoint: str = "new", of: int = N, **more: Any) -> Entry:
+    return entry(
+        right(count, of), checkpoint=checkpoint, benchmark=benchmark, run_id="now", began=99.0, **more
+    )
+
+
+def old(count: int, benchmark: str = "b", checkpoint: str = "old", **more: Any) -> Entry:
+    return entry(right(count, N), checkpoint=checkpoint, benchmark=benchmark, **more)
+
+
+def kinds(found: GateResult) -> list[str]:
+    return [line.kind for line in found.lines]
+
+
+def test_worse_is_8_and_the_reverse_0() -> None:
+    worse = gate(new(200), old=(old(260),))
+    assert (worse.exit_code, worse.decision, kinds(worse)) == (8, "failed", ["worse"])
+    assert decision_text(worse) == "gate failed (exit code 8): b acc is worse (-15.00 points)"
+    better = gate(new(260), old=(old(200),))
+    assert (better.exit_code, kinds(better)) == (0, ["better"])
+    assert decision_text(better) == "gate passed: 1 better"
+
+
+def test_a_first_result_passes_and_says_that_it_is_the_first() -> None:
+    first = gate(new(200))
+    assert (first.exit_code, kinds(first)) == (0, ["first"])
+    assert decision_text(first) == "gate passed: no baseline yet; this run is the first, and is saved"
+    assert gate(new(200), mode="strict").exit_code == 0
+
+
+def test_a_strict_gate_fails_where_nobody_can_tell() -> None:
+    found = {mode: gate(new(198), old=(old(200),), mode=mode) for mode in ("plain", "strict")}
+    assert kinds(found["plain"]) == kinds(found["strict"]) == ["cannot tell"]
+    assert (found["plain"].exit_code, found["strict"].exit_code) == (0, 8)
+    assert decision_text(found["plain"]) == "gate passed: 1 cannot tell; --gate strict would fail"
+    assert found["strict"].lines[0].items
+    assert decision_text(found["strict"]).endswith("b acc cannot be told (-0.50 points)")
+
+
+def test_without_gate_the_exit_code_stays_0_whatever_is_found() -> None:
+    shown = gate(new(100), old=(old(300),), mode=None)
+    assert (shown.exit_code, shown.decision, kinds(shown)) == (0, "shown", ["worse"])
+    assert decision_text(shown) == "verdicts: 1 worse; --gate makes the exit code depend on them"
+
+
+@pytest.mark.parametrize(
+    "flaw", [{"faults": 1, "collected": N + 1}, {"skipped": 1}, {"invalid": "9 of 10 outputs were cut"}]
+)
+def test_a_result_that_is_not_whole_is_9_and_outweighs_8(flaw: dict[str, Any]) -> None:
+    both = gate(new(100, **flaw), new(100, "c"), old=(old(300), old(300, "c")))
+    assert both.exit_code == 9
+    text = decision_text(both)
+    assert text.startswith("gate not valid (exit code 9): b acc: the result is not whole: ")
+    assert text.endswith("; besides, b acc is worse (-50.00 points); c acc is worse (-50.00 points)")
+
+
+def test_what_is_not_comparable_is_9_with_the_fields_named() -> None:
+    found = gate(new(300, conditions={"seed": 3}), old=(old(300),))
+    assert found.exit_code == 9
+    assert "seed is 3 here and 1234 there" in decision_text(found)
+
+
+def test_one_item_less_than_a_named_baseline_has_is_9() -> None:
+    found = gate(new(300, of=N - 1), where=source(old(300), kind="run", name="r7"))
+    assert found.exit_code == 9
+    assert "1 item missing here: b/0399" in decision_text(found)
+
+
+def test_a_part_of_what_was_asked_before_passes_no_comparison_and_the_decision_says_so() -> None:
+    part = (new(2, of=2), new(300, "c"))
+    found = gate(*part, old=(old(300), old(300, "c")))
+    assert (found.exit_code, kinds(found)) == (0, ["not compared", "not worse"])
+    assert decision_text(found) == (
+        "gate passed: 1 not worse, 1 not compared; NOTHING WAS COMPARED for b acc (2 of 400 items); "
+        "--gate strict would fail"
+    )
+    strict = gate(*part, old=(old(300), old(300, "c")), mode="strict")
+    assert (strict.exit_code, kinds(strict)) == (8, ["not compared", "not worse"])
+    assert decision_text(strict).endswith("b acc was compared with nothing (2 of 400 items)")
+    alone = gate(part[0], old=(old(300),))
+    assert decision_text(alone).startswith("gate passed WITHOUT A COMPARISON: 1 not compared; NOTHING WAS ")
+    shown = gate(*part, old=(old(300), old(300, "c")), mode=None)
+    assert "NOTHING WAS COMPARED for b acc (2 of 400 items)" in decision_text(shown)
+
+
+def test_a_whole_run_after_a_trial_is_the_first_on_its_items() -> None:
+    trial = entry(right(2, 2), conditions={"limit": 2})
+    for mode in ("plain", "strict"):
+        found = gate(new(300), old=(trial,), mode=mode)
+        assert (found.exit_code, kinds(found)) == (0, ["first"])
+        assert decision_text(found) == (
+            "gate passed: no baseline yet on these items; this run is the first, and is saved"
+        )
+        assert found.lines[0].notes == (
+            "1 earlier result is on other items and not used: old in run-old, 2 of 400 items",
+        )
+
+
+def test_a_part_that_is_compared_with_the_same_part_says_that_it_is_one() -> None:
+    found = gate(new(300, of=399), old=(old(300), entry(right(300, 399), checkpoint="part")))
+    assert (found.exit_code, kinds(found)) == (0, ["not worse"])
+    assert decision_text(found) == (
+        "gate passed: 1 not worse; only a part was asked of b acc (399 of 400 items)"
+    )
+
+
+def test_a_floor_is_kept_whatever_the_baseline() -> None:
+    own = {"b": BenchmarkRules(floors=(Floor("acc", ">=", 0.6),))}
+    fine, low = gate(new(240), benchmarks=own), gate(new(239), benchmarks=own)
+    assert (fine.exit_code, low.exit_code) == (0, 8)
+    assert decision_text(low) == "gate failed (exit code 8): b acc floor acc >= 0.6: it is 0.5975"
+    assert kinds(low) == ["failed"]
+    nothing = BaselineSource(name="none", kind="none")
+    assert gate(new(240), where=nothing, benchmarks=own).exit_code == 0
+    assert gate(new(239), where=nothing, benchmarks=own).exit_code == 8
+
+
+def test_a_floor_of_a_metric_that_there_is_not_is_a_mistake() -> None:
+    with pytest.raises(GateError, match=r"floor 'f1 >= 0.6' of b: no such metric; it has acc"):
+        gate(new(240), benchmarks={"b": BenchmarkRules(floors=(Floor("f1", ">=", 0.6),))})
+
+
+def test_a_floor_of_a_benchmark_that_was_not_run_is_9() -> None:
+    found = gate(new(240), benchmarks={"c": BenchmarkRules(floors=(Floor("acc", ">=", 0.6),))})
+    assert found.exit_code == 9
+    assert "c acc: floor acc >= 0.6: it was not measured in this run" in decision_text(found)
+
+
+def test_a_drop_that_is_too_large_fails_even_where_nobody_can_tell() -> None:
+    for most, code in ((0.02, 0), (0.01, 8)):
+        found = gate(new(195), old=(old(200),), benchmarks={"b": BenchmarkRules(max_drop=most)})
+        assert (found.exit_code, found.lines[0].verdict) == (code, "cannot tell")
+    assert "dropped by 1.25 points as measured; max_drop is 1" in decision_text(found)
+    assert kinds(found) == ["failed"]
+
+
+def lucky(*columns: list[float]) -> tuple[Entry, ...]:
+    """Earlier checkpoints on 12 items, of which one is the best by luck as far as anybody can tell."""
+    return tuple(entry(column, checkpoint=f"c{place}") for place, column in enumerate(columns))
+
+
+def test_the_largest_drop_allowed_is_held_against_the_measured_value_of_the_best_of_many() -> None:
+    nothing, earlier = [0.0] * 12, lucky(right(1, 12), right(1, 12)[::-1], [0.0] * 5 + right(2, 7))
+    mine = entry(nothing, checkpoint="new", run_id="now", began=99.0)
+    found = gate(mine, old=earlier, benchmarks={"b": BenchmarkRules(max_drop=0.12)})
+    (line,) = found.lines
+    assert line.against is not None
+    assert (line.against.measured, line.as_measured) == (pytest.approx(2 / 12), pytest.approx(-2 / 12))
+    assert line.difference is not None
+    assert line.difference > -0.12  # what is left after allowing for the choice
+    assert (found.exit_code, line.verdict) == (8, "cannot tell")
+    assert "dropped by 16.67 points as measured; max_drop is 12" in decision_text(found)
+    assert "0.1667 as measured (-16.67 points), " in baseline_text(line)
+    assert gate(mine, old=earlier, benchmarks={"b": BenchmarkRules(max_drop=0.17)}).exit_code == 0
+
+
+def test_a_drop_as_large_as_allowed_is_no_larger_drop_whatever_the_rounding() -> None:
+    assert 0.85 - 0.9 < -0.05
+    found = gate(
+        new(85, of=100),
+        old=(entry(right(90, 100)),),
+        benchmarks={"b": BenchmarkRules(max_drop=0.05)},
+    )
+    assert found.exit_code == 0
+
+
+def test_the_largest_drop_of_a_composite_is_of_its_measured_value_too() -> None:
+    earlier = [one for n in range(6) for one in korean(200 + n, 200 - n, f"c{n}")]
+    mine = korean(190, 190, "new", 9.0)
+    for most, code in ((0.026, 8), (0.04, 0)):
+        own = {"score_wiki": BenchmarkRules(max_drop=most)}
+        found = gate(*mine, old=tuple(earlier), metrics=("score_wiki",), margin=0.5, benchmarks=own)
+        line = found.lines[-1]
+        assert line.against is not None
+        assert line.against.measured is not None
+        assert line.value is not None
+        assert line.as_measured == pytest.approx(line.value - line.against.measured)
+        assert found.exit_code == code
+
+
+def test_the_largest_drop_of_a_perplexity_is_of_its_log_probabilities() -> None:
+    how = {"perplexity": {"by": "perplexity", "of": "logprob"}}
+    before, now = ({"logprob": [-1.0 - n / 9 - off for n in range(12)]} for off in (0.0, 0.1))
+    old_ = entry(before, aggregate=how)
+    mine = entry(now, checkpoint="new", run_id="now", began=9.0, aggregate=how)
+    for most, code in ((0.09, 8), (0.11, 0)):
+        own = {"b": BenchmarkRules(metrics=("perplexity",), max_drop=most, margin=0.5)}
+        assert gate(mine, old=(old_,), benchmarks=own).exit_code == code
+
+
+def test_a_verdict_that_was_settled_early_has_its_largest_drop_measured_on_the_items_so_far() -> None:
+    earlier = lucky(right(140, N), right(140, N)[::-1])
+    mine = new(130)
+    compared = compare(mine, earlier)
+    assert compared.comparison.difference is not None
+    assert compared.comparison.difference > -0.024
+    early = Early(BaselineChoice(state="chosen", baselines=earlier), judge({"b": compared}, margin=0.5)["b"])
+    for most, code in ((0.024, 8), (0.026, 0)):
+        plan = GateConfig(mode="plain", benchmarks={"b": BenchmarkRules(max_drop=most)})
+        found = decide(cases_of([mine], []), source(*earlier), plan, {("new", "b"): early})
+        assert (found.lines[0].as_measured, found.exit_code) == (compared.as_measured.difference, code)
+
+
+def test_a_benchmark_has_its_own_margin_and_metric() -> None:
+    two = {"acc": right(200, N), "f1": right(300, N)}
+    mine = entry({**two, "f1": right(200, N)}, checkpoint="new", run_id="now", began=9.0)
+    assert kinds(gate(mine, old=(entry(two),))) == ["not worse"]
+    assert kinds(gate(mine, old=(entry(two),), benchmarks={"b": BenchmarkRules(metrics=("f1",))})) == [
+        "worse"
+    ]
+    assert kinds(
+        gate(mine, old=(entry(two),), benchmarks={"b": BenchmarkRules(metrics=("f1",), margin=0.3)})
+    ) == ["not worse"]
+    assert kinds(gate(mine, old=(entry(two),), metrics=("f1",))) == ["worse"]
+    with pytest.raises(GateError, match="b has no metric 'f2'; it has acc, f1"):
+        gate(mine, old=(entry(two),), benchmarks={"b": BenchmarkRules(metrics=("f2",))})
+    with pytest.raises(
+        GateError, match=r"--gate-metric: unknown metric 'f2'; known are acc, f1, score, score_wiki"
+    ):
+        gate(mine, old=(entry(two),), metrics=("f2",))
+
+
+def test_of_several_checkpoints_each_has_its_verdict_and_the_worst_counts() -> None:
+    found = gate(new(300, checkpoint="x"), new(200, checkpoint="y"), old=(old(300),))
+    assert [(line.checkpoint, line.kind) for line in found.lines] == [("x", "not worse"), ("y", "worse")]
+    assert found.exit_code == 8
+    assert decision_text(found).startswith("gate failed (exit code 8): y, b acc is worse")
+
+
+def test_a_benchmark_that_only_the_baseline_has_is_said() -> None:
+    found = gate(new(300), old=(old(300), old(300, "c"), old(300, "d", checkpoint="third")))
+    assert found.notes == ("the baseline has results of c, which this run did not ask: not judged",)
+
+
+def test_a_benchmark_that_the_named_run_has_not_is_said_and_none_at_all_is_9() -> None:
+    where = source(old(300), kind="run", name="r7")
+    some = gate(new(300), new(300, "c"), where=where)
+    assert [line.why for line in some.lines][1] == "r7 has no result of it"
+    assert (some.exit_code, some.lines[1].kind) == (0, "no baseline")
+    none = gate(new(300, "c"), where=where)
+    assert none.exit_code == 9
+    assert "r7 has no result of any benchmark of this run" in decision_text(none)
+
+
+REAL, LAMBADA = "real_coref", "ko_lambada_wiki"
+
+
+def korean(real: int, lambada: int, checkpoint: str, began: float = 1.0) -> tuple[Entry, Entry]:
+    more: dict[str, Any] = {"checkpoint": checkpoint, "began": began, "run_id": f"r-{checkpoint}"}
+    return (
+        entry({"real@1": right(real, N), "real@5": right(real, N)}, benchmark=REAL, **more),
+        entry({"lambada@1": right(lambada, N)}, benchmark=LAMBADA, **more),
+    )
+
+
+def test_the_best_by_a_composite_is_one_checkpoint_for_all_its_benchmarks() -> None:
+    balanced, one_sided = korean(200, 200, "balanced"), korean(150, 290, "one-sided")
+    found = gate(*korean(200, 200, "new", 9.0), old=(*balanced, *one_sided), metrics=("score_wiki",))
+    assert {line.against.checkpoint for line in found.lines if line.against} == {"balanced"}
+    assert [line.benchmark for line in found.lines] == [REAL, LAMBADA, "score_wiki"]
+    plain = gate(*korean(200, 200, "new", 9.0), old=(*balanced, *one_sided))
+    assert {line.against.checkpoint for line in plain.lines if line.against} == {"balanced", "one-sided"}
+
+
+def test_a_composite_without_a_baseline_is_the_first_too() -> None:
+    found = gate(*korean(200, 200, "new", 9.0), metrics=("score_wiki",), composites={"score_wiki": 0.5})
+    assert kinds(found) == ["first"] * 3
+    assert {line.why for line in found.lines} == {"no baseline yet: this result is the first"}
+
+
+def test_a_composite_whose_parts_were_not_run_is_9() -> None:
+    found = gate(korean(200, 200, "new", 9.0)[0], old=korean(200, 200, "old"), metrics=("score_wiki",))
+    assert found.exit_code == 9
+    assert "score_wiki needs ko_lambada_wiki, which was not run" in decision_text(found)
+
+
+def test_a_composite_may_have_floors() -> None:
+    own = {"score_wiki": BenchmarkRules(floors=(Floor("score_wiki", ">=", 0.5),))}
+    for value, code in ((0.6, 0), (0.4, 8)):
+        found = gate(*korean(200, 200, "new"), composites={"score_wiki": value}, benchmarks=own)
+        assert found.exit_code == code
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 60), st.integers(0, 60), st.sampled_from(["plain", "strict", None]))
+def test_what_a_gate_found_survives_json_and_its_worst_lines_come_first(
+    mine: int, other: int, mode: str | None
+) -> None:
+    found = gate(
+        entry(right(mine, 60), checkpoint="new", run_id="n", began=9.0),
+        entry(right(other, 60), checkpoint="new", run_id="n", began=9.0, benchmark="c"),
+        old=(entry(right(30, 60)), entry(right(30, 60), benchmark="c")),
+        mode=mode,
+    )
+    plain = json.loads(json.dumps(gate_json(found, decision_text(found)), allow_nan=False))
+    assert lines_from_json(plain) == ordered(found.lines)
+    assert plain["exit_code"] == found.exit_code
+    failing = [bool(line.fails) for line in ordered(found.lines)]
+    assert failing == sorted(failing, reverse=True)
+    assert (found.exit_code == 8) == (mode is not None and any(failing))
+
+
+def real(first: int, fifth: int, checkpoint: str, began: float = 1.0) -> Entry:
+    columns = {"real@1": right(first, N), "real@5": right(fifth, N)}
+    return entry(columns, benchmark=REAL, checkpoint=checkpoint, began=began, run_id=f"r-{checkpoint}")
+
+
+BOTH = ("real@1", "real@5")
+
+
+def test_several_metrics_are_a_line_each_held_against_the_best_by_each() -> None:
+    earlier = (real(200, 250, "a"), real(150, 300, "b"))
+    found = gate(real(200, 240, "new", 9.0), old=earlier, metrics=BOTH)
+    assert [(line.metric, line.against.checkpoint) for line in found.lines if line.against] == [
+        ("real@1", "a"),
+        ("real@5", "b"),
+    ]
+    assert found.lines[1].kind == "worse"
+    assert decision_text(found).startswith("gate failed (exit code 8): real_coref real@5 is worse (-")
+    assert gate(real(200, 240, "new", 9.0), old=earlier).exit_code == 0
+
+
+def test_metrics_of_one_benchmark_are_corrected_together() -> None:
+    """A p that is small enough alone is not where another metric was looked at too."""
+    earlier, mine = (real(220, 230, "a"),), real(214, 230, "new", 9.0)
+    alone, both = (gate(mine, old=earlier, metrics=names) for names in (BOTH[:1], BOTH))
+    assert (alone.lines[0].p_adjusted, alone.lines[0].family) == (alone.lines[0].p, 1)
+    assert both.lines[0].p_adjusted == pytest.approx(2 * (both.lines[0].p or 0))
+    assert [line.family for line in both.lines] == [2, 2]
+    assert (kinds(alone)[0], kinds(both)[0]) == ("worse", "cannot tell")
+
+
+def test_a_benchmark_may_name_several_metrics_of_its_own() -> None:
+    found = gate(
+        real(200, 200, "new", 9.0),
+        old=(real(200, 300, "a"),),
+        benchmarks={REAL: BenchmarkRules(metrics=BOTH)},
+    )
+    assert [(line.metric, line.kind) for line in found.lines] == [
+        ("real@1", "not worse"),
+        ("real@5", "worse"),
+    ]
+
+
+def test_a_composite_may_stand_beside_its_metrics_each_with_its_own_best() -> None:
+    earlier = (*korean(200, 200, "balanced"), *korean(210, 100, "one-sided"))
+    found = gate(*korean(200, 200, "new", 9.0), old=earlier, metrics=("score_wiki", "real@1"))
+    chosen = {(line.benchmark, line.metric): line.against.checkpoint for line in found.lines if line.against}
+    assert chosen == {
+        (REAL, "real@1"): "one-sided",
+        (LAMBADA, "lambada@1"): "balanced",
+        ("score_wiki", "composite"): "balanced",
+    }
+    assert {line.family for line in found.lines} == {3}
+
+
+def test_a_benchmark_without_any_of_the_metrics_says_so_by_name() -> None:
+    mine = (real(200, 200, "new", 9.0), new(200, "arc"))
+    found = gate(*mine, metrics=BOTH)
+    assert [line.notes for line in found.lines] == [
+        (),
+        (),
+        ("arc has no real@1 or real@5: judged by acc, its primary metric",),
+    ]
+
+
+def test_a_metric_that_no_benchmark_has_is_named_with_the_nearest() -> None:
+    with pytest.raises(GateError, match=r"--gate-metric: unknown metric 'real@6'; did you mean 'real@5'"):
+        gate(real(1, 2, "new"), metrics=("real@1", "real@6"))
+
+
+def test_each_floor_is_held_once_with_its_metric() -> None:
+    own = {REAL: BenchmarkRules(floors=(Floor("real@5", ">=", 0.6),), max_drop=0.01)}
+    found = gate(real(200, 200, "new", 9.0), metrics=BOTH, benchmarks=own)
+    assert [line.fails for line in found.lines] == [(), ("floor real@5 >= 0.6: it is 0.5",)]
+    only = gate(real(200, 200, "new", 9.0), metrics=("real@1",), benchmarks=own)
+    assert [line.fails for line in only.lines] == [("floor real@5 >= 0.6: it is 0.5",)]
+
+
+def test_the_largest_drop_is_held_against_every_metric_that_is_judged() -> None:
+    own = {REAL: BenchmarkRules(max_drop=0.01)}
+    found = gate(
+        real(200, 195, "new", 9.0),
+        old=(real(200, 200, "a"),),
+        metrics=BOTH,
+        margin=0.5,
+        benchmarks=own,
+    )
+    assert [bool(line.fails) for line in found.lines] == [False, True]

@@ -1,0 +1,158 @@
+"""Tables of checkpoints are read row by row, and what is wrong in them is named."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.compare.formats.korean_mlm import read_table
+from harness.core.errors import DataError
+from tests.support.korean_table import HEADER, row, write
+
+
+def test_a_row_becomes_a_contender_with_values_sizes_and_what_is_known_of_it(tmp_path: Path) -> None:
+    (one,) = read_table(write(tmp_path / "t.csv", row("study", 300)), {}).contenders
+    assert one.name == "study/1536/checkpoint-300"
+    assert one.origin == "t.csv, line 2"
+    assert one.about == {"series": "study", "seq_len": 1536, "step": 300, "epoch": 3.0}
+    coref, lambada = one.entries["real_coref"].saved, one.entries["ko_lambada"].saved
+    assert {name: (metric.value, metric.n) for name, metric in coref.metrics.items()} == {
+        "real@1": (0.65, 2400),
+        "real@5": (0.8, 2400),
+    }
+    assert (lambada.primary, lambada.metrics["lambada@1"].n, lambada.step) == ("lambada@1", 600, 300)
+    assert one.entries["real_coref"].items is None
+
+
+def test_rows_of_all_files_have_fingerprints_of_their_own(tmp_path: Path) -> None:
+    tables = [
+        read_table(write(tmp_path / f"{n}.csv", row(step=1), row(step=2), row("s", n)), {}) for n in (5, 6)
+    ]
+    prints = [entry.saved.fingerprint for t in tables for c in t.contenders for entry in c.entries.values()]
+    assert len(set(prints)) == 6  # both benchmarks of a row share one
+    assert all(one.endswith("-imported") for one in prints)
+
+
+@pytest.mark.parametrize(
+    ("reported", "wrong"),
+    [
+        ("0.6050", False),
+        ("0.6051", False),
+        ("0.6049", False),
+        ("0.6052", True),
+        ("0.6100", True),
+        ("", False),
+    ],
+)
+def test_a_composite_contradicts_its_parts_only_beyond_rounding(
+    tmp_path: Path, reported: str, wrong: bool
+) -> None:
+    table = read_table(write(tmp_path / "t.csv", row(score=reported)), {})
+    assert [one.name for one in table.contradictions] == (["plain/1536/checkpoint-100"] if wrong else [])
+    if wrong:
+        assert table.contradictions[0].reported == float(reported)
+        assert table.contradictions[0].computed == pytest.approx(0.605)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.tuples(*[st.floats(0, 1)] * 3), st.integers(1, 6))
+def test_values_that_were_rounded_for_printing_never_contradict_their_composite(
+    tmp_path: Path, values: tuple[float, float, float], digits: int
+) -> None:
+    score = 0.4 * values[0] + 0.3 * values[1] + 0.3 * values[2]
+    real1, real5, lambada, written = (f"{value:.{digits}f}" for value in (*values, score))
+    line = row(real1=real1, real5=real5, lambada=lambada, score=written)
+    assert read_table(write(tmp_path / "t.csv", line), {}).contradictions == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "value"),
+    [
+        (row(real1="65.0", score="0.6"), "real1", "65.0"),
+        (row(real1="-0.1", score=""), "real1", "-0.1"),
+        (row(real5="abc", score=""), "real5", "abc"),
+        (row(lambada="nan", score=""), "lambada_top1", "nan"),
+        (row(lambada="inf", score=""), "lambada_top1", "inf"),
+        (row(sizes="2400.5,600"), "coref_samples", "2400.5"),
+        (row(sizes="0,600"), "coref_samples", "0"),
+        (row(seq_len="long"), "seq_len", "long"),
+        (row(score="high"), "reported_score", "high"),
+        ("a,1536,checkpoint-1,1,1,,,,,,", "real1", None),
+        ("a,1536,,,1,0.5,0.5,0.5,,,", "checkpoint", None),
+        ("a,1536,checkpoint-1", "step", None),
+        (row() + ",more", "the end of the row", "['more']"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named_and_the_others_are_taken(
+    tmp_path: Path, line: str, column: str, value: str | None
+) -> None:
+    table = read_table(write(tmp_path / "t.csv", row("good", 1), line, row("good", 2)), {})
+    assert [one.name for one in table.contenders] == ["good/1536/checkpoint-1", "good/1536/checkpoint-2"]
+    (bad,) = table.bad
+    assert (bad.line, bad.column, bad.value) == (3, column, value)
+    assert bad.remedy
+
+
+def test_two_rows_of_one_name_are_not_mixed(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path / "t.csv", row(), row(real1="0.7000")), {})
+    assert len(table.contenders) == 1
+    assert "line 2 has this name" in table.bad[0].remedy
+
+
+def test_per_cent_signs_other_delimiters_and_byte_order_marks_are_understood(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    text = f"{HEADER}\n{row(real1='65%', real5='80.00 %', score='60.50%')}\n"
+    for delimiter in ",;\t":
+        path.write_text("\ufeff" + text.replace(",", delimiter), encoding="utf-8")
+        table = read_table(path, {})
+        metrics = table.contenders[0].entries["real_coref"].saved.metrics
+        assert [one.value for one in metrics.values()] == pytest.approx([0.65, 0.8])
+        assert table.contradictions == ()
+
+
+def test_sizes_that_the_file_does_not_give_are_taken_from_the_person_else_not_known(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "c1,0.5", header="checkpoint,real1")
+    for sizes, n in (({}, 0), ({"real_coref": 50}, 50)):
+        saved = read_table(path, sizes).contenders[0].entries["real_coref"].saved
+        assert (saved.metrics["real@1"].n, saved.scored) == (n, n)
+
+
+def test_errors_and_strict_scores_beside_the_values_are_read(tmp_path: Path) -> None:
+    header = "checkpoint,real1,real1_stderr,real1_strict,lambada_wiki_top1"
+    (one,) = read_table(write(tmp_path / "t.csv", "c,0.5,0.02,0.4,0.1", header=header), {}).contenders
+    metrics = one.entries["real_coref"].saved.metrics
+    assert (metrics["real@1"].stderr, metrics["real@1_strict"].value) == (0.02, 0.4)
+    assert "ko_lambada" not in one.entries
+    assert one.entries["ko_lambada_wiki"].saved.metrics["lambada@1"].value == 0.1
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "has none of the columns real1"),
+        (b"a,b\n1,2\n", "has none of the columns real1"),
+        (b"checkpoint,real1\n\xff,1\n", "not UTF-8"),
+        (b'checkpoint,real1\n"c,0.5\n', "not CSV"),
+    ],
+)
+def test_a_file_that_is_no_such_table_is_refused_in_one_line(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=said) as caught:
+        read_table(path, {})
+    assert "\n" not in str(caught.value)
+
+
+def test_the_order_of_the_rows_does_not_matter(tmp_path: Path) -> None:
+    lines = [row("a", 1), row("b", 2, score="0.9"), row("c", 3, real1="x", score="")]
+    found = []
+    for order in itertools.permutations(lines):
+        table = read_table(write(tmp_path / "t.csv", *order), {})
+        found.append(({c.name for c in table.contenders}, table.contradictions, {b.value for b in table.bad}))
+    assert all(one == found[0] for one in found)

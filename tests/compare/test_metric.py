@@ -1,0 +1,86 @@
+"""Of two totals no more is said than what is known of them allows."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.compare.candidate import published
+from harness.compare.metric import compare_totals
+from harness.results.summary import Metric
+from harness.statistics.comparison import Comparison
+from harness.statistics.unpaired import Total, compare_means, compare_rates
+
+
+def compared(a: Metric, b: Metric) -> Comparison:
+    return compare_totals(a, b, benchmark="b", level=0.95)
+
+
+def of(value: float, stderr: float | None = None, n: int = 0) -> Metric:
+    return published("acc", value, stderr=stderr, n=n)
+
+
+def test_shares_with_sizes_are_compared_by_the_score_test() -> None:
+    assert compared(of(0.6604, n=2400), of(0.6778, n=3200)) == compare_rates(0.6604, 2400, 0.6778, 3200)
+
+
+def test_errors_as_those_of_right_and_wrong_items_make_a_share_also_where_they_are_rounded() -> None:
+    error = math.sqrt(0.3 * 0.7 / 99)
+    for stderr in (error, round(error, 4), math.sqrt(0.3 * 0.7 / 100)):
+        assert "two shares" in compared(of(0.3, stderr, 100), of(0.4, n=100)).method
+
+
+def test_other_errors_make_means() -> None:
+    found = compared(of(0.3, 0.08, 100), of(0.4, 0.02, 120))
+    assert found == compare_means(Total(0.3, 0.08, 100), Total(0.4, 0.02, 120))
+
+
+def test_errors_without_sizes_make_a_normal_approximation() -> None:
+    found = compared(of(0.30, 0.01), of(0.34, 0.01))
+    assert found.p == pytest.approx(0.00468, abs=1e-4)
+    assert (found.low, found.high) == (pytest.approx(0.0123, abs=1e-4), pytest.approx(0.0677, abs=1e-4))
+    assert "numbers of items are not known" in (found.why or "")
+
+
+def test_a_value_alone_gives_the_difference_alone_and_says_what_is_missing() -> None:
+    found = compared(of(0.3), of(0.4, 0.01, 100))
+    assert found.difference == pytest.approx(0.1)
+    assert (found.low, found.high, found.p, found.stderr) == (None, None, None, None)
+    assert found.why == "numbers of items are not known; --items b=N gives them"
+
+
+def test_means_beyond_shares_without_errors_cannot_be_told_by_their_sizes() -> None:
+    found = compared(of(-3.5, n=100), of(-3.2, n=100))
+    assert (found.p, found.why) == (None, "standard errors are not known")
+
+
+def test_no_value_is_undefined_with_its_reason() -> None:
+    nothing = Metric(
+        name="acc", value=None, low=None, high=None, stderr=None, n=0, method="none", why="no items"
+    )
+    found = compared(nothing, of(0.5, n=10))
+    assert (found.difference, found.why) == (None, "no items")
+
+
+ANY = st.builds(
+    of,
+    st.floats(-2, 2),
+    st.none() | st.floats(0, 0.5),
+    st.sampled_from([0, 1, 2, 20, 400]),
+)
+
+
+@given(ANY, ANY)
+def test_exchanging_the_totals_mirrors_what_is_said(a: Metric, b: Metric) -> None:
+    one, other = compared(a, b), compared(b, a)
+    assert one.p == pytest.approx(other.p) if one.p is not None else other.p is None
+    if one.difference is not None and other.difference is not None:
+        assert one.difference == -other.difference
+    if one.low is not None:
+        assert (one.low, one.high) == (
+            pytest.approx(-(other.high or 0), abs=1e-9),
+            pytest.approx(-(other.low or 0), abs=1e-9),
+        )

@@ -1,0 +1,322 @@
+"""Two contenders are compared on what both have, item by item where they can be, and judged together."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.compare.candidate import Candidate
+from harness.compare.pair import Pair, by_group, compare_pair
+from harness.core.errors import DataError
+from harness.reports import comparison
+from harness.reports.comparison import pair_facts
+from tests.support.compared import printed, ran
+from tests.support.entries import right
+
+MIRROR = {"better": "worse", "worse": "better"}
+
+
+def kinds(pair: Pair) -> dict[str, str]:
+    return {name: line.verdict.kind for name, line in pair.judged.items() if line.verdict}
+
+
+def test_items_that_both_have_are_compared_in_pairs_with_their_flips() -> None:
+    pair = compare_pair(ran("a", {"b": right(30, 100)}), ran("b", {"b": right(60, 100)}))
+    (line,) = pair.lines
+    assert line.paired
+    assert line.flips is not None
+    assert (len(line.flips.gained), len(line.flips.lost)) == (30, 0)
+    assert line.flips.gained[0] == "b/0030"
+    assert line.comparison.method.startswith("McNemar")
+    assert (line.comparison.difference, line.percent) == (pytest.approx(0.3), pytest.approx(100.0))
+    assert kinds(pair) == {"b": "better"}
+
+
+def test_only_common_items_with_the_same_row_are_compared_and_the_note_says_so() -> None:
+    a = ran("a", {"b": right(8, 10)}, rows=[f"r{n}" for n in range(10)])
+    b = ran("b", {"b": right(8, 9)}, rows=["r0", "r1", "r2", "other", *(f"r{n}" for n in range(4, 9))])
+    pair = compare_pair(a, b)
+    assert pair.lines[0].comparison.n == 8
+    assert "b: 8 of 10 items of A and 9 of B are the same: compared on these" in comparison.notes(pair)
+
+
+def test_results_on_other_items_are_compared_by_their_totals() -> None:
+    a, b = (
+        ran("a", {"b": right(8, 10)}),
+        ran("b", {"b": right(5, 10)}, examples=[f"x/{n}" for n in range(10)]),
+    )
+    pair = compare_pair(a, b)
+    assert not pair.lines[0].paired
+    assert pair.lines[0].comparison.method.startswith("score test")
+    assert any(
+        "0 of 10 items of A and 10 of B are the same: compared as runs" in t for t in comparison.notes(pair)
+    )
+
+
+def test_items_in_clusters_are_compared_by_cluster() -> None:
+    clusters = [f"t{n // 3}" for n in range(60)]
+    pair = compare_pair(
+        ran("a", {"b": right(30, 60)}, clusters=clusters), ran("b", {"b": right(42, 60)}, clusters=clusters)
+    )
+    assert "20 clusters" in pair.lines[0].comparison.method
+
+
+def test_a_published_total_against_a_run_is_unpaired_and_said_to_be() -> None:
+    pair = compare_pair(printed("paper", {"b": (0.5, None, 100)}), ran("mine", {"b": right(60, 100)}))
+    assert not pair.lines[0].paired
+    notes = comparison.notes(pair)
+    assert any(note.startswith("A was published elsewhere") for note in notes)
+    assert any(note.startswith("only totals are known") and note.endswith(": b") for note in notes)
+
+
+def test_without_sizes_nothing_is_judged_but_the_difference_is_shown() -> None:
+    pair = compare_pair(printed("p", {"b": (0.5, None, 0)}), printed("q", {"b": (0.9, None, 0)}))
+    line = pair.lines[0]
+    assert line.comparison.difference == pytest.approx(0.4)
+    assert kinds(pair) == {"b": "cannot tell"}
+    assert line.verdict is not None
+    assert "--items b=N" in line.verdict.why
+
+
+def test_all_benchmarks_of_a_pair_are_corrected_together() -> None:
+    # 9 gained and 1 lost: p = 0.021 alone, 0.064 among three.
+    a = {f"b{n}": [0.0] * 9 + [1.0] + [0.0] * 90 for n in range(3)}
+    b = {f"b{n}": [1.0] * 9 + [0.0] + [0.0] * 90 for n in range(3)}
+    one = compare_pair(ran("a", {"b0": a["b0"]}), ran("b", {"b0": b["b0"]}))
+    three = compare_pair(ran("a", a), ran("b", b))
+    assert kinds(one) == {"b0": "better"}
+    assert set(kinds(three).values()) == {"not worse"}
+    verdict = three.lines[0].verdict
+    assert verdict is not None
+    assert verdict.family == 3
+
+
+def test_a_metric_beside_the_primary_one_is_shown_without_a_verdict_and_counts_nowhere() -> None:
+    scores = {"real@1": right(3, 40), "real@5": right(9, 40), "reachable": right(20, 40)}
+    pair = compare_pair(ran("a", {"real_coref": scores}), ran("b", {"real_coref": scores}))
+    assert [(line.metric, line.primary) for line in pair.lines] == [("real@1", True), ("real@5", False)]
+    assert [line.verdict is None for line in pair.lines] == [False, True]
+    every = compare_pair(ran("a", {"real_coref": scores}), ran("b", {"real_coref": scores}), every=True)
+    assert [line.metric for line in every.lines] == ["real@1", "real@5", "reachable"]
+
+
+def test_another_metric_is_judged_where_a_benchmark_has_it() -> None:
+    both = {"x": {"acc": right(1, 9), "acc_norm": right(2, 9)}, "y": right(3, 9)}
+    pair = compare_pair(ran("a", both), ran("b", both), metric="acc_norm")
+    assert {name: line.metric for name, line in pair.judged.items()} == {"x": "acc_norm", "y": "acc"}
+    with pytest.raises(DataError, match="no benchmark has the metric 'f1' in both; there are: acc, acc_norm"):
+        compare_pair(ran("a", both), ran("b", both), metric="f1")
+
+
+def test_a_perplexity_is_compared_by_the_log_probabilities_of_its_items() -> None:
+    scores = {"logprob": [-1.0, -2.0, -3.0, -2.5]}
+    how = {"perplexity": {"by": "perplexity", "of": "logprob"}}
+    better = {"logprob": [-0.5, -1.0, -2.0, -1.5]}
+    a = ran("a", {"lm": scores}, aggregate=how)
+    b = ran("b", {"lm": better}, aggregate=how)
+    entries = (
+        replace(one.entries["lm"], saved=replace(one.entries["lm"].saved, primary="perplexity"))
+        for one in (a, b)
+    )
+    pair = compare_pair(*(replace(one, entries={"lm": e}) for one, e in zip((a, b), entries, strict=True)))
+    (line,) = pair.lines
+    assert (line.metric, line.percent) == ("logprob", None)
+    assert line.comparison.difference == pytest.approx(0.875)
+
+
+def test_a_result_that_is_not_valid_decides_nothing() -> None:
+    a, b = ran("a", {"b": right(10, 100)}), ran("b", {"b": right(90, 100)}, invalid="half was cut off")
+    pair = compare_pair(a, b)
+    assert kinds(pair) == {"b": "cannot tell"}
+    assert "b of B is NOT VALID: half was cut off" in comparison.notes(pair)
+
+
+def test_what_was_asked_otherwise_is_named_and_equal_scores_are_then_no_proof() -> None:
+    a, b = ran("a", {"b": right(5, 9)}), ran("a", {"b": right(5, 9)}, conditions={"shots": 5, "seed": 7})
+    notes = comparison.notes(compare_pair(a, b))
+    assert "not asked alike, shots 0 and 5: b" in notes
+    assert "not asked alike, seed 1234 and 7: b" in notes
+    assert kinds(compare_pair(a, b)) == {"b": "cannot tell"}
+    assert kinds(compare_pair(a, a)) == {"b": "not worse"}
+
+
+@pytest.mark.parametrize("condition", [{"base_model": "x"}, {"device_kind": "cuda"}, {"batch": 3}])
+def test_what_changes_neither_answers_nor_items_is_no_other_way_of_asking(condition: dict[str, Any]) -> None:
+    pair = compare_pair(ran("a", {"b": right(5, 9)}), ran("a", {"b": right(5, 9)}, conditions=condition))
+    assert not [note for note in comparison.notes(pair) if "asked alike" in note]
+    assert pair.judged["b"].compared.identical
+
+
+def test_a_limit_is_told_by_the_items_where_these_are_known() -> None:
+    a, b = ran("a", {"b": right(5, 9)}), ran("b", {"b": right(5, 6)}, conditions={"limit": 6})
+    assert comparison.notes(compare_pair(a, b)) == [
+        "b: 6 of 9 items of A and 6 of B are the same: compared on these"
+    ]
+    totals = Candidate(name="b", origin="run", entries={"b": replace(b.entries["b"], items=None)})
+    assert "not asked alike, limit none and 6: b" in comparison.notes(compare_pair(a, totals))
+
+
+def test_a_setting_that_an_earlier_release_did_not_know_is_held_against_its_default() -> None:
+    plain, other = ran("a", {"b": right(5, 9)}), {"grader": "reference"}
+    assert "not asked alike, grader exact and reference: b" in comparison.notes(
+        compare_pair(plain, ran("b", {"b": right(5, 9)}, conditions=other))
+    )
+
+
+def test_versions_of_different_programs_are_not_held_against_each_other() -> None:
+    paper = printed("paper", {"b": (0.5, None, 100)})
+    saved = replace(paper.entries["b"].saved, conditions={"version": 3.0, "shots": 5})
+    paper = replace(paper, entries={"b": replace(paper.entries["b"], saved=saved)})
+    notes = comparison.notes(compare_pair(paper, ran("mine", {"b": right(60, 100)})))
+    assert [note for note in notes if "asked alike" in note] == ["not asked alike, shots 5 and 0: b"]
+
+
+def test_benchmarks_that_only_one_has_are_named_and_left_out() -> None:
+    pair = compare_pair(
+        ran("a", {"x": right(1, 5), "y": right(1, 5)}), ran("b", {"y": [1.0] * 5, "z": [1.0]})
+    )
+    assert list(pair.judged) == ["y"]
+    assert comparison.notes(pair)[-2:] == ["only A has x: not compared", "only B has z: not compared"]
+
+
+def test_nothing_in_common_is_an_error_that_says_what_there_is() -> None:
+    with pytest.raises(DataError, match=r"a and b have no result .* the first has x; the second has y"):
+        compare_pair(ran("a", {"x": [1.0]}), ran("b", {"y": [1.0]}))
+
+
+def test_the_composite_is_compared_from_items_where_both_have_them_and_else_from_its_parts() -> None:
+    def study(name: str, right_ones: int) -> Candidate:
+        coref = {"real@1": right(right_ones, 60), "real@5": right(right_ones + 10, 60)}
+        return ran(name, {"real_coref": coref, "ko_lambada": {"lambada@1": right(right_ones, 60)}})
+
+    pair = compare_pair(study("a", 20), study("b", 40))
+    (score,) = pair.composites
+    assert score.paired
+    assert score.benchmark == "score"
+    assert score.comparison.difference == pytest.approx(1 / 3)
+    assert score.verdict is not None
+    assert score.verdict.kind == "better"
+    assert score.verdict.family == 1
+    facts = pair_facts(compare_pair(study("a", 20), study("b", 21)))["composites"][0]
+    assert (facts["n"], facts["items_to_tell"], facts["verdict"]) == (None, None, "cannot tell")
+    bare = replace(
+        study("b", 40),
+        entries={name: replace(entry, items=None) for name, entry in study("b", 40).entries.items()},
+    )
+    (score,) = compare_pair(study("a", 20), bare).composites
+    assert not score.paired
+    assert score.comparison.method == "delta method on totals"
+    assert score.comparison.difference == pytest.approx(1 / 3)
+
+
+def test_the_mean_improvement_weighs_all_benchmarks_alike() -> None:
+    a = ran("a", {"x": right(50, 100), "y": right(0, 10), "z": right(5, 10)})
+    b = ran("b", {"x": right(60, 100), "y": right(3, 10), "z": right(5, 10)})
+    mean = compare_pair(a, b).mean
+    assert mean is not None
+    assert mean.comparison.difference == pytest.approx((0.1 + 0.3 + 0.0) / 3)
+    assert (mean.percent, mean.relative) == (pytest.approx((20 + 0) / 2), 2)
+    assert mean.comparison.low is not None
+    unknown = compare_pair(
+        printed("p", {"x": (0.5, None, 0), "y": (0.1, 0.01, 9)}),
+        printed("q", {"x": (0.6, None, 0), "y": (0.1, 0.01, 9)}),
+    ).mean
+    assert unknown is not None
+    assert comparison.mean(unknown).startswith(
+        "+5.00 points (no interval: a part has no standard error), +10.0 %"
+    )
+    assert compare_pair(ran("a", {"x": [1.0]}), ran("b", {"x": [1.0]})).mean is None
+
+
+def test_groups_can_be_compared_as_benchmarks_of_their_own() -> None:
+    def subjects(name: str, scores: list[float]) -> Candidate:
+        one = ran(name, {"mmlu": scores})
+        entry = one.entries["mmlu"]
+        assert entry.items is not None
+        items = replace(entry.items, groups=["algebra"] * 30 + ["physics"] * 30)
+        return replace(one, entries={"mmlu": replace(entry, items=items)})
+
+    a, b = subjects("a", right(10, 60)), subjects("b", right(40, 60))
+    pair = compare_pair(by_group(a), by_group(b))
+    assert list(pair.judged) == ["mmlu/algebra", "mmlu/physics"]
+    assert [line.comparison.n for line in pair.lines] == [30, 30]
+    assert [round(line.comparison.difference or 0, 4) for line in pair.lines] == [0.6667, 0.3333]
+
+
+# Whatever the scores are
+
+BITS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
+MANY = st.lists(BITS, min_size=1, max_size=4)
+
+
+def sides(benchmarks: list[list[tuple[bool, bool]]]) -> tuple[Candidate, Candidate]:
+    def side(name: str, place: int) -> Candidate:
+        return ran(
+            name, {f"b{n}": [float(pair[place]) for pair in items] for n, items in enumerate(benchmarks)}
+        )
+
+    return side("a", 0), side("b", 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(MANY)
+def test_exchanging_the_contenders_mirrors_the_comparison(benchmarks: list[list[tuple[bool, bool]]]) -> None:
+    a, b = sides(benchmarks)
+    one, other = compare_pair(a, b), compare_pair(b, a)
+    for line, mirrored in zip(one.lines, other.lines, strict=True):
+        assert line.flips is not None
+        assert mirrored.flips is not None
+        assert line.flips == (mirrored.flips.lost, mirrored.flips.gained)
+        assert line.comparison.difference == -(mirrored.comparison.difference or 0)
+        assert line.comparison.p == pytest.approx(mirrored.comparison.p)
+        assert line.verdict is not None
+        assert mirrored.verdict is not None
+        expected = MIRROR.get(line.verdict.kind)
+        assert expected is None or mirrored.verdict.kind == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(MANY, st.integers())
+def test_the_order_of_the_items_and_benchmarks_does_not_matter(
+    benchmarks: list[list[tuple[bool, bool]]], seed: int
+) -> None:
+    a, b = sides(benchmarks)
+    draw = random.Random(seed)
+
+    def shuffled(one: Candidate) -> Candidate:
+        entries = {}
+        for name, entry in draw.sample(list(one.entries.items()), len(one.entries)):
+            items = entry.items
+            assert items is not None
+            order = draw.sample(range(len(items.examples)), len(items.examples))
+            moved = replace(
+                items,
+                examples=[items.examples[n] for n in order],
+                rows=[items.rows[n] for n in order],
+                scores={key: [values[n] for n in order] for key, values in items.scores.items()},
+            )
+            entries[name] = replace(entry, items=moved)
+        return replace(one, entries=entries)
+
+    one, other = pair_facts(compare_pair(a, b)), pair_facts(compare_pair(shuffled(a), shuffled(b)))
+    by_name = {line["benchmark"]: line for line in other["benchmarks"]}
+    assert [by_name[line["benchmark"]] for line in one["benchmarks"]] == one["benchmarks"]
+    assert one["composites"] == other["composites"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=40), min_size=1, max_size=4), st.booleans())
+def test_identical_runs_are_identical_and_never_worse(scores: list[list[float]], same_name: bool) -> None:
+    made = {f"b{n}": values for n, values in enumerate(scores)}
+    pair = compare_pair(ran("a", made), ran("a" if same_name else "b", made))
+    for line in pair.lines:
+        assert line.identical
+        assert line.comparison.difference == 0
+        assert line.verdict is not None
+        assert line.verdict.kind in (("not worse",) if same_name else ("not worse", "cannot tell"))
+        assert comparison.cells(line).flips == "identical"

@@ -1,0 +1,20 @@
+"""Shipped files are found in a checkout and in an installed wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.core import resources as module
+
+
+def test_a_checkout_has_them_in_fixtures() -> None:
+    assert module.shipped("data") == Path(__file__).parents[2] / "fixtures" / "data"
+    assert module.shipped("checkpoints.py").is_file()
+
+
+def test_a_wheel_has_them_in_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "_shipped").mkdir()
+    monkeypatch.setattr(module, "_HERE", tmp_path)
+    assert module.shipped("data", "x") == tmp_path / "_shipped" / "data" / "x"

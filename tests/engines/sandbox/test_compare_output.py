@@ -1,0 +1,50 @@
+"""Whether two printed texts are the same, by the rule of CodeContests."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.engines.sandbox.guest.compare_output import same_printed
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed"),
+    [
+        ("1 2\n", "1\n2"),
+        ("YES", "yes"),
+        ("0.5", "0.500009"),
+        ("3", "3.0"),
+        ("1e3", "1000"),
+        ("", " \n"),
+        ("inf", "Inf"),
+        ("-0", "0"),
+    ],
+)
+def test_space_case_and_small_differences_of_numbers_do_not_matter(expected: str, printed: str) -> None:
+    assert same_printed(expected, printed)
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed"),
+    [
+        ("1 2", "1"),
+        ("1 2", "2 1"),
+        ("0.5", "0.5001"),
+        ("yes", "no"),
+        ("5", "٥"),
+        ("10", "1_0"),
+        ("12", "1 2"),
+        ("a\x0bb", "a b"),
+        ("", "0"),
+    ],
+)
+def test_other_words_other_numbers_and_other_scripts_digits_do(expected: str, printed: str) -> None:
+    assert not same_printed(expected, printed)
+
+
+@given(st.text(), st.text())
+def test_the_order_of_the_two_does_not_matter_and_nothing_raises(one: str, other: str) -> None:
+    assert same_printed(one, other) == same_printed(other, one)
+    assert same_printed(one, one)

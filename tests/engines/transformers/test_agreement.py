@@ -1,0 +1,355 @@
+"""Which ways of computing are admitted: right ones of every number type, and none with a fault in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.checkpoints import resolve
+from harness.checkpoints.info import CheckpointInfo
+from harness.engines.settings import Dtype
+from harness.engines.transformers import attention_masks, kv_cache, logits
+from harness.engines.transformers.agreement import BOUND, FACTOR, difference, largest
+from harness.engines.transformers.causal import CausalEngine
+from harness.engines.transformers.factory import ModelSettings, load_weights
+from harness.engines.transformers.generation import batch, step
+from harness.engines.transformers.kv_cache import KeyValues
+from harness.engines.transformers.loading import Loaded
+from harness.engines.transformers.masked import MaskedEngine
+from harness.engines.transformers.scoring import shared_prefix
+from harness.engines.transformers.scoring.plan import WorkDone
+from tests.engines.transformers.test_masked import FAMILIES as MASKED
+from tests.engines.transformers.test_shared_prefix import FAMILIES, engine_for, model_of
+from tests.support.tiny import tiny_masked
+
+DTYPES: tuple[Dtype, ...] = ("float32", "bfloat16", "float16")
+
+Change = Callable[[pytest.MonkeyPatch], None]
+
+
+def weights(folder: Path, dtype: Dtype) -> tuple[CheckpointInfo, Loaded]:
+    (info,) = resolve(str(folder), seq_len=None)
+    return info, load_weights(info, ModelSettings(device="cpu", threads=1, dtype=dtype))
+
+
+@pytest.fixture(scope="module")
+def models(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[tuple[str, Dtype], tuple[CheckpointInfo, Loaded]]:
+    folders = {family: model_of(tmp_path_factory.mktemp(family), family) for family in ("llama", "gemma2")}
+    return {(family, dtype): weights(folders[family], dtype) for family in folders for dtype in DTYPES}
+
+
+def columns_seen(change: Callable[[Sequence[int]], list[int]]) -> Change:
+    """Rows of branches whose tokens are seen by others than they should be."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        right = attention_masks.additive_mask
+        patch.setattr(
+            attention_masks, "additive_mask", lambda seen, **how: right([change(row) for row in seen], **how)
+        )
+
+    return plant
+
+
+def first_hidden(patch: pytest.MonkeyPatch) -> None:
+    """The first token of a beginning is seen by no token behind it."""
+    right = attention_masks.additive_mask
+
+    def mask(seen: Any, *, past: int, dtype: Any, **how: Any) -> Any:
+        made = right(seen, past=past, dtype=dtype, **how)
+        made[..., : min(past, 1)] = torch.finfo(dtype).min
+        return made
+
+    patch.setattr(attention_masks, "additive_mask", mask)
+
+
+def position_off(patch: pytest.MonkeyPatch) -> None:
+    right = shared_prefix.PrefixTreeScorer._inputs
+
+    def inputs(self: Any, layout: Any, cache: Any, past: int) -> dict[str, Any]:
+        made = right(self, layout, cache, past)
+        made["position_ids"] = made["position_ids"] + (1 if past or layout.branches else 0)
+        return made
+
+    patch.setattr(shared_prefix.PrefixTreeScorer, "_inputs", inputs)
+
+
+def stale_stem(patch: pytest.MonkeyPatch) -> None:
+    """Stems have the keys and values of other tokens."""
+    right = shared_prefix.PrefixTreeScorer._run_on
+
+    def run_on(self: Any, pass_: Any, past: KeyValues, whole: tuple[int, ...], places: Any) -> KeyValues:
+        other = tuple((token + 1) % 300 for token in whole)
+        made = right(self, pass_, KeyValues(other[: len(past.tokens)], past.layers), other, places)
+        return KeyValues(whole, made.layers)
+
+    patch.setattr(shared_prefix.PrefixTreeScorer, "_run_on", run_on)
+
+
+def slots_seen(more: int) -> Change:
+    """Tokens that are generated see a column too many, or not the first."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        right = step.slot_mask
+
+        def mask(window: int | None, *, own: Any, past: int, until: int, dtype: Any) -> Any:
+            made = right(window, own=own + max(0, more), past=past, until=until, dtype=dtype)
+            if more < 0 and until > 1:
+                made[..., made.shape[-1] - until] = torch.finfo(dtype).min
+            return made
+
+        patch.setattr(step, "slot_mask", mask)
+
+    return plant
+
+
+def slot_position_off(patch: pytest.MonkeyPatch) -> None:
+    plain = step.DecodeStep._forward
+
+    def forward(self: Any, *how: Any) -> Any:
+        logits = self._needed.logits
+
+        def moved(inputs: dict[str, Any], *places: Any) -> Any:
+            return logits({**inputs, "position_ids": inputs["position_ids"] + 1}, *places)
+
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(self._needed, "logits", moved)
+            return plain(self, *how)
+
+    patch.setattr(step.DecodeStep, "_forward", forward)
+
+
+def no_beginning(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(kv_cache, "put_behind", lambda keys, beginning: keys)
+
+
+def stale_beginning(patch: pytest.MonkeyPatch) -> None:
+    right = shared_prefix.PrefixTreeScorer.beginning
+
+    def beginning(self: Any, tokens: tuple[int, ...]) -> KeyValues:
+        return KeyValues(tokens, right(self, tuple((token + 1) % 300 for token in tokens)).layers)
+
+    patch.setattr(shared_prefix.PrefixTreeScorer, "beginning", beginning)
+
+
+def rows_exchanged(patch: pytest.MonkeyPatch) -> None:
+    """Keys and values go to the slot of another row."""
+    right = kv_cache.SlotCache.update
+
+    def update(self: Any, keys: Any, values: Any, layer: int, *more: Any, **how: Any) -> Any:
+        return right(self, keys.roll(1, 0), values.roll(1, 0), layer)
+
+    patch.setattr(kv_cache.SlotCache, "update", update)
+
+
+SCORING: dict[str, Change] = {
+    "one token too many is seen": columns_seen(lambda row: [min(until + 1, len(row)) for until in row]),
+    "one token too few is seen": columns_seen(lambda row: [max(u - 1, at + 1) for at, u in enumerate(row)]),
+    "branches see each other": columns_seen(lambda row: [len(row)] * len(row)),
+    "the first token is not seen": first_hidden,
+    "positions are off by one": position_off,
+    "keys of another beginning": stale_stem,
+}
+
+GENERATING: dict[str, Change] = {
+    "one token too many is seen": slots_seen(1),
+    "one token too few is seen": slots_seen(-1),
+    "positions are off by one": slot_position_off,
+    "the beginning is dropped": no_beginning,
+    "keys of another beginning": stale_beginning,
+    "keys of another row": rows_exchanged,
+}
+
+
+@pytest.mark.parametrize("fault", SCORING)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_a_fault_in_scoring_is_found(
+    family: str, dtype: Dtype, fault: str, models: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SCORING[fault](monkeypatch)
+    engine = CausalEngine(*models[family, dtype])
+    assert not engine.shares
+    assert "every sequence is computed by itself" in engine.notes[0]
+    engine.close()
+
+
+@pytest.mark.parametrize("fault", GENERATING)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_a_fault_in_generating_is_found(
+    family: str, dtype: Dtype, fault: str, models: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    GENERATING[fault](monkeypatch)
+    engine = CausalEngine(*models[family, dtype])
+    assert engine.shares
+    assert not engine.generates_together
+    assert "every text is generated by itself" in engine.notes[0]
+    engine.close()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ["causal", "masked"])
+def test_logits_of_another_place_are_found(
+    kind: str, dtype: Dtype, models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = logits.SelectiveLogits._gathered
+
+    def gathered(self: Any, inputs: Any, where: Any) -> Any:
+        return right(self, inputs, (where[0], (where[1] - 1).clamp(min=0)))
+
+    monkeypatch.setattr(logits.SelectiveLogits, "_gathered", gathered)
+    if kind == "masked":
+        engine: CausalEngine | MaskedEngine = MaskedEngine(*weights(tiny_masked(tmp_path / "m"), dtype))
+    else:
+        engine = CausalEngine(*models["llama", dtype])
+    assert not engine.gathers
+    assert "logits are computed for every token" in engine.notes[0]
+    engine.close()
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("llama", "gemma2")])
+def test_every_family_goes_the_fast_ways_in_half_precision(family: str, dtype: Dtype, tmp_path: Path) -> None:
+    engine = engine_for(model_of(tmp_path, family), dtype=dtype)
+    assert engine.shares
+    assert engine.generates_together
+    assert engine.gathers
+    assert engine.notes == []
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.parametrize("family", MASKED)
+def test_every_masked_family_gathers_logits_in_half_precision(
+    family: str, dtype: Dtype, tmp_path: Path
+) -> None:
+    engine = MaskedEngine(*weights(tiny_masked(tmp_path / "m", **MASKED[family]), dtype))
+    assert engine.gathers
+    assert engine.notes == []
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("fault", [None, "one token too many is seen"])
+def test_large_logits_are_judged_by_their_own_rounding(
+    dtype: Dtype, fault: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of real models are: two right ways are further apart than any bound for small ones."""
+    found: list[float] = []
+    info, loaded = weights(model_of(tmp_path, "llama"), dtype)
+    with torch.no_grad():
+        loaded.model.get_output_embeddings().weight.mul_(32)
+
+    def noted(one: torch.Tensor, other: torch.Tensor) -> float:
+        found.append(largest(one, other))
+        return found[-1]
+
+    monkeypatch.setattr(
+        batch, "difference", lambda model, plain, other: difference(model, plain, other, apart=noted)
+    )
+    if fault:
+        GENERATING[fault](monkeypatch)
+    engine = CausalEngine(info, loaded)
+    assert engine.generates_together is (fault is None)
+    assert found[0] > (BOUND[f"torch.{dtype}"] if dtype != "float32" or fault else 0)
+
+
+class Toy:
+    """A weight, and what a probe computes with it."""
+
+    def __init__(self, dtype: Any) -> None:
+        make = torch.Generator().manual_seed(1)
+        self.dtype = dtype
+        self.weight = torch.randn(64, 200, generator=make).to(dtype)
+        self.hidden = torch.randn(9, 64, generator=make)
+
+    def plain(self) -> torch.Tensor:
+        return (self.hidden.to(self.dtype) @ self.weight).float()
+
+    def coarse(self) -> torch.Tensor:
+        """The same sums, rounded after each addition."""
+        hidden = self.hidden.to(self.dtype)
+        total = hidden[:, :1] * self.weight[:1]
+        for at in range(1, 64):
+            total = total + hidden[:, at : at + 1] * self.weight[at]
+        return total.float()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_way_that_rounds_more_than_the_plain_one_is_not_admitted(dtype: Any) -> None:
+    toy = Toy(dtype)
+    assert difference(toy, toy.plain, toy.plain) is None
+    why = difference(toy, toy.plain, toy.coarse)
+    assert why is not None
+    assert "times that of a text by itself" in why
+    assert FACTOR < float(why.split(", ")[1].split()[0]) < 100
+    assert difference(toy, toy.coarse, toy.plain) is None
+    exact = Toy(torch.float32)
+    assert difference(exact, exact.plain, exact.coarse) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_model_that_float32_arithmetic_is_nothing_for_is_held_to_a_bound(dtype: Any) -> None:
+    toy = Toy(dtype)
+
+    def packed(off: float) -> Callable[[], torch.Tensor]:
+        def logits() -> torch.Tensor:
+            if toy.weight.dtype != dtype:  # within in_float32
+                raise RuntimeError("expected another type")
+            return toy.plain() + off
+
+        return logits
+
+    bound = BOUND[str(dtype)]
+    assert difference(toy, packed(0.0), packed(bound / 2)) is None
+    why = difference(toy, packed(0.0), packed(bound * 2))
+    assert why is not None
+    assert "float32 arithmetic raised RuntimeError" in why
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_no_number_is_different(dtype: Any, value: float) -> None:
+    toy = Toy(dtype)
+
+    def broken() -> torch.Tensor:
+        found = toy.plain()
+        found[3, 7] = value
+        return found
+
+    assert difference(toy, toy.plain, broken) is not None
+    masked = toy.plain().index_fill(1, torch.tensor([5]), float("-inf"))
+    assert difference(toy, lambda: masked, masked.clone) is None
+
+
+def test_running_out_of_memory_is_not_taken_for_a_difference() -> None:
+    toy = Toy(torch.bfloat16)
+
+    def full() -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        difference(toy, toy.plain, full)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nothing_of_a_probe_is_left(dtype: Dtype, tmp_path: Path) -> None:
+    info, loaded = weights(model_of(tmp_path, "llama"), dtype)
+    before = {name: one.clone() for name, one in loaded.model.state_dict().items()}
+    hooks = [len(one._forward_hooks) + len(one._forward_pre_hooks) for one in loaded.model.modules()]
+    engine = CausalEngine(info, loaded)
+    assert engine.generates_together
+    assert engine.work_done == WorkDone()
+    assert engine._shared is not None
+    assert engine._shared._kept._entries == []
+    assert engine._model.config._attn_implementation == "sdpa"
+    after = loaded.model.state_dict()
+    assert all(
+        after[name].dtype is one.dtype and torch.equal(after[name], one) for name, one in before.items()
+    )
+    engine.close()
+    assert hooks == [len(one._forward_hooks) + len(one._forward_pre_hooks) for one in loaded.model.modules()]

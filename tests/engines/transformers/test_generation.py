@@ -1,0 +1,438 @@
+"""Generated texts against transformers' ``generate`` for each prompt by itself."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.core.requests import (
+    Generate,
+    GenerateAnswer,
+    Loglikelihood,
+    LoglikelihoodAnswer,
+    Refusal,
+    earliest_stop,
+)
+from harness.engines.settings import Dtype
+from harness.engines.transformers.causal import CausalEngine
+from harness.engines.transformers.generation.batch import group
+from harness.engines.transformers.scoring.prefix_tree import common
+from tests.engines.transformers.test_memory import out_of_memory, short_of_memory
+from tests.engines.transformers.test_shared_prefix import SEQ_LEN, SHOTS, engine_for, model_of
+from tests.support.tiny import CORPUS, metaspace_tokenizer, tiny_causal
+
+TIE = 1e-4
+
+
+def prompts() -> list[Generate]:
+    """With few-shot examples and without, of many lengths, one the beginning of another, one twice."""
+    asked = [
+        Generate(f"{SHOTS}\n\n{text[: 10 + 7 * number]}", max_new_tokens=4 + 5 * number)
+        for number, text in enumerate(CORPUS)
+    ]
+    asked += [Generate(text[: 3 + 9 * number], max_new_tokens=20) for number, text in enumerate(CORPUS)]
+    return [*asked, Generate(SHOTS[:40], max_new_tokens=9), asked[0]]
+
+
+def with_samples() -> list[Generate]:
+    return [
+        Generate(
+            one.prompt, max_new_tokens=12, temperature=1.3, top_p=0.95, samples=1 + number % 4, seed=number
+        )
+        for number, one in enumerate(prompts()[:11])
+    ]
+
+
+def texts(engine: CausalEngine, requests: list[Generate]) -> list[list[tuple[str, str, int]]]:
+    found = []
+    for answer in engine.answer(requests):
+        assert isinstance(answer, GenerateAnswer)
+        found.append([(one.text, one.finish_reason, one.tokens) for one in answer.samples])
+    return found
+
+
+def check_greedy(engine: CausalEngine, request: Generate) -> None:
+    """The text is that of ``generate``, as far as the two likeliest tokens are not tied."""
+    import torch
+
+    model, tokenizer = engine._model, engine._loaded.tokenizer  # type: ignore[union-attr]
+    ids = torch.tensor([tokenizer.encode(request.prompt)])
+    with torch.no_grad():
+        made = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=request.max_new_tokens,
+            do_sample=False,
+            pad_token_id=0,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+    wanted = made.sequences[0, ids.shape[1] :].tolist()
+    (answer,) = engine.answer([request])
+    assert isinstance(answer, GenerateAnswer)
+    text = tokenizer.decode(wanted, skip_special_tokens=True)
+    if answer.samples[0].text == text:
+        assert answer.samples[0].tokens == len(wanted)
+        return
+    gaps = [float(logits[0].topk(2).values.diff().abs()) for logits in made.logits]
+    assert min(gaps) < TIE, f"{answer.samples[0].text!r} instead of {text!r}"
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_of(tmp_path_factory.mktemp("llama"), "llama")
+
+
+@pytest.mark.parametrize(
+    "family", ["llama", "gpt2", "gpt_neox", "mistral", "gemma2", "gemma3_text", "qwen2 sliding", "opt"]
+)
+def test_greedy_texts_are_those_of_transformers_for_each_prompt(family: str, tmp_path: Path) -> None:
+    engine = engine_for(model_of(tmp_path, family))
+    assert engine.generates_together
+    assert engine.notes == []
+    requests = prompts()
+    together = texts(engine, requests)
+    for request, found in zip(requests, together, strict=True):
+        check_greedy(engine, request)
+        assert texts(engine, [request]) == [found]
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "mistral"])
+@pytest.mark.parametrize("batch", [None, 1, 3])
+def test_texts_do_not_depend_on_company_order_or_batch(
+    family: str, batch: int | None, tmp_path: Path
+) -> None:
+    folder = model_of(tmp_path, family)
+    requests = [*prompts(), *with_samples()]
+    wanted = texts(engine_for(folder), requests)
+    engine = engine_for(folder, batch=batch)
+    assert texts(engine, requests[::-1]) == wanted[::-1]
+    assert texts(engine, requests[3:9]) == wanted[3:9]
+
+
+def test_both_ways_of_generating_give_the_same(llama: Path) -> None:
+    engine, single = engine_for(llama), engine_for(llama)
+    single._shared = None
+    assert not single.generates_together
+    stops = ("e", " a", "42")
+    requests = [*prompts(), *with_samples(), Generate(SHOTS, max_new_tokens=30, stop=stops)]
+    assert texts(engine, requests) == texts(single, requests)
+
+
+def test_what_generating_one_by_one_costs_is_told(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_for(llama)
+    assert engine.generates_together
+    requests = [*prompts(), *with_samples()]
+    wanted = texts(engine, requests)
+    assert "slow" not in engine.effort
+    done = engine.work_done
+    monkeypatch.setattr("harness.engines.transformers.kv_cache.put_behind", lambda keys, beginning: keys)
+    single = engine_for(llama)
+    assert not single.generates_together
+    assert texts(single, requests) == wanted
+    (told,) = single.effort["slow"]
+    assert (told["way"], told["computed"]) == ("generating", single.work_done.computed)
+    assert told["reason"].endswith(" off")
+    assert told["enough"] == done.computed - done.padded
+    # What was shared before is not computed again.
+    texts(single, prompts()[:5])
+    again = single.effort["slow"][0]["enough"] - told["enough"]
+    assert again < told["enough"] / 2
+
+
+def test_a_model_that_cannot_share_is_generated_one_by_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from harness.checkpoints import resolve
+    from harness.engines.transformers.factory import ModelSettings, load
+
+    folder = tiny_causal(
+        tmp_path / "c",
+        model_type="mamba",
+        seq_len=SEQ_LEN,
+        num_attention_heads=None,
+        num_key_value_heads=None,
+        state_size=4,
+        time_step_rank=2,
+    )
+    (info,) = resolve(str(folder), seq_len=SEQ_LEN)
+    with caplog.at_level(logging.WARNING, logger="harness"):
+        engine = load(info, ModelSettings(device="cpu", threads=1))
+        assert isinstance(engine, CausalEngine)
+        assert not engine.generates_together
+        for request in prompts()[:3]:
+            check_greedy(engine, request)
+    assert len(caplog.records) == 1
+
+
+def test_a_model_whose_probe_differs_is_generated_one_by_one(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harness.engines.transformers import split_attention
+
+    wanted = texts(engine_for(llama), prompts())
+    monkeypatch.setattr(split_attention, "put_behind", lambda keys, beginning: keys)
+    monkeypatch.setattr("harness.engines.transformers.kv_cache.put_behind", lambda keys, beginning: keys)
+    engine = engine_for(llama)
+    assert engine.shares
+    assert texts(engine, prompts()) == wanted
+    assert not engine.generates_together
+    assert len(engine.notes) == 1
+    assert "every text is generated by itself" in engine.notes[0]
+
+
+def test_a_common_beginning_and_a_prompt_with_samples_are_computed_once(llama: Path) -> None:
+    engine = engine_for(llama)
+    assert engine.generates_together
+    shots = len(engine._tokenizer.prompt(SHOTS))
+    requests = [Generate(f"{SHOTS} {word}", max_new_tokens=2) for word in ("a", "the", "river", "is")]
+    engine.answer(requests)
+    assert engine.work_done.computed < shots + 50
+    for together in (1, 3):
+        engine.work_done.reset()
+        many = [
+            Generate(f"{word} {CORPUS[3]}", max_new_tokens=5, temperature=1.0, samples=20)
+            for word in ("one", "2", "x")[:together]
+        ]
+        engine.answer(many)
+        length = sum(len(engine._tokenizer.prompt(one.prompt)) for one in many)
+        assert engine.work_done.computed - engine.work_done.padded - engine.work_done.decoded <= length
+        assert engine.work_done.decoded <= together * 20 * 4
+
+
+def test_texts_do_not_depend_on_the_size_of_computations_and_buffers(llama: Path) -> None:
+    requests = [*prompts(), Generate(CORPUS[1], max_new_tokens=170), Generate("a", max_new_tokens=200)]
+    wanted = texts(engine_for(llama), requests)
+    check_greedy(engine_for(llama), requests[-1])
+    engine = engine_for(llama, batch=4)
+    engine.budget.tokens = 16
+    assert texts(engine, requests) == wanted
+
+
+def test_a_prompt_alone_is_continued_in_one_piece(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.engines.transformers import kv_cache
+
+    engine = engine_for(llama)
+    alone = Generate(SHOTS, max_new_tokens=6)
+    wanted = texts(engine, [alone])  # the first call also tries the way that texts are generated
+    parts: list[Any] = []
+    put_behind = kv_cache.put_behind
+    monkeypatch.setattr(kv_cache, "put_behind", lambda *given: parts.append(put_behind(*given)))
+    assert texts(engine, [alone]) == wanted
+    assert parts == []
+    texts(engine, [Generate(SHOTS, max_new_tokens=6, temperature=1.0, samples=3)])
+    assert parts
+
+
+def test_beginnings_are_kept_from_call_to_call(llama: Path) -> None:
+    engine = engine_for(llama)
+    shots = len(engine._tokenizer.prompt(SHOTS))  # type: ignore[arg-type]
+    wanted = texts(engine, prompts()[:5])
+    engine.work_done.reset()
+    assert [texts(engine, [request])[0] for request in prompts()[:5]] == wanted
+    assert engine.work_done.computed - engine.work_done.decoded < shots
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_generates_together_too(dtype: Dtype, llama: Path) -> None:
+    engine = engine_for(llama, dtype=dtype)
+    assert engine.generates_together
+    found = texts(engine, prompts())
+    assert [sample[0][2] for sample in found] == [request.max_new_tokens for request in prompts()]
+
+
+def test_samples_differ_and_depend_on_their_seed(llama: Path) -> None:
+    engine = engine_for(llama)
+    ask = {"max_new_tokens": 8, "temperature": 1.0, "samples": 6}
+    one, other, again, more = (
+        texts(engine, [Generate(CORPUS[0], seed=seed, **{**ask, **change})])[0]  # type: ignore[arg-type]
+        for seed, change in ((1, {}), (2, {}), (1, {}), (1, {"samples": 9}))
+    )
+    assert len(set(one)) > 3
+    assert one == again == more[:6]
+    assert one != other
+    greedy = texts(engine, [Generate(CORPUS[0], max_new_tokens=8, samples=3)])[0]
+    assert greedy == [greedy[0]] * 3
+
+
+def test_a_text_ends_in_front_of_a_stop_sequence(llama: Path) -> None:
+    engine = engine_for(llama)
+    for request in prompts():
+        ((whole, _, tokens),) = texts(engine, [request])[0]
+        for begin in range(0, len(whole), 3):
+            stops = (whole[begin : begin + 4], whole[begin + 2 : begin + 9] or "zz", "\0")
+            if any("\N{REPLACEMENT CHARACTER}" in stop for stop in stops):
+                continue
+            asked = Generate(request.prompt, max_new_tokens=request.max_new_tokens, stop=stops)
+            ((text, reason, taken),) = texts(engine, [asked])[0]
+            assert text == whole[: earliest_stop(whole, stops)]
+            assert reason == "stop"
+            assert taken <= tokens
+
+
+def test_the_checkpoints_end_tokens_end_a_text(llama: Path) -> None:
+    engine = engine_for(llama)
+    request = Generate(CORPUS[0], max_new_tokens=12)
+    ((_, reason, tokens),) = texts(engine, [request])[0]
+    assert (reason, tokens) == ("length", 12)
+    import torch
+
+    model, tokenizer = engine._model, engine._loaded.tokenizer  # type: ignore[union-attr]
+    ids = torch.tensor([tokenizer.encode(CORPUS[0])])
+    made = model.generate(ids, max_new_tokens=12, do_sample=False, pad_token_id=0)[0, ids.shape[1] :].tolist()
+    end = made[7]
+    engine = engine_for(llama)
+    engine._model.generation_config.eos_token_id = [end, 0]
+    ((text, reason, tokens),) = texts(engine, [request])[0]
+    assert (reason, tokens) == ("eos", made.index(end) + 1)
+    assert text == tokenizer.decode(made[: made.index(end)])
+
+
+def test_a_long_prompt_is_cut_on_the_left_and_an_impossible_one_refused(llama: Path) -> None:
+    engine = engine_for(llama)
+    long = " ".join(CORPUS)
+    tokens = engine._tokenizer.prompt(long)
+    assert not isinstance(tokens, Refusal)
+    (answer,) = engine.answer([Generate(long, max_new_tokens=30)])
+    assert isinstance(answer, GenerateAnswer)
+    assert answer.prompt_tokens == SEQ_LEN - 30
+    assert answer.truncated == len(tokens) - SEQ_LEN + 30
+    cut = engine._tokenizer.readable(tokens[-(SEQ_LEN - 30) :])
+    assert engine._tokenizer.prompt(cut) == tokens[-(SEQ_LEN - 30) :]
+    assert texts(engine, [Generate(cut, max_new_tokens=30)]) == [
+        [(one.text, one.finish_reason, one.tokens) for one in answer.samples]
+    ]
+    (refused,) = engine.answer([Generate("a", max_new_tokens=SEQ_LEN)])
+    assert isinstance(refused, Refusal)
+    assert "--eval-seq-len" in refused.reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_new_tokens": 0},
+        {"samples": 0},
+        {"temperature": -1.0},
+        {"temperature": float("nan")},
+        {"top_p": 0.0},
+        {"top_k": -1},
+        {"stop": ("",)},
+        {"stop": "text"},
+    ],
+)
+def test_a_faulty_request_is_refused(change: dict[str, Any], llama: Path) -> None:
+    (answer,) = engine_for(llama).answer([Generate("a", **{"max_new_tokens": 3, **change})])
+    assert isinstance(answer, Refusal)
+
+
+def test_requests_of_all_kinds_are_answered_in_order(llama: Path) -> None:
+    engine = engine_for(llama)
+    score, text = Loglikelihood("The quick", " brown"), Generate("The quick", max_new_tokens=3)
+    found = engine.answer([text, score, Loglikelihood("a", ""), text, score])
+    kinds = (GenerateAnswer, LoglikelihoodAnswer, Refusal, GenerateAnswer, LoglikelihoodAnswer)
+    assert tuple(map(type, found)) == kinds
+    assert found[1] == engine.answer([score])[0]
+    assert engine._model.config._attn_implementation == "sdpa"
+
+
+def test_a_start_token_stands_in_front_once() -> None:
+    from harness.engines.transformers.tokenizer import TextTokenizer
+
+    tokenizer = TextTokenizer(metaspace_tokenizer())
+    start = tokenizer.start
+    assert start is not None
+    for prompt in ("The fox", "<s>The fox"):
+        tokens = tokenizer.prompt(prompt)
+        assert not isinstance(tokens, Refusal)
+        assert tokens[0] == start
+        assert tokens.count(start) == 1
+    assert tokenizer.prompt("") == (start,)
+
+
+@pytest.mark.parametrize("kind", ["accelerator", "cpu"])
+def test_rows_too_many_for_memory_wait_and_lose_nothing(
+    kind: str, llama: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = engine_for(llama)
+    requests = [*prompts(), *with_samples()]
+    wanted = texts(engine, requests)
+    plain = engine._needed.logits
+    sizes: list[tuple[int, int]] = []
+    failed = 0
+
+    def limited(inputs: dict[str, Any], rows: Any, positions: Any) -> Any:
+        nonlocal failed
+        cells = inputs["input_ids"].shape
+        # Prompts go in, but after a while so many rows do not go on.
+        if (cells[1] == 1 and cells[0] > 3 and len(sizes) > 4) or cells.numel() > 150:
+            failed += 1
+            raise out_of_memory(kind)
+        sizes.append((cells[0], cells[1]))
+        return plain(inputs, rows, positions)
+
+    monkeypatch.setattr(engine._needed, "logits", limited)
+    with caplog.at_level(logging.WARNING, logger="harness"):
+        assert texts(engine, requests) == wanted
+    assert failed > 2
+    assert max(rows for rows, _ in sizes[:5]) > 3 >= max(rows for rows, length in sizes[5:] if length == 1)
+    assert sum("out of memory" in record.message for record in caplog.records) == 1
+
+
+def test_a_batch_that_was_asked_for_or_cannot_get_smaller_fails(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    for batch in (4, None):
+        engine = engine_for(llama, batch=batch)
+        assert engine.generates_together
+        short_of_memory(engine, monkeypatch, 0, out_of_memory("accelerator"))
+        with pytest.raises(torch.OutOfMemoryError):
+            engine.answer(prompts()[:3])
+        assert engine._model.config._attn_implementation == "sdpa"
+
+
+def test_broken_weights_are_told(llama: Path) -> None:
+    import torch
+
+    engine = engine_for(llama)
+    assert engine.generates_together
+    with torch.no_grad():
+        engine._model.get_output_embeddings().weight[5] = float("nan")
+    (answer,) = engine.answer([Generate("The", max_new_tokens=4)])
+    assert isinstance(answer, Refusal)
+    assert "NaN" in answer.reason
+
+
+PROMPTS = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 100)).map(
+        lambda parts: (*[parts[0]] * 70, *range(20 * parts[1]), *[7] * parts[2], 9)[-parts[2] - 150 :]
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(PROMPTS)
+def test_every_prompt_is_in_one_group_with_what_it_begins_with(prompts: list[tuple[int, ...]]) -> None:
+    groups = group(prompts)
+    assert sorted(number for one in groups for number in one.members) == list(range(len(prompts)))
+    for one in groups:
+        first = prompts[one.members[0]]
+        assert one.shared < min(len(prompts[number]) for number in one.members)
+        assert all(common(first, prompts[number]) >= one.shared for number in one.members)
+
+
+def test_prompts_of_different_shots_are_grouped_by_them() -> None:
+    shots = {kind: tuple(range(1000 * kind, 1000 * kind + 100)) for kind in (1, 2)}
+    prompts = [(*shots[1 + number % 2], number, number) for number in range(12)]
+    prompts += [(5, 6, 7), (*shots[1][:3], 8)]
+    found = [(one.shared, one.members) for one in group(prompts)]
+    assert found == [(100, (0, 2, 4, 6, 8, 10)), (100, (1, 3, 5, 7, 9, 11)), (0, (12, 13))]
+    assert group([shots[1]])[0].shared == 99
+    assert group([shots[1]] * 5)[0].shared == 99

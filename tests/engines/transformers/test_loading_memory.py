@@ -1,0 +1,77 @@
+"""Loading a folder's weights takes little more memory than they do, whatever form and number type the file has."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.tiny import tiny_causal
+
+ROOT = Path(__file__).resolve().parents[3]
+
+MOST = 1.2
+"""Of the weights as they are in memory."""
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's counts of memory")
+
+
+def written(source: Path, folder: Path, kind: str, shard: str) -> Path:
+    """The checkpoint in another form."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(source)
+    model = model if kind == "float32" else model.half()
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    if kind == "bin":
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    else:
+        model.save_pretrained(folder, max_shard_size=shard if kind == "sharded" else "5GB")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A tiny one, and one whose weights outweigh what else loading takes."""
+    root = tmp_path_factory.mktemp("models")
+    large = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 4}
+    return tiny_causal(root / "tiny"), tiny_causal(root / "large", **large)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["float32", "half", "sharded", "bin"])
+def test_loading_peaks_at_little_more_than_the_weights(
+    kind: str, models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    tiny, large = (
+        written(model, tmp_path / model.name, kind, shard)
+        for model, shard in zip(models, ("50KB", "10MB"), strict=True)
+    )
+    command = [sys.executable, "-m", "tests.support.loading_peak", str(large), str(tiny)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert found.returncode == 0, found.stderr
+    counts = json.loads(found.stdout)
+    assert counts["weights"] > 50e6
+    assert counts["peak"] <= MOST * counts["weights"]
+
+
+def test_weights_that_are_converted_from_mapped_pages_are_the_files(
+    models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from tests.support.loading_peak import loaded
+
+    for kind in ("half", "sharded", "bin"):
+        folder = written(models[1], tmp_path / kind, kind, "10MB")
+        ours = loaded(str(folder)).model.state_dict()
+        plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()
+        assert ours.keys() == plain.keys()
+        assert all(torch.equal(one, plain[name]) for name, one in ours.items())

@@ -1,0 +1,76 @@
+"""``builtin:mtp-tiny``, a trained model as training scripts save it: what is known of it, its logits, its texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.checkpoints import CheckpointInfo, resolve
+from harness.core.requests import Generate
+from harness.engines.transformers.causal import CausalEngine
+from harness.engines.transformers.generation.speculative import SpeculationTuner
+from harness.engines.transformers.mtp.weights import read_pt
+from perf.speculative_equal import requests, texts
+from tests.engines.transformers.test_mtp_model import reference
+from tests.support.tiny_mtp import mtp_engine
+
+
+@pytest.fixture(scope="module")
+def info() -> CheckpointInfo:
+    (found,) = resolve("builtin:mtp-tiny", seq_len=None)
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone(info: CheckpointInfo) -> CausalEngine:
+    return mtp_engine(info, speculative="off")
+
+
+def test_what_its_training_wrote_is_known(info: CheckpointInfo) -> None:
+    assert (info.name, info.format, info.model_type) == ("mtp-tiny", "mtp", "mtp")
+    assert info.params is not None
+    assert info.params["n_future_tokens"] == 4
+    assert info.epoch is not None
+    assert info.epoch > 1
+    assert info.val_loss is not None
+    assert 2 < info.val_loss < 7
+    training: Any = info.training
+    assert training["config"]["training"]["batch"] == 8
+    assert len(training["val_metrics"]["head_losses"]) == 4
+
+
+def test_its_heads_logits_are_those_of_an_independent_forward_pass(info: CheckpointInfo) -> None:
+    import torch
+
+    assert info.params is not None
+    engine = mtp_engine(info)
+    ids = [*engine._tokenizer.prompt("def __add__(self, other):\n    '''Returns the sum of two")]  # type: ignore[misc]
+    wanted = reference(read_pt(info.path).tensors, info.params, ids)
+    with torch.no_grad():
+        for number, theirs in enumerate(wanted):
+            found = engine._model.head(number, torch.tensor([ids]))[0].numpy()
+            assert np.abs(found - theirs).max() < 1e-4
+
+
+@pytest.mark.parametrize("batch", [5, 24])
+def test_greedy_texts_are_head_0s_token_for_token(
+    batch: int, info: CheckpointInfo, alone: CausalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SpeculationTuner, "guesses", lambda *_: True)
+    asked = requests(24, 48)
+    guessing = mtp_engine(info)
+    assert texts(guessing, asked, batch) == texts(alone, asked, len(asked))
+    assert guessing.work_done.accepted.mean_length > 1.2
+
+
+def test_drawn_texts_are_head_0s_token_for_token(
+    info: CheckpointInfo, alone: CausalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SpeculationTuner, "guesses", lambda *_: True)
+    asked = [
+        Generate(one.prompt, max_new_tokens=32, temperature=(0.4, 1.0)[number % 2], top_p=0.95, seed=number)
+        for number, one in enumerate(requests(12, 32))
+    ]
+    assert texts(mtp_engine(info), asked, 5) == texts(alone, asked, 12)

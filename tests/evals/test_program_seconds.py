@@ -1,0 +1,80 @@
+"""``--eval-program-seconds``: the limit of a program, in a run and in ``touchstone grade``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from harness.cli import main
+from harness.core.requests import CallTests, RunProgram
+from harness.engines.sandbox.client import WorkerClient
+from harness.engines.sandbox.sandbox import Sandbox
+from harness.engines.sandbox.settings import parse_program_seconds
+from harness.metrics.code import mbpp_request
+
+REQUEST = RunProgram("x = 1", CallTests("assert x == 1"), task="t/1", seconds=3.0, reference="x = 1\n")
+
+
+class Client:
+    """A sandbox's other side, in which every program but the reference is out of time."""
+
+    def __init__(self) -> None:
+        self.jobs: list[dict[str, Any]] = []
+
+    def submit(self, job: dict[str, Any], done: Any) -> None:
+        """Notes the job, and answers at once."""
+        self.jobs.append(job)
+        right = job["program"] == REQUEST.reference
+        done({"outcome": "passed" if right else "timeout", "detail": "", "seconds": 4.0, "tests": 0})
+
+
+def limits(program_seconds: float | None) -> list[float]:
+    client = Client()
+    sandbox = Sandbox(cast("WorkerClient", client), isolated=True, program_seconds=program_seconds)
+    sandbox.run(REQUEST)
+    return [job["limits"]["cpu"] for job in client.jobs]
+
+
+def test_the_persons_limit_goes_before_the_tasks_own() -> None:
+    assert limits(None)[0] == 3.0
+    assert limits(5.0)[0] == 5.0
+    assert limits(0.5)[0] == 0.5
+
+
+def test_a_slow_machine_still_raises_it_by_the_reference_program() -> None:
+    assert limits(5.0) == [5.0, 50.0, 16.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("5", 5.0), ("0.5", 0.5), (".1", 0.1), ("2.", 2.0), ("3600", 3600.0)]
+)
+def test_seconds_are_read(text: str, seconds: float) -> None:
+    assert parse_program_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0.01", "-1", "5s", "five", "nan", "inf", "3601", "1e3", "5,0"])
+def test_what_is_no_limit_is_refused_with_what_is(text: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"is no limit of time for a program; give seconds from 0\.1 to 3600"
+    ):
+        parse_program_seconds(text)
+
+
+def test_grade_refuses_it_in_one_line_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text(json.dumps({"task_id": 11, "completion": "x = 1"}) + "\n", encoding="utf-8")
+    assert main(["grade", "mbpp", str(samples), "--program-seconds", "5s"]) == 4
+    error = capsys.readouterr().err
+    assert "--program-seconds: '5s' is no limit of time" in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [samples]
+
+
+def test_a_request_keeps_the_tasks_own_limit() -> None:
+    row = {"task_id": 1, "code": "", "test_list": ["assert f()"], "test_setup_code": "", "test_imports": []}
+    assert mbpp_request(row, "").seconds == 3.0

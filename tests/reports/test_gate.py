@@ -1,0 +1,159 @@
+"""Reports of a gate say the same everywhere, and no name in them becomes a command, a link or a tag."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.compare.baselines import BaselineSource
+from harness.compare.gate.config import GateConfig
+from harness.compare.gate.decide import cases_of, decide
+from harness.compare.gate.result import gate_json
+from harness.reports import github, html, markdown
+from harness.reports.gate import decision_text
+from harness.reports.terminal import render
+from harness.results.summary import Summary, summary_from_json, summary_json
+from tests.compare.test_baselines import source
+from tests.support.entries import entry, right
+from tests.support.summaries import sample
+
+EVIL = "::error::x|`]<b>@all %0A\n::warning::y"
+
+
+def summary(
+    checkpoint: str = "new", *, mode: str | None = "plain", best: int = 8, count: int = 150
+) -> Summary:
+    """A run whose gate has found its only benchmark worse than the best of several."""
+    from dataclasses import replace
+
+    draw = [entry(right(200 + n, 400), checkpoint=f"old{n}", benchmark="winogrande") for n in range(best)]
+    mine = entry(right(count, 400), checkpoint=checkpoint, benchmark="winogrande", run_id="now", began=9.0)
+    where = source(*draw) if draw else BaselineSource(name="best", kind="best")
+    gate = decide(cases_of([mine], []), where, GateConfig(mode=mode))
+    return replace(sample(benchmarks=["winogrande"]), gate=gate_json(gate, decision_text(gate)))
+
+
+def test_the_terminal_shows_verdict_numbers_both_baselines_and_last_the_decision() -> None:
+    text = render(summary(), 100, color=False)
+    words = " ".join(text.split())
+    assert "worse winogrande acc 0.3750, -14.02 [" in words
+    assert re.search(
+        r"old7 of run run-old7, best of 8: 0\.5175 as measured \(-14\.25 points\), 0\.51\d\d after allowing",
+        words,
+    )
+    assert words.endswith("gate failed (exit code 8): winogrande acc is worse (-14.02 points)")
+    assert max(map(len, text.splitlines()[:-1])) <= 100
+
+
+def test_a_run_without_a_gate_says_nothing_of_one() -> None:
+    plain = sample()
+    assert plain.gate is None
+    assert "gate" not in render(plain, 100, color=False)
+    assert "<h2>Gate" not in html.page(plain)
+    assert github.commands(plain) == []
+
+
+def test_the_gate_stays_in_the_summary_and_is_shown_again() -> None:
+    found = summary_from_json(summary_json(summary()))
+    assert found.gate == summary().gate
+    assert render(found, 90, color=False) == render(summary(), 90, color=False)
+
+
+def test_the_page_has_the_gate_with_names_escaped() -> None:
+    page = html.page(summary(EVIL))
+    assert "<h2>Gate</h2>" in page
+    assert "<b>@all" not in page
+
+
+def test_markdown_has_the_decision_the_verdicts_and_the_scores() -> None:
+    text = markdown.page(summary())
+    assert ":x: **gate failed (exit code 8): winogrande acc is worse" in text
+    assert "| **worse** | `new` | `winogrande` `acc` | 0.3750 |" in text
+    assert "| `checkpoint-100` | `winogrande` 5-shot | `acc` |" in text
+
+
+def test_a_name_in_markdown_neither_formats_nor_mentions_nor_ends_anything() -> None:
+    text = markdown.page(summary(EVIL))
+    assert "<b>" not in re.sub(r"`[^`]*`|`` .*? ``", "", text)
+    assert not [line for line in text.splitlines() if line.lstrip().startswith("::")]
+    rows = [line for line in text.splitlines() if line.startswith("| **worse**")]
+    assert len(rows) == 1
+    assert len(re.findall(r"(?<!\\)\|", rows[0])) == 8
+
+
+@given(st.text(max_size=30))
+def test_a_code_span_is_one_line_that_its_text_cannot_end(text: str) -> None:
+    span = markdown.code(text)
+    assert len(span.splitlines()) == 1
+    fence = re.match("`+", span)
+    assert fence is not None
+    assert span.endswith(fence[0])
+    inside = span[len(fence[0]) : -len(fence[0])]
+    assert all(len(run) != len(fence[0]) for run in re.findall("`+", inside))
+    assert not re.search(r"(?<!\\)\|", inside)
+
+
+@given(st.text(max_size=30))
+def test_plain_text_in_markdown_has_no_sign_that_means_anything(text: str) -> None:
+    shown = re.sub(r"&#\d+;", "", markdown.plain(text))
+    assert not set("<>`*[]|\\~") & set(shown)
+    assert not re.search(r"(?<![A-Za-z0-9])@(?!\u200b)", shown)
+    assert len(f"x{shown}".splitlines()) == 1
+
+
+def test_github_is_told_of_every_line_that_fails_and_of_the_decision() -> None:
+    first, last = github.commands(summary())
+    assert first.startswith("::error title=new%3A winogrande acc worse::-1")
+    assert last.startswith("::error title=touchstone gate::gate failed (exit code 8): ")
+    (only,) = github.commands(summary(best=0))
+    assert only.startswith("::notice title=touchstone gate::gate passed: no baseline yet")
+    (shown,) = github.commands(summary(mode=None))
+    assert shown.startswith("::notice title=touchstone gate::verdicts: 1 worse")
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_a_command_is_one_line_whose_title_and_message_come_back(title: str, message: str) -> None:
+    text = github.command("error", title, message)
+    assert "\n" not in text
+    assert "\r" not in text
+    found = re.fullmatch(r"::error title=([^:,]*)::(.*)", text, re.DOTALL)
+    assert found is not None
+
+    def back(escaped: str) -> str:
+        for code, sign in (("%3A", ":"), ("%2C", ","), ("%0D", "\r"), ("%0A", "\n"), ("%25", "%")):
+            escaped = escaped.replace(code, sign)
+        return escaped
+
+    assert back(found[1]) == title
+    assert "%3A" in message or "%2C" in message or back(found[2]) == message
+
+
+@pytest.mark.parametrize("line", ["::error::x", "   ::stop-commands::t", "a ##[error]x", "##[add-mask]y"])
+def test_no_line_of_a_report_is_a_command_of_github(line: str) -> None:
+    changed = github.harmless(line)
+    assert not changed.lstrip().startswith("::")
+    assert "##[" not in changed
+    assert github.harmless("a::b [::] c") == "a::b [::] c"
+
+
+def test_the_jobs_summary_is_added_to_and_a_fault_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "summary.md"
+    path.write_text("before\n")
+    assert github.append_summary({"GITHUB_STEP_SUMMARY": str(path)}, "after") is None
+    assert path.read_text() == "before\nafter\n"
+    assert "cannot write" in (github.append_summary({"GITHUB_STEP_SUMMARY": str(tmp_path)}, "x") or "")
+    assert github.append_summary({}, "x") is None
+
+
+def test_junit_gets_every_metric_and_every_verdict() -> None:
+    found: dict[str, Any] = dict(github.properties(summary()))
+    assert "touchstone.checkpoint-100.winogrande.acc" in found
+    assert found["touchstone.gate.decision"] == "failed"
+    assert found["touchstone.gate.exit_code"] == "8"
+    assert found["touchstone.gate.new.winogrande"] == "worse"
+    assert all("\x00" not in name for name, _ in github.properties(summary("a\x00b")))

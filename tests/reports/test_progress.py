@@ -1,0 +1,385 @@
+"""The progress line never disturbs what pytest writes, counts what the journal holds, and never raises."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import threading
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.reports.progress import Progress, Speed, Tally
+from harness.results.journal import Journal
+from harness.results.records import Record
+
+NEVER = 3600.0
+
+
+class Terminal(io.TextIOBase):
+    """A terminal as small as the progress line needs: text, line feeds, and the control sequences it uses.
+
+    Like a real one it wraps only when a character follows the one in the last column. ``lines`` is everything
+    that was ever shown, scrolled off or not.
+    """
+
+    def __init__(self, width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self.lines = [""]
+        self.top = self.row = self.column = 0
+        self.pending = False
+        self.saved = (0, 0, False)
+
+    def write(self, text: str) -> int:
+        index = 0
+        while index < len(text):
+            for sequence, action in self.ACTIONS.items():
+                if text.startswith(sequence, index):
+                    action(self)
+                    index += len(sequence)
+                    break
+            else:
+                self.put(text[index])
+                index += 1
+        return len(text)
+
+    def put(self, character: str) -> None:
+        assert character.isprintable(), repr(character)
+        if self.pending:
+            self.feed()
+        line = self.lines[self.top + self.row].ljust(self.column)
+        self.lines[self.top + self.row] = line[: self.column] + character + line[self.column + 1 :]
+        self.pending = self.column == self.width - 1
+        self.column = min(self.column + 1, self.width - 1)
+
+    def feed(self) -> None:
+        self.index()
+        self.column = 0
+
+    def index(self) -> None:
+        self.pending = False
+        if self.row == self.height - 1:
+            self.top += 1
+        else:
+            self.row += 1
+        while len(self.lines) <= self.top + self.row:
+            self.lines.append("")
+
+    def up(self) -> None:
+        self.row, self.pending = max(0, self.row - 1), False
+
+    def down(self) -> None:
+        self.row, self.pending = min(self.height - 1, self.row + 1), False
+        while len(self.lines) <= self.top + self.row:
+            self.lines.append("")
+
+    def home(self) -> None:
+        self.column, self.pending = 0, False
+
+    def clear(self) -> None:
+        self.lines[self.top + self.row] = ""
+
+    def save(self) -> None:
+        self.saved = (self.row, self.column, self.pending)
+
+    def restore(self) -> None:
+        self.row, self.column, self.pending = self.saved
+
+    ACTIONS = {  # noqa: RUF012
+        "\x1bD": index,
+        "\x1b[A": up,
+        "\x1b[B": down,
+        "\x1b[2K": clear,
+        "\x1b7": save,
+        "\x1b8": restore,
+        "\r": home,
+        "\n": feed,
+    }
+
+    @property
+    def shown(self) -> list[str]:
+        lines = [line.rstrip() for line in self.lines]
+        while lines and not lines[-1]:
+            lines.pop()
+        return lines
+
+
+def journal(directory, statuses, who="main", start=0):
+    with Journal(directory, who) as shard:
+        for number, status in enumerate(statuses, start=start):
+            shard.append(
+                Record(
+                    item=f"t.py::t[c-b/{number}]",
+                    benchmark="b",
+                    example=f"b/{number}",
+                    checkpoint="c",
+                    status=status,
+                )
+            )
+
+
+def on_terminal(directory, stream, total=10, **more) -> Progress:
+    progress = Progress(directory, total, stream, True, interval=NEVER, **more)
+    progress.start()
+    return progress
+
+
+@pytest.fixture(autouse=True)
+def terminal_of_20_columns(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+
+
+writes = st.lists(
+    st.one_of(st.text("abc", min_size=1, max_size=50), st.just("\n"), st.just("tick")),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(writes=writes, height=st.integers(2, 6))
+def test_pytests_own_output_is_the_same_with_and_without_the_line(writes, height):
+    plain, shared = Terminal(40, height), Terminal(40, height)
+    line = ""
+    with mock.patch.dict(os.environ, {"TERM": "xterm", "COLUMNS": "40"}):
+        progress = on_terminal(mock.MagicMock(), shared, column=lambda: len(line))
+        for text in writes:
+            if text == "tick":
+                progress.tick()
+                continue
+            with progress.paused():
+                plain.write(text)
+                shared.write(text)
+                line = "" if text == "\n" else line + text
+        progress.stop()
+    assert shared.shown == plain.shown
+
+
+def test_the_line_stands_right_below_the_one_pytest_writes(tmp_path):
+    terminal = Terminal(40, 3)
+    progress = on_terminal(tmp_path, terminal)
+    for _ in range(5):
+        with progress.paused():
+            terminal.write("dots...\n")
+    with progress.paused():
+        terminal.write("more")
+    assert terminal.shown[-2:] == ["more", "touchstone: 0/10 items (0%), 0:00 since"]
+    progress.stop()
+    assert terminal.shown[-1] == "more"
+
+
+def test_nothing_is_drawn_before_pytests_first_report(tmp_path):
+    terminal = Terminal(40, 5)
+    progress = on_terminal(tmp_path, terminal)
+    progress.tick()
+    assert terminal.shown == []
+    progress.stop()
+
+
+def test_it_shows_done_total_speed_time_left_and_errors(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    now = [0.0]
+    terminal = Terminal(100, 5)
+    progress = on_terminal(tmp_path, terminal, total=100, clock=lambda: now[0])
+    with progress.paused():
+        pass
+    journal(tmp_path, ["scored"] * 18 + ["error", "timeout"])
+    now[0] = 10.0
+    progress.tick()
+    assert terminal.shown[-1] == "touchstone: 20/100 items (20%), 2.0 items/s, 0:40 left, 2 errors"
+    journal(tmp_path, ["scored"] * 80, start=20)
+    progress.tick()
+    assert terminal.shown[-1] == "touchstone: 100/100 items (100%), all answered, 2 errors"
+    progress.stop()
+
+
+def test_the_total_may_be_told_later(tmp_path):
+    terminal = Terminal(40, 5)
+    progress = on_terminal(tmp_path, terminal, total=0)
+    with progress.paused():
+        pass
+    progress.set_total(7)
+    progress.tick()
+    assert "0/7 items" in terminal.shown[-1]
+    progress.stop()
+
+
+def plain_lines(directory, seconds: list[float], column=None) -> str:
+    now = [0.0]
+    stream = io.StringIO()
+    progress = Progress(directory, 10, stream, False, clock=lambda: now[0], column=column)
+    progress.start()
+    for now[0] in seconds:
+        with progress.paused():
+            progress.tick()
+    progress.stop()
+    return stream.getvalue()
+
+
+def test_a_short_run_into_a_file_has_no_lines(tmp_path):
+    assert plain_lines(tmp_path, [1, 5, 9.9]) == ""
+
+
+def test_a_file_gets_a_line_every_ten_seconds_at_most(tmp_path):
+    text = plain_lines(tmp_path, [1, 10, 12, 19, 21, 30.9, 31.1])
+    assert [line for line in text.splitlines() if line] == [
+        f"touchstone: 0/10 items (0%), 0:{second} since the start, 0 errors" for second in (10, 21, 31)
+    ]
+    assert text.isascii()
+    assert "\x1b" not in text
+
+
+def test_long_runs_get_rarer_lines(tmp_path):
+    day = [float(second) for second in range(0, 86400, 10)]
+    assert plain_lines(tmp_path, day).count("touchstone") < 350
+
+
+def test_a_line_in_a_file_starts_on_a_line_of_its_own(tmp_path):
+    assert plain_lines(tmp_path, [11], column=lambda: 5).startswith("\ntouchstone")
+    assert plain_lines(tmp_path, [11], column=lambda: 0).startswith("touchstone")
+
+
+def test_a_dumb_terminal_is_treated_as_a_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    stream = io.StringIO()
+    progress = on_terminal(tmp_path, stream)
+    with progress.paused():
+        progress.tick()
+    progress.stop()
+    assert stream.getvalue() == ""
+
+
+def test_a_stream_that_breaks_silences_the_line_and_nothing_else(tmp_path):
+    stream = io.StringIO()
+    progress = on_terminal(tmp_path, stream)
+    stream.close()
+    with progress.paused():
+        progress.tick()
+    progress.stop()
+    progress.stop()
+
+
+def test_an_error_of_pytests_passes_through_and_the_line_comes_back(tmp_path):
+    terminal = Terminal(40, 5)
+    progress = on_terminal(tmp_path, terminal)
+    with pytest.raises(KeyboardInterrupt), progress.paused():
+        raise KeyboardInterrupt
+    assert terminal.shown
+    progress.stop()
+    assert terminal.shown == []
+
+
+def test_stopping_ends_the_thread_and_leaves_the_stream_open(tmp_path):
+    with (tmp_path / "out").open("w") as file:
+        progress = Progress(tmp_path, 3, file, False, interval=0.01)
+        progress.start()
+        assert "touchstone-progress" in {thread.name for thread in threading.enumerate()}
+        progress.stop()
+        assert "touchstone-progress" not in {thread.name for thread in threading.enumerate()}
+        file.write("still open")
+
+
+def test_the_thread_draws_by_itself(tmp_path):
+    drawn = threading.Event()
+
+    class Noticing(io.StringIO):
+        def write(self, text):
+            if "1/3 items" in text:
+                drawn.set()
+            return super().write(text)
+
+    progress = Progress(tmp_path, 3, Noticing(), True, interval=0.01)
+    progress.start()
+    with progress.paused():
+        journal(tmp_path, ["scored"])
+    assert drawn.wait(10)
+    progress.stop()
+
+
+def test_pytests_own_reports_refresh_the_line_when_the_thread_gets_no_turn(tmp_path):
+    now = [0.0]
+    terminal = Terminal(40, 5)
+    progress = on_terminal(tmp_path, terminal, clock=lambda: now[0])
+    journal(tmp_path, ["scored"])
+    with progress.paused():
+        pass
+    assert "0/10 items" in terminal.shown[-1]
+    now[0] = 3 * NEVER
+    with progress.paused():
+        pass
+    assert "1/10 items" in terminal.shown[-1]
+    progress.stop()
+
+
+def test_every_shard_is_counted_and_an_item_once(tmp_path):
+    tally = Tally(tmp_path)
+    journal(tmp_path, ["scored", "error"], "gw0")
+    journal(tmp_path, ["scored", "skipped"], "gw1", start=2)
+    tally.update()
+    assert (tally.done, tally.faults) == (4, 1)
+    journal(tmp_path, ["scored"], "gw1", start=1)
+    tally.update()
+    assert (tally.done, tally.faults) == (4, 0)
+
+
+def test_a_line_still_being_written_counts_when_it_is_whole(tmp_path):
+    shard = tmp_path / "items-a.jsonl"
+    whole = json.dumps({"item": "a", "status": "scored"}) + "\n"
+    tally = Tally(tmp_path)
+    for end in range(len(whole)):
+        shard.write_text(whole[:end])
+        tally.update()
+        assert tally.done == 0
+    shard.write_text(whole)
+    tally.update()
+    assert tally.done == 1
+
+
+@given(item=st.text(max_size=30), text=st.text(max_size=60))
+def test_what_a_model_wrote_is_never_taken_for_a_status(item, text):
+    line = json.dumps(
+        {"item": item, "status": "scored", "exchanges": [{"text": f'"status": "error" {text}'}]},
+        ensure_ascii=False,
+    )
+    directory = mock.MagicMock()
+    path = mock.MagicMock()
+    path.__lt__ = lambda *_: False
+    path.open.return_value = io.BytesIO(line.encode("utf-8", "backslashreplace") + b"\n")
+    directory.glob.return_value = [path]
+    tally = Tally(directory)
+    tally.update()
+    assert (tally.done, tally.faults) == (1, 0)
+
+
+def test_speed_is_that_of_the_last_five_minutes():
+    speed = Speed(0.0, 0)
+    assert speed.rate(10.0, 0) is None
+    assert speed.rate(20.0, 40) == pytest.approx(2.0)
+    for second in range(30, 600, 10):
+        latest = speed.rate(float(second), 40 + second - 20)
+    assert latest == pytest.approx(1.0)
+
+
+def test_speed_of_a_long_run_is_that_of_its_last_third():
+    speed = Speed(0.0, 0)
+    for minute in range(1, 301):
+        latest = speed.rate(60.0 * minute, 10 * minute if minute <= 200 else 2000 + minute - 200)
+    assert latest == pytest.approx(1 / 60, rel=0.05)
+    assert len(speed._samples) < 300
+
+
+def test_items_that_end_many_at_a_time_make_no_hours_of_minutes():
+    speed = Speed(0.0, 0)
+    rates = [speed.rate(float(second), 70 * (1 + second // 90)) for second in range(1, 240)]
+    assert all(rate is not None and rate > 0.5 for rate in rates)
+
+
+def test_speed_falls_back_to_the_whole_run_when_nothing_ends_for_long():
+    speed = Speed(0.0, 0)
+    speed.rate(50.0, 100)
+    for second in range(60, 600, 10):
+        latest = speed.rate(float(second), 100)
+    assert latest == pytest.approx(100 / 590)

@@ -1,0 +1,140 @@
+"""The journal: every prefix of it reads back as a prefix of what was written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.core.errors import JournalError
+from harness.results.journal import Following, Journal, latest, read_journal, read_shard
+from harness.results.records import STATUSES, Record
+
+TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
+RECORDS: Any = st.lists(
+    st.builds(
+        Record,
+        item=st.sampled_from(["a", "b", "c\u2028d", "가"]),
+        benchmark=st.just("x"),
+        example=st.just("x/1"),
+        checkpoint=st.just("c"),
+        status=st.sampled_from(STATUSES),
+        scores=st.dictionaries(
+            st.sampled_from(["acc", "f1"]), st.floats(allow_nan=False, allow_infinity=False)
+        ),
+        message=st.none() | TEXT,
+        exchanges=st.lists(st.fixed_dictionaries({"kind": TEXT}), max_size=2),
+    ),
+    max_size=6,
+)
+
+
+@given(RECORDS, st.data())
+def test_any_prefix_of_a_shard_reads_as_a_prefix_of_its_records(
+    records: list[Record], data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        with Journal(Path(folder), "main") as journal:
+            for record in records:
+                journal.append(record)
+        shard = Path(folder, "items-main.jsonl")
+        if not records:
+            assert not shard.exists()
+            return
+        whole = shard.read_bytes()
+        cut = data.draw(st.integers(0, len(whole)))
+        shard.write_bytes(whole[:cut])
+        read = read_shard(shard)
+        assert read == records[: len(read)]
+        assert len(read) == whole[:cut].count(b"\n")
+
+
+def test_a_broken_line_that_is_not_the_last_is_an_error_with_its_place(tmp_path: Path) -> None:
+    shard = tmp_path / "items-main.jsonl"
+    shard.write_text('{"schema":1,"kind":"item"\n{"schema":1}\n')
+    with pytest.raises(JournalError, match=r"items-main.jsonl, line 1"):
+        read_shard(shard)
+
+
+@pytest.mark.parametrize(
+    "line", ["[]", '{"schema":99,"kind":"item"}', '{"schema":1,"kind":"item","item":"a"}']
+)
+def test_a_line_that_is_no_record_is_an_error(tmp_path: Path, line: str) -> None:
+    shard = tmp_path / "items-main.jsonl"
+    shard.write_text(line + "\n")
+    with pytest.raises(JournalError, match="line 1"):
+        read_shard(shard)
+
+
+def test_what_was_scored_is_not_lost_again() -> None:
+    scored = Record(
+        item="a", benchmark="x", example="x/0", checkpoint="c", status="scored", scores={"acc": 1.0}
+    )
+    lost = Record(item="a", benchmark="x", example="x/0", checkpoint="c", status="lost")
+    error = Record(item="a", benchmark="x", example="x/0", checkpoint="c", status="error")
+    assert latest([scored, lost]) == {"a": scored}
+    assert latest([lost, scored]) == {"a": scored}
+    assert latest([scored, error]) == {"a": error}
+
+
+def test_a_writer_killed_in_mid_write_leaves_a_journal_that_reads_back(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from harness.results.journal import Journal\n"
+        "from harness.results.records import Record\n"
+        "journal = Journal(Path(sys.argv[1]), 'w'); n = 0\n"
+        "while True:\n"
+        "    journal.append(Record(item=str(n), benchmark='x', example='x/0', checkpoint='c', status='scored',\n"
+        "                          message='m' * 5000))\n"
+        "    n += 1\n"
+        "    if n == 200: print('ready', flush=True)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        os.kill(process.pid, signal.SIGKILL)
+    records = read_journal(tmp_path)
+    assert len(records) >= 200
+    assert [record.item for record in records] == [str(n) for n in range(len(records))]
+
+
+def plain(item: str) -> Record:
+    return Record(
+        item=item, benchmark="b", example="b/0", checkpoint="c", status="scored", scores={"acc": 1.0}
+    )
+
+
+def test_a_journal_that_grows_is_read_from_where_the_last_reading_ended(tmp_path: Path) -> None:
+    one, two, three = (plain(f"t.py::t[b/{number}]") for number in range(3))
+    following = Following(tmp_path)
+    assert following.read() == []
+    with Journal(tmp_path, "main") as journal:
+        journal.append(one)
+        assert following.read() == [one]
+        with (tmp_path / "items-main.jsonl").open("a") as shard:
+            shard.write('{"schema": 1, "kind')
+        assert following.read() == [one]
+        with (tmp_path / "items-main.jsonl").open("r+") as shard:
+            shard.truncate((tmp_path / "items-main.jsonl").stat().st_size - len('{"schema": 1, "kind'))
+        journal.append(two)
+    with Journal(tmp_path, "gw0") as journal:
+        journal.append(three)
+    assert following.read() == [three, one, two] == read_journal(tmp_path, exchanges=False)
+
+
+def test_a_broken_line_of_a_growing_journal_is_named_by_its_number(tmp_path: Path) -> None:
+    following = Following(tmp_path)
+    with Journal(tmp_path, "main") as journal:
+        journal.append(plain("t.py::t[b/0]"))
+        following.read()
+    with (tmp_path / "items-main.jsonl").open("a") as shard:
+        shard.write("{}\n")
+    with pytest.raises(JournalError, match=r"items-main\.jsonl, line 2: "):
+        following.read()

@@ -1,0 +1,117 @@
+"""Saved results are found again, whole, and a broken file is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import DataError
+from harness.results.store import ResultStore
+from harness.results.store_entry import ItemScores, StoredResult
+from harness.results.summary import Metric
+
+
+def items() -> ItemScores:
+    return ItemScores(
+        examples=["b/1", "b/2"],
+        rows=["r1", "r2"],
+        groups=[None, "g"],
+        clusters=[None, None],
+        scores={"acc": [1.0, 0.0], "extra": [None, 2.5]},
+    )
+
+
+def saved(**other: object) -> StoredResult:
+    metric = Metric(name="acc", value=0.5, low=0.1, high=0.9, stderr=0.3, n=2, method="wilson")
+    plain = StoredResult(
+        run_id="20260101_000000_1",
+        directory="results/20260101_000000_1",
+        began=1.0,
+        checkpoint="step-100",
+        fingerprint="ab" * 32,
+        path="runs/step-100",
+        step=100,
+        benchmark="b",
+        primary="acc",
+        conditions={"version": 1, "shots": 0},
+        aggregate={},
+        metrics={"acc": metric},
+        collected=2,
+        scored=2,
+        skipped=0,
+        faults=0,
+        invalid=None,
+        items_sha256=items().digest(),
+    )
+    return dataclasses.replace(plain, **other)
+
+
+def test_an_entry_and_its_items_come_back_as_they_were(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    store.save(saved(), items())
+    assert store.find() == [saved()]
+    assert store.items(saved()) == items()
+
+
+def test_entries_are_found_by_benchmark_and_fingerprint_oldest_first(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    later = saved(run_id="r2", began=2.0)
+    other = saved(fingerprint="cd" * 32, benchmark="b2")
+    for one in (later, other, saved()):
+        store.save(one, items())
+    assert store.find(benchmark="b") == [saved(), later]
+    assert store.find(fingerprint="cd" * 32) == [other]
+    assert store.find(benchmark="b", fingerprint="cd" * 32) == []
+
+
+def test_a_prefix_that_two_fingerprints_share_does_not_mix_them(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    twin = saved(fingerprint="ab" * 31 + "00", run_id="r2")
+    store.save(saved(), items())
+    store.save(twin, items())
+    assert store.find(fingerprint=twin.fingerprint) == [twin]
+
+
+def test_a_removed_entry_is_gone_and_removing_it_again_is_no_error(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    store.save(saved(), items())
+    store.remove(saved())
+    store.remove(saved())
+    assert store.find() == []
+    with pytest.raises(DataError, match=r"items\.json"):
+        store.items(saved())
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"schema": 9}', '{"schema": 1, "kind": "saved"}'])
+def test_a_broken_entry_is_named_with_what_to_do(tmp_path: Path, content: str) -> None:
+    store = ResultStore(tmp_path)
+    path = store.save(saved(), items())
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=rf"{path.name}: cannot be read .*; remove it"):
+        store.find()
+
+
+def test_items_whose_columns_differ_in_length_are_refused(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    store.save(saved(), dataclasses.replace(items(), rows=["r1"]))
+    with pytest.raises(DataError, match=r"columns of \[1, 2\] entries"):
+        store.items(saved())
+
+
+def test_the_digest_goes_by_ids_and_rows() -> None:
+    assert items().digest() == dataclasses.replace(items(), scores={}).digest()
+    assert items().digest() != dataclasses.replace(items(), rows=["r1", "r3"]).digest()
+
+
+def test_an_entry_of_an_earlier_release_is_read_and_is_no_part(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    path = store.save(saved(of=4, mark="2 of 4 items"), items())
+    assert store.find()[0].part
+    plain = json.loads(path.read_text())
+    del plain["of"], plain["mark"]
+    path.write_text(json.dumps(plain))
+    [old] = store.find()
+    assert (old.of, old.mark, old.part) == (0, "", False)

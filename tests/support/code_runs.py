@@ -1,0 +1,110 @@
+"""Runs of benchmarks of programs by hand: the generator is driven as a run drives it, with answers made here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.core.benchmark import Benchmark, Sampling, declared, generator_function
+from harness.core.files import load_module
+from harness.core.requests import Generate, GenerateAnswer, Generated, Request, RunProgram, RunProgramAnswer
+from harness.core.serialize import to_plain
+from harness.plugin.collection import Given, Loaded, load_benchmark
+from harness.plugin.driver import kept
+from harness.results.records import Record
+
+ROOT = Path(__file__).parents[2]
+GREEDY = Sampling(seed=1234)
+FILES = ("test_humaneval", "test_mbpp", "test_codecontests")
+
+
+def functions() -> dict[str, tuple[str, Callable[..., Any]]]:
+    """The benchmarks of programs by name: the file's name and the function."""
+    found: dict[str, tuple[str, Callable[..., Any]]] = {}
+    for file in FILES:
+        for function in vars(load_module(ROOT / "evals" / f"{file}.py", f"code_runs_{file}")).values():
+            if (spec := declared(function)) is not None:
+                found[spec.name] = file, function
+    return found
+
+
+class Asked(NamedTuple):
+    """One row asked and judged: what was asked and answered, and the scores."""
+
+    generate: Generate
+    programs: list[RunProgram]
+    exchanges: list[tuple[Request, Any]]
+    scores: dict[str, float]
+
+
+class Bench:
+    """One benchmark with its shipped rows, or those of ``data``."""
+
+    def __init__(
+        self,
+        name: str,
+        sampling: Sampling = GREEDY,
+        data: str | None = None,
+    ) -> None:
+        self.file, self.function = functions()[name]
+        spec = declared(self.function)
+        assert spec is not None
+        self.spec: Benchmark = spec
+        self.loaded: Loaded = load_benchmark(self.spec, data, None, sampling)
+
+    def ask(
+        self,
+        place: int,
+        texts: Sequence[str],
+        judge: Callable[[RunProgram], RunProgramAnswer],
+        *,
+        chat: bool = False,
+    ) -> Asked:
+        """Row ``place``, answered with these texts, through a chat template or not."""
+        example = self.loaded.pack.examples[place]
+        given = Given(example, self.loaded)
+        function = generator_function(self.function)
+        code = function.__code__
+        generator = function(**{name: given.argument(name) for name in code.co_varnames[: code.co_argcount]})
+        asked = next(generator)
+        answer = GenerateAnswer(tuple(Generated(text, "stop", 1) for text in texts), 1, chat=chat)
+        programs = generator.send(answer)
+        answers = [judge(request) for request in programs]
+        try:
+            generator.send(answers)
+        except StopIteration as end:
+            pairs = [(asked, answer), *zip(programs, answers, strict=True)]
+            return Asked(asked, programs, pairs, end.value)
+        raise AssertionError("it asks a third time")
+
+    def record(self, place: int, asked: Asked, checkpoint: str = "fake-causal") -> Record:
+        """The journal's record of it."""
+        example = self.loaded.pack.examples[place]
+        scores = {name: float(score) for name, score in asked.scores.items() if name != "no_answer"}
+        return Record(
+            item=f"evals/{self.file}.py::{self.function.__name__}[{checkpoint}-{example.id}]",
+            benchmark=self.spec.name,
+            example=example.id,
+            checkpoint=checkpoint,
+            status="scored",
+            scores=scores,
+            row=example.sha256,
+            exchanges=[
+                {
+                    "kind": type(request).__name__,
+                    "request": kept(to_plain(request)),
+                    "answer": to_plain(answer),
+                }
+                for request, answer in asked.exchanges
+            ],
+        )
+
+
+def by_word(request: RunProgram) -> RunProgramAnswer:
+    """A judge: a program with "right" in it passes."""
+    if "right" in request.program:
+        return RunProgramAnswer("passed", seconds=0.01)
+    if "slow" in request.program:
+        return RunProgramAnswer("timeout", "more than 3 s", 3.0)
+    return RunProgramAnswer("wrong", "assert f() == 1", 0.01)

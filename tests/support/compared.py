@@ -1,0 +1,40 @@
+"""Made-up contenders for the tests of comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.compare.candidate import Candidate, Entry, Source, published, published_entry
+from tests.support.entries import entry
+
+Scores = Sequence[float | None] | Mapping[str, Sequence[float | None]]
+
+
+def ran(name: str, benchmarks: Mapping[str, Scores], **more: Any) -> Candidate:
+    """A contender with items."""
+    entries = {}
+    for benchmark, scores in benchmarks.items():
+        made = entry(scores, checkpoint=name, benchmark=benchmark, **more)
+        entries[benchmark] = Entry(saved=made.saved, items=made.items)
+    return Candidate(name=name, origin=f"run of {name}", entries=entries)
+
+
+def printed(
+    name: str, benchmarks: Mapping[str, tuple[float, float | None, int]], metric: str = "acc"
+) -> Candidate:
+    """A contender of whom a table gives value, error and number of items."""
+    entries = {
+        benchmark: Entry(
+            saved=published_entry(
+                benchmark,
+                {metric: published(metric, value, stderr=stderr, n=n)},
+                primary=metric,
+                source=Source("t.csv", "0"),
+                name=name,
+                about={},
+            )
+        )
+        for benchmark, (value, stderr, n) in benchmarks.items()
+    }
+    return Candidate(name=name, origin="t.csv", entries=entries)
