@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.core.benchmark import ENGINE_FIXTURE, POOL_FIXTURE, Benchmark, generator_function
+from harness.core.benchmark import ENGINE_FIXTURE, Benchmark, generator_function
 from harness.core.requests import Generate
 from harness.core.serialize import to_plain
 from harness.plugin.collection import OWN_ARGUMENTS, Given, checkpoint_of, given_of, result_of, reusable
@@ -26,13 +26,9 @@ from harness.results.usage import Usage, UsageMeter
 
 if TYPE_CHECKING:
     from harness.engines.base import Engine
-    from harness.engines.transformers.pool import EnginePool
 
 ALONE_MARKS: Final = ("skip", "skipif", "xfail")
 """pytest decides about items with these marks one by one, so they are never run for another item's sake."""
-
-LAST_UNITS: Final = 4
-"""Under xdist, units of a checkpoint during which the next one is loaded."""
 
 
 class Execution:
@@ -75,11 +71,9 @@ class Execution:
         self._leader_after: dict[str, pytest.Item] = {}
         before: dict[str | None, list[int]] = {}
         last: str | None = None
-        self._last_units: dict[str, int] = {}
         generating = generating_of(items) if by_kind else []
         nodeids = [item.nodeid for item in items]
         units = plan_batches(nodeids, unit_size, alone_of(items), generating, breaks)
-        self._note_last(units)
         for unit in units:
             for index in unit:
                 self._unit_of[self._items[index].nodeid] = unit
@@ -92,26 +86,6 @@ class Execution:
                     self._leader_after[self._items[index].nodeid] = leader
             before[whose], last = unit, whose
 
-    def _note_last(self, units: Sequence[Sequence[int]]) -> None:
-        """Notes, for the items of the last units before another checkpoint's, where that one's begin."""
-        model = [checkpoint_of(self._items[unit[0]]).model_key for unit in units]
-        for number in range(1, len(units)):
-            if model[number] == model[number - 1]:
-                continue
-            # a worker gets but some of the units
-            for unit in units[max(0, number - (1 if self._in_order else LAST_UNITS)) : number]:
-                self._last_units.update((self._items[index].nodeid, units[number][0]) for index in unit)
-
-    def _load_next(self, item: pytest.Function, engine: Engine) -> None:
-        """Has the next checkpoint that must be loaded made ready, when these are the last items of one."""
-        begin = self._last_units.get(item.nodeid)
-        if begin is not None:
-            later = (self._items[index] for index in range(begin, len(self._items)))
-            following = next((one for one in later if not self._known(one)), None)
-            if following is not None:
-                pool: EnginePool = item._request.getfixturevalue(POOL_FIXTURE)
-                pool.load_ahead(checkpoint_of(following), beside=engine)
-
     def call(self, item: pytest.Function) -> Outcome:
         """The outcome of an item, computed now together with its unit, unless another item or an earlier run has
         done so."""
@@ -123,7 +97,6 @@ class Execution:
             engine: Engine = item._request.getfixturevalue(ENGINE_FIXTURE)
             unit = self._started(item, engine)
             try:
-                self._load_next(item, engine)
                 self._start_next(item, engine)
             except BaseException:  # an interrupt: the unit will not run
                 unit.close()

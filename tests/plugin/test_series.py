@@ -179,29 +179,3 @@ def test_results_written_early_are_those_of_the_end(project: Project, runs: Path
             name: one["value"] for name, one in result["metrics"].items()
         }
         assert entry.code
-
-
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.long)])
-def test_the_next_one_is_loaded_while_the_last_items_of_one_are_answered(
-    project: Project, runs: Path, workers: str
-) -> None:
-    (project.path / "conftest.py").write_text(
-        "import threading\n"
-        "from pathlib import Path\n"
-        "from harness.engines.transformers.factory import load_ahead, loading\n"
-        "load_ahead.BESIDE = ('cpu',)\n"
-        "load = loading.load_model\n"
-        "def noted(info, settings, **more):\n"
-        "    with Path('loads.txt').open('a') as file:\n"
-        "        file.write(f'{info.name} {threading.current_thread().name}\\n')\n"
-        "    return load(info, settings, **more)\n"
-        "loading.load_model = noted\n"
-    )
-    project.rows(24)
-    result = project.run("-n", workers, "--eval-unit", "4", checkpoint="runs/a", apart=True)
-    assert result.ret == 0
-    loads = [line.split() for line in (project.path / "loads.txt").read_text().splitlines()]
-    assert len(loads) == 3 * max(1, int(workers))  # each once in each process
-    ahead = {name for name, thread in loads if thread == "touchstone-load"}
-    assert ahead == {"checkpoint-200", "checkpoint-1000"}
-    assert all(thread == "MainThread" for name, thread in loads if name == "checkpoint-100")

@@ -309,9 +309,7 @@ def test_anything_else_is_refused_with_a_reason(data, said):
 
 
 def test_importing_results_and_reports_loads_neither_torch_nor_scipy_nor_rich():
-    modules = (
-        "results.aggregate, reports.files, reports.terminal, reports.progress"
-    )
+    modules = "results.aggregate, reports.files, reports.terminal, reports.progress"
     code = (
         f"import sys; {'; '.join(f'import harness.{m}' for m in modules.split(', '))}; "
         "print([m for m in ('torch', 'scipy', 'rich', 'transformers') if m in sys.modules])"

@@ -27,16 +27,16 @@ def load(info: CheckpointInfo, settings: ModelSettings) -> Engine:
     return engine_of(info, load_weights(info, settings), settings)
 
 
-def load_weights(info: CheckpointInfo, settings: ModelSettings, *, placed: bool = True) -> Loaded:
-    """Model and tokenizer of a checkpoint that is a model by itself; one of transformers is left in the CPU's memory
-    unless it is to be ``placed`` on its device. Raises ``CheckpointError`` when its files do not make that model."""
+def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+    """Model and tokenizer of a checkpoint that is a model by itself. Raises ``CheckpointError`` when its files do not
+    make that model."""
     if info.format == "mtp":
         from harness.engines.transformers.mtp import load_mtp
 
         return load_mtp(info, settings)
     from harness.engines.transformers.loading import load_model
 
-    return load_model(info, settings, placed=placed)
+    return load_model(info, settings)
 
 
 def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> Engine:

@@ -63,8 +63,8 @@ class Loaded:
         return self.model.device
 
 
-def load_model(info: CheckpointInfo, settings: ModelSettings, *, placed: bool = True) -> Loaded:
-    """The loaded checkpoint, on its device where it is to be ``placed``. Raises ``CheckpointError`` when it cannot be
+def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+    """The loaded checkpoint, on its device. Raises ``CheckpointError`` when it cannot be
     loaded exactly as it is."""
     import torch
 
@@ -80,7 +80,7 @@ def load_model(info: CheckpointInfo, settings: ModelSettings, *, placed: bool = 
             model, report = _model(info, config, dtype)
         check_report(info, report)
         check_vocabulary(info, model, tokenizer)
-        return Loaded((place(info, model, device) if placed else model).eval(), tokenizer)
+        return Loaded(place(info, model, device).eval(), tokenizer)
 
 
 def place(info: CheckpointInfo, model: Any, device: Any) -> Any:

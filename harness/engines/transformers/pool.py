@@ -1,7 +1,7 @@
 """The engines of one session: checkpoints that are adapters of the same base share one model in memory.
 
 The base stays loaded, and every engine that was made of it, while its adapters, and itself, are asked one after the
-other or in turn; another base takes its place, which may be loaded beside the last answers of the one before. Before an
+other or in turn; another base takes its place. Before an
 engine answers, its own adapter is put on, or none.
 """
 
@@ -17,7 +17,6 @@ from harness.engines.base import Done, Engine
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.compat import collector_paused, import_libraries
 from harness.engines.transformers.factory import engine_of, load, load_weights
-from harness.engines.transformers.load_ahead import LoadAhead
 
 if TYPE_CHECKING:
     from harness.engines.transformers.loading import Loaded
@@ -32,7 +31,6 @@ class EnginePool:
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
-        self._next = LoadAhead(settings)
         self._key: tuple[str, ...] | None = None
         self._loaded: Loaded | None = None
         self._adapters: Adapters | None = None
@@ -51,17 +49,8 @@ class EnginePool:
             self._broken[info.name] = str(error)
             raise
 
-    def load_ahead(self, info: CheckpointInfo, beside: Engine) -> bool:
-        """Has the model of a checkpoint that comes next loaded in a thread, or read its files, beside an engine of
-        this pool; returns at once, whether it is being loaded."""
-        ours = any(engine is beside for engine in self._engines.values())
-        if not ours or info.model_key == self._key or info.name in self._broken:
-            return False
-        return self._next.begin(info.base or info)
-
     def close(self) -> None:
-        """Closes all engines and frees the base, and what was loaded ahead."""
-        self._next.close()
+        """Closes all engines and frees the base."""
         self._let_go()
 
     def _engine(self, info: CheckpointInfo) -> Engine:
@@ -79,10 +68,7 @@ class EnginePool:
         import_libraries()
         if info.format in SHARED:
             return self._switched(info)
-        return engine_of(info, self._weights(info), self._settings)
-
-    def _weights(self, info: CheckpointInfo) -> Loaded:
-        return self._next.take(info) or load_weights(info, self._settings)
+        return engine_of(info, load_weights(info, self._settings), self._settings)
 
     def _let_go(self) -> None:
         for engine in self._engines.values():
@@ -95,7 +81,7 @@ class EnginePool:
         from harness.engines.transformers.lora import Adapters
 
         if self._loaded is None or self._adapters is None:
-            self._loaded = self._weights(info.base or info)
+            self._loaded = load_weights(info.base or info, self._settings)
             self._adapters = Adapters(self._loaded.model)
             self._key = info.model_key
         adapters, loaded = self._adapters, self._loaded

@@ -184,7 +184,7 @@ def test_a_wall_with_a_hole_is_found_and_named(monkeypatch: pytest.MonkeyPatch) 
         real.environment,
         True,
     )
-    monkeypatch.setattr("harness.engines.sandbox.sandbox.place", lambda _: holed)
+    monkeypatch.setattr("harness.engines.sandbox.sandbox.isolation_here", lambda _: holed)
     with pytest.raises(
         SandboxError, match=r"does not hold: a program got through with \"?'?seeing the host's env.*docker"
     ):
@@ -199,7 +199,7 @@ def test_no_bubblewrap_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_sandbox_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = isolation.Isolation(("sh", "-c", "echo setting up uid map: Permission denied >&2"), {}, True)
-    monkeypatch.setattr("harness.engines.sandbox.sandbox.place", lambda _: refused)
+    monkeypatch.setattr("harness.engines.sandbox.sandbox.isolation_here", lambda _: refused)
     with pytest.raises(SandboxError, match="does not start: setting up uid map: Permission denied"):
         open_sandbox("bwrap")
 
