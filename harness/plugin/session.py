@@ -1,5 +1,4 @@
-"""What only the controlling process does: the manifest, the live progress, crashed workers, and the end of a
-run.
+"""The controlling process: the manifest, live progress, crashed workers, the end of a run.
 
 At the end every collected item is held against the journal, never against pytest's own counts: a worker that
 dies while it sends a report can leave pytest with exit code 0.
