@@ -97,7 +97,7 @@ def test_there_are_enough_cases() -> None:
     assert len(CASES) >= 30
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.long)])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -114,7 +114,7 @@ def test_so_does_a_run_in_processes_of_its_own(
     refused(project.run("-n", workers, checkpoint=str(path), apart=True), said)
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.long)])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_fault_of_one_of_several_is_told_and_the_others_are_scored(
     workers: str, whole: Path, broken: Broken, project: Project
 ) -> None:

@@ -159,7 +159,7 @@ def test_an_item_that_ends_the_interpreter_takes_no_finished_item_with_it(projec
     assert len(read_journal(project.runs[0])) == 20
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_engine_that_cannot_be_loaded_ends_the_run_with_one_line(project: Project, tmp_path: Any) -> None:
     folder = tmp_path / "broken"
     tiny_causal(folder)

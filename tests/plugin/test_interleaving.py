@@ -90,7 +90,7 @@ def test_checkpoints_without_a_common_base_keep_pytests_order(project: Project) 
     assert [example.split("/")[0] for _, example in order(project)] == ["more"] * 20 + ["sums"] * 20
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.long)])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_together_they_score_item_by_item_what_each_scores_alone(
     workers: str, project: Project, base: Path, adapters: list[Path]
 ) -> None:

@@ -94,7 +94,7 @@ def test_sums(example):
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["causal", "masked", "texts"])
 def test_a_real_model_gives_the_same_scores_however_it_is_run(
     project: Project, tmp_path: Path, kind: str

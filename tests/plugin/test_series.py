@@ -78,7 +78,7 @@ def test_steps_that_are_not_there_are_one_line(project: Project, runs: Path) -> 
     wrong.stderr.fnmatch_lines(["ERROR: --eval-steps: 'x' means no steps; *"])
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.long)])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_one_that_is_not_recognised_is_reported_and_the_rest_go_on(
     project: Project, runs: Path, workers: str
 ) -> None:
@@ -95,7 +95,7 @@ def test_one_that_is_not_recognised_is_reported_and_the_rest_go_on(
     assert scored(project) == {"checkpoint-100": 6, "checkpoint-1000": 6}
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.long)])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_one_that_cannot_be_loaded_is_an_error_of_its_items_alone(
     project: Project, runs: Path, workers: str
 ) -> None:
@@ -115,7 +115,7 @@ def test_one_that_cannot_be_loaded_is_an_error_of_its_items_alone(
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.long)])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_where_none_can_be_loaded_the_run_ends_in_one_line(
     project: Project, runs: Path, workers: str
 ) -> None:
@@ -126,7 +126,7 @@ def test_where_none_can_be_loaded_the_run_ends_in_one_line(
     result.stderr.fnmatch_lines(["ERROR: none of the 3 checkpoints can be used; the first: runs/a/*"])
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.long)])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_single_one_that_cannot_be_loaded_is_one_line(project: Project, runs: Path, workers: str) -> None:
     unloadable(runs / "checkpoint-200")
     result = project.run("-n", workers, checkpoint="runs/a/checkpoint-200", apart=True)

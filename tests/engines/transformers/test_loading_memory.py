@@ -44,7 +44,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return tiny_causal(root / "tiny"), tiny_causal(root / "large", **large)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float32", "half", "sharded", "bin"])
 def test_loading_peaks_at_little_more_than_the_weights(
     kind: str, models: tuple[Path, Path], tmp_path: Path

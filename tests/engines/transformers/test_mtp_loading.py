@@ -338,7 +338,7 @@ def test_the_optimizers_state_is_not_read_and_mapped_pages_are_let_go(tmp_path: 
     assert float(copy.sum()) == float(found.sum()) == size / 4
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux only")
 def test_loading_takes_a_fifth_more_memory_than_the_weights_at_most(tmp_path: Path) -> None:
     found = measured(tmp_path, weights=100 * MIB, optimizer=200 * MIB)
