@@ -1,9 +1,8 @@
-"""The change against the best so far: a short block below the tables of the terminal, and a part of the page."""
+"""The change against the best so far: a short block below the tables of the terminal, and its words."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 from typing import Any, Final
 
 from harness.reports import formatting
@@ -14,8 +13,6 @@ MOST: Final = 3
 
 UNFOLDED: Final = 24
 """A checkpoint's or benchmark's name of so many signs stands on one line, and metrics fold instead."""
-
-HEAD: Final = ("best so far", "now", "change", "")
 
 
 def print_changes(summary: Summary, write: Callable[..., None]) -> None:
@@ -52,32 +49,6 @@ def print_changes(summary: Summary, write: Callable[..., None]) -> None:
     if note(summary):
         write(Text(note(summary), style="dim"))
     write()
-
-
-def section(summary: Summary) -> str:
-    """The part of ``report.html``; empty where there is nothing to compare with."""
-    rows = shown(summary)
-    if not rows:
-        return ""
-    numeric = ' class="number"'
-    head = "".join(
-        f"<th{numeric if name in HEAD[:3] else ''}>{name}</th>" for name in ("metric", "checkpoint", *HEAD)
-    )
-    body = "\n".join(_line(row) for row in rows)
-    below = f'<p class="faint">{escape(note(summary))}</p>' if note(summary) else ""
-    return (
-        "<h2>Change against the best so far</h2>\n"
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>\n{below}'
-    )
-
-
-def _line(row: dict[str, Any]) -> str:
-    *numbers, against = cells(row)
-    columns = "".join(f'<td class="number">{escape(text)}</td>' for text in numbers)
-    return (
-        f'<tr><td class="name">{escape(label(row))}</td><td class="name quiet">{escape(row["checkpoint"])}</td>'
-        f'{columns}<td class="name long quiet">{escape(against)}</td></tr>'
-    )
 
 
 def shown(summary: Summary) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The gate's part of the reports: on the terminal, and on the page.
+"""The gate on the terminal, and in words for all reports.
 
 A gate in words: the decision in one sentence, and each line's numbers, baseline and reasons.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
 from typing import Any, Final
 
 from harness.compare.baselines import FIRST_ON_ITEMS
@@ -64,50 +63,6 @@ def heading(gate: Mapping[str, Any]) -> str:
         f"{mode}, against {gate['baseline']}, margin {points_text(gate['margin'])}, "
         f"alpha {gate['alpha']:g} over all benchmarks of a checkpoint"
     )
-
-
-def section(gate: Mapping[str, Any] | None) -> str:
-    """The part of ``report.html``; empty without a gate."""
-    if gate is None:
-        return ""
-    rows = "\n".join(_row(line) for line in ordered(tuple(lines_from_json(gate))))
-    head = "".join(
-        f"<th{_number(name in NUMERIC)}>{name}</th>"
-        for name in ("verdict", "checkpoint", "benchmark", *NUMERIC, "baseline and reasons")
-    )
-    notes = "".join(f"<p>{escape(note)}</p>" for note in gate.get("notes", ()))
-    return (
-        f'<h2>Gate</h2>\n<p class="note"><strong>{escape(str(gate.get("text", "")))}</strong></p>\n'
-        f'<p class="faint">{escape(heading(gate))}</p>\n'
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>\n{notes}'
-    )
-
-
-NUMERIC: Final = ("value", "points", "p (Holm)")
-
-
-def _row(line: GateLine) -> str:
-    against = baseline_text(line)
-    reasons = [*([against] if against else []), *reason_texts(line)]
-    bad = " some" if line.fails or line.invalid else ""
-    return (
-        f'<tr class="primary"><td class="{bad.strip()}">{escape(line.kind)}</td>'
-        f'<td class="name quiet">{escape(line.checkpoint)}</td>'
-        f'<td class="name quiet">{escape(line.benchmark)} {escape(line.metric)}</td>'
-        f'<td class="number quiet">{value_text(line.value)}{small(line.about)}</td>'
-        f'<td class="number quiet">{difference_text(line) or "-"}</td>'
-        f'<td class="number quiet">{escape(p_text(line.p_adjusted))}</td>'
-        f'<td class="quiet">{"<br>".join(escape(text) for text in reasons)}</td></tr>'
-    )
-
-
-def small(text: str) -> str:
-    """Words below a number of the page; empty for none."""
-    return f"<small>{escape(text)}</small>" if text else ""
-
-
-def _number(yes: bool) -> str:
-    return ' class="number"' if yes else ""
 
 
 def _numbers(line: GateLine, several: bool) -> str:

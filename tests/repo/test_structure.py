@@ -28,7 +28,7 @@ LAYERS = (
 """A folder of ``harness`` imports from folders above its own in this list, and from itself."""
 
 HEAVY = (
-    *("torch", "transformers", "tokenizers", "kiwipiepy", "scipy", "numpy", "datasets", "rich"),
+    *("torch", "transformers", "tokenizers", "kiwipiepy", "scipy", "numpy", "datasets", "rich", "jinja2"),
     *("sympy", "math_verify"),
 )
 
