@@ -30,7 +30,8 @@ def write(folder: Path, mebibytes: int, shards: int) -> list[Path]:
     """A folder's weights: float32 tensors of 16 MiB each, over so many files."""
     size = 4 * SIDE * SIDE
     count = max(1, (mebibytes << 20) // size // shards)
-    found, weight_map = [], {}
+    found: list[Path] = []
+    weight_map: dict[str, str] = {}
     for shard in range(shards):
         path = folder / f"model-{shard:05}.safetensors"
         names = [f"layers.{shard}.{number}.weight" for number in range(count)]

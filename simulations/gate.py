@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -152,7 +152,7 @@ def _worse_alone(line: GateLine) -> bool:
     return certain and line.difference is not None and line.difference < -MARGIN
 
 
-def _own(sizes: Sequence[int], **asked: float) -> GateConfig:
+def _own(sizes: Sequence[int], **asked: Any) -> GateConfig:
     return replace(
         PLAIN, benchmarks={f"bench{place}": BenchmarkRules(**asked) for place in range(len(sizes))}
     )

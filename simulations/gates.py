@@ -61,7 +61,7 @@ class Bench:
 
 
 def _saved(bench: Bench, items: ItemScores, checkpoint: str, began: float, asked: int) -> StoredResult:
-    value = float(np.mean(items.scores[METRIC]))
+    value = float(np.mean(np.asarray(items.scores[METRIC], dtype=float)))
     metric = Metric(name=METRIC, value=value, low=None, high=None, stderr=None, n=asked, method="mean")
     more: dict[str, Any] = {"directory": "", "path": "", "step": None, "aggregate": {}, "invalid": None}
     return StoredResult(

@@ -46,7 +46,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, pip: FakePip) -> FakePip:
-    monkeypatch.setattr(module.subprocess, "run", pip)
+    monkeypatch.setattr(subprocess, "run", pip)
     return pip
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def change_config(folder: Path, **values: object) -> None:
     )
 
 
-def change_tensors(folder: Path, change: Callable[[dict[str, object]], None]) -> None:
+def change_tensors(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     from safetensors.torch import load_file, save_file
 
     tensors = load_file(folder / "model.safetensors")
@@ -191,7 +192,7 @@ def test_fake_checkpoints_need_no_files() -> None:
 
 
 def test_a_gguf_header_is_read(tmp_path: Path) -> None:
-    pairs = {
+    pairs: dict[str, str | int | list[str]] = {
         "tokenizer.ggml.tokens": ["a", "b"],
         "general.architecture": "llama",
         "llama.context_length": 512,
@@ -385,7 +386,12 @@ def test_a_fingerprint_follows_the_content_not_the_name(folder: Path, causal_fol
 
 def test_a_hub_id_is_downloaded_by_name(causal_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(hub, "download", lambda name: asked.append(name) or causal_folder)
+
+    def download(name: str) -> Path:
+        asked.append(name)
+        return causal_folder
+
+    monkeypatch.setattr(hub, "download", download)
     assert [only("hub:some-org/Some.Model").name, only("some-org/other").name] == ["Some.Model", "other"]
     assert asked == ["some-org/Some.Model", "some-org/other"]
     assert "no Hub id" in fault("hub:some-org")

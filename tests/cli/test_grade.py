@@ -55,7 +55,9 @@ class Stand:
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         self.seen.append(request)
-        outcome = next((found for word, found in OUTCOMES.items() if word in request.program), "wrong")
+        outcome: ProgramOutcome = next(
+            (found for word, found in OUTCOMES.items() if word in request.program), "wrong"
+        )
         if self._fault and outcome == "wrong":
             outcome = "fault"
         made: Future[RunProgramAnswer] = Future()

@@ -18,11 +18,12 @@ from harness.compare.named_baselines import (
 )
 from harness.core.errors import DataError, GateError
 from harness.core.files import write_json
+from harness.results.aggregate import summarize
 from harness.results.journal import Journal
 from harness.results.store import ResultStore
 from harness.results.summary import summary_json
 from tests.support.entries import entry, right
-from tests.support.summaries import DECLARATIONS, checkpoint_row, collect, score, summarize
+from tests.support.summaries import DECLARATIONS, checkpoint_row, collect, score
 
 
 @pytest.fixture

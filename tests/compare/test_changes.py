@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -105,10 +106,13 @@ def test_a_composite_is_the_same_number_to_the_last_digit_as_in_the_results(
 
 def test_a_series_looks_through_the_saved_results_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not once a checkpoint: with hundreds of both that takes longer than the scoring."""
-    looked = []
-    monkeypatch.setattr(
-        changes, "comparable", lambda new, results: looked.append(new.benchmark) or comparable(new, results)
-    )
+    looked: list[str] = []
+
+    def noted(new: StoredResult, results: Iterable[StoredResult]) -> list[StoredResult]:
+        looked.append(new.benchmark)
+        return comparable(new, results)
+
+    monkeypatch.setattr(changes, "comparable", noted)
     earlier = [saved(60 + place, 70, f"old{place}") for place in range(3)]
     series = [saved(66, 80, f"new{place}", 9.0, run_id="series") for place in range(20)]
     other = saved(66, 80, "shots", 9.0, run_id="series", conditions={"shots": 5})

@@ -185,7 +185,7 @@ def test_the_largest_drop_allowed_is_held_against_the_measured_value_of_the_best
     found = gate(mine, old=earlier, benchmarks={"b": BenchmarkRules(max_drop=0.12)})
     (line,) = found.lines
     assert line.against is not None
-    assert (line.against.measured, line.as_measured) == (pytest.approx(2 / 12), pytest.approx(-2 / 12))
+    assert (line.against.measured, line.as_measured) == pytest.approx((2 / 12, -2 / 12))
     assert line.difference is not None
     assert line.difference > -0.12  # what is left after allowing for the choice
     assert (found.exit_code, line.verdict) == (8, "cannot tell")

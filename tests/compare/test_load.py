@@ -93,7 +93,7 @@ def test_a_run_brings_its_items_and_conditions_without_what_changes_no_score(res
 
 
 def test_a_run_and_what_is_saved_of_it_have_the_same_conditions_and_step(tmp_path: Path) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "device": "auto",
         "device_kind": "cuda",
         "base_model": "elsewhere",

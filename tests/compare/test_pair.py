@@ -15,7 +15,7 @@ from harness.compare.pair import Pair, by_group, compare_pair
 from harness.core.errors import DataError
 from harness.reports import comparison
 from harness.reports.comparison import pair_facts
-from tests.support.compared import printed, ran
+from tests.support.compared import Scores, printed, ran
 from tests.support.entries import right
 
 MIRROR = {"better": "worse", "worse": "better"}
@@ -33,7 +33,7 @@ def test_items_that_both_have_are_compared_in_pairs_with_their_flips() -> None:
     assert (len(line.flips.gained), len(line.flips.lost)) == (30, 0)
     assert line.flips.gained[0] == "b/0030"
     assert line.comparison.method.startswith("McNemar")
-    assert (line.comparison.difference, line.percent) == (pytest.approx(0.3), pytest.approx(100.0))
+    assert (line.comparison.difference, line.percent) == pytest.approx((0.3, 100.0))
     assert kinds(pair) == {"b": "better"}
 
 
@@ -106,7 +106,7 @@ def test_a_metric_beside_the_primary_one_is_shown_without_a_verdict_and_counts_n
 
 
 def test_another_metric_is_judged_where_a_benchmark_has_it() -> None:
-    both = {"x": {"acc": right(1, 9), "acc_norm": right(2, 9)}, "y": right(3, 9)}
+    both: dict[str, Scores] = {"x": {"acc": right(1, 9), "acc_norm": right(2, 9)}, "y": right(3, 9)}
     pair = compare_pair(ran("a", both), ran("b", both), metric="acc_norm")
     assert {name: line.metric for name, line in pair.judged.items()} == {"x": "acc_norm", "y": "acc"}
     with pytest.raises(DataError, match="no benchmark has the metric 'f1' in both; there are: acc, acc_norm"):
@@ -220,7 +220,7 @@ def test_the_mean_improvement_weighs_all_benchmarks_alike() -> None:
     mean = compare_pair(a, b).mean
     assert mean is not None
     assert mean.comparison.difference == pytest.approx((0.1 + 0.3 + 0.0) / 3)
-    assert (mean.percent, mean.relative) == (pytest.approx((20 + 0) / 2), 2)
+    assert (mean.percent, mean.relative) == pytest.approx(((20 + 0) / 2, 2))
     assert mean.comparison.low is not None
     unknown = compare_pair(
         printed("p", {"x": (0.5, None, 0), "y": (0.1, 0.01, 9)}),
@@ -238,7 +238,7 @@ def test_groups_can_be_compared_as_benchmarks_of_their_own() -> None:
         one = ran(name, {"mmlu": scores})
         entry = one.entries["mmlu"]
         assert entry.items is not None
-        items = replace(entry.items, groups=["algebra"] * 30 + ["physics"] * 30)
+        items = replace(entry.items, groups=[*["algebra"] * 30, *["physics"] * 30])
         return replace(one, entries={"mmlu": replace(entry, items=items)})
 
     a, b = subjects("a", right(10, 60)), subjects("b", right(40, 60))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from harness.compare.items import Entry
@@ -15,7 +17,7 @@ def ranked(by: str, *entries: Entry) -> list[Ranking]:
     return rank([one.saved for one in entries], by, lambda saved: items[id(saved)])
 
 
-def real(first: int, checkpoint: str, began: float = 1.0, **more: object) -> Entry:
+def real(first: int, checkpoint: str, began: float = 1.0, **more: Any) -> Entry:
     columns = {"real@1": right(first, 100), "real@5": right(80, 100)}
     return entry(
         columns, checkpoint=checkpoint, benchmark="real_coref", began=began, run_id=f"r{began}", **more

@@ -235,7 +235,7 @@ def test_a_perplexity_is_compared_by_its_log_probability() -> None:
     found = metrics_of({"perplexity,none": 20.0, "perplexity_stderr,none": 0.5}, where="x", n=100)
     assert found.aggregate == {"perplexity": {"by": "perplexity", "of": "perplexity_logprob"}}
     mean = found.metrics["perplexity_logprob"]
-    assert (mean.value, mean.stderr) == (pytest.approx(-math.log(20)), pytest.approx(0.025))
+    assert (mean.value, mean.stderr) == pytest.approx((-math.log(20), 0.025))
 
 
 def test_metrics_of_which_less_is_better_and_what_is_no_number_are_left_out() -> None:

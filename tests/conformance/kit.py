@@ -35,7 +35,7 @@ from harness.core.files import load_module
 from harness.core.requests import Answer, Request, RunProgram, RunProgramAnswer
 from harness.core.serialize import to_plain
 from harness.engines.fake import FakeEngine
-from harness.metrics.code.requests import unix_lines
+from harness.metrics.code.rows import unix_lines
 from harness.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 
 ROOT = Path(__file__).parents[2]

@@ -31,6 +31,8 @@ def read(path):
 
 def task_code(name):
     spec = importlib.util.spec_from_file_location(f"reference_{name}", TASKS / name / "utils.py")
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -75,7 +75,7 @@ def prefix(name: str, shots: Sequence[Any]) -> str:
     """Few-shot examples as the harness joins them."""
     render = declaration(name).shot
     assert render is not None
-    return "".join(render(row) + "\n\n" for row in shots)
+    return "".join(f"{render(row)}\n\n" for row in shots)
 
 
 @pytest.mark.parametrize(

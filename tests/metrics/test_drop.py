@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -139,8 +140,9 @@ def test_an_answer_is_its_number_or_its_spans_or_its_date(
 
 
 def test_validated_answers_come_as_rows_or_as_columns_and_lose_their_doubles() -> None:
-    one, two = {"number": "4", "spans": [], "date": {}}, {"number": "", "spans": ["x"], "date": {}}
-    columns = {"number": ["4", ""], "spans": [[], ["x"]], "date": [{}, {}]}
+    one: dict[str, Any] = {"number": "4", "spans": [], "date": {}}
+    two: dict[str, Any] = {"number": "", "spans": ["x"], "date": {}}
+    columns: dict[str, list[Any]] = {"number": ["4", ""], "spans": [[], ["x"]], "date": [{}, {}]}
     assert gold_answers(one, [one, two]) == gold_answers(one, columns) == (("4",), ("x",))
     assert gold_answers(one, {}) == gold_answers(one) == (("4",),)
 

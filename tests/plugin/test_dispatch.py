@@ -28,7 +28,6 @@ from harness.core.requests import (
 )
 from harness.core.serialize import to_plain
 from harness.engines.base import Done
-from harness.plugin import dispatch as module
 from harness.plugin.dispatch import ProgramRunner
 from harness.plugin.driver import Job, RunningBatch, kept, run_batch
 from harness.results.journal import Journal, read_journal
@@ -440,7 +439,7 @@ def test_the_time_of_a_batch_is_shared_by_those_who_wait_for_it(
         now += 100.0
         return {"acc": 1.0}
 
-    monkeypatch.setattr(module.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
     records = Unit(tmp_path, asks("a"), slow, asks("b")).run(Scripted(script))
     assert [records[f"t::{n}"].seconds for n in range(3)] == [2.0, 101.0, 2.0]
 

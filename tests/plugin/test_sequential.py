@@ -46,7 +46,7 @@ def test_a_bad_checkpoint_is_stopped_early_with_exit_code_8(project: Project, ar
 def test_the_verdict_is_the_same_with_and_without_workers(project: Project) -> None:
     first = begin(project)
     project.write(BAD)
-    found = []
+    found: list[Any] = []
     for arguments in ([], ["-n", "2"]):
         name = f"r{len(found)}"
         project.run(

@@ -191,7 +191,7 @@ def test_of_many_or_long_pairs_the_journal_keeps_little(
 
 
 def test_the_verdicts_of_a_run_can_be_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = property(lambda _: (*CAUSAL.fget(_), RunProgram))  # type: ignore[misc]
+    kinds = property(lambda _: (*CAUSAL.fget(_), RunProgram))
     monkeypatch.setattr(CheckpointInfo, "serves", kinds)
     (tmp_path / "run.json").write_text(
         json.dumps(

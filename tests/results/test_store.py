@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def items() -> ItemScores:
     )
 
 
-def saved(**other: object) -> StoredResult:
+def saved(**other: Any) -> StoredResult:
     metric = Metric(name="acc", value=0.5, low=0.1, high=0.9, stderr=0.3, n=2, method="wilson")
     plain = StoredResult(
         run_id="20260101_000000_1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def test_a_checkpoint_loaded_anew_adds_up_and_keeps_the_time_of_its_first_answer
 
 def test_costs_are_noted_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now, written = 100.0, []
-    monkeypatch.setattr(measured.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     meter, engine = UsageMeter("main", lambda rows: written.append(now)), Engine()
     for _ in range(12):
         meter.count(engine, "a", {})

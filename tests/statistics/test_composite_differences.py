@@ -15,6 +15,7 @@ from harness.statistics.comparison import undefined
 from harness.statistics.composites import Benchmark, Part, compare_composite_totals, compare_composites
 from harness.statistics.paired import compare_paired
 from harness.statistics.unpaired import compare_rates
+from tests.support.known import known
 
 
 def drawn(n: int, seed: int) -> list[float]:
@@ -49,7 +50,9 @@ def test_metrics_of_the_same_items_are_taken_together_and_benchmarks_apart() -> 
     assert found.difference == pytest.approx(same.mean() + other.mean())
     assert found.stderr == pytest.approx(math.hypot(stats.sem(same), stats.sem(other)))
     assert (found.n, found.units) == (260, 260)
-    assert found.p == pytest.approx(2 * stats.norm.sf(abs(found.difference) / found.stderr), abs=0.03)
+    assert found.p == pytest.approx(
+        2 * stats.norm.sf(abs(known(found.difference)) / known(found.stderr)), abs=0.03
+    )
 
 
 def test_the_resampled_spread_of_a_composite_is_its_standard_error() -> None:
@@ -68,9 +71,10 @@ def test_totals_of_the_same_items_are_taken_as_wholly_dependent() -> None:
     one, five = compare_rates(0.6604, 2400, 0.6613, 2400), compare_rates(0.8158, 2400, 0.8163, 2400)
     last = compare_rates(0.3433, 600, 0.3533, 600)
     found = compare_composite_totals([[(0.4, one), (0.3, five)], [(0.3, last)]])
+    errors = [known(part.stderr) for part in (one, five, last)]
     assert found.difference == pytest.approx(0.4 * 0.0009 + 0.3 * 0.0005 + 0.3 * 0.01)
-    assert found.stderr == pytest.approx(math.hypot(0.4 * one.stderr + 0.3 * five.stderr, 0.3 * last.stderr))
-    assert found.p == pytest.approx(2 * stats.norm.sf(found.difference / found.stderr))
+    assert found.stderr == pytest.approx(math.hypot(0.4 * errors[0] + 0.3 * errors[1], 0.3 * errors[2]))
+    assert found.p == pytest.approx(2 * stats.norm.sf(known(found.difference) / known(found.stderr)))
     assert found.baseline == pytest.approx(0.4 * 0.6604 + 0.3 * 0.8158 + 0.3 * 0.3433)
 
 

@@ -115,13 +115,14 @@ def test_the_permutation_test_counts_what_enumeration_counts(totals: list[float]
     found = sign_flip_test(totals)
     assert found.how.startswith("exact")
     assert found.p == pytest.approx(enumerated_p(totals))
-    expected = stats.permutation_test((totals,), np.sum, permutation_type="samples", n_resamples=np.inf)
+    expected = stats.permutation_test((totals,), np.sum, permutation_type="samples", n_resamples=2**62)
     assert found.p == pytest.approx(min(1.0, expected.pvalue))
 
 
 def test_totals_of_one_size_give_mcnemars_test_for_any_number_of_units() -> None:
     found = sign_flip_test([1.0] * 190 + [-1.0] * 140)
-    assert (found.p, found.how) == (pytest.approx(mcnemar_p(190, 140), rel=1e-9), "exact, counted")
+    assert found.p == pytest.approx(mcnemar_p(190, 140), rel=1e-9)
+    assert found.how == "exact, counted"
 
 
 def test_many_graded_units_are_drawn_with_one_added_to_both_counts() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -27,7 +28,7 @@ def compared(difference: float, half: float, p: float | None) -> Comparison:
     )
 
 
-def kind(comparison: Comparison, **settings_: float) -> Kind:
+def kind(comparison: Comparison, **settings_: Any) -> Kind:
     return judge({"one": comparison}, **settings_)["one"].kind
 
 
@@ -101,7 +102,7 @@ def test_the_reason_is_written_for_a_person() -> None:
         ({"alpha": 0.1}, "the interval's level is 0.95, not 1 - alpha = 0.9"),
     ],
 )
-def test_settings_that_make_no_sense_are_named(arguments: dict[str, float], message: str) -> None:
+def test_settings_that_make_no_sense_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         judge({"one": compared(0.0, 0.01, 1.0)}, **arguments)
 

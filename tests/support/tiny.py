@@ -165,7 +165,7 @@ def tiny_adapter(
             if "lora_" in name:
                 parameter.data.normal_(0.0, 0.3)
         model.peft_config["default"].base_model_name_or_path = str(base)
-        model.save_pretrained(folder)
+        model.save_pretrained(str(folder))
     return folder
 
 

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -139,7 +139,7 @@ def opened() -> Iterator[Opened]:
 @pytest.fixture(scope="module")
 def chosen(request: pytest.FixtureRequest) -> list[Attack]:
     """The hostile programs that this run has tests of."""
-    calls = [
+    calls: list[Any] = [
         item.callspec
         for item in request.session.items
         if isinstance(item, pytest.Function) and hasattr(item, "callspec")

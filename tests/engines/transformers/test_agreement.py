@@ -95,7 +95,7 @@ def slots_seen(more: int) -> Change:
     """Tokens that are generated see a column too many, or not the first."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        right = step.slot_mask
+        right = kv_cache.slot_mask
 
         def mask(window: int | None, *, own: Any, past: int, until: int, dtype: Any) -> Any:
             made = right(window, own=own + max(0, more), past=past, until=until, dtype=dtype)

@@ -17,6 +17,7 @@ from harness.core.requests import (
     Loglikelihood,
     LoglikelihoodAnswer,
     Refusal,
+    Request,
     RollingAnswer,
     RollingLoglikelihood,
     earliest_stop,
@@ -189,7 +190,7 @@ def test_a_rolling_text_is_scored_token_by_token(llama: Path, seq_len: int) -> N
 @given(length=st.integers(1, 70), seq_len=st.integers(1, 20))
 def test_windows_predict_every_token_once_from_its_left_neighbour(length: int, seq_len: int) -> None:
     tokens = list(range(1, length + 1))
-    predicted = []
+    predicted: list[int] = []
     for window in windows(tokens, 0, seq_len):
         assert len(window.inputs) <= seq_len
         begin = len(window.inputs) - len(window.targets)
@@ -235,7 +236,7 @@ def test_half_precision_is_loaded_when_asked(llama: Path) -> None:
 
 
 def test_the_fake_engine_answers_the_same_every_time() -> None:
-    requests = [
+    requests: list[Request] = [
         Loglikelihood("a", " b c"),
         RollingLoglikelihood("a b"),
         FillMask("x"),

@@ -49,7 +49,7 @@ def with_samples() -> list[Generate]:
 
 
 def texts(engine: CausalEngine, requests: list[Generate]) -> list[list[tuple[str, str, int]]]:
-    found = []
+    found: list[list[tuple[str, str, int]]] = []
     for answer in engine.answer(requests):
         assert isinstance(answer, GenerateAnswer)
         found.append([(one.text, one.finish_reason, one.tokens) for one in answer.samples])
@@ -189,7 +189,7 @@ def test_a_model_whose_probe_differs_is_generated_one_by_one(
 def test_a_common_beginning_and_a_prompt_with_samples_are_computed_once(llama: Path) -> None:
     engine = engine_for(llama)
     assert engine.generates_together
-    shots = len(engine._tokenizer.prompt(SHOTS))
+    shots = len(engine._tokenizer.prompt(SHOTS))  # type: ignore[arg-type]
     requests = [Generate(f"{SHOTS} {word}", max_new_tokens=2) for word in ("a", "the", "river", "is")]
     engine.answer(requests)
     assert engine.work_done.computed < shots + 50
@@ -200,7 +200,7 @@ def test_a_common_beginning_and_a_prompt_with_samples_are_computed_once(llama: P
             for word in ("one", "2", "x")[:together]
         ]
         engine.answer(many)
-        length = sum(len(engine._tokenizer.prompt(one.prompt)) for one in many)
+        length = sum(len(engine._tokenizer.prompt(one.prompt)) for one in many)  # type: ignore[arg-type,misc]
         assert engine.work_done.computed - engine.work_done.padded - engine.work_done.decoded <= length
         assert engine.work_done.decoded <= together * 20 * 4
 
@@ -215,13 +215,13 @@ def test_texts_do_not_depend_on_the_size_of_computations_and_buffers(llama: Path
 
 
 def test_a_prompt_alone_is_continued_in_one_piece(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.engines.transformers import kv_cache
+    from harness.engines.transformers import kv_cache, split_attention
 
     engine = engine_for(llama)
     alone = Generate(SHOTS, max_new_tokens=6)
     wanted = texts(engine, [alone])  # the first call also tries the way that texts are generated
     parts: list[Any] = []
-    put_behind = kv_cache.put_behind
+    put_behind = split_attention.put_behind
     monkeypatch.setattr(kv_cache, "put_behind", lambda *given: parts.append(put_behind(*given)))
     assert texts(engine, [alone]) == wanted
     assert parts == []

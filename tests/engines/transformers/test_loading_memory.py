@@ -40,7 +40,7 @@ def written(source: Path, folder: Path, kind: str, shard: str) -> Path:
 def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A tiny one, and one whose weights outweigh what else loading takes."""
     root = tmp_path_factory.mktemp("models")
-    large = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 4}
+    large: dict[str, Any] = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 4}
     return tiny_causal(root / "tiny"), tiny_causal(root / "large", **large)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from harness.checkpoints import resolve
 from harness.core.errors import CheckpointError
-from harness.core.requests import Generate, GenerateAnswer, Loglikelihood
+from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, Request
 from harness.engines.transformers.mtp.weights import put, read_pt
 from perf.mtp_memory import MIB, measured
 from tests.engines.transformers.test_mtp_model import reference
@@ -85,7 +85,10 @@ def test_a_file_and_a_folder_of_params_are_recognised_and_answer_alike(tmp_path:
     (other,) = resolve(str(tmp_path / "b"), seq_len=None)
     assert one.format == other.format == "mtp"
     assert other.path == path
-    asked = [Loglikelihood("The quick", " brown fox"), Generate("The quick", max_new_tokens=12)]
+    asked: list[Request] = [
+        Loglikelihood("The quick", " brown fox"),
+        Generate("The quick", max_new_tokens=12),
+    ]
     assert mtp_engine(one).answer(asked) == mtp_engine(other).answer(asked)
 
 

@@ -119,7 +119,7 @@ def test_loglikelihoods_are_those_of_an_independent_forward_pass(tmp_path: Path)
         assert answer.logprob == pytest.approx(sum(table[at, ids[at + 1]] for at in places), abs=1e-3)
         assert answer.is_greedy == all(table[at].argmax() == ids[at + 1] for at in places)
     (whole,) = engine.answer([RollingLoglikelihood(CORPUS[1])])
-    ids = [engine._tokenizer.start, *engine._tokenizer.text(CORPUS[1])]  # type: ignore[list-item,misc]
+    ids = [engine._tokenizer.start, *engine._tokenizer.text(CORPUS[1])]  # type: ignore[misc]
     table = logprobs(reference(state, PARAMS, ids[:-1])[0])
     assert isinstance(whole, RollingAnswer)
     assert whole.logprob == pytest.approx(sum(table[at, ids[at + 1]] for at in range(len(ids) - 1)), abs=1e-3)

@@ -44,7 +44,7 @@ def prompts(count: int = 40, seed: int = 0) -> list[Generate]:
 
 
 def texts(engine: CausalEngine, requests: list[Generate]) -> list[list[tuple[str, str, int]]]:
-    found = []
+    found: list[list[tuple[str, str, int]]] = []
     for answer in engine.answer(requests):
         assert isinstance(answer, GenerateAnswer)
         found.append([(one.text, one.finish_reason, one.tokens) for one in answer.samples])
@@ -278,7 +278,7 @@ def test_several_tokens_at_once_are_tried_in_every_type(
     dtype: Dtype, fault: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fault: in a pass over several tokens of a row each sees the one behind it."""
-    right = step.slot_mask
+    right = slot_mask
 
     def mask(window: int | None, *, own: Any, **how: Any) -> Any:
         several = fault and bool((own[:, 0] != own[0, 0]).any()) and own.shape[1] == 2

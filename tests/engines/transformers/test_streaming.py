@@ -67,7 +67,11 @@ def test_a_short_text_is_told_while_longer_ones_go_on(llama: Path) -> None:
     ]
     done: dict[int, int] = {}
     engine.work_done.reset()
-    engine.answer(requests, lambda number, _: done.setdefault(number, engine.work_done.decoded))
+
+    def answered(number: int, _: Answer | Refusal) -> None:
+        done.setdefault(number, engine.work_done.decoded)
+
+    engine.answer(requests, answered)
     assert list(done) == [3, 1, 2, 0]
     assert list(done.values()) == [0, 3 * 4, 3 * 4 + 2 * 15, 3 * 4 + 2 * 15 + 20]
 
