@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from harness.checkpoints import CheckpointInfo, fingerprint
-from harness.checkpoints.fingerprint_cache import Remembered
+from harness.checkpoints.fingerprint_cache import FingerprintCache
 
 PAIRS = 5
 SIDE = 2048
@@ -71,7 +71,7 @@ def main() -> None:
                     hashlib.file_digest(file, "sha256")
             plain.append(time.perf_counter() - began)
             began = time.perf_counter()
-            fingerprint(info, Remembered(folder / f"known-{number}"))
+            fingerprint(info, FingerprintCache(folder / f"known-{number}"))
             ours.append(time.perf_counter() - began)
         ratio = statistics.median(one / other for one, other in zip(plain, ours, strict=True))
         rates = (size / statistics.median(times) / 1e9 for times in (plain, ours))

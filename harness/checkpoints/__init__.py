@@ -8,11 +8,13 @@
 from __future__ import annotations
 
 from harness.checkpoints.fingerprint import fingerprint
-from harness.checkpoints.info import CheckpointInfo, Format, Kind
+from harness.checkpoints.formats.base import Asked, Format
+from harness.checkpoints.info import CheckpointInfo, Kind
 from harness.checkpoints.names import unique_names
 from harness.checkpoints.resolve import default_checkpoints, resolve
 
 __all__ = [
+    "Asked",
     "CheckpointInfo",
     "Format",
     "Kind",

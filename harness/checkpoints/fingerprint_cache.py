@@ -30,14 +30,14 @@ _MOST: Final = 1000
 Stamp: TypeAlias = list[Any]
 
 
-class Remembered:
+class FingerprintCache:
     """A folder of known fingerprints, one small file a checkpoint; where it cannot be written, nothing is known."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @classmethod
-    def of_user(cls) -> Remembered:
+    def of_user(cls) -> FingerprintCache:
         """The user's own."""
         return cls(cache_folder("fingerprints"))
 

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from harness.core.requests import FillMask, Generate, Loglikelihood, Request, RollingLoglikelihood
+from harness.core.requests import (
+    REQUEST_KINDS,
+    FillMask,
+    Generate,
+    Loglikelihood,
+    Request,
+    RollingLoglikelihood,
+)
 
 Kind: TypeAlias = Literal["causal", "masked"]
-Format: TypeAlias = Literal["folder", "adapter", "mtp", "gguf", "fake"]
+
+SERVES: Final[dict[str, tuple[type[Request], ...]]] = {
+    "masked": (FillMask,),
+    "causal": (Loglikelihood, RollingLoglikelihood, Generate),
+}
+"""The kinds of request that models of a kind answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """A recognised checkpoint: everything people and benchmarks may know of it before it is loaded.
+    """A resolved checkpoint: everything people and benchmarks may know of it before it is loaded.
 
-    ``name`` is what tables and node ids call it (unique within a run); ``source`` is what the user typed;
-    ``path`` is a folder, or the file of a GGUF or ``mtp`` checkpoint; ``seq_len`` is the number of tokens it takes
-    at most (after ``--eval-seq-len``). ``overrides`` are values of ``config.json`` that the shapes in the weights
-    file contradict (longer position tables); the model is built to the shapes.
+    ``name`` is what tables and node ids call it (unique within a run); ``source`` is what the user typed; ``path`` is a
+    folder or a file. ``seq_len`` is the number of tokens it takes at most (after ``--eval-seq-len``).
 
-    ``parameters`` (a count) and ``dtype`` (of most of them) are read from headers. ``val_loss`` and ``training``
-    are what the checkpoint itself says of its training, plain values; ``config_dtype`` is the type that the config in
-    a ``.pt`` file names for its model, as written there. ``base`` is the checkpoint that an adapter
-    was trained on. ``params`` are the sizes of an ``mtp`` model under Llama's own names (``dim``, ``n_layers``,
+    ``format`` is the name of its ``Format``, ``engine`` of the engine that answers for it, ``serves`` the kinds of
+    request that it answers. ``takes_adapters``: it can be the base of a LoRA adapter. ``cacheable``: its answers may
+    be taken from the cache, where its fingerprint is known.
+
+    ``overrides`` are values of ``config.json`` that the shapes in the weights file contradict (longer position tables);
+    the model is built to the shapes. ``parameters`` (a count) and ``dtype`` (of most of them) are read from headers.
+    ``val_loss`` and ``training`` are what the checkpoint itself says of its training, plain values; ``config_dtype`` is
+    the type that the config in a ``.pt`` file names for its model, as written there. ``base`` is the checkpoint that an
+    adapter was trained on. ``params`` are the sizes of an ``mtp`` model under Llama's own names (``dim``, ``n_layers``,
     ``n_future_tokens`` ...), ``tokenizer`` is the folder that holds its tokenizer. ``series`` is the folder of the
     checkpoints of one training, ``step`` how far this one is: the trainer's step, else the number at the end of its
     name, else its epoch; set for a run by ``harness.checkpoints.find``.
@@ -34,10 +49,12 @@ class CheckpointInfo:
     source: str
     path: Path
     kind: Kind
-    format: Format
+    format: str
     model_type: str
     architecture: str
     seq_len: int
+    serves: tuple[type[Request], ...] = ()
+    engine: str = "transformers"
     global_step: int | None = None
     epoch: float | None = None
     extra: dict[str, str] = field(default_factory=dict, hash=False)
@@ -53,11 +70,8 @@ class CheckpointInfo:
     series: str | None = None
     step: float | None = None
     config_dtype: str | None = None
-
-    @property
-    def serves(self) -> tuple[type[Request], ...]:
-        """The kinds of request this checkpoint can answer."""
-        return (FillMask,) if self.kind == "masked" else (Loglikelihood, RollingLoglikelihood, Generate)
+    takes_adapters: bool = False
+    cacheable: bool = True
 
     @property
     def model_key(self) -> tuple[str, ...]:
@@ -68,17 +82,20 @@ class CheckpointInfo:
         return str(one.path.resolve()), one.format, *overrides, str(one.trust_remote_code)
 
     def plain(self) -> dict[str, Any]:
-        """The fields as plain values, a base among them as its own such table."""
-        row = asdict(self)
+        """The fields as plain values; kinds of request by name, a base as such a table."""
+        row = {name: getattr(self, name) for name in self.__dataclass_fields__}
         row["path"] = str(self.path)
+        row["serves"] = [kind.__name__ for kind in self.serves]
         row["tokenizer"] = None if self.tokenizer is None else str(self.tokenizer)
         row["base"] = None if self.base is None else self.base.plain()
         return row
 
 
 def info_from_plain(row: dict[str, Any]) -> CheckpointInfo:
-    """The checkpoint that ``CheckpointInfo.plain`` described."""
+    """The checkpoint that ``CheckpointInfo.plain`` described, now or in an earlier version."""
     known = {name: row[name] for name in CheckpointInfo.__dataclass_fields__ if name in row}
+    names = row.get("serves", [kind.__name__ for kind in SERVES[row["kind"]]])
+    known["serves"] = tuple(kind for kind in REQUEST_KINDS if kind.__name__ in names)
     known["path"] = Path(row["path"])
     known["tokenizer"] = None if row.get("tokenizer") is None else Path(row["tokenizer"])
     known["base"] = None if row.get("base") is None else info_from_plain(row["base"])

@@ -19,23 +19,27 @@ fake:causal, fake:masked          no model: answers come from hashes, for trying
 from __future__ import annotations
 
 import glob
+import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+from urllib.parse import parse_qsl
 
 from harness.checkpoints import series
 from harness.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, builtin_pattern
-from harness.checkpoints.formats.gguf import read_gguf
-from harness.checkpoints.formats.llama import FILES, has_params, recognise_params, recognise_pt
-from harness.checkpoints.formats.lora import is_adapter, recognise_adapter
-from harness.checkpoints.formats.transformers import limited, recognise_folder
+from harness.checkpoints.formats.base import Asked, Target
+from harness.checkpoints.formats.transformers import Transformers
 from harness.checkpoints.hub import fetch_from_hub, hub_id
-from harness.checkpoints.info import CheckpointInfo, Kind
+from harness.checkpoints.info import CheckpointInfo
+from harness.checkpoints.registry import formats
 from harness.core.errors import CheckpointError
+from harness.core.plugins import plugins
 
-_FAKE_LENGTH: Final = 2048
-_GGUF_LENGTH: Final = 2048
+ENGINES: Final = "touchstone.engines"
+"""The entry-point group of engines, some of which have targets of their own (``harness.engines.base``)."""
+
+_TARGETS: Final = {"builtin:", "hub:"}
 
 
 @dataclass(slots=True)
@@ -45,15 +49,6 @@ class Found:
     infos: list[CheckpointInfo] = field(default_factory=list)
     broken: list[series.Broken] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
-
-
-class _Asked(NamedTuple):
-    """What the user typed, and the options that go with it."""
-
-    source: str
-    seq_len: int | None
-    base_model: str | None = None
-    trust_remote_code: bool = False
 
 
 def resolve(
@@ -77,15 +72,13 @@ def find(
 
     Raises ``CheckpointError`` where ``source`` names a single checkpoint, and it is broken, or none at all.
     """
-    asked = _Asked(source, seq_len, base_model, trust_remote_code)
-    if source.startswith("fake:"):
-        return Found([_fake(source, seq_len)])
-    if source.startswith(("http://", "https://")):
-        raise CheckpointError(
-            f"{source}: served models are not supported yet; give a folder, a file or a Hub id (ORG/NAME)"
-        )
+    resolve_base = partial(resolve, seq_len=seq_len, trust_remote_code=trust_remote_code)
+    asked = Asked(source, seq_len, base_model, trust_remote_code, resolve_base=resolve_base)
     if "\0" in source:
         raise CheckpointError(f"{source!r}: no path; check --checkpoint")
+    if (owner := _owner(source)) is not None:
+        asked = replace(asked, options=_options(source, owner))
+        return Found([owner.inspect(Path(source.partition("?")[0]), asked)])
     if source.startswith("builtin:"):
         if glob.has_magic(source):
             return _several(_expanded(builtin_pattern(source.removeprefix("builtin:"))), asked)
@@ -99,7 +92,30 @@ def find(
     if (name := hub_id(source)) is not None:
         info = _local(fetch_from_hub(name, code=trust_remote_code), asked)
         return Found([replace(info, name=name.split("/")[-1])])
+    if target := re.match(r"[A-Za-z][\w+.-]+:(//)?", source):
+        raise CheckpointError(
+            f"{source}: no such file, and nothing here takes {target[0]!r}; known are folders, files, ORG/NAME, "
+            f"{', '.join(sorted(_TARGETS | {one for owner in _owners() for one in owner.targets}))}"
+        )
     raise CheckpointError(f"{source}: no such file or folder; check the path")
+
+
+def _owners() -> list[Target]:
+    """The formats and engines that describe targets of their own."""
+    return [one for one in (*formats(), *plugins(ENGINES, CheckpointError)) if isinstance(one, Target)]
+
+
+def _owner(source: str) -> Target | None:
+    return next((one for one in _owners() if source.startswith(tuple(one.targets))), None)
+
+
+def _options(source: str, owner: Target) -> dict[str, str]:
+    """The settings in ``TARGET?NAME=VALUE&...``. Raises ``CheckpointError`` for one that the owner does not declare."""
+    given = dict(parse_qsl(source.partition("?")[2], keep_blank_values=True))
+    if unknown := sorted(given.keys() - owner.options.keys()):
+        known = "; ".join(f"{name}: {text}" for name, text in owner.options.items()) or "it has none"
+        raise CheckpointError(f"{source}: no option {unknown[0]!r}; {known}")
+    return given
 
 
 def _held(path: Path) -> list[Path]:
@@ -121,7 +137,7 @@ def _unreadable(where: object, error: OSError) -> CheckpointError:
     return CheckpointError(f"{error.filename or where}: cannot be read ({error.strerror}); check the rights")
 
 
-def _several(matches: series.Matches, asked: _Asked) -> Found:
+def _several(matches: series.Matches, asked: Asked) -> Found:
     """Each of the paths by itself; a single one that is broken is an error."""
     found = Found(others=[f"{path}: no checkpoint, and holds none" for path in matches.others])
     paths = series.once(matches.paths)
@@ -155,71 +171,25 @@ def _exists(path: Path) -> bool:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}); check the path") from error
 
 
-def _local(path: Path, asked: _Asked) -> CheckpointInfo:
+def _local(path: Path, asked: Asked) -> CheckpointInfo:
     try:
-        return _recognised(path, asked)
+        return _inspected(path, asked)
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
-def _recognised(path: Path, asked: _Asked) -> CheckpointInfo:
-    source, seq_len = asked.source, asked.seq_len
-    base = None if asked.base_model is None else Path(asked.base_model).expanduser()
+def _inspected(path: Path, asked: Asked) -> CheckpointInfo:
+    for one in formats():
+        if one.detect(path):
+            return one.inspect(path, asked)
     if path.is_dir():
-        if is_adapter(path):
-            return recognise_adapter(path, source, asked.base_model, partial(_base, asked))
-        if has_params(path):
-            return recognise_params(path, source, seq_len, base)
-        return recognise_folder(path, source, seq_len, trust_remote_code=asked.trust_remote_code)
-    if path.suffix == ".gguf":
-        return _gguf(path, source, seq_len)
-    if path.suffix in FILES:
-        return recognise_pt(path, source, seq_len, base)
+        return Transformers().inspect(path, asked)  # which says what is missing
     raise CheckpointError(
         f"{path}: neither a checkpoint folder nor a .gguf or .pt file; give the folder that holds config.json"
     )
 
 
-def _base(asked: _Asked, source: str) -> list[CheckpointInfo]:
-    """The base of an adapter, which is no adapter itself."""
-    if is_adapter(Path(source).expanduser()):
-        raise CheckpointError(f"{source}: an adapter itself; give the model that it was trained on")
-    return resolve(source, seq_len=asked.seq_len, trust_remote_code=asked.trust_remote_code)
-
-
-def _gguf(path: Path, source: str, seq_len: int | None) -> CheckpointInfo:
-    header = read_gguf(path)
-    return CheckpointInfo(
-        name=path.stem,
-        source=source,
-        path=path,
-        kind="causal",
-        format="gguf",
-        model_type=header.architecture,
-        architecture=f"{header.architecture} (gguf)",
-        seq_len=limited(path, header.context_length or _GGUF_LENGTH, seq_len),
-        parameters=header.parameters,
-        dtype=header.dtype,
-    )
-
-
-def _builtin(asked: _Asked) -> CheckpointInfo:
+def _builtin(asked: Asked) -> CheckpointInfo:
     name = asked.source.removeprefix("builtin:")
     info = _local(builtin_path(name), asked)
     return replace(info, name=name) if name in NAMES else info
-
-
-def _fake(source: str, seq_len: int | None) -> CheckpointInfo:
-    kinds: dict[str, Kind] = {"fake:causal": "causal", "fake:masked": "masked"}
-    if source not in kinds:
-        raise CheckpointError(f"{source}: unknown; use fake:causal or fake:masked")
-    return CheckpointInfo(
-        name=source.replace(":", "-"),
-        source=source,
-        path=Path(source),
-        kind=kinds[source],
-        format="fake",
-        model_type="fake",
-        architecture="answers from hashes, no model",
-        seq_len=limited(Path(source), _FAKE_LENGTH, seq_len),
-    )

@@ -19,19 +19,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from harness.checkpoints.builtin import step_of
+from harness.checkpoints.formats.llama import SIDE
 from harness.checkpoints.info import CheckpointInfo
+from harness.checkpoints.registry import formats
 from harness.checkpoints.training_state import step_in
 from harness.core.errors import CheckpointError
 
-FILES: Final = (".gguf", ".pt", ".pth")
-
 _DEEPEST: Final = 3
 """Levels below a folder that are looked through."""
-
-_SIDE: Final = re.compile(
-    r"(optimizer|optim|scheduler|scaler|rng_state|random_states|training_args)", re.ASCII
-)
-"""Names of files that a trainer leaves beside the weights."""
 
 _QUANTISED: Final = re.compile(r"[._-](I?Q\d\w*|B?F16|F32)\.gguf$", re.IGNORECASE)
 """What says in the name of a GGUF file how its numbers are stored."""
@@ -65,7 +60,7 @@ def expand(pattern: str) -> Matches:
     others: list[Path] = []
     for path in matches:
         if path.is_file():
-            if _is_weights(path) and not (recursive and is_checkpoint(path.parent)):
+            if is_checkpoint(path) and not (recursive and is_checkpoint(path.parent)):
                 paths.append(path)
         elif is_checkpoint(path) or (_is_named(path) and not is_checkpoint(path.parent)):
             paths.append(path)
@@ -87,15 +82,9 @@ def held_by(folder: Path) -> list[Path]:
     return list(_held(folder, _DEEPEST))
 
 
-def is_checkpoint(folder: Path) -> bool:
-    """Whether the folder holds what only a checkpoint has, whole or not."""
-    if any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
-        return True
-    if (folder / "params.json").is_file():
-        return (
-            sum(1 for path in folder.iterdir() if path.suffix in (".pt", ".pth") and _is_weights(path)) <= 1
-        )
-    return any(next(folder.glob(pattern), None) for pattern in ("*.safetensors", "pytorch_model*.bin"))
+def is_checkpoint(path: Path) -> bool:
+    """Return whether a format knows the folder or file, whole or not; a trainer's other files are none."""
+    return any(one.detect(path) for one in formats()) and not (path.is_file() and SIDE.match(path.name))
 
 
 def ordered(infos: Iterable[CheckpointInfo]) -> Iterator[tuple[str, CheckpointInfo]]:
@@ -111,9 +100,7 @@ def step(info: CheckpointInfo) -> float | None:
     if info.global_step is not None:
         return info.global_step
     number = number_of(info.path)
-    if number is not None and info.format != "fake":
-        return number
-    return info.epoch
+    return info.epoch if number is None else number
 
 
 def number_of(path: Path) -> int | None:
@@ -138,17 +125,13 @@ def _held(folder: Path, deeper: int) -> Iterator[Path]:
         if path.name.startswith("."):
             continue
         if path.is_file():
-            if _is_weights(path) and not whole:
+            if not whole and is_checkpoint(path):
                 yield path
         elif path.is_dir():
             if is_checkpoint(path) or _is_named(path):
                 yield path
             if deeper > 1 and not _is_named(path):
                 yield from _held(path, deeper - 1)
-
-
-def _is_weights(path: Path) -> bool:
-    return path.suffix in FILES and not _SIDE.match(path.name)
 
 
 def _is_named(folder: Path) -> bool:

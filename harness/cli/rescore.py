@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.info import info_from_plain
 from harness.core.benchmark import CHECKPOINT_FIXTURE, Sampling, declared, generator_function
 from harness.core.dataset import Example
 from harness.core.errors import BenchmarkError, DataError, HarnessError
@@ -203,20 +204,9 @@ def _again(job: Job, engine: _Stored) -> Record:
 
 
 def _info(rows: Mapping[str, Mapping[str, Any]], name: str) -> CheckpointInfo:
-    row = rows.get(name, {})
-    elsewhere = ("base", "tokenizer")
-    known = {
-        key: row[key] for key in CheckpointInfo.__dataclass_fields__ if key in row and key not in elsewhere
-    }
-    needed: dict[str, Any] = {
-        "name": name,
-        "source": name,
-        "kind": "causal",
-        "format": "fake",
-        "model_type": "",
-    }
-    needed |= {"architecture": "", "seq_len": 0}
-    return CheckpointInfo(**{**needed, **known, "path": Path(row.get("path", ""))})
+    needed: dict[str, Any] = {"name": name, "source": name, "path": "", "kind": "causal", "format": "fake"}
+    needed |= {"model_type": "", "architecture": "", "seq_len": 0}
+    return info_from_plain({**needed, **rows.get(name, {}), "base": None, "tokenizer": None})
 
 
 def _different(

@@ -4,7 +4,7 @@ A run's manifest says which checkpoints it had, by fingerprint, under which sett
 version, the hash of its data, its few-shot examples and its code. Where all of that agrees, an item with the same
 example and row takes its record, with requests and answers, from the journal of that run; it does not matter how that
 run ended. Which settings may differ is said in ``harness.core.conditions``: those that choose items or checkpoints, and
-those of speed and place. Answers of ``fake:`` checkpoints are never reused, nor is anything whose fingerprint is
+those of speed and place. Answers of ``fake:`` checkpoints are not (``cacheable``), nor is anything whose fingerprint is
 unknown.
 
 The controller decides, before the first item, and writes down which runs are to be looked at; every process then finds
@@ -86,7 +86,7 @@ def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
     mine = {
         row["name"]: row["fingerprint"]
         for row in manifest["checkpoints"]
-        if row.get("fingerprint") and row.get("format") != "fake"
+        if row.get("fingerprint") and row.get("cacheable", True)
     }
     decision: Decision = {}
     if not mine:

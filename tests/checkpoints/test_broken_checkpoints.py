@@ -81,9 +81,10 @@ def test_a_broken_gguf_file_is_one_line(
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("http://localhost:8000/v1", "served models are not supported yet"),
-        ("https://example.org/model", "served models are not supported yet"),
+        ("http://localhost:8000/v1", "known are folders, files, ORG/NAME, builtin:, fake:, hub:"),
+        ("https://example.org/model", "known are folders, files, ORG/NAME, builtin:, fake:, hub:"),
         ("runs/nowhere", "no such file or folder"),
+        ("foo:bar", "nothing here takes 'foo:'"),
         ("nowhere-*", "matches no folder"),
         ("a" * 5000, "cannot be read"),
         ("nul\0nul", "no path"),

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from harness.checkpoints import CheckpointInfo, fingerprint, resolve
-from harness.checkpoints.fingerprint_cache import Remembered
+from harness.checkpoints.fingerprint_cache import FingerprintCache
+from harness.checkpoints.formats import content
+from harness.checkpoints.formats.transformers import Transformers
 from harness.core.errors import CheckpointError
 from tests.support.pt_files import llama_pt
 from tests.support.tiny import split_weights, tiny_causal
@@ -34,7 +40,7 @@ def only(source: Path) -> CheckpointInfo:
     return info
 
 
-class Later(Remembered):
+class Later(FingerprintCache):
     """A store whose clock is ten seconds ahead: no file is young."""
 
     def clock(self) -> int:
@@ -44,15 +50,14 @@ class Later(Remembered):
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files of which parts are hashed."""
-    module: Any = importlib.import_module("harness.checkpoints.fingerprint")
     found: list[str] = []
-    plain = module._bytes_hash
+    plain = content.hash_bytes
 
     def noted(file: str, begin: int, end: int) -> str:
         found.append(Path(file).name)
         return str(plain(file, begin, end))
 
-    monkeypatch.setattr(module, "_bytes_hash", noted)
+    monkeypatch.setattr(content, "hash_bytes", noted)
     return found
 
 
@@ -168,7 +173,7 @@ def test_a_change_within_the_same_tick_of_the_clock_is_noticed(
         "stamps",
         lambda files: [[*stamp[:4], *(at // 10**9 * 10**9 for at in stamp[4:])] for stamp in plain(files)],
     )
-    store = Remembered(tmp_path / "known")
+    store = FingerprintCache(tmp_path / "known")
     (folder / "model.safetensors").touch()
     found = []
     for _ in range(5):
@@ -202,17 +207,15 @@ def test_a_new_file_of_the_tokenizer_is_noticed(folder: Path, tmp_path: Path) ->
 def test_a_checkpoint_that_is_being_written_is_not_taken_for_complete(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module: Any = importlib.import_module("harness.checkpoints.fingerprint")
-    plain = module._own
+    plain = Transformers.content
 
-    def meanwhile(info: CheckpointInfo) -> str:
-        found = str(plain(info))
+    def meanwhile(form: Transformers, info: CheckpointInfo) -> Iterator[str]:
+        yield from plain(form, info)
         change_a_byte(folder / "model.safetensors")
-        return found
 
-    monkeypatch.setattr(module, "_own", meanwhile)
+    monkeypatch.setattr(Transformers, "content", meanwhile)
     with pytest.raises(CheckpointError, match="was written to while it was read"):
-        fingerprint(only(folder), Remembered(tmp_path / "known"))
+        fingerprint(only(folder), FingerprintCache(tmp_path / "known"))
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"files": [], "fingerprint": 3}', "\x00"])
@@ -235,3 +238,41 @@ def test_old_entries_go(folder: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     for number in range(4):
         fingerprint(only(Path(shutil.copytree(folder, tmp_path / f"copy-{number}"))), store)
     assert len(list((tmp_path / "known").glob("*.json"))) == 2
+
+
+def adapter_of_numbers(folder: Path) -> Path:
+    """An adapter that is the same on every machine."""
+    folder.mkdir()
+    module = "base_model.model.deberta.encoder.layer.0.attention.self.query_proj"
+    numbers = np.arange(128, dtype=np.float32)
+    halves = {"A": numbers.reshape(2, 64), "B": numbers.reshape(64, 2)}
+    tensors = {f"{module}.lora_{half}.weight": one for half, one in halves.items()}
+    save_file(tensors, folder / "adapter_model.safetensors")
+    (base,) = resolve("builtin:ko-mlm-tiny/nouns/checkpoint-300", seq_len=None)
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["query_proj"]}
+    config["base_model_name_or_path"] = str(base.path)
+    (folder / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+KNOWN = {
+    "builtin:ko-mlm-tiny": "5ea69937cecd6e6dda0c42b05119b32c7f916133259a3a7f6ad9960d2929e895",
+    "builtin:mtp-tiny": "899b56809c418dc6d93cdc8b049d76585eec8311b5d02d723f0e69f7c873701c",
+    "builtin:smollm2-135m": "a59822fd3ca620a15ecea63e4d774a2cbbd373c4173d9e6b19fc2f282643a587",
+    "fake:causal": "6a1406a4e9864b0eb4497706908f7d153800830d55415f2c5547683c79cdabfd",
+    "fake:masked": "358d53e118a3ec1a693f598aa6386457fe58fb912f5b41deb372493cf986db64",
+    "adapter": "31d0977d8d6090f1ed6c8e887e089fdb28d2a07f661891c558ec6d781a5b716d",
+}
+
+
+@pytest.mark.parametrize("source", KNOWN)
+def test_fingerprints_stay_what_they_were(source: str, tmp_path: Path) -> None:
+    """Saved results and baselines are found by them."""
+    path = str(adapter_of_numbers(tmp_path / "adapter")) if source == "adapter" else source
+    try:
+        (info,) = resolve(path, seq_len=None)
+    except CheckpointError as error:
+        if "touchstone fetch" in str(error):
+            pytest.skip(str(error))
+        raise
+    assert fingerprint(info, FingerprintCache(tmp_path / "known")) == KNOWN[source]

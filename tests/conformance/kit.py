@@ -28,6 +28,7 @@ from harness import (
     RollingLoglikelihood,
 )
 from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.info import SERVES
 from harness.core.benchmark import Benchmark, Sampling, declared, generator_function
 from harness.core.dataset import Example
 from harness.core.errors import MissingDataError
@@ -42,8 +43,8 @@ ROOT = Path(__file__).parents[2]
 PINS = Path(__file__).with_name("pins.json")
 SAMPLING = Sampling(seed=1234)
 MOST_ROUNDS = 2
-CAUSAL = CheckpointInfo("fake", "fake", Path(), "causal", "fake", "fake", "Fake", 2048)
-MASKED = CheckpointInfo("fake", "fake", Path(), "masked", "fake", "fake", "Fake", 512)
+CAUSAL = CheckpointInfo("fake", "fake", Path(), "causal", "fake", "fake", "Fake", 2048, SERVES["causal"])
+MASKED = CheckpointInfo("fake", "fake", Path(), "masked", "fake", "fake", "Fake", 512, SERVES["masked"])
 
 
 class Kit(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.info import SERVES
 from harness.core.benchmark import Benchmark
 from harness.core.dataset import Example
 from harness.core.errors import JournalError, RequestError
@@ -49,7 +50,7 @@ class Scripted:
     """Answers with the length of the continuation; ``script`` does so with the texts it is asked and a way to
     tell the answer to one of them."""
 
-    info = CheckpointInfo("c", "c", Path(), "causal", "folder", "fake", "Fake", 100)
+    info = CheckpointInfo("c", "c", Path(), "causal", "folder", "fake", "Fake", 100, SERVES["causal"])
     effort: dict[str, Any] = {}  # noqa: RUF012 -- as the Protocol has it
 
     def __init__(self, script: Callable[[list[str], Callable[[int], None]], None] | None = None) -> None:

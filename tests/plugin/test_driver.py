@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.info import SERVES
 from harness.core.benchmark import Benchmark
 from harness.core.dataset import Example
 from harness.core.requests import Answer, FillMask, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
@@ -33,7 +34,7 @@ class CountingEngine:
     'refuse'.
     """
 
-    info = CheckpointInfo("c", "c", Path(), "causal", "folder", "fake", "Fake", 100)
+    info = CheckpointInfo("c", "c", Path(), "causal", "folder", "fake", "Fake", 100, SERVES["causal"])
 
     def __init__(self) -> None:
         self.effort: dict[str, Any] = {}

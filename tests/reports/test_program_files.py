@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo
 from harness.cli.grading import load_problems, read_samples
 from harness.cli.rescore import rescore
 from harness.core.benchmark import Sampling
@@ -190,9 +189,7 @@ def test_of_many_or_long_pairs_the_journal_keeps_little(
 # Scoring again
 
 
-def test_the_verdicts_of_a_run_can_be_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = property(lambda _: (*CAUSAL.fget(_), RunProgram))
-    monkeypatch.setattr(CheckpointInfo, "serves", kinds)
+def test_the_verdicts_of_a_run_can_be_scored_again(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(
         json.dumps(
             {
@@ -214,6 +211,3 @@ def test_the_verdicts_of_a_run_can_be_scored_again(tmp_path: Path, monkeypatch: 
     assert (found.items, found.unscored) == (2, [])
     (change,) = found.changes
     assert change.scores["pass@1"] == (0.0, 0.6)
-
-
-CAUSAL: Any = CheckpointInfo.serves

@@ -67,7 +67,7 @@ def test_what_only_chooses_items_or_says_where_things_are_may_differ(tmp_path: P
     assert decided(tmp_path, manifest("old", 1.0, settings={"limit": 5, "base_model": "elsewhere"}))
 
 
-@pytest.mark.parametrize("row", [{"format": "fake"}, {"fingerprint": None}])
+@pytest.mark.parametrize("row", [{"cacheable": False}, {"fingerprint": None}])
 def test_fake_checkpoints_and_unknown_fingerprints_take_nothing(tmp_path: Path, row: dict[str, Any]) -> None:
     rows = [{"name": "step-1", "fingerprint": "f" * 64, "format": "folder", **row}]
     old = manifest("old", 1.0, checkpoints=rows)

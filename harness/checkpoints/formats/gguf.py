@@ -10,10 +10,14 @@ from __future__ import annotations
 import mmap
 import struct
 from collections import Counter
+from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from harness.checkpoints.formats.base import Asked
+from harness.checkpoints.formats.content import file_lines
+from harness.checkpoints.info import SERVES, CheckpointInfo
 from harness.core.errors import CheckpointError
 
 _SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -28,11 +32,50 @@ _TYPES: Final = {
 }
 """Types of tensors: name, numbers in a block, bytes of a block. Of others only the offset is checked."""
 
+_LENGTH: Final = 2048
+"""Tokens that a model takes whose file does not say."""
+
 _LONGEST: Final = 1 << 24
 _MOST_SIDES: Final = 4
 _ALIGNMENT: Final = 32
 
 _SIDES: Final = ("embedding_length", "feed_forward_length", "attention.head_count", "vocab_size")
+
+
+class Gguf:
+    """A ``.gguf`` file."""
+
+    name = "gguf"
+
+    def detect(self, path: Path) -> bool:
+        """Return whether the file is called so."""
+        return path.suffix == ".gguf" and path.is_file()
+
+    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+        """Describe the file by its header. Raises ``CheckpointError`` where it is broken or cut off."""
+        header = read_gguf(path)
+        return CheckpointInfo(
+            name=path.stem,
+            source=asked.source,
+            path=path,
+            kind="causal",
+            format=self.name,
+            model_type=header.architecture,
+            architecture=f"{header.architecture} (gguf)",
+            seq_len=asked.limited(path, header.context_length or _LENGTH),
+            serves=SERVES["causal"],
+            parameters=header.parameters,
+            dtype=header.dtype,
+            takes_adapters=True,
+        )
+
+    def files(self, info: CheckpointInfo) -> list[Path]:
+        """The file."""
+        return [info.path]
+
+    def content(self, info: CheckpointInfo) -> Iterator[str]:
+        """The whole file, however it is called."""
+        return file_lines([info.path], "model.gguf")
 
 
 class GgufHeader(NamedTuple):

@@ -1,4 +1,4 @@
-"""Recognises checkpoints of Llama's reference code, with one prediction head or several.
+"""Checkpoints of Llama's reference code, with one prediction head or several.
 
 checkpoint_best.pt      a dictionary with ``model_state_dict`` and ``config``, as training scripts save it: beside them
                         ``epoch``, ``val_metrics``, ``train_metrics``, and the optimizer's state, which is not read
@@ -17,13 +17,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from harness.checkpoints.formats.base import Asked
 from harness.checkpoints.formats.config_files import LlamaParams, check_table, read_json
+from harness.checkpoints.formats.content import TOKENIZER, file_lines, matching, table_line, tensor_lines
 from harness.checkpoints.formats.paths import check_inside
 from harness.checkpoints.formats.tensors import Tensors, count_parameters, main_dtype
 from harness.checkpoints.formats.torch_pickle import read_pickled
-from harness.checkpoints.formats.transformers import has_tokenizer, limited
+from harness.checkpoints.formats.transformers import has_tokenizer
 from harness.checkpoints.formats.weights import state_dict
-from harness.checkpoints.info import CheckpointInfo
+from harness.checkpoints.info import SERVES, CheckpointInfo
 from harness.checkpoints.training_state import number, plain, step_in
 from harness.core.errors import CheckpointError
 
@@ -31,6 +33,11 @@ PREFIXES: Final = ("module.", "_orig_mod.", "transformer.", "adapter.")
 """What wrappers put in front of the names of tensors, mtp.md's list."""
 
 FILES: Final = (".pt", ".pth")
+
+SIDE: Final = re.compile(
+    r"(optimizer|optim|scheduler|scaler|rng_state|random_states|training_args)", re.ASCII
+)
+"""Names of files that a trainer leaves beside the weights."""
 
 _BLOCK: Final = re.compile(r"^(layers|extra_heads)\.(\d+)\.")
 _STATES: Final = ("model_state_dict", "state_dict")
@@ -42,38 +49,63 @@ def has_params(folder: Path) -> bool:
     return (folder / "params.json").is_file() and not (folder / "config.json").is_file()
 
 
-def recognise_params(folder: Path, source: str, seq_len: int | None, base: Path | None) -> CheckpointInfo:
-    """The checkpoint in a folder with ``params.json``."""
-    check_inside(folder)
-    files = sorted(path for path in folder.iterdir() if path.suffix in FILES)
-    if len(files) != 1:
-        raise CheckpointError(
-            f"{folder}: params.json is there, and {len(files)} files of weights (.pt, .pth); "
-            "give a folder with one, parts of a model are not put together"
-        )
-    return replace(recognise_pt(files[0], source, seq_len, base), name=folder.resolve().name)
+class Llama:
+    """A ``.pt`` or ``.pth`` file, or a folder with one and ``params.json``."""
+
+    name = "mtp"
+
+    def detect(self, path: Path) -> bool:
+        """Return whether a file is called so; a folder with several models is none, but may hold some."""
+        if path.is_dir():
+            models = (one for one in path.iterdir() if one.suffix in FILES and not SIDE.match(one.name))
+            return has_params(path) and sum(1 for _ in models) <= 1
+        return path.suffix in FILES and path.is_file()
+
+    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+        """Describe the checkpoint; of tensors only names and shapes are read. Raises ``CheckpointError``."""
+        if not path.is_dir():
+            return _described(path, asked)
+        check_inside(path)
+        files = sorted(one for one in path.iterdir() if one.suffix in FILES)
+        if len(files) != 1:
+            raise CheckpointError(
+                f"{path}: params.json is there, and {len(files)} files of weights (.pt, .pth); "
+                "give a folder with one, parts of a model are not put together"
+            )
+        return replace(_described(files[0], asked), name=path.resolve().name)
+
+    def files(self, info: CheckpointInfo) -> list[Path]:
+        """The weights and the tokenizer."""
+        return [info.path, *matching(info.tokenizer, TOKENIZER)]
+
+    def content(self, info: CheckpointInfo) -> Iterator[str]:
+        """Sizes, tokenizer and tensors."""
+        yield table_line("params", info.params)
+        yield from file_lines(matching(info.tokenizer, TOKENIZER))
+        yield from tensor_lines(tensors_of(info.path, read_pickled(info.path)))
 
 
-def recognise_pt(path: Path, source: str, seq_len: int | None, base: Path | None) -> CheckpointInfo:
-    """What a ``.pt`` file is; only its structure is read, no tensor. Raises ``CheckpointError``."""
+def _described(path: Path, asked: Asked) -> CheckpointInfo:
     content = read_pickled(path)
     tensors = tensors_of(path, content)
     held = content if "config" in content else {}
     config, metrics = _part(held, "config"), _part(held, "val_metrics")
     names = bare_names(tensors)
+    base = None if asked.base_model is None else Path(asked.base_model).expanduser()
     places = list(_places(path, config, base))
     params = _params(path, config, names, places)
     step = next((held[key] for key in ("global_step", "step") if isinstance(held.get(key), int)), None)
     heads = params["n_future_tokens"]
     return CheckpointInfo(
         name=path.stem,
-        source=source,
+        source=asked.source,
         path=path,
         kind="causal",
-        format="mtp",
+        format=Llama.name,
         model_type="mtp" if heads > 1 else "llama",
         architecture=f"Llama's reference code, {heads} prediction head{'s' if heads > 1 else ''}",
-        seq_len=limited(path, params.get("max_seq_len") or _LENGTH, seq_len),
+        seq_len=asked.limited(path, params.get("max_seq_len") or _LENGTH),
+        serves=SERVES["causal"],
         global_step=step if step is not None else step_in(path.stem),
         epoch=number(held.get("epoch")),
         val_loss=next(

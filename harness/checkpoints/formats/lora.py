@@ -1,4 +1,4 @@
-"""Recognises LoRA adapters as the PEFT library saves them: ``adapter_config.json`` and the adapter's weights.
+"""LoRA adapters as the PEFT library saves them: ``adapter_config.json`` and the adapter's weights.
 
 What an adapter is comes from its tensors: for every module it changes a pair ``lora_A`` [rank, in] and ``lora_B``
 [out, rank], under the module's name in the model behind ``base_model.model.``. What plain LoRA does not have (DoRA,
@@ -8,12 +8,14 @@ biases, whole modules, embeddings) is refused by name: an adapter that is applie
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from harness.checkpoints.formats.base import Asked
 from harness.checkpoints.formats.config_files import AdapterConfig, read_json
+from harness.checkpoints.formats.content import TOKENIZER, file_lines, matching, table_line, tensor_lines
 from harness.checkpoints.formats.paths import check_inside
 from harness.checkpoints.formats.safetensors import read_tensors
 from harness.checkpoints.formats.tensors import Tensors, count_parameters
@@ -32,6 +34,9 @@ _COPY: Final = re.compile(r"^base_model\.model\.(.+?)(?:\.base_layer)?\.weight$"
 """Embeddings that PEFT saves along where an adapter changes the output layer; whether they are the base's own is
 found out when it is loaded."""
 
+_ELSEWHERE: Final = ("base_model_name_or_path", "revision", "inference_mode", "auto_mapping", "peft_version")
+"""Settings of an adapter that say where things lie, not what they compute."""
+
 _BEYOND: Final = (
     *("use_dora", "modules_to_save", "trainable_token_indices", "target_parameters", "layer_replication"),
     *("alora_invocation_tokens", "use_qalora", "lora_bias", "megatron_config", "arrow_config"),
@@ -48,36 +53,50 @@ class Pair(NamedTuple):
     scale: float
 
 
-def is_adapter(folder: Path) -> bool:
-    """Whether the folder holds an adapter and no whole model."""
-    return (folder / CONFIG).is_file() and not (folder / "config.json").is_file()
+class Lora:
+    """A folder with an adapter and no whole model."""
 
+    name = "adapter"
 
-def recognise_adapter(
-    folder: Path, source: str, base_model: str | None, recognise_base: Callable[[str], list[CheckpointInfo]]
-) -> CheckpointInfo:
-    """What the adapter in the folder is, with its base recognised by ``recognise_base``. Raises ``CheckpointError``."""
-    check_inside(folder)
-    config = read_json(folder / CONFIG, AdapterConfig)
-    tensors = adapter_tensors(folder)
-    pairs = pairs_of(folder, config, tensors)
-    base = _base(folder, config, base_model, recognise_base)
-    own = count_parameters(tensors)
-    progress = progress_of(folder)
-    ranks = ", ".join(str(rank) for rank in sorted({pair.rank for pair in pairs.values()}))
-    return replace(
-        base,
-        name=folder.resolve().name,
-        source=source,
-        path=folder,
-        format="adapter",
-        architecture=f"{base.architecture} with LoRA (rank {ranks}, {len(pairs)} modules)",
-        base=base,
-        parameters=None if base.parameters is None or own is None else base.parameters + own,
-        tokenizer=folder if has_tokenizer(folder) else base.tokenizer,
-        extra={"adapter_parameters": str(own)},
-        **asdict(progress),
-    )
+    def detect(self, path: Path) -> bool:
+        """Return whether the adapter's config is there alone."""
+        return (path / CONFIG).is_file() and not (path / "config.json").is_file()
+
+    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+        """Describe the adapter with its base. Raises ``CheckpointError``."""
+        check_inside(path)
+        config = read_json(path / CONFIG, AdapterConfig)
+        tensors = adapter_tensors(path)
+        pairs = pairs_of(path, config, tensors)
+        base = _base(path, config, asked)
+        own = count_parameters(tensors)
+        ranks = ", ".join(str(rank) for rank in sorted({pair.rank for pair in pairs.values()}))
+        return replace(
+            base,
+            name=path.resolve().name,
+            source=asked.source,
+            path=path,
+            format=self.name,
+            architecture=f"{base.architecture} with LoRA (rank {ranks}, {len(pairs)} modules)",
+            base=base,
+            parameters=None if base.parameters is None or own is None else base.parameters + own,
+            tokenizer=path if has_tokenizer(path) else base.tokenizer,
+            extra={"adapter_parameters": str(own)},
+            takes_adapters=False,
+            **asdict(progress_of(path)),
+        )
+
+    def files(self, info: CheckpointInfo) -> list[Path]:
+        """Config, weights, and a tokenizer of its own; the base's fingerprint is added to theirs."""
+        named = (info.path / name for name in (CONFIG, WEIGHTS, PICKLED))
+        return [*(path for path in named if path.is_file()), *matching(info.path, TOKENIZER)]
+
+    def content(self, info: CheckpointInfo) -> Iterator[str]:
+        """Settings without those that say where things lie, tokenizer and tensors."""
+        config = read_json(info.path / CONFIG, AdapterConfig).model_dump()
+        yield table_line("adapter", {name: one for name, one in config.items() if name not in _ELSEWHERE})
+        yield from file_lines(matching(info.path, TOKENIZER))
+        yield from tensor_lines(adapter_tensors(info.path))
 
 
 def adapter_tensors(folder: Path) -> Tensors:
@@ -161,23 +180,24 @@ def fits(pattern: str, module: str, where: Path) -> bool:
     )
 
 
-def _base(
-    folder: Path,
-    config: AdapterConfig,
-    base_model: str | None,
-    recognise_base: Callable[[str], list[CheckpointInfo]],
-) -> CheckpointInfo:
-    named = base_model or config.base_model_name_or_path
+def _base(folder: Path, config: AdapterConfig, asked: Asked) -> CheckpointInfo:
+    named = asked.base_model or config.base_model_name_or_path
     if not named:
         raise CheckpointError(f"{folder / CONFIG}: names no base model; give --eval-base-model PATH")
-    if base_model is None and not Path(named).exists() and (folder / named).is_dir():
+    if asked.base_model is None and not Path(named).exists() and (folder / named).is_dir():
         named = str(folder / named)
     try:
-        found = recognise_base(named)
+        if Lora().detect(Path(named).expanduser()):
+            raise CheckpointError(f"{named}: an adapter itself; give the model that it was trained on")
+        found = asked.resolve_base(named)
     except CheckpointError as error:
-        told = "--eval-base-model" if base_model else "its base model; --eval-base-model PATH names another"
+        told = (
+            "--eval-base-model"
+            if asked.base_model
+            else "its base model; --eval-base-model PATH names another"
+        )
         raise CheckpointError(f"{folder}: {told}: {error}") from error
-    if len(found) != 1 or found[0].format not in ("folder", "gguf"):
+    if len(found) != 1 or not found[0].takes_adapters:
         raise CheckpointError(
             f"{folder}: its base {named!r} is not one Transformers or GGUF model; give --eval-base-model PATH"
         )

@@ -1,21 +1,21 @@
-"""Recognises a checkpoint folder: config, weights and tokenizer, all there and in agreement.
-
-From ``config.json`` to the kind of model: masked, causal, or none that can be scored.
-"""
+"""Checkpoint folders of the Transformers library: masked and causal language models."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from harness.checkpoints.formats.base import Asked
 from harness.checkpoints.formats.config_files import GenerationConfig, ModelConfig, TokenizerConfig, read_json
+from harness.checkpoints.formats.content import TOKENIZER, file_lines, matching, tensor_lines
 from harness.checkpoints.formats.context_length import check_vocabulary, length_of
 from harness.checkpoints.formats.paths import check_inside
 from harness.checkpoints.formats.sizes import check_sizes
 from harness.checkpoints.formats.tensors import count_parameters, main_dtype, shapes_of
-from harness.checkpoints.formats.weights import INDEX, PICKLED, WEIGHTS, weights_of
-from harness.checkpoints.info import CheckpointInfo, Kind
+from harness.checkpoints.formats.weights import INDEX, PICKLED, WEIGHTS, weight_files, weights_of
+from harness.checkpoints.info import SERVES, CheckpointInfo, Kind
 from harness.checkpoints.training_state import progress_of
 from harness.core.errors import CheckpointError
 
@@ -30,49 +30,73 @@ TOKENIZER_FILES: Final = (
 )
 
 
-def recognise_folder(
-    folder: Path, source: str, seq_len: int | None, *, trust_remote_code: bool = False
-) -> CheckpointInfo:
-    """What the checkpoint in the folder is. Raises ``CheckpointError`` naming the missing or broken file."""
-    check_inside(folder)
-    config = _config(folder)
-    if not trust_remote_code:
-        check_no_code(folder / "config.json", config)
-    kind, architecture = kind_of(folder / "config.json", config)
-    tensors = weights_of(folder)
-    shapes = shapes_of(tensors)
-    check_tokenizer(folder)
-    check_vocabulary(folder, config, shapes)
-    check_sizes(folder / "config.json", config, shapes)
-    length = length_of(folder, kind, config, shapes, _tokenizer_length(folder, config, trust_remote_code))
-    if (folder / "generation_config.json").is_file():
-        read_json(folder / "generation_config.json", GenerationConfig)
-    progress = progress_of(folder)
-    return CheckpointInfo(
-        name=folder.resolve().name,
-        source=source,
-        path=folder,
-        kind=kind,
-        format="folder",
-        model_type=config.model_type,
-        architecture=architecture,
-        seq_len=limited(folder, length.seq_len, seq_len),
-        overrides=length.overrides,
-        parameters=count_parameters(tensors),
-        dtype=main_dtype(tensors),
-        trust_remote_code=trust_remote_code,
-        **asdict(progress),
-    )
+_PATTERNS: Final = ("config.json", "generation_config.json", *TOKENIZER)
+"""Files that count for the fingerprint beside the weights."""
 
 
-def limited(path: Path, takes: int, wanted: int | None) -> int:
-    """The length wanted by ``--eval-seq-len`` or what the checkpoint takes; more than that is a
-    ``CheckpointError``."""
-    if wanted is not None and wanted > takes:
-        raise CheckpointError(
-            f"{path}: takes {takes} tokens at most; --eval-seq-len {wanted} is more, give {takes} or less"
+class Transformers:
+    """A folder that ``save_pretrained`` or a Trainer wrote."""
+
+    name = "folder"
+
+    def detect(self, path: Path) -> bool:
+        """Return whether a config is there, or weights, which Llama's reference code may have too."""
+        if (path / "config.json").is_file():
+            return True
+        patterns = ("*.safetensors", "pytorch_model*.bin")
+        return not (path / "params.json").is_file() and any(next(path.glob(one), None) for one in patterns)
+
+    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+        """Describe the checkpoint: config, weights and tokenizer, all there and in agreement.
+
+        Raises ``CheckpointError`` naming the missing or broken file.
+        """
+        check_inside(path)
+        config = _config(path)
+        if not asked.trust_remote_code:
+            check_no_code(path / "config.json", config)
+        kind, architecture = kind_of(path / "config.json", config)
+        tensors = weights_of(path)
+        shapes = shapes_of(tensors)
+        check_tokenizer(path)
+        check_vocabulary(path, config, shapes)
+        check_sizes(path / "config.json", config, shapes)
+        tokens = _tokenizer_length(path, config, asked.trust_remote_code)
+        length = length_of(path, kind, config, shapes, tokens)
+        if (path / "generation_config.json").is_file():
+            read_json(path / "generation_config.json", GenerationConfig)
+        return CheckpointInfo(
+            name=path.resolve().name,
+            source=asked.source,
+            path=path,
+            kind=kind,
+            format=self.name,
+            model_type=config.model_type,
+            architecture=architecture,
+            seq_len=asked.limited(path, length.seq_len),
+            serves=SERVES[kind],
+            overrides=length.overrides,
+            parameters=count_parameters(tensors),
+            dtype=main_dtype(tensors),
+            trust_remote_code=asked.trust_remote_code,
+            takes_adapters=True,
+            **asdict(progress_of(path)),
         )
-    return takes if wanted is None else wanted
+
+    def files(self, info: CheckpointInfo) -> list[Path]:
+        """Weights with their index, config, tokenizer; code where it is run."""
+        index = [path for path in info.path.glob("*.index.json") if path.is_file()]
+        return [*weight_files(info.path), *index, *matching(info.path, _patterns(info))]
+
+    def content(self, info: CheckpointInfo) -> Iterator[str]:
+        """The files but the weights, then tensors; a pickle without a header counts as a file."""
+        yield from file_lines(matching(info.path, _patterns(info)))
+        tensors = weights_of(info.path)
+        yield from tensor_lines(tensors) if tensors else file_lines(weight_files(info.path), "weights")
+
+
+def _patterns(info: CheckpointInfo) -> tuple[str, ...]:
+    return (*_PATTERNS, "*.py") if info.trust_remote_code else _PATTERNS
 
 
 def has_tokenizer(folder: Path) -> bool:

@@ -1,0 +1,88 @@
+"""The seam of checkpoint formats: a Protocol, and what an implementation is asked with.
+
+A package adds one by an entry point in the group ``touchstone.checkpoint_formats``: a class, or an instance of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol, runtime_checkable
+
+from harness.checkpoints.info import CheckpointInfo
+from harness.core.errors import CheckpointError
+
+GROUP: Final = "touchstone.checkpoint_formats"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user typed, and the options that go with it.
+
+    ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of ``--eval-seq-len`` and so on;
+    ``options`` those of ``TARGET?NAME=VALUE&...`` for an engine that declares them. ``resolve_base`` resolves the
+    base of an adapter.
+    """
+
+    source: str
+    seq_len: int | None = None
+    base_model: str | None = None
+    trust_remote_code: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    resolve_base: Callable[[str], list[CheckpointInfo]] = lambda _: []
+
+    def limited(self, path: Path, takes: int) -> int:
+        """Return ``seq_len``, by default what the checkpoint takes; more than that is a ``CheckpointError``."""
+        if self.seq_len is not None and self.seq_len > takes:
+            raise CheckpointError(
+                f"{path}: takes {takes} tokens at most; --eval-seq-len {self.seq_len} is more, "
+                f"give {takes} or less"
+            )
+        return takes if self.seq_len is None else self.seq_len
+
+
+class Format(Protocol):
+    """A kind of checkpoint on disk; nothing in it imports torch before ``load``."""
+
+    @property
+    def name(self) -> str:
+        """The value of ``CheckpointInfo.format``."""
+
+    def detect(self, path: Path, /) -> bool:
+        """Return whether a folder or file is one of this format, whole or not; called for each path of a glob."""
+
+    def inspect(self, path: Path, asked: Asked, /) -> CheckpointInfo:
+        """Describe the checkpoint from its headers. Raises ``CheckpointError`` naming what is missing or broken."""
+
+    def files(self, info: CheckpointInfo, /) -> list[Path]:
+        """The files that the fingerprint depends on."""
+
+    def content(self, info: CheckpointInfo, /) -> Iterable[str]:
+        """The texts that the fingerprint hashes, one after the other (``harness.checkpoints.formats.content``)."""
+
+
+@runtime_checkable
+class Target(Protocol):
+    """A format or engine with targets of its own: what the user types, and no path (``fake:causal``)."""
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What its targets begin with; the first owner of a target describes it."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The settings that it takes in ``TARGET?NAME=VALUE&...``, with a line of help each."""
+
+    def inspect(self, path: Path, asked: Asked, /) -> CheckpointInfo:
+        """Describe ``path``, the target without options; ``CheckpointInfo.serves`` says what it can answer.
+
+        Raises ``CheckpointError`` saying what can be given instead."""
+
+
+@runtime_checkable
+class LoadableFormat(Protocol):
+    """A format that brings its own way into memory, for the engine ``transformers``."""
+
+    def load(self, info: CheckpointInfo, settings: Any) -> Any:
+        """Load the checkpoint as ``harness.engines.transformers.loading.Loaded``."""

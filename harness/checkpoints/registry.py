@@ -1,0 +1,27 @@
+"""The checkpoint formats: ours in the order in which they are tried, then those of installed packages."""
+
+from __future__ import annotations
+
+from harness.checkpoints.formats.base import GROUP, Format
+from harness.checkpoints.formats.fake import Fake
+from harness.checkpoints.formats.gguf import Gguf
+from harness.checkpoints.formats.llama import Llama
+from harness.checkpoints.formats.lora import Lora
+from harness.checkpoints.formats.transformers import Transformers
+from harness.checkpoints.info import CheckpointInfo
+from harness.core.errors import CheckpointError
+from harness.core.plugins import plugins
+
+
+def formats() -> tuple[Format, ...]:
+    """Every format, the first one that detects a path is asked for it."""
+    return (Lora(), Llama(), Gguf(), Transformers(), Fake(), *plugins(GROUP, CheckpointError))
+
+
+def format_of(info: CheckpointInfo) -> Format:
+    """The format of a checkpoint. Raises ``CheckpointError`` where the package that knows it is gone."""
+    for one in formats():
+        if one.name == info.format:
+            return one
+    known = ", ".join(one.name for one in formats())
+    raise CheckpointError(f"{info.path}: no format is called {info.format!r}; there are {known}")

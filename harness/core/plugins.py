@@ -1,0 +1,28 @@
+"""What installed packages add, by entry points."""
+
+from __future__ import annotations
+
+import functools
+from importlib.metadata import entry_points
+from typing import Any
+
+from harness.core.errors import HarnessError
+
+
+@functools.cache
+def plugins(group: str, error: type[HarnessError] = HarnessError) -> tuple[Any, ...]:
+    """What installed packages register in an entry-point group, by name; a class is called without arguments.
+
+    Raises ``error`` (one line) for one that cannot be loaded: to go on without it would change what is found.
+    """
+    found = []
+    for entry in sorted(entry_points(group=group), key=lambda one: one.name):
+        try:
+            loaded = entry.load()
+            found.append(loaded() if isinstance(loaded, type) else loaded)
+        except Exception as reason:
+            raise error(
+                f"plug-in {entry.name} ({entry.value}, group {group}): cannot be loaded "
+                f"({type(reason).__name__}: {reason}); mend or uninstall it"
+            ) from reason
+    return tuple(found)
