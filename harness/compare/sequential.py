@@ -282,6 +282,6 @@ def _why(stop: Stop) -> str:
         return one.why or "nothing to compare"
     moved = f"{100 * one.difference:+.2f} points"
     if one.low is not None and one.high is not None:
-        moved += f" [{100 * one.low:+.2f}, {100 * one.high:+.2f}] at this look's level"
+        moved += f" [{100 * one.low:+.2f}, {100 * one.high:+.2f}] at this analysis's level"
     when = "at the last look" if stop.items == stop.total else f"after {stop.items} of {stop.total} items"
     return f"{moved}: settled {when}; {stop.why}"

@@ -82,7 +82,7 @@ def _test_text(line: GateLine, holm: str) -> list[str]:
     """The p-value, Holm's where it was corrected; nothing without a test."""
     if line.p_adjusted is not None:
         return [f"p {p_text(line.p_adjusted)}{holm}"]
-    return [] if line.p is None or not line.early else [f"p {p_text(line.p)} at its look"]
+    return [] if line.p is None or not line.early else [f"p {p_text(line.p)} at its interim analysis"]
 
 
 NAMED: Final = 3

@@ -1,4 +1,4 @@
-"""Boundaries of group-sequential tests: how extreme a statistic must be at each of several looks at growing data.
+"""Boundaries of group-sequential tests: the limits of a statistic at each of several interim analyses of growing data.
 
 Everything is on the scale of a standard normal statistic Z that is large when the hypothesis is false. At the
 fraction t of all information Z(t) sqrt(t) is Brownian motion with drift theta, which is the mean of Z at the end
@@ -6,12 +6,12 @@ fraction t of all information Z(t) sqrt(t) is Brownian motion with drift theta, 
 
 - **Error spending** (Lan and DeMets 1983, Biometrika 70): of the error rate a, at most ``spent(t, a)`` may be used
   up to fraction t. Here the function that imitates O'Brien and Fleming (1979, Biometrics 35),
-  2 - 2 Phi(z(1 - a/2) / sqrt(t)): next to nothing early, so the last look costs little.
-- **Upper boundary**: at each look the chance of a first crossing without drift equals what is newly spent.
+  2 - 2 Phi(z(1 - a/2) / sqrt(t)): next to nothing early, so the last analysis costs little.
+- **Upper boundary**: at each analysis the chance of a first crossing without drift equals what is newly spent.
 - **Lower boundary** (giving up): the same with the chance of missing a drift theta, for which the whole procedure
   has power 1 - beta (Pampallona, Tsiatis and Kim 2001, Drug Information Journal 35). It does not bind: the upper
   one is computed as if it were not there, so going on in spite of it costs no error.
-- Chances by recursive integration over the looks (Armitage, McPherson and Rowe 1969, JRSS A 132).
+- Chances by recursive integration over the analyses (Armitage, McPherson and Rowe 1969, JRSS A 132).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FAR: Final = 9.0
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """Upper and lower limits of Z at each look; ``drift`` is the one that is found with power 1 - beta.
+    """Upper and lower limits of Z at each analysis; ``drift`` is the one found with power 1 - beta.
 
     ``lower`` and ``drift`` are None where no giving up is planned.
     """
@@ -44,7 +44,7 @@ class Boundaries:
 
 
 def spent(fraction: float, error: float) -> float:
-    """How much of the one-sided ``error`` rate may have been used at this fraction of the information."""
+    """The part of the one-sided ``error`` rate that may have been used at this fraction of the information."""
     if fraction >= 1:
         return error
     return 2 * _NORMAL.cdf(-_NORMAL.inv_cdf(1 - error / 2) / math.sqrt(fraction)) if fraction > 0 else 0.0
@@ -63,32 +63,21 @@ def upper_boundaries(fractions: Sequence[float], alpha: float) -> Boundaries:
 
 def two_boundaries(fractions: Sequence[float], alpha: float, beta: float) -> Boundaries:
     """The limits of a one-sided test of level ``alpha`` that gives up where a drift found with power
-    1 - ``beta`` has become unlikely; at the last look both meet."""
+    1 - ``beta`` has become unlikely; at the last analysis both meet."""
     _check(fractions, alpha)
     upper = upper_boundaries(fractions, alpha).upper
     least = _NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(1 - beta)
 
-    # The larger the drift, the less of it is missed at the last look beyond what may be.
+    # The larger the drift, the less of it is missed at the last analysis beyond what may be.
     drift = _root(lambda one: _lower(fractions, upper, beta, one)[1], 0.9 * least, 1.6 * least)
     lower, _ = _lower(fractions, upper, beta, drift)
     return Boundaries(tuple(fractions), upper, (*lower, upper[-1]), drift)
 
 
-def crossing_chances(boundaries: Boundaries, drift: float) -> tuple[list[float], list[float]]:
-    """The chances of stopping above and below at each look, under a drift. Without a lower limit the second are 0."""
-    path, above, below = _Path(drift), [], []
-    lower = boundaries.lower or (None,) * len(boundaries.upper)
-    for fraction, high, low in zip(boundaries.fractions, boundaries.upper, lower, strict=True):
-        up, down = path.advance(fraction, high, low)
-        above.append(up)
-        below.append(down)
-    return above, below
-
-
 def _lower(
     fractions: Sequence[float], upper: Sequence[float], beta: float, drift: float
 ) -> tuple[list[float], float]:
-    """The lower limits of all looks but the last, and how much more than planned is missed at that one."""
+    """The lower limits of all analyses but the last, and the chance missed at that one beyond the plan."""
     path, found, steps = _Path(drift), list[float](), _steps(fractions, beta)
     for fraction, high, new in zip(fractions[:-1], upper, steps, strict=False):
         found.append(path.advance_lower(fraction, high, new))
@@ -127,7 +116,7 @@ class _Path:
         self.mass: np.ndarray | None = None  # density times weight
 
     def advance_upper(self, fraction: float, chance: float) -> float:
-        """The limit that is crossed with this chance at the next look."""
+        """The limit that is crossed with this chance at the next analysis."""
         if chance <= 0:  # so early that nothing can be spent that a float would hold
             return _FAR
         limit = _root(lambda z: self._beyond(fraction, z) - chance, -_FAR, _FAR)
@@ -135,7 +124,7 @@ class _Path:
         return limit
 
     def advance_lower(self, fraction: float, high: float, chance: float) -> float:
-        """The limit under which this chance lies at the next look, at most ``high``."""
+        """The limit under which this chance lies at the next analysis, at most ``high``."""
         if self._under(fraction, high) <= chance:
             limit = high
         elif self._under(fraction, -_FAR) >= chance:
@@ -167,7 +156,7 @@ class _Path:
         return float(self.mass @ ndtr(side * reach))
 
     def _keep(self, fraction: float, low: float, high: float) -> None:
-        """Carries the density over to what lies between both limits at this look."""
+        """Carries the density over to what lies between both limits at this analysis."""
         step, root = fraction - self.fraction, math.sqrt(fraction)
         centre = self.drift * fraction
         start = max(low * root, centre - _FAR * root)

@@ -6,28 +6,21 @@ lie. So a new run just as good looks worse than "the best", and a plain paired t
 - **Noise of the means**: jointly normal, with the covariance of all runs' means over the same items (clusters whole),
   so what the runs share by having the same items cancels. Simulating their maximum instead of resampling items is
   the Gaussian multiplier bootstrap (Chernozhukov, Chetverikov and Kato 2013, Annals of Statistics 41).
-- **Contenders**: the runs that may be the best: at most c standard errors (of the difference) behind the one measured
-  best. They are taken as equal, which is the least favourable case; the others stay as far behind as they were
+- **Contenders**: the runs that may be the best, at most c standard errors (of the difference) below the one measured
+  best. They are taken as equal, which is the least favourable case; the others stay as far below as they were
   measured. A run far ahead of all others is its only contender, and nothing changes. The value is shrunk with
   c = sqrt(2 log log n), which finds the right runs in the long run (Hansen 2005, J. Business and Economic Statistics
-  23); the test has c = sqrt(2 log n), because with few items the smaller one leaves out equal runs so often that it
-  errs by half more than it may (any c that grows, but slower than sqrt(n), will do: Andrews and Soares 2010,
-  Econometrica 78).
+  23). The test has c = sqrt(2 log n): with few items the smaller one leaves out equal runs so often that it errs by
+  half more than it may. Any c that grows, but slower than sqrt(n), will do (Andrews and Soares 2010, Econometrica 78).
 - **Shrunk value**: the measured best less the expected maximum of that noise.
-- **Test that the new run is no worse than the best**: the chance that max over runs of (run - new), when the
-  contenders and the new run are equal, is as large as measured (reality check for data snooping: White 2000,
-  Econometrica 68), doubled to be two-sided; never below the plain paired test's p. A new run that measured higher
-  than the best keeps the plain p: beating a lucky maximum is harder, not easier.
+- **Test that the new run is no worse than the best** (reality check for data snooping: White 2000, Econometrica 68):
+  the chance that max over runs of (run - new) is as large as measured when the contenders and the new run are equal.
+  It is doubled to be two-sided, and never below the plain paired test's p. A new run that measured higher than the
+  best keeps the plain p: beating a lucky maximum is harder, not easier.
 - **Interval**: the upper limit is widened to match that test; the lower one stays the one against the best *as
   measured*, so that shrinking makes "not worse" no easier.
-
-Where only totals are known, the runs are taken as independent. Runs on the same items vary together, so this takes
-more for luck than there is, and tests find less.
-
-A baseline that is the best of many runs by a composite score: ``selection`` for a weighted sum of metrics.
-
-The noise of the runs' composites is the sum, over the benchmarks, of that of their weighted items: metrics of the same
-items are added up item by item, different benchmarks are independent.
+- **Composites**: the noise of the runs' composites is the sum, over the benchmarks, of that of their weighted items.
+  Metrics of the same items are added up item by item; different benchmarks are independent.
 """
 
 from __future__ import annotations
@@ -39,8 +32,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.statistics.comparison import LEVEL, Comparison
 from harness.statistics.composites import Benchmark, Part, compare_composites
+from harness.statistics.moments import Clusters
 from harness.statistics.paired import compare_paired
-from harness.statistics.unpaired import Total, compare_means, compare_rates
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,7 +64,7 @@ class Selection:
 def compare_with_best(
     runs: Sequence[Sequence[float]],
     new: Sequence[float],
-    clusters: Sequence[Hashable | None] | None = None,
+    clusters: Clusters | None = None,
     *,
     chosen: int | None = None,
     level: float = LEVEL,
@@ -101,40 +94,6 @@ def compare_with_best(
     return select(best, means, plain, noise, how=how, seed=seed, draws=draws)
 
 
-def compare_with_best_total(
-    runs: Sequence[Total],
-    new: Total,
-    *,
-    rates: bool = False,
-    chosen: int | None = None,
-    level: float = LEVEL,
-    seed: int = 0,
-    draws: int = DRAWS,
-) -> Selection:
-    """The same where only each run's total is known; with ``rates`` as shares of right items.
-
-    Raises ``ValueError`` without runs.
-    """
-    import numpy as np
-
-    if not runs:
-        raise ValueError("the best of no runs; give at least one")
-    means = [run.mean for run in runs]
-    best = means.index(max(means)) if chosen is None else chosen
-    old = runs[best]
-    plain = (
-        compare_rates(old.mean, old.n, new.mean, new.n, level=level)
-        if rates
-        else compare_means(old, new, level=level)
-    )
-    if len(runs) == 1:
-        return nothing_chosen(best, means[best], 1, plain)
-    errors = [one.stderr for one in (*runs, new)]
-    noise = Noise(np.diag(np.square(errors)), min(one.n for one in (*runs, new)))
-    how = "normal noise of the means, runs taken as independent: only totals are known"
-    return select(best, means, plain, noise, how=how, seed=seed, draws=draws)
-
-
 class Noise(NamedTuple):
     """The covariance of the means, the new run's last, and the number of independent units behind it."""
 
@@ -143,7 +102,7 @@ class Noise(NamedTuple):
 
 
 def noise_of(
-    runs: Sequence[Sequence[float]], new: Sequence[float], clusters: Sequence[Hashable | None] | None
+    runs: Sequence[Sequence[float]], new: Sequence[float], clusters: Clusters | None
 ) -> Noise | None:
     """The noise of the means over the items; None where a single unit leaves no variance to estimate."""
     import numpy as np
@@ -281,7 +240,7 @@ class RunsOfBenchmark:
     """The metrics that are computed on the same items, which may share texts."""
 
     parts: Sequence[RunsOfPart]
-    clusters: Sequence[Hashable | None] | None = None
+    clusters: Clusters | None = None
 
 
 def compare_composite_with_best(

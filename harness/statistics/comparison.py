@@ -1,4 +1,4 @@
-"""What is known about the difference between two runs; the form that every test of this package returns."""
+"""The difference between two runs as far as it is known: the form that every test of this package returns."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ def check_finite(name: str, values: Sequence[float]) -> None:
 
 
 def z_quantile(level: float) -> float:
-    """How many standard errors a two-sided interval of this level reaches."""
+    """The number of standard errors that a two-sided normal interval of this level reaches."""
     return NormalDist().inv_cdf((1 + level) / 2)

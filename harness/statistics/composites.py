@@ -1,10 +1,10 @@
 """The difference of a composite score, a weighted sum of benchmarks' metrics, between two runs.
 
 - **From items**: a composite is linear in the items, so its delta method (Cramer 1946, "Mathematical Methods of
-  Statistics", section 28.4) is exact: each item's weighted difference over all metrics of its benchmark is one value,
+  Statistics", section 28.4) is exact. Each item's weighted difference over all metrics of its benchmark is one value,
   which holds what metrics of the same items have in common. Benchmarks are independent, their variances add, and the
   degrees of freedom are Satterthwaite's (1946, Biometrics 2). The test flips the signs of all units of all
-  benchmarks at once (``permutation``), each weighing what it adds to the composite. The interval allows for unseen
+  benchmarks at once (``paired``), each weighing what it adds to the composite. The interval allows for unseen
   differences as ``paired`` does.
 - **From totals**: errors of metrics of the same items are added up, the most that they can come to however they are
   correlated; errors of different benchmarks add in squares.
@@ -13,20 +13,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 from harness.statistics.comparison import LEVEL, Comparison, check_level, undefined, z_quantile
-from harness.statistics.paired import (
-    DRAWS,
-    Moments,
-    allowance,
-    check_items,
-    moments_of,
-    sign_flip_test,
-    t_quantile,
-)
+from harness.statistics.moments import Clusters, Moments, moments_of, t_quantile
+from harness.statistics.paired import DRAWS, allowance, check_items, sign_flip_test
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +36,7 @@ class Benchmark:
     """The parts that are computed on the same items, which may share texts."""
 
     parts: Sequence[Part]
-    clusters: Sequence[Hashable | None] | None = None
+    clusters: Clusters | None = None
 
 
 def compare_composites(

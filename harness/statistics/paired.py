@@ -6,8 +6,7 @@
     graded        independent     signs of items                 t, with two items more where scores lie in [0, 1]
     graded        in clusters     signs of cluster totals        t over clusters, likewise
 
-- Standard error of the difference: that of a mean of the items' differences, as in ``intervals`` (with clusters
-  Liang and Zeger 1986, and Miller 2024, arXiv 2411.00640, who recommends it for evaluations).
+- Standard error of the difference: that of a mean of the items' differences (``moments``).
 - **Effective number of items**: n / design effect * (z / t)^2 as in ``intervals`` (Korn and Graubard 1998). For
   McNemar's test on clusters the design effect enters the same way in Eliasziw and Donner (1991, Statistics in
   Medicine 10).
@@ -18,18 +17,16 @@
 
 Exchanging the runs turns every sign round; the order of the items does not matter.
 
-The paired permutation test: were the labels of the two runs exchanged at random, how often would so much differ?
-
+**The paired permutation test**: the chance that so much differs when the labels of both runs are exchanged at random.
 Each independent unit (an item; a cluster of items with one text) has a total of differences. Without an effect its
 sign is as likely + as - (Fisher 1935, "The Design of Experiments", section 21); the statistic is the absolute sum.
 Three ways to the same p:
 
-- **counted**: where all totals are whole multiples of one step (right or wrong items, pass@1 of n samples) the
-  distribution of the sum is built up total by total, for any number of units (Pagano and Tritchler 1983, JASA 78).
-  With totals of one size it is McNemar's exact test;
+- **counted**, where all totals are whole multiples of one step (right or wrong items, pass@1): the distribution of
+  the sum is built up total by total (Pagano and Tritchler 1983, JASA 78). With totals of one size it is McNemar's;
 - **enumerated**: all 2^units signs, for up to 20 units that differ;
-- **drawn**: else ``draws`` random signs by a seeded generator, p = (1 + as extreme) / (1 + draws), which is never 0
-  and keeps the error rate (Phipson and Smyth 2010, Statistical Applications in Genetics and Molecular Biology 9).
+- **drawn**: else ``draws`` random signs by a seeded generator, p = (1 + as extreme) / (1 + draws). It is never
+  0 and keeps the error rate (Phipson and Smyth 2010, Statistical Applications in Genetics and Molecular Biology 9).
 
 Signs are dealt to the sizes in order, so neither the order of the items nor which run is called the new one matters.
 """
@@ -38,11 +35,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.statistics.comparison import LEVEL, Comparison, check_finite, check_level, undefined, z_quantile
+from harness.statistics.moments import (
+    Clusters,
+    Moments,
+    any_shared,
+    check_clusters,
+    is_binary,
+    moments_of,
+    t_quantile,
+)
 from harness.statistics.proportions import mcnemar_p, tango_interval
 
 if TYPE_CHECKING:
@@ -55,7 +61,7 @@ DRAWS: Final = 9_999
 def compare_paired(
     baseline: Sequence[float],
     new: Sequence[float],
-    clusters: Sequence[Hashable | None] | None = None,
+    clusters: Clusters | None = None,
     *,
     level: float = LEVEL,
     seed: int = 0,
@@ -63,17 +69,16 @@ def compare_paired(
 ) -> Comparison:
     """The new run against the baseline; both have one value for each item, in the same order.
 
-    ``clusters`` has one id an item; None stands for an item that shares nothing. Undefined: everything for no
-    items; test and interval where all of several items are one cluster; the interval for one graded item, and
-    where no item differs and scores are not within [0, 1]. Raises ``ValueError`` for lists of unequal length and
-    values that are not finite.
+    Undefined: everything for no items; test and interval where all of several items are one cluster; the interval
+    for one graded item, and where no item differs and scores are not within [0, 1]. Raises ``ValueError`` for lists
+    of unequal length and values that are not finite.
     """
     check_level(level)
     check_items(baseline, new, clusters)
     if not baseline:
         return undefined("no items in common", level=level)
     differences = [b - a for a, b in zip(baseline, new, strict=True)]
-    if is_binary(baseline) and is_binary(new) and not _shared(clusters):
+    if is_binary(baseline) and is_binary(new) and not any_shared(clusters):
         gained, lost = differences.count(1), differences.count(-1)
         right = sum(a == b == 1 for a, b in zip(baseline, new, strict=True))
         return compare_flips(right, gained, lost, len(new) - right - gained - lost, level=level)
@@ -107,52 +112,8 @@ def compare_flips(right: int, gained: int, lost: int, wrong: int, *, level: floa
     )
 
 
-class Moments(NamedTuple):
-    """Differences of items by independent unit: totals, the mean over items, and the variance of that mean.
-
-    ``variance`` and ``plain`` (as if the items were independent) are None for one unit. ``kish`` is the number of
-    units of equal size that would weigh the same, n^2 / sum of squared sizes.
-    """
-
-    n: int
-    mean: float
-    totals: list[float]
-    variance: float | None
-    plain: float | None
-    kish: float
-    clustered: bool
-
-
-def moments_of(differences: Sequence[float], clusters: Sequence[Hashable | None] | None) -> Moments:
-    """The moments of at least one item's differences; an id of None is a cluster of its own."""
-    n = len(differences)
-    if not _shared(clusters):
-        mean = math.fsum(differences) / n
-        plain = math.fsum((one - mean) ** 2 for one in differences) / (n - 1) / n if n > 1 else None
-        return Moments(n, mean, list(differences), plain, plain, float(n), False)
-    members: dict[Hashable, list[float]] = {}
-    for index, difference in enumerate(differences):
-        shared = clusters[index] if clusters else None
-        members.setdefault(("alone", index) if shared is None else ("shared", shared), []).append(difference)
-    mean, units = math.fsum(differences) / n, len(members)
-    totals = [math.fsum(one) for one in members.values()]
-    variance = plain = None
-    if units > 1:
-        square = math.fsum(math.fsum(value - mean for value in one) ** 2 for one in members.values())
-        variance = square / n**2 * units / (units - 1)
-        plain = math.fsum((one - mean) ** 2 for one in differences) / (n - 1) / n
-    kish = n**2 / sum(len(one) ** 2 for one in members.values())
-    return Moments(n, mean, totals, variance, plain, kish, True)
-
-
-def _shared(clusters: Sequence[Hashable | None] | None) -> bool:
-    """Whether any two items are of one cluster."""
-    ids = [one for one in clusters or () if one is not None]
-    return len(set(ids)) < len(ids)
-
-
 def allowance(moments: Moments) -> float:
-    """What two more independent units with differences of 1 and -1 add to the variance of the mean."""
+    """The variance that two more independent units with differences of 1 and -1 add to the mean's."""
     return 2 / (moments.kish + 2) ** 2
 
 
@@ -177,8 +138,7 @@ def _compare_units(
         lost=sum(a > b for a, b in zip(baseline, new, strict=True)) if binary else None,
     )
     if moments.variance is None:
-        why = "one item" if n == 1 else f"all {n} items share one cluster"
-        return replace(known, why=f"{why}: no test of a difference")
+        return replace(known, why=f"{moments.one_unit}: no test of a difference")
     limits, how = _limits(baseline, new, moments, level, binary)
     over = f" over {units} clusters" if moments.clustered else ""
     known = replace(known, p=test.p, method=f"permutation{over} ({test.how}); {how}")
@@ -208,28 +168,13 @@ def _limits(
     return (moments.mean - half, moments.mean + half), how
 
 
-def t_quantile(freedom: float, level: float) -> float:
-    """How many standard errors a two-sided t interval of this level reaches."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, (1 + level) / 2))
-
-
-def is_binary(values: Sequence[float]) -> bool:
-    """Whether every value is 0 or 1."""
-    return all(value in (0, 1) for value in values)
-
-
-def check_items(
-    baseline: Sequence[float], new: Sequence[float], clusters: Sequence[Hashable | None] | None
-) -> None:
+def check_items(baseline: Sequence[float], new: Sequence[float], clusters: Clusters | None) -> None:
     """Raises ``ValueError`` unless there is one finite value of both runs, and one cluster id, for each item."""
     if len(baseline) != len(new):
         raise ValueError(
             f"{len(baseline)} values of the baseline but {len(new)} of the new run; give both on the same items"
         )
-    if clusters is not None and len(clusters) != len(new):
-        raise ValueError(f"{len(new)} values but {len(clusters)} cluster ids; give one an item")
+    check_clusters(new, clusters)
     check_finite("the baseline", baseline)
     check_finite("the new run", new)
 

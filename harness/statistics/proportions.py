@@ -3,7 +3,7 @@
 - **McNemar's exact test** (McNemar 1947, Psychometrika 12; exact form: Cochran 1950, Biometrika 37): of the items
   on which two runs disagree, each is as likely to be won as lost; two-sided binomial with 1/2.
 - **Tango's interval** (Tango 1998, Statistics in Medicine 17) for the difference of two shares on the same items: all
-  differences that the score test does not reject, with the share of lost items estimated under each. At a
+  differences that the score test does not reject. The share of lost items is estimated under each of them. At a
   difference of 0 that test is McNemar's without correction, so test and interval agree up to the exact test's
   caution. It exists where no item differs, is inside [-1, 1], and covers well for few items (Newcombe 1998,
   Statistics in Medicine 17, pages 2635-2650; Fagerland, Lydersen and Laake 2014, Statistics in Medicine 33).
@@ -54,7 +54,7 @@ def tango_interval(gained: float, lost: float, n: float, level: float = 0.95) ->
     z, difference = z_quantile(level), (gained - lost) / n
 
     def excess(supposed: float, side: int) -> float:
-        """How far the statistic of a supposed difference exceeds z, times its standard error."""
+        """The excess of the statistic of a supposed difference over z, times its standard error."""
         share = supposed_share_lost(gained, lost, n, supposed)
         variance = n * (2 * share + supposed * (1 - supposed))
         return side * (gained - lost - n * supposed) - z * math.sqrt(max(0.0, variance))
@@ -74,7 +74,7 @@ def supposed_share_lost(gained: float, lost: float, n: float, difference: float)
 
 
 def _crossing(excess: Callable[[float], float], outside: float, inside: float) -> float:
-    """Where ``excess`` falls to 0 on the way in; ``outside`` where it is not positive there."""
+    """The place at which ``excess`` falls to 0 on the way in; ``outside`` if it is not positive there."""
     from scipy.optimize import brentq
 
     if excess(outside) <= 0:

@@ -1,7 +1,7 @@
-"""Stop a benchmark once its verdict is settled: looks at growing shares of the items, with the error rates kept.
+"""Stop a benchmark once its verdict is settled: interim analyses of growing shares of the items, error rates kept.
 
-Items come in an order drawn from a seed, so what has been seen at a look is a random part of the whole. At each look
-the comparison of all items so far may end in:
+Items come in an order drawn from a seed, so the items of an interim analysis ("look") are a random part of all.
+At each look the comparison of all items so far may end in:
 
     worse        the exact test's p is below the look's own level, and the difference is below -m
     better       the mirror image
@@ -9,9 +9,9 @@ the comparison of all items so far may end in:
     (given up)   a difference that would be found worse at the end has become unlikely: "cannot tell", early
     go on        else; at the last look: "cannot tell"
 
-- The looks' levels for "worse" spend alpha / 2 over all looks (``boundaries``; O'Brien and Fleming's shape), divided
-  by the number of benchmarks. That is the first step of Holm's procedure, so a gate fails over equal runs as rarely as
-  without looks (group-sequential Holm procedures: Ye, Li, Liu and Yao 2013, Statistics in Medicine 32).
+- The looks' levels for "worse" spend alpha / 2 over all looks (``alpha_spending``; O'Brien and Fleming's shape),
+  divided by the number of benchmarks. That is the first step of Holm's procedure, so a gate fails over equal runs as
+  rarely as without looks (group-sequential Holm procedures: Ye, Li, Liu and Yao 2013, Statistics in Medicine 32).
 - Those for "not worse" spend alpha / 2 for each benchmark by itself, as in ``verdicts``.
 - Giving up costs power only; ``beta`` = 0.02 bounds what it costs at the drop that the plan finds with power 0.98.
   A strict gate, which also fails on "cannot tell", never gives up.
@@ -41,7 +41,7 @@ _NORMAL: Final = NormalDist()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """When to look, as numbers of items, and how extreme the comparison must be at each look."""
+    """The interim analyses, as numbers of items, and the limits of the comparison at each."""
 
     looks: tuple[int, ...]
     worse: Boundaries
@@ -50,13 +50,13 @@ class Plan:
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The level of the interval at each look, for whoever makes the comparison."""
+        """The level of the interval at each interim analysis."""
         return tuple(1 - 2 * _NORMAL.cdf(-z) for z in self.not_worse.upper)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Where a benchmark stopped: after ``items`` of ``total``, with which verdict and why."""
+    """The stop of a benchmark after ``items`` of ``total``, with its verdict and the reason."""
 
     kind: Kind
     look: int
@@ -71,7 +71,7 @@ def item_order(
 ) -> list[int]:
     """The places of the items in the order in which to ask them: at random by ``seed``, clusters kept together.
 
-    It depends on ids and seed only, not on the order given, so two runs look at the same items first.
+    It depends on ids and seed only, not on the order given, so two runs ask the same items first.
     """
     shared = clusters if clusters is not None else [None] * len(ids)
 
@@ -85,8 +85,10 @@ def item_order(
 def cut(
     ordered_clusters: Sequence[Hashable | None], fractions: Sequence[float] = FRACTIONS
 ) -> tuple[int, ...]:
-    """How many items have been asked at each look: the fraction, rounded up to the end of a cluster. Looks that
-    fall together are one."""
+    """The number of items at each interim analysis: the fraction, rounded up to the end of a cluster.
+
+    Analyses that fall together are one.
+    """
     total, found = len(ordered_clusters), list[int]()
     for fraction in fractions:
         count = min(total, math.ceil(fraction * total - 1e-9))
@@ -106,7 +108,7 @@ def plan_looks(
     beta: float = BETA,
     strict: bool = False,
 ) -> Plan:
-    """The plan for looks after these numbers of items, the last being all, in a gate over ``family`` benchmarks."""
+    """The plan for interim analyses after these numbers of items (the last: all); ``family`` counts the benchmarks."""
     if not looks or family < 1:
         raise ValueError(f"looks={tuple(looks)}, family={family}: give at least one look and one benchmark")
     fractions = tuple(look / looks[-1] for look in looks)
@@ -121,7 +123,7 @@ def _limits(fractions: tuple[float, ...], alpha: float, beta: float | None) -> B
 
 
 def look_at(plan: Plan, look: int, comparison: Comparison) -> Stop | None:
-    """What look number ``look`` (from 0) decides of the comparison of all items so far; None: go on.
+    """The decision of interim analysis ``look`` (from 0) on the comparison of all items so far; None: go on.
 
     The comparison's interval must have the level ``plan.levels[look]``; raises ``ValueError`` for any other.
     """
@@ -152,9 +154,9 @@ def _settled(plan: Plan, look: int, comparison: Comparison) -> tuple[Kind, str] 
     certain = p is not None and p / 2 <= _NORMAL.cdf(-plan.worse.upper[look])
     if certain and abs(difference) > plan.margin:
         word, kind = ("loss", "worse") if difference < 0 else ("gain", "better")
-        return cast(Kind, kind), f"the {word} is beyond what chance gives at this look"
+        return cast(Kind, kind), f"the {word} is beyond what chance gives at this interim analysis"
     if low is not None and low > -plan.margin:
-        return "not worse", "a loss of more than the margin is ruled out at this look"
+        return "not worse", "a loss of more than the margin is ruled out at this interim analysis"
     if plan.worse.lower is not None and comparison.stderr is not None and look < len(plan.looks) - 1:
         z = -difference / comparison.stderr if comparison.stderr else 0.0
         if z < plan.worse.lower[look]:

@@ -1,7 +1,7 @@
 """Two runs of which only totals are known, such as rows of a published table.
 
 - **Shares** (a rate and its number of items): the score test, and Newcombe's interval (both in
-  ``score_intervals``).
+  ``proportions``).
 - **Means** (mean, standard error, number of items): Welch's t test (1947, Biometrika 34) with the degrees of freedom
   of Satterthwaite (1946, Biometrics 2), and its interval.
 
@@ -15,7 +15,7 @@ import math
 from typing import NamedTuple
 
 from harness.statistics.comparison import LEVEL, Comparison, check_finite, check_level, undefined
-from harness.statistics.paired import t_quantile
+from harness.statistics.moments import t_quantile
 from harness.statistics.proportions import newcombe_interval, share_test_p
 
 _WHY = "only totals are known: taken as runs on different items"
@@ -58,7 +58,7 @@ def compare_rates(
 
 
 class Total(NamedTuple):
-    """What a table says of one run: the mean, its standard error and the number of items."""
+    """A run's mean, its standard error and the number of items, as a table has them."""
 
     mean: float
     stderr: float

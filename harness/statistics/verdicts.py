@@ -1,4 +1,4 @@
-"""Differences -> verdicts: is the new run worse than the baseline, by more than a margin m and by more than chance?
+"""Differences -> verdicts: worse than the baseline by more than a margin m and by more than chance, or not.
 
     worse        p <= alpha after Holm over all benchmarks that were tested, and the difference is below -m
     better       the mirror image: p <= alpha after Holm, and the difference is above m
@@ -11,31 +11,23 @@ is no reason to stop a checkpoint: it is "not worse" or, where its interval reac
 
 Why these rules keep their promises:
 
-- p is two-sided, so a gate over any number of equal runs fails with chance alpha / 2 at most (Holm 1979 for the
-  benchmarks together), and errs in either direction with chance alpha at most.
+- p is two-sided, so a gate over any number of equal runs fails with chance alpha / 2 at most. It errs in either
+  direction with chance alpha at most.
 - An upper limit below -m of intervals that hold for all benchmarks together (Holm's level in place of alpha) implies
-  both conditions of "worse", so it needs no rule of its own. A single benchmark's 95 % interval must not be read so:
+  both conditions of "worse", so it needs no further rule. A single benchmark's 95 % interval must not be read so:
   over many benchmarks that would be a test without correction.
 - "not worse" (non-inferiority: Blackwelder 1982, Controlled Clinical Trials 3) is said of each benchmark at its own
   level (1 - alpha two-sided). That a gate passes because *all* are not worse is then wrong with chance alpha / 2 at
   most, without correction (intersection-union test: Berger 1982, Technometrics 24).
 - A benchmark without a p was not tested: it does not count in Holm's correction.
 
-Tests of many benchmarks at once.
+Formulas:
 
 - **Holm** (1979, Scandinavian J. of Statistics 6): adjusted p such that rejecting all of at most alpha rejects any
   true hypothesis with chance at most alpha, however the tests depend on each other.
-- **Benjamini and Hochberg** (1995, JRSS B 57): adjusted p such that of what is rejected at most a share of alpha is
-  expected to be true, for independent or positively dependent tests.
-
-A benchmark without a p (None) was not tested: it is not counted among the tests, and stays None.
-
-How small a difference a comparison could have found, and how many items it would take.
-
-For a two-sided test of level alpha with standard error s, a true difference d is found with the given power when
-d = (z(1 - alpha/2) + z(power)) s; s falls with the square root of the number of items (Cohen 1988, "Statistical
-Power Analysis", chapter 2; for evaluations Miller 2024, arXiv 2411.00640, section 5). The same count shows that two
-equal runs differ by no more than d (Blackwelder 1982, Controlled Clinical Trials 3).
+- **Items to settle**: two equal runs differ by no more than m, with the given power, when m = (z(1 - alpha/2) +
+  z(power)) s (Blackwelder 1982). The standard error s falls with the square root of the number of items (Cohen 1988,
+  "Statistical Power Analysis", chapter 2; for evaluations Miller 2024, arXiv 2411.00640, section 5).
 """
 
 from __future__ import annotations
@@ -58,7 +50,7 @@ Kind = Literal["worse", "better", "not worse", "cannot tell"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What can be said of one benchmark, and the numbers it was said by.
+    """The verdict on one benchmark, and the numbers that it rests on.
 
     ``p_adjusted`` is Holm's over ``family`` tested benchmarks, None where there was no test. ``items`` is about how
     many items would tell no difference from one of the margin with power 0.8; for "cannot tell" only, None where
@@ -177,7 +169,7 @@ def _check(
 
 
 def count_tests(p_values: Sequence[float | None]) -> int:
-    """How many hypotheses have a p, and so how many are corrected for."""
+    """The number of hypotheses that have a p, which is the number corrected for."""
     return sum(p is not None for p in p_values)
 
 
@@ -187,15 +179,6 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     for rank, (p, place) in enumerate(order):
         largest = max(largest, min(1.0, p * (len(order) - rank)))
         adjusted[place] = largest
-    return adjusted
-
-
-def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
-    """The adjusted p-values (false discovery rate), in the order given; None stays None."""
-    order, adjusted, smallest = _ascending(p_values), list[float | None](p_values), 1.0
-    for rank, (p, place) in reversed(list(enumerate(order, start=1))):
-        smallest = min(smallest, p * len(order) / rank)
-        adjusted[place] = smallest
     return adjusted
 
 
@@ -212,38 +195,15 @@ def _ascending(p_values: Sequence[float | None]) -> list[tuple[float, int]]:
 POWER: Final = 0.8
 
 
-def reach(alpha: float = 0.05, power: float = POWER) -> float:
-    """The difference that is found, in standard errors; raises ``ValueError`` for rates out of range."""
-    if not 0 < alpha < 1 or not 0.5 <= power < 1:
-        raise ValueError(f"alpha={alpha}, power={power}: give 0 < alpha < 1 and 0.5 <= power < 1")
-    normal = NormalDist()
-    return normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
-
-
-def minimum_detectable(stderr: float | None, *, alpha: float = 0.05, power: float = POWER) -> float | None:
-    """The smallest true difference found with this power; None where there is no standard error or it is 0."""
-    return reach(alpha, power) * stderr if stderr else None
-
-
-def items_needed(
-    stderr: float | None, n: int, effect: float, *, alpha: float = 0.05, power: float = POWER
-) -> int | None:
-    """How many items find ``effect``, when ``n`` of them gave this standard error; None as above, or for no
-    effect."""
-    if not stderr or not effect:
-        return None
-    return math.ceil(n * (reach(alpha, power) * stderr / effect) ** 2 - 1e-9)
-
-
-def items_to_settle(
-    comparison: Comparison, margin: float, *, alpha: float = 0.05, power: float = POWER
-) -> int | None:
-    """About how many items it takes to tell no difference from one of ``margin``; None without an interval.
+def items_to_settle(comparison: Comparison, margin: float, *, alpha: float = ALPHA) -> int | None:
+    """About how many items it takes to tell no difference from one of ``margin`` with power 0.8; None without an
+    interval or a margin.
 
     The standard error is read from the width of the interval, which allows for clusters and for few items; for one
     where nothing differed the count is on the high side.
     """
-    if comparison.low is None or comparison.high is None or margin <= 0:
+    if comparison.low is None or comparison.high is None or margin <= 0 or comparison.low == comparison.high:
         return None
     error = (comparison.high - comparison.low) / 2 / z_quantile(comparison.level)
-    return items_needed(error, comparison.n, margin, alpha=alpha, power=power)
+    reach = z_quantile(1 - alpha) + NormalDist().inv_cdf(POWER)
+    return math.ceil(comparison.n * (reach * error / margin) ** 2 - 1e-9)

@@ -125,4 +125,4 @@ def test_the_verdict_of_a_stop_says_after_how_many_items_and_at_which_level() ->
     verdict = judged(found, margin=0.01, alpha=0.05, family=3).verdict
     assert (verdict.kind, verdict.family, verdict.p_adjusted) == ("worse", 3, None)
     assert f"settled after {found.stop.items} of 500 items" in verdict.why
-    assert "at this look's level" in verdict.why
+    assert "at this analysis's level" in verdict.why

@@ -7,15 +7,16 @@ import pytest
 from scipy import stats
 
 from harness.statistics.best_of_many import (
+    Noise,
     RunsOfBenchmark,
     RunsOfPart,
     Selection,
     compare_composite_with_best,
     compare_with_best,
-    compare_with_best_total,
+    select,
 )
 from harness.statistics.paired import compare_paired
-from harness.statistics.unpaired import Total
+from harness.statistics.unpaired import Total, compare_means
 from tests.support.known import known
 
 N = 800
@@ -77,23 +78,15 @@ def test_the_test_allows_for_the_choice_and_never_finds_more_than_the_plain_one(
 
 def test_of_independent_runs_the_test_is_dunnetts_with_known_variance() -> None:
     """A one-sided comparison of three equal runs with a control: max of (Z_k - Z_0) against its own quantiles."""
-    runs = [Total(mean, 0.01, 2500) for mean in (0.60, 0.605, 0.61)]
-    found = compare_with_best_total(runs, Total(0.58, 0.01, 2500), draws=200_000)
+    means = [0.60, 0.605, 0.61]
+    plain = compare_means(Total(0.61, 0.01, 2500), Total(0.58, 0.01, 2500))
+    noise = Noise(np.diag([0.01**2] * 4), 2500)
+    found = select(2, means, plain, noise, how="", seed=0, draws=200_000)
     grid = np.linspace(-8, 8, 4001)
     chance = np.trapezoid(stats.norm.pdf(grid) * (1 - stats.norm.cdf(grid + 3.0) ** 3), grid)
     assert found.comparison.p == pytest.approx(2 * chance, rel=0.05)
     expected = np.trapezoid(grid * 3 * stats.norm.pdf(grid) * stats.norm.cdf(grid) ** 2, grid)
     assert found.measured - found.shrunk == pytest.approx(0.01 * expected, rel=0.02)
-    assert "only totals are known" in found.method
-
-
-def test_rates_are_compared_by_the_score_test_before_the_choice_is_allowed_for() -> None:
-    rows = [Total(rate, np.sqrt(rate * (1 - rate) / 2399), 2400) for rate in (0.6558, 0.6542, 0.6604)]
-    found = compare_with_best_total(rows, Total(0.64, 0.0098, 2400), rates=True)
-    assert found.as_measured.method.startswith("score test")
-    assert found.chosen == 2
-    assert found.shrunk < found.measured
-    assert (found.comparison.p or 0) > (found.as_measured.p or 0)
 
 
 def test_a_new_run_above_the_best_keeps_the_plain_p() -> None:

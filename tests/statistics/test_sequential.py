@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from harness.statistics.alpha_spending import (
-    Boundaries,
-    crossing_chances,
-    spent,
-    two_boundaries,
-    upper_boundaries,
-)
+from harness.statistics.alpha_spending import Boundaries, spent, two_boundaries, upper_boundaries
 from harness.statistics.comparison import undefined
 from harness.statistics.paired import compare_flips
 from harness.statistics.sequential import FRACTIONS, Plan, cut, item_order, look_at, plan_looks
@@ -58,24 +54,22 @@ def walks(boundaries: Boundaries, drift: float, paths: int = 200_000) -> tuple[l
     return above, below
 
 
-@pytest.mark.parametrize("drift", [0.0, 2.0, 4.0])
-def test_chances_of_stopping_are_those_of_simulated_walks(drift: float) -> None:
-    boundaries = two_boundaries([0.25, 0.4, 0.7, 1.0], 0.02, 0.05)
-    above, below = crossing_chances(boundaries, drift)
-    simulated = walks(boundaries, drift)
-    assert above == pytest.approx(simulated[0], abs=0.004)
-    assert below == pytest.approx(simulated[1], abs=0.004)
-    assert sum(above) + sum(below) == pytest.approx(1.0, abs=1e-6)
+def newly_spent(fractions: Sequence[float], error: float) -> list[float]:
+    total = [spent(fraction, error) for fraction in (0.0, *fractions)]
+    return [after - before for before, after in pairwise(total)]
 
 
-def test_both_error_rates_are_what_was_asked_for() -> None:
-    both = two_boundaries(FRACTIONS, 0.025 / 3, 0.02)
+def test_simulated_walks_stop_as_often_at_each_look_as_the_error_rates_allow() -> None:
+    fractions = (0.25, 0.4, 0.7, 1.0)
+    above, below = walks(upper_boundaries(fractions, 0.02), 0.0)
+    assert above == pytest.approx(newly_spent(fractions, 0.02), abs=0.001)
+    assert sum(below) == 0.0
+    both = two_boundaries(fractions, 0.02, 0.05)
     assert both.drift is not None
-    above, below = crossing_chances(both, both.drift)
-    assert (sum(above), sum(below)) == pytest.approx((0.98, 0.02), abs=1e-6)
-    assert sum(crossing_chances(both, 0.0)[0]) < 0.025 / 3
-    without = Boundaries(both.fractions, both.upper)
-    assert sum(crossing_chances(without, 0.0)[0]) == pytest.approx(0.025 / 3, abs=1e-7)
+    above, below = walks(both, both.drift)
+    assert below == pytest.approx(newly_spent(fractions, 0.05), abs=0.002)
+    assert (sum(above), sum(below)) == pytest.approx((0.95, 0.05), abs=0.002)
+    assert sum(walks(both, 0.0)[0]) < 0.02 + 0.001
 
 
 @pytest.mark.parametrize("fractions", [[], [0.5], [0.5, 0.5, 1.0], [0.0, 1.0], [0.7, 0.4, 1.0]])
