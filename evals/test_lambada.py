@@ -6,7 +6,8 @@ from collections.abc import Generator
 
 from typing_extensions import TypedDict
 
-from harness.core.benchmark import HubData, benchmark, perplexity
+from harness.core.aggregation import perplexity
+from harness.core.benchmark import HubData, benchmark
 from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
 
 

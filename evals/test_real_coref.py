@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from harness.checkpoints import CheckpointInfo
 from harness.core.benchmark import benchmark
+from harness.core.composite import composite
 from harness.core.requests import FillMask, FillMaskAnswer
 from harness.metrics.korean.cloze import (
     TOP_K,
@@ -22,6 +23,12 @@ from harness.metrics.korean.morphology import Korean
 
 # Costs nothing until the first item asks it something: Kiwi is loaded then, once for all items.
 KOREAN = Korean()
+
+REAL = {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3}
+composite("score", {**REAL, "ko_lambada:lambada@1": 0.3})
+"""The model-selection score of the Korean masked-language-model studies."""
+composite("score_wiki", {**REAL, "ko_lambada_wiki:lambada@1": 0.3})
+"""The same sum over the Wikipedia form of Ko-LAMBADA, never to be compared with ``score``."""
 
 
 class Mention(TypedDict):

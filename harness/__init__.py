@@ -5,7 +5,9 @@ What a benchmark file needs is here: ``from harness import Loglikelihood, benchm
 
 from __future__ import annotations
 
-from harness.core.benchmark import HubData, Sampling, Shot, benchmark, mean, perplexity
+from harness.core.aggregation import Aggregation, mean, perplexity
+from harness.core.benchmark import HubData, Sampling, Shot, benchmark
+from harness.core.composite import composite
 from harness.core.requests import (
     MASK,
     CallTests,
@@ -24,13 +26,16 @@ from harness.core.requests import (
     RunProgramAnswer,
     Turn,
 )
+from harness.statistics.intervals import Estimate, mean_estimate
 
 __version__ = "0.1.0"
 
 __all__ = [
     "MASK",
+    "Aggregation",
     "CallTests",
     "Candidate",
+    "Estimate",
     "FillMask",
     "FillMaskAnswer",
     "Generate",
@@ -48,6 +53,8 @@ __all__ = [
     "Shot",
     "Turn",
     "benchmark",
+    "composite",
     "mean",
+    "mean_estimate",
     "perplexity",
 ]

@@ -27,11 +27,11 @@ from harness.compare.named_baselines import (
     set_named_baseline,
 )
 from harness.compare.ranking import Ranking, rank
-from harness.core.composite import COMPOSITES, Composite, missing_parts
+from harness.core.composite import Composite, missing_parts, project_composites
 from harness.core.errors import GateError
 from harness.reports.gate import value_text
 from harness.results.store import ResultStore
-from harness.results.store_entry import StoredResult
+from harness.results.store_entry import StoredResult, composites_of
 
 TOLD: Final = ("version", "data", "shots", "seed", "limit")
 """Conditions that a list tells; ``show --json`` has all."""
@@ -90,11 +90,12 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
 
 def _rank(options: argparse.Namespace) -> dict[str, Any]:
     store = ResultStore(options.output)
-    composite = next((one for one in COMPOSITES if one.name == options.by), None)
+    saved = store.find(benchmark=options.benchmark)
+    known = composites_of(saved, project_composites(Path("pyproject.toml")))
+    composite = next((one for one in known if one.name == options.by), None)
     if composite is not None and options.benchmark is not None:
         raise GateError(f"--by {options.by}: it is made of several benchmarks; leave out --benchmark")
-    saved = store.find(benchmark=options.benchmark)
-    rankings = rank(saved, options.by, store.items) if saved else []
+    rankings = rank(saved, options.by, store.items, known) if saved else []
     if not options.json:
         for one in rankings:
             print(_ranking_head(one, rankings))

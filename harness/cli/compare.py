@@ -16,6 +16,7 @@ from harness.compare.candidate import Candidate
 from harness.compare.gate.config import number_of
 from harness.compare.load import find_contenders, parse_sizes
 from harness.compare.pair import Pair, by_group, compare_pair
+from harness.core.composite import project_composites
 from harness.core.errors import HarnessError
 from harness.reports.comparison import SCHEMA, Flip, Flips, pair_facts
 from harness.statistics.verdicts import ALPHA, MARGIN
@@ -62,9 +63,16 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         raise HarnessError("--json and --markdown: give one of them")
     found = find_contenders(options.what, output=Path(options.output), sizes=parse_sizes(options.items))
     first, *others = [by_group(one) for one in found] if options.groups else found
+    composites = project_composites(Path("pyproject.toml"))
     pairs = [
         compare_pair(
-            first, other, metric=options.metric, every=options.all_metrics, margin=margin, alpha=alpha
+            first,
+            other,
+            metric=options.metric,
+            every=options.all_metrics,
+            margin=margin,
+            alpha=alpha,
+            composites=composites,
         )
         for other in others
     ]

@@ -205,7 +205,7 @@ def one_each(results: Iterable[StoredResult], metric: str) -> list[StoredResult]
 def worth(saved: StoredResult, metric: str) -> float:
     """The metric's value such that larger is better."""
     value = saved.metrics[metric].value if metric in saved.metrics else None
-    sign = -1 if saved.aggregate.get(metric, {}).get("by") == "perplexity" else 1
+    sign = 1 if saved.aggregation(metric).higher_is_better else -1
     return float("-inf") if value is None else sign * value
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from harness.core.aggregation import MACRO
 from harness.core.errors import GateError
 from harness.results.store_entry import ItemScores, StoredResult
 
-MACRO: Final = "_macro"
 NAMED: Final = 3
 """Items that are named before "and N more"."""
 
@@ -68,14 +68,12 @@ def score_name(saved: StoredResult, metric: str) -> str:
     if metric not in saved.metrics:
         known = ", ".join(saved.metrics)
         raise GateError(f"{saved.benchmark} has no metric {metric!r}; it has {known}")
-    if metric in saved.aggregate:
-        return saved.aggregate[metric]["of"]
     plain = metric.removesuffix(MACRO)
-    if plain != metric and plain in saved.metrics:
+    if metric not in saved.aggregate and plain != metric and plain in saved.metrics:
         raise GateError(
             f"{saved.benchmark}: {metric} is a mean over groups, which cannot be compared item by item; use {plain}"
         )
-    return metric
+    return saved.aggregation(metric).of
 
 
 def item_differences(new: ItemScores, baseline: ItemScores, score: str) -> ItemDifferences:

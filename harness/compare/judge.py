@@ -87,8 +87,27 @@ def compare(
     found = columns(new.items, [one.items for one in baselines], score)
     if not found.new:
         return _nothing(metric, chosen or 0, len(baselines), level)
-    selection = compare_with_best(found.baselines, found.new, found.clusters, chosen=chosen, level=level)
+    if new.saved.aggregation(metric).higher_score_is_better:
+        selection = compare_with_best(found.baselines, found.new, found.clusters, chosen=chosen, level=level)
+    else:
+        selection = _with_lowest(found, chosen, level)
     return _compared(metric, selection, _identical(new, baselines[selection.chosen], found, selection.chosen))
+
+
+def _with_lowest(found: AlignedScores, chosen: int | None, level: float) -> Selection:
+    """The same where less is better: what is compared is how far the scores stay below the largest possible one."""
+    top = 1.0 if all(0 <= value <= 1 for run in (*found.baselines, found.new) for value in run) else 0.0
+    baselines = [[top - value for value in run] for run in found.baselines]
+    mirrored = compare_with_best(
+        baselines, [top - value for value in found.new], found.clusters, chosen=chosen, level=level
+    )
+    return replace(
+        mirrored,
+        measured=top - mirrored.measured,
+        shrunk=top - mirrored.shrunk,
+        comparison=mirrored.comparison.mirrored(top),
+        as_measured=mirrored.as_measured.mirrored(top),
+    )
 
 
 def compare_composite(name: str, parts: Sequence[Weighed], *, level: float = LEVEL) -> Compared:

@@ -39,7 +39,7 @@ HASHED: Final = 8
 
 
 class Flips(NamedTuple):
-    """Ids of the items that the new run scores higher, and lower."""
+    """Ids of the items that the new run scores better, and worse."""
 
     gained: tuple[str, ...]
     lost: tuple[str, ...]
@@ -95,11 +95,14 @@ def compare_metric(
             paired=True,
             sizes=(found.counts[2], found.counts[2]),
             items=found.counts,
-            flips=_flips(found.names, before, after),
+            flips=_flips(found.names, before, after, compared.comparison.higher_is_better),
             identical=before == after,
         )
     a, b = baseline.saved.metrics[metric], new.saved.metrics[metric]
-    comparison = compare_totals(a, b, benchmark=new.saved.benchmark, level=level)
+    comparison = replace(
+        compare_totals(a, b, benchmark=new.saved.benchmark, level=level),
+        higher_is_better=new.saved.aggregation(metric).higher_is_better,
+    )
     return MetricComparison(
         benchmark=new.saved.benchmark,
         metric=metric,
@@ -191,9 +194,12 @@ def _count(entry: Entry, score: str) -> int:
     return len(_rows(entry, score))
 
 
-def _flips(names: Sequence[str], before: Sequence[float], after: Sequence[float]) -> Flips:
+def _flips(
+    names: Sequence[str], before: Sequence[float], after: Sequence[float], higher_is_better: bool
+) -> Flips:
     moved = list(zip(names, before, after, strict=True))
-    return Flips(tuple(name for name, a, b in moved if b > a), tuple(name for name, a, b in moved if b < a))
+    up, down = (tuple(name for name, a, b in moved if sign * b > sign * a) for sign in (1, -1))
+    return Flips(up, down) if higher_is_better else Flips(down, up)
 
 
 def _paired(entry: Entry) -> Paired:
@@ -215,8 +221,12 @@ def _compared(metric: str, comparison: Comparison) -> Compared:
 
 
 def by_score(entry: Entry, metric: str) -> str:
-    """The metric by which another is compared: of a perplexity, the mean of its log-probabilities."""
-    return entry.saved.aggregate.get(metric, {}).get("of", metric)
+    """The metric by which another is compared: of a perplexity, the mean of its log-probabilities.
+
+    A metric whose score is no metric of the result is compared by itself.
+    """
+    how = entry.saved.aggregation(metric)
+    return metric if how.by == "mean" or how.of not in entry.saved.metrics else how.of
 
 
 def best_scorer(entry: Entry) -> str:

@@ -31,9 +31,9 @@ from harness.compare.metric import (
     shared_columns,
 )
 from harness.compare.names import listed
-from harness.core.composite import COMPOSITES, Composite
+from harness.core.composite import Composite
 from harness.core.errors import DataError
-from harness.results.store_entry import ItemScores
+from harness.results.store_entry import ItemScores, composites_of
 from harness.results.summary import Metric
 from harness.statistics.comparison import Comparison
 from harness.statistics.composites import compare_composite_totals
@@ -86,9 +86,10 @@ def compare_pair(
     every: bool = False,
     margin: float = MARGIN,
     alpha: float = ALPHA,
+    composites: Iterable[Composite] = (),
 ) -> Pair:
     """The new contender against the baseline; ``metric`` is judged by where a benchmark has it, in place of its
-    primary one, and ``every`` shows all metrics.
+    primary one, and ``every`` shows all metrics. ``composites`` are compared beside those that the results name.
 
     Raises ``DataError`` where they have nothing in common.
     """
@@ -100,13 +101,16 @@ def compare_pair(
             f"{baseline.name} and {new.name} have no result of the same benchmark and metric; "
             f"the first has {_names(baseline)}; the second has {_names(new)}"
         )
-    known = dict.fromkeys(_common(baseline, new))
-    if metric is not None and metric not in known:
-        raise DataError(f"no benchmark has the metric {metric!r} in both; there are: {listed(known)}")
+    common = dict.fromkeys(_common(baseline, new))
+    if metric is not None and metric not in common:
+        raise DataError(f"no benchmark has the metric {metric!r} in both; there are: {listed(common)}")
     entries = (baseline.entries, new.entries)
-    composites = [
+    known = composites_of(
+        (one.saved for side in (new, baseline) for one in side.entries.values()), composites
+    )
+    lined = [
         line
-        for composite in COMPOSITES
+        for composite in known
         if (line := _composite(composite, baseline.entries, new.entries, 1 - alpha)) is not None
     ]
     judged = _judged([line for line in lines if line.primary], entries, margin, alpha)
@@ -114,7 +118,7 @@ def compare_pair(
         baseline=baseline,
         new=new,
         lines=tuple(judged.get(line.benchmark, line) if line.primary else line for line in lines),
-        composites=tuple(_judged(composites, entries, margin, alpha).values()),
+        composites=tuple(_judged(lined, entries, margin, alpha).values()),
         mean=_mean([line for line in lines if line.primary], 1 - alpha),
     )
 
@@ -130,7 +134,8 @@ def _lines(a: Entry, b: Entry, wanted: str | None, every: bool, level: float) ->
     declared = [one.saved.primary for one in (a, b) if not one.saved.published]
     first = [by_score(b, name) for name in (wanted, *declared) if name is not None]
     ranked = [name for name in (*first, primary_of(b.saved.benchmark, common)) if name in common]
-    parts = [p.metric for c in COMPOSITES for p in c.parts if p.benchmark == b.saved.benchmark]
+    made = composites_of([b.saved])
+    parts = [p.metric for c in made for p in c.parts if p.benchmark == b.saved.benchmark]
     others = common if every else [name for name in common if name in parts]
     names = dict.fromkeys((ranked[0], *others))
     return [compare_metric(a, b, name, primary=name == ranked[0], level=level) for name in names]
@@ -228,8 +233,8 @@ def _judged(
 
 
 def _mean(lines: Sequence[MetricComparison], level: float) -> Mean | None:
-    """None for fewer than two benchmarks with values from 0 to 1."""
-    known = [line for line in lines if _is_share(line.comparison)]
+    """None for fewer than two benchmarks with values from 0 to 1 of which more is better."""
+    known = [line for line in lines if _is_share(line.comparison) and line.comparison.higher_is_better]
     if len(known) < 2:
         return None
     weight = 1 / len(known)
@@ -270,12 +275,14 @@ def _part(entry: Entry, items: ItemScores, group: str) -> Entry:
         clusters=[items.clusters[place] for place in places],
         scores={name: [values[place] for place in places] for name, values in items.scores.items()},
     )
-    metrics = {name: _metric(name, part) for name in entry.saved.metrics if name in part.scores}
+    ways = {name: entry.saved.aggregation(name) for name in entry.saved.metrics}
+    means = {name: how for name, how in ways.items() if how.by == "mean" and how.of in part.scores}
+    metrics = {name: _metric(name, how.of, part) for name, how in means.items()}
     saved = replace(
         entry.saved,
         benchmark=f"{entry.saved.benchmark}/{group}",
         metrics=metrics,
-        aggregate={},
+        aggregate={name: how.plain() for name, how in means.items() if name in entry.saved.aggregate},
         collected=len(places),
         scored=len(places),
         skipped=0,
@@ -285,10 +292,10 @@ def _part(entry: Entry, items: ItemScores, group: str) -> Entry:
     return replace(entry, saved=saved, items=part)
 
 
-def _metric(name: str, items: ItemScores) -> Metric:
+def _metric(name: str, score: str, items: ItemScores) -> Metric:
     pairs = [
         (value, cluster)
-        for value, cluster in zip(items.scores[name], items.clusters, strict=True)
+        for value, cluster in zip(items.scores[score], items.clusters, strict=True)
         if value is not None
     ]
     found = mean_estimate([value for value, _ in pairs], [cluster for _, cluster in pairs])

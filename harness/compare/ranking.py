@@ -15,12 +15,12 @@ from harness.compare.baselines import one_each, worth
 from harness.compare.gate.changes import composite_sets
 from harness.compare.gate.config import check_names
 from harness.compare.gate.result import COMPOSITE
-from harness.core.composite import COMPOSITES, Composite
+from harness.core.composite import Composite
 from harness.core.conditions import ways_of_asking
 from harness.core.data_files import DatasetInfo
 from harness.results.aggregate import composite_of_records
 from harness.results.records import Record
-from harness.results.store_entry import ItemScores, StoredResult
+from harness.results.store_entry import ItemScores, StoredResult, composites_of
 from harness.results.summary import Declaration
 
 
@@ -49,17 +49,22 @@ class Ranking:
 
 
 def rank(
-    saved: Sequence[StoredResult], by: str, items: Callable[[StoredResult], ItemScores]
+    saved: Sequence[StoredResult],
+    by: str,
+    items: Callable[[StoredResult], ItemScores],
+    composites: Sequence[Composite] = (),
 ) -> list[Ranking]:
     """The rankings by this metric or composite, the one with the most checkpoints first.
+
+    ``composites`` are known beside those that the results name.
 
     Raises ``GateError`` naming the nearest metric where no result has it.
     """
     whole = [one for one in saved if one.complete]
-    composites = [one.name for one in COMPOSITES]
+    made = {one.name: one for one in composites_of(saved, composites)}
     known = dict.fromkeys(metric for one in saved for metric in one.metrics)
-    check_names([by], [*known, *composites], "--by", "metric")
-    composite = next((one for one in COMPOSITES if one.name == by), None)
+    check_names([by], [*known, *made], "--by", "metric")
+    composite = made.get(by)
     if composite is not None:
         found = _by_composite(whole, composite, items)
     else:
@@ -102,7 +107,7 @@ def _by_composite(
     saved: Sequence[StoredResult], composite: Composite, items: Callable[[StoredResult], ItemScores]
 ) -> list[Ranking]:
     """One ranking for each way in which the benchmarks were asked that a checkpoint has all of."""
-    names = list(dict.fromkeys(part.benchmark for part in composite.parts))
+    names = composite.benchmarks
     ways: list[list[list[StoredResult]]] = [[]]
     for name in names:
         groups = _alike(one for one in saved if one.benchmark == name)

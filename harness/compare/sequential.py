@@ -193,7 +193,7 @@ def _all_items(course: LookSchedule, saved: StoredResult) -> ItemScores:
 
 
 def _scores_of(saved: StoredResult) -> list[str]:
-    return [one["of"] for one in saved.aggregate.values()]
+    return [saved.aggregation(name).of for name in saved.aggregate]
 
 
 def _unknown(name: str) -> Metric:
@@ -254,7 +254,8 @@ class Looks:
         baselines = self.found.baselines
         found = columns(baselines[0].items, [one.items for one in baselines], score)
         means = [math.fsum(column) / len(column) for column in found.baselines]
-        return means.index(max(means))
+        better = max if self.saved.aggregation(self.metric).higher_score_is_better else min
+        return means.index(better(means))
 
 
 def judged(settled: Settled, *, margin: float, alpha: float, family: int) -> Judged:

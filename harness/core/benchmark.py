@@ -20,10 +20,11 @@ import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple
 
 import pytest
 
+from harness.core.aggregation import Aggregation
 from harness.core.errors import BenchmarkError
 from harness.core.requests import REQUEST_KINDS, Request
 
@@ -88,31 +89,6 @@ class Sampling:
             "top_p": self.top_p,
             "seed": self.seed,
         }
-
-
-AggregationKind: TypeAlias = Literal["mean", "perplexity"]
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregation:
-    """How the values of one score over all items become one metric. ``of`` names the score."""
-
-    by: AggregationKind
-    of: str
-
-
-def mean(of: str) -> Aggregation:
-    """The arithmetic mean of the score ``of`` over the items; what every score gets that is not named
-    otherwise.
-    """
-    return Aggregation("mean", of)
-
-
-def perplexity(of: str) -> Aggregation:
-    """exp(-mean) of the score ``of``, a log-probability in nats an item (the unit is the item, not the
-    token).
-    """
-    return Aggregation("perplexity", of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +190,8 @@ def benchmark(
         )
     if metrics and primary not in metrics:
         raise BenchmarkError(f"benchmark {name!r}: its primary score {primary!r} is not among its metrics")
+    for one in more.get("aggregate", {}).values():
+        one.plain()  # raises for a function that nobody could find again
     if more.get("subsets") and more.get("group"):
         raise BenchmarkError(f"benchmark {name!r}: group and subsets: give one of them")
 

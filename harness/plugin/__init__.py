@@ -129,6 +129,7 @@ def _select(config: pytest.Config, items: list[pytest.Item]) -> None:
     found = (
         run.collection.fault,
         collecting.wrong_fixture(items),
+        collecting.wrong_composite(items),
         collecting.name_results(items, len(run.collection.checkpoints or ())),
     )
     fault = run.collection.fault = next((one for one in found if one is not None), None)

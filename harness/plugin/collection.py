@@ -7,8 +7,9 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -25,8 +26,17 @@ from harness.core.benchmark import (
     declared,
     generator_function,
 )
+from harness.core.composite import ATTRIBUTE as COMPOSITES
+from harness.core.composite import Composite, one_of_each, project_composites
 from harness.core.dataset import Dataset, Example, extents_of, load_dataset, load_shots, subsample, take_first
-from harness.core.errors import CheckpointError, DataError, MissingDataError, SandboxError, ShotsError
+from harness.core.errors import (
+    BenchmarkError,
+    CheckpointError,
+    DataError,
+    MissingDataError,
+    SandboxError,
+    ShotsError,
+)
 from harness.core.few_shot import FewShot, draw_shots
 from harness.core.requests import RunProgram
 from harness.engines.sandbox import open_checked
@@ -387,6 +397,15 @@ def wrong_fixture(items: list[pytest.Item]) -> str | None:
     return None
 
 
+def wrong_composite(items: list[pytest.Item]) -> str | None:
+    """A sentence about the first composite that is declared wrongly, None when all is well."""
+    try:
+        composites_declared(items)
+    except BenchmarkError as error:
+        return str(error)
+    return None
+
+
 def collected_of(items: list[pytest.Item]) -> list[Collected]:
     """The benchmark items, as plain data."""
     return [
@@ -402,14 +421,16 @@ def collected_of(items: list[pytest.Item]) -> list[Collected]:
     ]
 
 
-def declaration_of(loaded: Loaded, name: str | None = None) -> Declaration:
-    """The benchmark as plain data, under the name of one of its results."""
+def declaration_of(
+    loaded: Loaded, name: str | None = None, composites: Iterable[Composite] = ()
+) -> Declaration:
+    """The benchmark as plain data, under the name of one of its results, with the ``composites`` that it is part of."""
     spec = loaded.spec
     return Declaration(
         name=name or spec.name,
         version=spec.version,
         primary=spec.primary,
-        aggregate={name: asdict(one) for name, one in spec.aggregate.items()},
+        aggregate={key: one.plain() for key, one in spec.aggregate.items()},
         grouped=any(example.group is not None for example in loaded.pack.examples),
         clustered=spec.cluster is not None,
         pack=loaded.pack.info,
@@ -421,10 +442,28 @@ def declaration_of(loaded: Loaded, name: str | None = None) -> Declaration:
         scores=list(loaded.scores),
         extents=extents_of(spec, loaded.pack, loaded.sampling.seed),
         own_rows=spec.own_rows,
+        composites=[one.plain() for one in composites if (name or spec.name) in one.benchmarks],
     )
 
 
 def declarations_of(items: list[pytest.Item]) -> dict[str, Declaration]:
     """The items' benchmarks as plain data, by the names of their results."""
     used = {result_of(item, given): given.loaded for item in items if (given := given_of(item)) is not None}
-    return {name: declaration_of(loaded, name) for name, loaded in used.items()}
+    composites = composites_declared(items)
+    return {name: declaration_of(loaded, name, composites) for name, loaded in used.items()}
+
+
+def composites_declared(items: list[pytest.Item]) -> list[Composite]:
+    """The composites of pyproject.toml, of conftests and plug-ins, and of the items' modules.
+
+    Raises ``BenchmarkError`` where one name has two formulas.
+    """
+    if not items:
+        return []
+    config = items[0].config
+    files = dict.fromkeys(item.parent for item in items)
+    modules = [*config.pluginmanager.get_plugins(), *(getattr(file, "module", None) for file in files)]
+    found = project_composites(config.rootpath / "pyproject.toml")
+    for module in dict.fromkeys(one for one in modules if isinstance(one, ModuleType)):
+        found += vars(module).get(COMPOSITES, ())
+    return one_of_each(found)

@@ -20,7 +20,7 @@ import pytest
 from harness.compare.baseline_source import open_source
 from harness.compare.baselines import ITEMS, BaselineSource
 from harness.compare.gate.config import MODES, GateConfig, check_names, parse_mode, read_gate_config
-from harness.compare.gate.decide import Early, cases_of, composite_of, decide
+from harness.compare.gate.decide import Early, cases_of, decide
 from harness.compare.gate.result import MISTAKE, NOT_VALID, GateResult, gate_json
 from harness.compare.gate.validate import check_plan
 from harness.compare.items import Entry
@@ -286,9 +286,6 @@ def _plan(config: pytest.Config) -> GateConfig | None:
 
 def _check_sequential(plan: GateConfig) -> None:
     """Raises ``GateError`` for metrics that no look can settle."""
-    whole = next((name for name in plan.metrics if composite_of(name) is not None), None)
-    if whole is not None:
-        raise GateError(f"--gate-sequential: the composite {whole} needs all items; leave one of the two out")
     for named in (plan.metrics, *(own.metrics for own in plan.benchmarks.values())):
         if len(named) > 1:
             raise GateError(

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from harness.core.composite import COMPOSITES, Composite, composite_value
+from harness.core.aggregation import MACRO, Aggregation, Function, aggregation_of, mean
+from harness.core.composite import Composite, composite_value, composites_from_plain, one_of_each
 from harness.core.errors import BenchmarkError
 from harness.core.marks import Extent, composite_mark, mark
 from harness.results.journal import latest
@@ -34,7 +35,7 @@ from harness.statistics.intervals import (
 
 LOST: Final = "collected, but no record of it was found: it never ran, or the process that ran it died"
 
-ESTIMATORS: Final[Mapping[str, Callable[[Sequence[float], Sequence[str | None] | None], Estimate]]] = {
+ESTIMATORS: Final[Mapping[str, Function]] = {
     "mean": mean_estimate,
     "perplexity": perplexity_estimate,
 }
@@ -214,19 +215,46 @@ def _invalid(counts: Mapping[str, int], most: float) -> str | None:
 def _metrics(declaration: Declaration, records: Sequence[Record]) -> dict[str, Metric]:
     """Every score's mean and every declared aggregation; the primary metric is there, first, in any case."""
     scored = _scored(records)
-    wanted = {name: ("mean", name) for record in scored for name in record.scores}
-    wanted |= {name: (how["by"], how["of"]) for name, how in declaration.aggregate.items()}
-    wanted = {declaration.primary: ("mean", declaration.primary)} | wanted
-    return {name: _metric(name, by, of, declaration, scored) for name, (by, of) in wanted.items()}
+    wanted = [
+        declaration.primary,
+        *(name for record in scored for name in record.scores),
+        *declaration.aggregate,
+    ]
+    return {
+        name: _metric(name, aggregation_of(declaration.aggregate, name), declaration, scored)
+        for name in dict.fromkeys(wanted)
+    }
 
 
-def _metric(name: str, by: str, of: str, declaration: Declaration, scored: Sequence[Record]) -> Metric:
-    if by not in ESTIMATORS:
+def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Sequence[Record]) -> Metric:
+    function = how.resolve() or ESTIMATORS.get(how.by)
+    if function is None:
         known = ", ".join(ESTIMATORS)
-        raise BenchmarkError(f"{declaration.name!r}: metric {name!r} is aggregated by {by!r}; use {known}")
-    having = [record for record in scored if of in record.scores]
+        raise BenchmarkError(
+            f"{declaration.name!r}: metric {name!r} is aggregated by {how.by!r}; use {known}"
+        )
+    having = [record for record in scored if how.of in record.scores]
     clusters = [record.cluster for record in having] if declaration.clustered else None
-    return _as_metric(name, ESTIMATORS[by]([record.scores[of] for record in having], clusters), len(having))
+    values = [record.scores[how.of] for record in having]
+    return _as_metric(name, _estimate(how, function, values, clusters), len(having))
+
+
+def _estimate(
+    how: Aggregation, function: Function, values: list[float], clusters: list[str | None] | None
+) -> Estimate:
+    """What the function says; undefined where somebody else's fails, so that the other numbers of a run stay."""
+    if how.at is None and how.function is None:
+        found: Estimate = function(values, clusters)
+        return found
+    try:
+        if not isinstance(said := function(values, clusters), Estimate):
+            said = Estimate(float(said), None, None, None, how.by, "its aggregation gives no interval")
+        if said.value is None or math.isfinite(said.value):
+            return said
+        why = f"its aggregation gives {said.value}"
+    except Exception as error:
+        why = f"its aggregation fails: {type(error).__name__}: {error}"
+    return Estimate(None, None, None, None, "none", why)
 
 
 def _macro(
@@ -237,11 +265,11 @@ def _macro(
     found: dict[str, Metric] = {}
     scored = sum(len(_scored(group)) for group in groups)
     for name, metric in metrics.items():
-        how = declaration.aggregate.get(name, {"by": "mean", "of": name})
-        if how["by"] != "mean" or metric.n < scored:
+        how = aggregation_of(declaration.aggregate, name)
+        if how.by != "mean" or how.at is not None or metric.n < scored:
             continue
-        values = [[r.scores[how["of"]] for r in _scored(group) if how["of"] in r.scores] for group in groups]
-        found[f"{name}_macro"] = _as_metric(f"{name}_macro", macro_estimate(values), metric.n)
+        values = [[r.scores[how.of] for r in _scored(group) if how.of in r.scores] for group in groups]
+        found[name + MACRO] = _as_metric(name + MACRO, macro_estimate(values), metric.n)
     return found
 
 
@@ -260,10 +288,13 @@ def _as_metric(name: str, estimate: Estimate, n: int) -> Metric:
 
 def _composites(buckets: Sequence[_Bucket]) -> list[dict[str, Any]]:
     names = dict.fromkeys(bucket.checkpoint for bucket in buckets)
+    declared = [
+        one for bucket in buckets for one in composites_from_plain(bucket.declaration.composites or ())
+    ]
     return [
         composite
         for checkpoint in names
-        for definition in COMPOSITES
+        for definition in one_of_each(declared)
         if (composite := _composite(definition, checkpoint, buckets)) is not None
     ]
 
@@ -286,7 +317,7 @@ def _composite(definition: Composite, checkpoint: str, buckets: Sequence[_Bucket
         if name not in scored:
             return None
         declaration, records = scored[name]
-        part = _metric(metric, "mean", metric, declaration, records)
+        part = _metric(metric, mean(metric), declaration, records)
         if part.value is None:
             return None
         summands.setdefault(name, []).append((weight, part))

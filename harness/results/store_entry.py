@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from harness.checkpoints.training_state import step_of_row
+from harness.core.aggregation import Aggregation, aggregation_of
+from harness.core.composite import Composite, composites_from_plain, parse_composite
 from harness.core.conditions import known_conditions, of_settings
 from harness.core.errors import HarnessError
 from harness.core.marks import asked
@@ -18,6 +20,13 @@ from harness.results.records import Record
 from harness.results.summary import Declaration, Metric, Summary, wholes
 
 SCHEMA: Final = 1
+
+_REAL: Final = {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3}
+STUDIED: Final = (
+    parse_composite("score", {**_REAL, "ko_lambada:lambada@1": 0.3}, "composite"),
+    parse_composite("score_wiki", {**_REAL, "ko_lambada_wiki:lambada@1": 0.3}, "composite"),
+)
+"""The composites of results that do not say theirs: published ones, and those of versions that kept none."""
 
 PUBLISHED: Final = "-imported"
 """What the fingerprint of a result ends in that was read from a table, whose checkpoint nobody has seen."""
@@ -28,11 +37,12 @@ class StoredResult:
     """One checkpoint on one benchmark in one run.
 
     ``conditions`` is everything but the checkpoint that its scores may depend on, by the names that a person is
-    told ("version", "data", "shots", "template", "seed", "seq_len", ...). ``aggregate`` is the declaration's:
-    metric -> {"by": ..., "of": ...}. ``metrics`` has the primary one first. ``faults`` counts items that should have
-    been scored and were not; ``items_sha256`` is over the ids and rows of those that were. ``code`` is the hash of
-    what scores (``plugin.source_hash``). ``began`` is in seconds since 1970. ``reused_from`` are earlier runs that
-    scored some of the items, or all. ``of`` is how many items the benchmark has with this data, 0 where not known;
+    told ("version", "data", "shots", "template", "seed", "seq_len", ...). ``aggregate`` is the declaration's: metric ->
+    the plain form of its ``Aggregation``; ``composites`` are plain too. ``metrics`` has the primary one first.
+    ``faults`` counts items that should have been scored and were not; ``items_sha256`` is over the ids and rows of
+    those that were. ``code`` is the hash of what scores (``plugin.source_hash``). ``began`` is in seconds since 1970.
+    ``reused_from`` are earlier runs that scored some of the items, or all. ``of`` is how many items the benchmark has
+    with this data, 0 where not known;
     ``mark`` is the result's (``harness.core.marks``).
     """
 
@@ -46,7 +56,7 @@ class StoredResult:
     benchmark: str
     primary: str
     conditions: dict[str, Any]
-    aggregate: dict[str, dict[str, str]]
+    aggregate: dict[str, dict[str, Any]]
     metrics: dict[str, Metric]
     collected: int
     scored: int
@@ -59,6 +69,11 @@ class StoredResult:
     checkpoint_info: dict[str, Any] = field(default_factory=dict)
     of: int = 0
     mark: str = ""
+    composites: list[dict[str, Any]] | None = None
+
+    def aggregation(self, metric: str) -> Aggregation:
+        """How the metric is made, and whether more of it is better."""
+        return aggregation_of(self.aggregate, metric)
 
     @property
     def about(self) -> str:
@@ -106,6 +121,17 @@ class ItemScores:
         """SHA-256 over the ids and the hashes of the rows."""
         lines = "\n".join(f"{example}\t{row}" for example, row in zip(self.examples, self.rows, strict=True))
         return hashlib.sha256(lines.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def composites_of(results: Iterable[StoredResult], more: Iterable[Composite] = ()) -> list[Composite]:
+    """Return the composites that any of the results is part of, and ``more``; of one name the first."""
+    found = {one.name: one for one in more}
+    for saved in results:
+        kept = STUDIED if saved.composites is None else composites_from_plain(saved.composites)
+        for one in kept:
+            if saved.benchmark in one.benchmarks:
+                found.setdefault(one.name, one)
+    return list(found.values())
 
 
 def saved_json(saved: StoredResult) -> dict[str, Any]:
@@ -207,6 +233,7 @@ def saved_of(
             checkpoint_info=dict(row),
             of=result.of,
             mark=result.mark,
+            composites=declaration.composites,
         )
         found.append((saved, items))
     return found

@@ -31,8 +31,9 @@ SUMMARY: Final = "summary.json"
 class Declaration:
     """A benchmark as plain data: the process that aggregates may never import its module.
 
-    ``aggregate`` maps a metric to {"by": ..., "of": ...}. ``few_shot`` says how many shots and from where:
-    {"num_fewshot": 5, "from": "mmlu/dev", "pick": "first", "sha256": ...}; reports read ``num_fewshot`` only.
+    ``aggregate`` maps a metric to the plain form of its ``Aggregation``. ``composites`` are those that the benchmark
+    is part of, in plain form; None in results of versions that kept none. ``few_shot`` says how many shots and from
+    where: {"num_fewshot": 5, "from": "mmlu/dev", "pick": "first", "sha256": ...}; reports read ``num_fewshot`` only.
     ``code`` is the hash of what scores (``plugin.source_hash``). ``extents`` say how much the benchmark has, by group,
     the whole under ""; ``own_rows`` what its shipped rows are, where none of them was published. ``scores`` are the
     names of the scores, where the benchmark's code shows them all.
@@ -41,7 +42,7 @@ class Declaration:
     name: str
     version: int
     primary: str
-    aggregate: dict[str, dict[str, str]] = field(default_factory=dict)
+    aggregate: dict[str, dict[str, Any]] = field(default_factory=dict)
     grouped: bool = False
     clustered: bool = False
     pack: DatasetInfo
@@ -53,6 +54,7 @@ class Declaration:
     extents: dict[str, Extent] = field(default_factory=dict)
     scores: list[str] = field(default_factory=list)
     own_rows: str = ""
+    composites: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

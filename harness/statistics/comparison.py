@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
 
@@ -18,8 +18,7 @@ class Comparison:
     ``p`` is two-sided. ``n`` counts the items (the smaller number where the runs have their own), ``units`` the
     independent ones: clusters, where items share a text. ``gained`` and ``lost`` count the items that only the new
     run, or only the baseline, has right; None where values are not right or wrong. What is undefined is None, with
-    ``why``; ``why`` may also name an assumption. Larger values are better: for a perplexity compare
-    log-probabilities.
+    ``why``; ``why`` may also name an assumption.
     """
 
     baseline: float | None
@@ -36,6 +35,24 @@ class Comparison:
     lost: int | None = None
     level: float = LEVEL
     why: str | None = None
+    higher_is_better: bool = True
+
+    @property
+    def oriented(self) -> Comparison:
+        """The same such that larger is better: of an error rate, the comparison of what is right."""
+        return self if self.higher_is_better else self.mirrored()
+
+    def mirrored(self, top: float = 0.0) -> Comparison:
+        """The comparison of ``top`` less each value, which is better in the other direction."""
+        return replace(
+            self,
+            baseline=None if self.baseline is None else top - self.baseline,
+            new=None if self.new is None else top - self.new,
+            difference=None if self.difference is None else -self.difference,
+            low=None if self.high is None else -self.high,
+            high=None if self.low is None else -self.low,
+            higher_is_better=not self.higher_is_better,
+        )
 
 
 def undefined(why: str, *, n: int = 0, level: float = LEVEL) -> Comparison:

@@ -148,7 +148,8 @@ def look_at(plan: Plan, look: int, comparison: Comparison) -> Stop | None:
 
 
 def _settled(plan: Plan, look: int, comparison: Comparison) -> tuple[Kind, str] | None:
-    difference, p, low = comparison.difference, comparison.p, comparison.low
+    better = comparison.oriented
+    difference, p, low = better.difference, comparison.p, better.low
     if difference is None:
         return None
     certain = p is not None and p / 2 <= _NORMAL.cdf(-plan.worse.upper[look])

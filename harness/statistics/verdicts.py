@@ -91,7 +91,7 @@ def judge(
 
 def kind_of(comparison: Comparison, p: float | None, margin: float, alpha: float) -> Kind:
     """The rule above; ``p`` is the one corrected for the number of benchmarks."""
-    difference, low = comparison.difference, comparison.low
+    difference, low = comparison.oriented.difference, comparison.oriented.low
     if difference is None:
         return "cannot tell"
     significant = p is not None and p <= alpha
@@ -138,8 +138,9 @@ def _why(
         return f"{moved}: a loss of more than {_points(margin)} is ruled out"
     if comparison.low is None:
         return f"{moved}; {comparison.why or 'no interval'}"
-    if p is not None and p <= 1 - comparison.level and comparison.difference < 0:
-        return f"{moved}: lower, but within the margin of {_points(margin)} or beyond it, nobody can say"
+    if p is not None and p <= 1 - comparison.level and (comparison.oriented.difference or 0) < 0:
+        word = "lower" if comparison.higher_is_better else "higher"
+        return f"{moved}: {word}, but within the margin of {_points(margin)} or beyond it, nobody can say"
     more = f"; about {items} items would tell" if items else ""
     return f"{moved}: neither no loss nor one of {_points(margin)} is ruled out{more}"
 

@@ -18,7 +18,7 @@ from harness.compare.gate.config import (
 )
 from harness.compare.gate.shares import check_floors
 from harness.core.errors import GateError
-from harness.results.store_entry import StoredResult
+from harness.results.store_entry import STUDIED, StoredResult
 from tests.support.entries import entry
 
 WHOLE = """
@@ -152,8 +152,8 @@ def test_a_bound_that_is_no_number_is_refused(text: str) -> None:
 # Floors that a share cannot have
 
 
-def checked(floor: str, *saved: StoredResult, benchmark: str = "b") -> None:
-    plan = GateConfig(benchmarks={benchmark: BenchmarkRules(floors=(parse_floor(floor, "x"),))})
+def checked(floor: str, *saved: StoredResult) -> None:
+    plan = GateConfig(benchmarks={"b": BenchmarkRules(floors=(parse_floor(floor, "x"),))})
     check_floors(plan, {}, saved)
 
 
@@ -184,8 +184,11 @@ def test_a_floor_that_a_share_can_have_is_taken(floor: str) -> None:
 
 
 def test_a_composite_is_a_share() -> None:
+    plan = GateConfig(
+        benchmarks={"score": BenchmarkRules(floors=(parse_floor("score >= 65", "x"),))}, composites=STUDIED
+    )
     with pytest.raises(GateError, match=r"score is a share, .*; write 0\.65 or 65%"):
-        checked("score >= 65", benchmark="score")
+        check_floors(plan, {}, [])
 
 
 @pytest.mark.parametrize("floor", ["perplexity <= 20", "logprob >= -3", "bleu >= 30", "tokens <= 500"])

@@ -254,9 +254,7 @@ def test_a_benchmark_has_its_own_margin_and_metric() -> None:
     assert kinds(gate(mine, old=(entry(two),), metrics=("f1",))) == ["worse"]
     with pytest.raises(GateError, match="b has no metric 'f2'; it has acc, f1"):
         gate(mine, old=(entry(two),), benchmarks={"b": BenchmarkRules(metrics=("f2",))})
-    with pytest.raises(
-        GateError, match=r"--gate-metric: unknown metric 'f2'; known are acc, f1, score, score_wiki"
-    ):
+    with pytest.raises(GateError, match=r"--gate-metric: unknown metric 'f2'; known are acc, f1$"):
         gate(mine, old=(entry(two),), metrics=("f2",))
 
 

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.composite import COMPOSITES, Composite, Part, composite_value, missing_parts, weighted_parts
+from harness.core.composite import (
+    ATTRIBUTE,
+    Composite,
+    Part,
+    composite,
+    composite_value,
+    composites_from_plain,
+    missing_parts,
+    one_of_each,
+    parse_composite,
+    project_composites,
+    weighted_parts,
+)
 from harness.core.errors import BenchmarkError
+from harness.results.store_entry import STUDIED
 
-SCORE, SCORE_WIKI = COMPOSITES
+SCORE, SCORE_WIKI = STUDIED
 FOUND = {("real_coref", "real@1"): 0.6604, ("real_coref", "real@5"): 0.8, ("ko_lambada", "lambada@1"): 0.5}
 
 
@@ -30,8 +44,48 @@ def test_the_wikipedia_form_has_its_own_name_and_never_takes_the_other_part() ->
     assert composite_value(SCORE, wiki) == composite_value(SCORE, FOUND)
 
 
-def test_names_are_unique() -> None:
-    assert len({composite.name for composite in COMPOSITES}) == len(COMPOSITES)
+def test_a_name_has_one_formula() -> None:
+    assert one_of_each([*STUDIED, *STUDIED]) == list(STUDIED)
+    with pytest.raises(
+        BenchmarkError, match=r"'score' is both 0\.4 real_coref:real@1 .* and 1 a:acc; rename one"
+    ):
+        one_of_each([SCORE, parse_composite("score", {"a:acc": 1}, "composite")])
+
+
+def test_a_declared_composite_is_found_in_the_module_that_declares_it() -> None:
+    module = {"composite": composite}
+    exec('composite("mix", {"a:acc": 0.5, "b:f1": 0.5})', module)
+    assert [one.formula for one in module[ATTRIBUTE]] == ["0.5 a:acc + 0.5 b:f1"]  # type: ignore[attr-defined]
+    assert ATTRIBUTE not in globals()
+
+
+def test_a_composite_survives_its_plain_form() -> None:
+    assert composites_from_plain([one.plain() for one in (*STUDIED, SCORE)]) == list(STUDIED)
+
+
+def test_a_project_declares_composites_in_its_pyproject(tmp_path: Path) -> None:
+    file = tmp_path / "pyproject.toml"
+    assert project_composites(file) == []
+    file.write_text('[tool.touchstone.composites]\nmix = { "a:acc" = 0.25, "b:f1" = 0.75 }\n')
+    assert [one.formula for one in project_composites(file)] == ["0.25 a:acc + 0.75 b:f1"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ("0.5", "are no parts"),
+        ("{}", "are no parts"),
+        ('{ "acc" = 1.0 }', "'acc' names no metric; write benchmark:metric"),
+        ('{ "a:acc" = "1" }', "the weight of a:acc is '1'"),
+        ('{ "a:acc" = 0.5 }', "must be positive and add up to 1"),
+    ],
+)
+def test_a_wrong_composite_is_named(tmp_path: Path, parts: str, message: str) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text(f"[tool.touchstone.composites]\nmix = {parts}\n")
+    with pytest.raises(BenchmarkError, match="mix") as caught:
+        project_composites(file)
+    assert message in str(caught.value)
 
 
 def test_a_part_without_a_value_is_a_missing_part() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from harness.core.benchmark import Aggregation, Benchmark, declared, generator_function
+from harness.core.aggregation import perplexity
+from harness.core.benchmark import Benchmark, declared, generator_function
 from harness.core.files import load_module
 from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
 
@@ -152,7 +153,7 @@ def test_lambada_scores_the_greedy_word_and_keeps_its_logprob(greedy: bool) -> N
         "acc": float(greedy),
         "logprob": -2.5,
     }
-    assert declaration("lambada").aggregate == {"perplexity": Aggregation("perplexity", "logprob")}
+    assert declaration("lambada").aggregate == {"perplexity": perplexity("logprob")}
 
 
 HELLASWAG_QUERY = (

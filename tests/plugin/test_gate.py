@@ -226,7 +226,7 @@ def test_workers_change_no_verdict(skilled: Project) -> None:
         ),
         (
             ["--gate", "--gate-metric", "f1"],
-            ["--gate-metric: unknown metric 'f1'; known are acc, other, score"],
+            ["--gate-metric: unknown metric 'f1'; known are acc, other"],
         ),
         (["--gate", "--eval-markdown", "data"], ["--eval-markdown", "this is a folder"]),
     ],

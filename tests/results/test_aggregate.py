@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.composite import COMPOSITES
 from harness.core.errors import BenchmarkError, HarnessError
 from harness.core.marks import Extent
 from harness.results.aggregate import summarize
 from harness.results.records import STATUSES, Record
-from harness.results.store_entry import saved_of
+from harness.results.store_entry import STUDIED, saved_of
 from harness.results.summary import (
     Collected,
     Summary,
@@ -202,7 +201,7 @@ def test_a_composite_is_the_weighted_sum_of_the_metrics_shown():
     summary = sample(1, faults=False)
     [composite] = summary.composites
     found = {r.benchmark: r.metrics for r in wholes(summary)}
-    [definition] = [one for one in COMPOSITES if one.name == composite["name"]]
+    [definition] = [one for one in STUDIED if one.name == composite["name"]]
     parts = [weight * known(found[benchmark][metric].value) for weight, benchmark, metric in definition.parts]
     assert composite["value"] == pytest.approx(math.fsum(parts))
     assert composite["low"] <= composite["value"] <= composite["high"]

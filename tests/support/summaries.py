@@ -8,6 +8,7 @@ from typing import Any
 from harness.core.data_files import DatasetInfo
 from harness.results.aggregate import summarize
 from harness.results.records import Record
+from harness.results.store_entry import STUDIED
 from harness.results.summary import Collected, Declaration, Summary
 
 SUBJECTS = ("abstract_algebra", "college_biology", "machine_learning")
@@ -21,6 +22,7 @@ def pack(name: str, rows: int = 32, origin: str = "shipped") -> DatasetInfo:
 
 def declaration(name: str, primary: str = "acc", **more: Any) -> Declaration:
     more.setdefault("pack", pack(f"{name}/validation"))
+    more.setdefault("composites", [one.plain() for one in STUDIED if name in one.benchmarks])
     return Declaration(name=name, version=1, primary=primary, **more)
 
 

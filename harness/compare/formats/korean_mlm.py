@@ -41,8 +41,9 @@ from typing import Any, Final, NamedTuple
 
 from harness.checkpoints.training_state import step_of_row
 from harness.compare.candidate import Candidate, Entry, Source, published, published_entry, source_of
-from harness.core.composite import COMPOSITES, composite_value
+from harness.core.composite import composite_value
 from harness.core.errors import DataError
+from harness.results.store_entry import STUDIED
 from harness.results.summary import Metric, Result, Summary, wholes
 
 ABOUT: Final = {"series": str, "seq_len": int, "step": int, "epoch": float}
@@ -208,7 +209,7 @@ def _contradictions(
     values = {(b, m): metric.value for b, metrics in measured.items() for m, metric in metrics.items()}
     keys = {(benchmark, metric): key for key, benchmark, metric in COLUMNS}
     found = []
-    for composite in COMPOSITES:
+    for composite in STUDIED:
         computed = composite_value(composite, values)
         for column in _REPORTED[composite.name]:
             reported = number(column, fields.get(column))

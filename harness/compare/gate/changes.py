@@ -10,19 +10,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from harness.compare.baselines import comparable, one_each, worth
 from harness.compare.gate.result import COMPOSITE
-from harness.core.composite import COMPOSITES, Composite, composite_value
-from harness.results.store_entry import StoredResult
-
-Unit = Literal["points", ""]
+from harness.core.aggregation import Aggregation, mean
+from harness.core.composite import Composite, composite_value
+from harness.results.store_entry import StoredResult, composites_of
 
 
 class Change(NamedTuple):
     """One metric of one checkpoint: its value, the best so far and whose that is, out of ``of`` checkpoints; ``change``
-    in points, or in the metric's own unit. A perplexity's points are those of its log-probabilities."""
+    in points, or in the metric's own unit. A perplexity's points are those of its log-probabilities, of which more is
+    better."""
 
     checkpoint: str
     benchmark: str
@@ -30,10 +30,11 @@ class Change(NamedTuple):
     value: float
     best: float
     change: float
-    unit: Unit
+    unit: str
     against: str
     run_id: str
     of: int
+    higher_is_better: bool = True
 
 
 class _Earlier:
@@ -61,7 +62,7 @@ class _Earlier:
         self, composite: Composite, mine: Mapping[str, StoredResult]
     ) -> tuple[float, StoredResult, int] | None:
         """The best composite so far, the first of its results, and out of how many checkpoints."""
-        parts = {name: mine[name] for name in dict.fromkeys(part.benchmark for part in composite.parts)}
+        parts = {name: mine[name] for name in composite.benchmarks}
         key = (composite.name, *map(_way, parts.values()))
         if key not in self._composites:
             sets = composite_sets({name: self._comparable(saved) for name, saved in parts.items()})
@@ -94,7 +95,9 @@ def changes_of(results: Iterable[StoredResult], earlier: Sequence[StoredResult])
     found = []
     for checkpoint, same in mine.items():
         changes = [_of_metric(saved, metric, known) for saved in same.values() for metric in saved.metrics]
-        changes += [_of_composite(composite, checkpoint, same, known) for composite in COMPOSITES]
+        changes += [
+            _of_composite(composite, checkpoint, same, known) for composite in composites_of(same.values())
+        ]
         found += [change for change in changes if change is not None]
     return found
 
@@ -107,16 +110,21 @@ def _of_metric(saved: StoredResult, metric: str, earlier: _Earlier) -> Change | 
     best, of = known
     before = best.metrics[metric].value
     assert before is not None
-    by = saved.aggregate.get(metric, {}).get("by", "mean")
-    return _change(saved.checkpoint, (saved.benchmark, metric), (value, before), best, of, by=by)
+    how = saved.aggregation(metric)
+    change, unit = _moved(value, before, how)
+    better = how.higher_is_better or how.by == "perplexity"
+    name = (saved.benchmark, metric)
+    return Change(
+        saved.checkpoint, *name, value, before, change, unit, best.checkpoint, best.run_id, of, better
+    )
 
 
-def _moved(value: float, before: float, *, by: str) -> tuple[float, Unit]:
-    if by == "perplexity" and value > 0 and before > 0:
+def _moved(value: float, before: float, how: Aggregation) -> tuple[float, str]:
+    if how.by == "perplexity" and value > 0 and before > 0:
         return 100 * math.log(before / value), "points"
-    if all(0 <= one <= 1 for one in (value, before)):
+    if not how.unit and all(0 <= one <= 1 for one in (value, before)):
         return 100 * (value - before), "points"
-    return value - before, ""
+    return value - before, how.unit
 
 
 def _of_composite(
@@ -127,21 +135,9 @@ def _of_composite(
     if value is None or known is None:
         return None
     before, best, of = known
-    return _change(checkpoint, (composite.name, COMPOSITE), (value, before), best, of)
-
-
-def _change(
-    checkpoint: str,
-    name: tuple[str, str],
-    values: tuple[float, float],
-    best: StoredResult,
-    of: int,
-    *,
-    by: str = "mean",
-) -> Change:
-    """The change from the second of the values to the first, of a metric that is aggregated so."""
-    change, unit = _moved(*values, by=by)
-    return Change(checkpoint, *name, *values, change, unit, best.checkpoint, best.run_id, of)
+    moved = _moved(value, before, mean(COMPOSITE))
+    name = (composite.name, COMPOSITE)
+    return Change(checkpoint, *name, value, before, *moved, best.checkpoint, best.run_id, of)
 
 
 def values_of(results: Iterable[StoredResult]) -> dict[tuple[str, str], float | None]:

@@ -34,6 +34,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+from harness.core.composite import Composite
 from harness.core.errors import GateError
 from harness.results.summary import base_name
 from harness.statistics.verdicts import ALPHA, MARGIN
@@ -100,6 +101,17 @@ class GateConfig:
     alpha: float = ALPHA
     sequential: bool = False
     benchmarks: Mapping[str, BenchmarkRules] = field(default_factory=dict)
+    composites: tuple[Composite, ...] = ()
+    """The composites that are known; of the run and of its baselines, not of the configuration."""
+
+    def composite_of(self, name: str) -> Composite | None:
+        """The composite of this name, if there is one."""
+        return next((one for one in self.composites if one.name == name), None)
+
+    @property
+    def plain_metrics(self) -> list[str]:
+        """The gate's metrics that are not composites."""
+        return [name for name in self.metrics if self.composite_of(name) is None]
 
     def own(self, benchmark: str) -> BenchmarkRules:
         """What is asked of this benchmark; of ``styled[polite]``, its result for one value of a parameter, what is

@@ -25,9 +25,9 @@ from harness.compare.gate.config import Floor, GateConfig, check_names
 from harness.compare.gate.result import COMPOSITE, STRICT, BaselineRef, GateLine, GateResult
 from harness.compare.items import Entry, score_name
 from harness.compare.judge import Compared, Judged, Weighed, compare, compare_composite, judge
-from harness.core.composite import COMPOSITES, Composite
+from harness.core.composite import Composite
 from harness.core.errors import GateError
-from harness.results.store_entry import StoredResult
+from harness.results.store_entry import StoredResult, composites_of
 from harness.results.summary import base_name
 
 
@@ -68,7 +68,9 @@ def decide(
     """What the gate finds over all checkpoints. ``early`` has the verdicts that are settled already, by checkpoint and
     benchmark. Raises ``GateError`` for a metric that was asked for and that no
     result has."""
-    _check_metric(cases, plan)
+    results = [entry.saved for case in cases for entry in case.entries.values()]
+    plan = replace(plan, composites=tuple(composites_of([*results, *source.saved])))
+    _check_metric(results, plan)
     lines = [line for case in cases for line in judge_case(case, source, plan, early)]
     lines += _floors_not_run(cases, plan)
     nothing = source.kind == "run" and all(line.state == "absent" for line in lines)
@@ -98,7 +100,8 @@ def judge_case(
         else _find(case.entries[name], source, plan, metric)
         for name, metric in keys
     }
-    wholes = [_whole(case, composite, source, plan) for composite in composites_of(plan)]
+    composites = [one for name in plan.metrics if (one := plan.composite_of(name)) is not None]
+    wholes = [_whole(case, composite, source, plan) for composite in composites]
     compared = _compare(case, wholes, found, settled, plan)
     own = {key: margin for key in compared if (margin := plan.own(key[0]).margin) is not None}
     judged = judge(compared, margin=plan.margin, margins=own, alpha=plan.alpha)
@@ -126,16 +129,6 @@ def judge_case(
     return lines + _composite_floors(case, plan)
 
 
-def composite_of(name: str | None) -> Composite | None:
-    """The composite of this name, if there is one."""
-    return next((one for one in COMPOSITES if one.name == name), None)
-
-
-def composites_of(plan: GateConfig) -> list[Composite]:
-    """The composites that the gate compares."""
-    return [one for name in plan.metrics if (one := composite_of(name)) is not None]
-
-
 def _find(entry: Entry, source: BaselineSource, plan: GateConfig, metric: str) -> BaselineChoice:
     if source.kind == "none":
         return BaselineChoice(state="absent", reason="held against no baseline")
@@ -155,7 +148,7 @@ def _compare(
     go with the checkpoint that the first of them chose."""
     level = 1 - plan.alpha
     compared: dict[tuple[str, str], Compared] = {}
-    together = {} if plain_metrics(plan) else _by_benchmark(wholes)
+    together = {} if plan.plain_metrics else _by_benchmark(wholes)
     for key in [key for key, one in found.items() if one.state == "chosen" and key[0] not in settled]:
         name, metric = key
         chosen = None
@@ -192,7 +185,7 @@ def _by_benchmark(wholes: Sequence[_Whole]) -> dict[str, _Whole]:
 
 def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateConfig) -> _Whole:
     """What a composite is held against: the checkpoints that have all of its parts."""
-    names = list(dict.fromkeys(part.benchmark for part in composite.parts))
+    names = composite.benchmarks
     missing = [name for name in names if name not in case.entries]
     if missing:
         reason = f"{composite.name} needs {', '.join(missing)}, which was not run"
@@ -236,7 +229,7 @@ def _plain_composite(case: Case, composite: Composite) -> GateLine:
         state="absent",
         about="; ".join(
             f"{name}: {case.entries[name].saved.mark}"
-            for name in dict.fromkeys(part.benchmark for part in composite.parts)
+            for name in composite.benchmarks
             if name in case.entries and case.entries[name].saved.mark
         ),
     )
@@ -245,7 +238,7 @@ def _plain_composite(case: Case, composite: Composite) -> GateLine:
 def _composite_floors(case: Case, plan: GateConfig) -> list[GateLine]:
     """A line for each composite that has floors and is not compared."""
     lines = []
-    for composite in COMPOSITES:
+    for composite in plan.composites:
         floors = plan.own(composite.name).floors
         if composite.name not in plan.metrics and composite.name in case.composites and floors:
             line, reasons = _plain_composite(case, composite), Reasons()
@@ -257,19 +250,17 @@ def _composite_floors(case: Case, plan: GateConfig) -> list[GateLine]:
 # What was asked for and is not there
 
 
-def _check_metric(cases: Sequence[Case], plan: GateConfig) -> None:
-    known = dict.fromkeys(
-        metric for case in cases for entry in case.entries.values() for metric in entry.saved.metrics
-    )
+def _check_metric(results: Iterable[StoredResult], plan: GateConfig) -> None:
+    known = dict.fromkeys(metric for saved in results for metric in saved.metrics)
     if known:
-        check_names(plan.metrics, [*known, *(one.name for one in COMPOSITES)], "--gate-metric", "metric")
+        check_names(plan.metrics, [*known, *(one.name for one in plan.composites)], "--gate-metric", "metric")
 
 
 def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
     """A line for each benchmark or composite that has floors and was not run."""
     measured = {name for case in cases for name in (*case.entries, *case.composites)}
     measured |= {base_name(name) for name in measured}
-    measured |= {one.name for one in COMPOSITES if one.name in plan.metrics}
+    measured |= {one.name for one in plan.composites if one.name in plan.metrics}
     return [
         GateLine(
             checkpoint=", ".join(case.checkpoint for case in cases),
@@ -354,10 +345,10 @@ def benchmark_line(
             if floor.metric == metric or (floor.metric not in others and metric == others[0])
         ]
         hold_floors(known, saved.benchmark, mine, reasons)
-    score = score_name(saved, metric) if metric in saved.aggregate else metric
+    how = saved.aggregation(metric)
     notes = (
         *found.notes,
-        *([f"values are means of {score}, by which {metric} is compared"] * (score != metric)),
+        *([f"values are means of {how.of}, by which {metric} is compared"] * (how.by != "mean")),
         *_without(saved, plan),
     )
     line = GateLine(
@@ -378,16 +369,10 @@ def benchmark_line(
 
 def _without(saved: StoredResult, plan: GateConfig) -> list[str]:
     """What is said of a benchmark that has none of the metrics that were asked for."""
-    named = plain_metrics(plan)
+    named = plan.plain_metrics
     if not named or plan.own(saved.benchmark).metrics or any(one in saved.metrics for one in named):
         return []
     return [f"{saved.benchmark} has no {' or '.join(named)}: judged by {saved.primary}, its primary metric"]
-
-
-def plain_metrics(plan: GateConfig) -> list[str]:
-    """The gate's metrics that are no composites."""
-    composites = {one.name for one in COMPOSITES}
-    return [name for name in plan.metrics if name not in composites]
 
 
 def composite_line(
@@ -433,8 +418,10 @@ def _with_verdict(
     if plan.mode == "strict" and verdict.kind == "cannot tell":
         reasons.fails.append(STRICT)
     most, moved = plan.own(line.benchmark).max_drop, compared.as_measured.difference
-    if most is not None and moved is not None and moved < -most - ROUNDING:
-        reasons.fails.append(f"dropped by {-100 * moved:.2f} points as measured; max_drop is {100 * most:g}")
+    gain = compared.as_measured.oriented.difference
+    if most is not None and gain is not None and gain < -most - ROUNDING:
+        word = "dropped" if compared.as_measured.higher_is_better else "rose"
+        reasons.fails.append(f"{word} by {-100 * gain:.2f} points as measured; max_drop is {100 * most:g}")
     return replace(
         line,
         verdict=verdict.kind,

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Final
 
 from harness.compare.gate.config import Floor, GateConfig
-from harness.core.composite import COMPOSITES
+from harness.core.aggregation import aggregation_of
 from harness.core.errors import GateError
 from harness.results.store_entry import StoredResult
 from harness.results.summary import Declaration
@@ -33,7 +33,8 @@ def check_floors(
         for floor in own.floors:
             if 0 <= floor.bound <= 1 and not floor.percent:
                 continue
-            share = _share(name, floor, declared.get(name), [one for one in saved if one.benchmark == name])
+            same = [one for one in saved if one.benchmark == name]
+            share = _share(name, floor, declared.get(name), same, plan)
             if share is False and floor.percent:
                 raise GateError(f"gate, {name}: {floor.text!r}: {floor.metric} is no share; write a number")
             if share and not 0 <= floor.bound <= 1:
@@ -41,20 +42,24 @@ def check_floors(
 
 
 def _share(
-    name: str, floor: Floor, declared: Declaration | None, saved: Sequence[StoredResult]
+    name: str, floor: Floor, declared: Declaration | None, saved: Sequence[StoredResult], plan: GateConfig
 ) -> bool | None:
     """Whether the metric is a share; None where nobody knows."""
     metric = floor.metric
     ways = [one.aggregate for one in saved] + ([declared.aggregate] if declared is not None else [])
     for aggregate in ways:
-        unbounded = {key for key, how in aggregate.items() if how["by"] == "perplexity"}
-        if metric in unbounded | {aggregate[key]["of"] for key in unbounded}:
+        made = [
+            aggregation_of(aggregate, key)
+            for key in aggregate
+            if key == metric or aggregate[key]["of"] == metric
+        ]
+        if any(how.by == "perplexity" or how.unit for how in made):
             return False
     found = [one.metrics[metric].value for one in saved if metric in one.metrics]
     values = [value for value in found if value is not None]
     if any(not 0 <= value <= 1 for value in values):
         return False
-    if name in {one.name for one in COMPOSITES} or _NAMED.fullmatch(metric):
+    if plan.composite_of(name) is not None or _NAMED.fullmatch(metric):
         return True
     # A mean of counts may have been small so far, and still have an upper bound above 1.
     return True if values and floor.how in (">=", ">") else None

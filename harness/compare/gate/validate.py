@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from harness.compare.gate.config import GateConfig, check_names
-from harness.compare.gate.decide import composite_of
 from harness.compare.gate.shares import check_floors
-from harness.core.composite import COMPOSITES
+from harness.core.composite import composites_from_plain
 from harness.core.errors import GateError
-from harness.results.store_entry import StoredResult
+from harness.results.store_entry import StoredResult, composites_of
 from harness.results.summary import Declaration, base_name
 
 
@@ -27,33 +27,37 @@ def check_plan(
     ``declared`` are the run's benchmarks; those that were saved, and those that stand in the same folders as the run's
     ``files``, are known too.
     """
+    composites = composites_from_plain(row for one in declared.values() for row in one.composites or ())
+    plan = replace(plan, composites=tuple(composites_of(saved, composites)))
+    made = [one.name for one in plan.composites]
+    _check_sequential(plan)
     found = [_metrics(name, declared, saved) for name in declared]
     if found and all(found):
-        known = [metric for one in found for metric in one] + [one.name for one in COMPOSITES]
+        known = [metric for one in found for metric in one] + made
         check_names(plan.metrics, dict.fromkeys(known), "--gate-metric", "metric")
-    names = [
-        *declared,
-        *map(base_name, declared),
-        *(one.benchmark for one in saved),
-        *(one.name for one in COMPOSITES),
-    ]
+    names = [*declared, *map(base_name, declared), *(one.benchmark for one in saved), *made]
     if any(name not in names for name in plan.benchmarks):
         names += declared_nearby(files)
     check_names(plan.benchmarks, sorted(set(names)), "gate", "benchmark")
     for name, own in plan.benchmarks.items():
-        metrics = _metrics(name, declared, saved)
+        metrics = [name] if name in made else _metrics(name, declared, saved)
         wanted = [*(floor.metric for floor in own.floors), *own.metrics]
         if metrics:
             check_names(wanted, metrics, f"gate, {name}", "metric")
-        if composite_of(name) is not None and own.metrics not in ((), (name,)):
+        if name in made and own.metrics not in ((), (name,)):
             raise GateError(f"gate, {name}: a composite has no other metric than itself")
     check_floors(plan, declared, saved)
 
 
+def _check_sequential(plan: GateConfig) -> None:
+    """Raises ``GateError`` for a composite in a gate that may stop early."""
+    whole = next((name for name in plan.metrics if plan.composite_of(name) is not None), None)
+    if plan.sequential and whole is not None:
+        raise GateError(f"--gate-sequential: the composite {whole} needs all items; leave one of the two out")
+
+
 def _metrics(name: str, declared: Mapping[str, Declaration], saved: Sequence[StoredResult]) -> list[str]:
     """The metrics that a benchmark is known to have, by its code or by what was saved; none where that is not known."""
-    if composite_of(name) is not None:
-        return [name]
     one = declared.get(name)
     same = [
         entry
