@@ -6,7 +6,8 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
-from harness.core.benchmark import HubData, Sampling, benchmark
+from harness.core.benchmark import HubData, benchmark
+from harness.core.few_shot import Sampling
 from harness.core.requests import Generate, RunProgram, Turn
 from harness.metrics.code import (
     APPS_STOPS,

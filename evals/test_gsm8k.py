@@ -6,7 +6,8 @@ from collections.abc import Generator
 
 from typing_extensions import TypedDict
 
-from harness.core.benchmark import HubData, Shot, benchmark
+from harness.core.benchmark import HubData, benchmark
+from harness.core.few_shot import Shot
 from harness.core.requests import Generate, GenerateAnswer, Turn
 from harness.metrics.gsm8k import grade_gsm8k
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from harness.core.benchmark import HubData, Sampling, benchmark
+from harness.core.benchmark import HubData, benchmark
+from harness.core.few_shot import Sampling
 from harness.core.requests import Generate, RunProgram
 from harness.metrics.code import (
     HUMANEVAL_STOPS,

@@ -7,7 +7,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from harness.core.benchmark import HubData, Shot, benchmark
+from harness.core.benchmark import HubData, benchmark
+from harness.core.few_shot import Shot
 from harness.core.requests import Generate, GenerateAnswer, Turn
 from harness.metrics.math import grade_math
 

@@ -1,32 +1,40 @@
 """pytest-touchstone: benchmarks as test suites, for people who train language models.
 
-What a benchmark file needs is here: ``from harness import Loglikelihood, benchmark``.
+What a benchmark file needs is here: ``from harness import Loglikelihood, benchmark``. Names are imported when they are
+first asked for, so that a project without a benchmark pays for none of them.
 """
 
 from __future__ import annotations
 
-from harness.core.aggregation import Aggregation, mean, perplexity
-from harness.core.benchmark import HubData, Sampling, Shot, benchmark
-from harness.core.composite import composite
-from harness.core.requests import (
-    MASK,
-    CallTests,
-    Candidate,
-    FillMask,
-    FillMaskAnswer,
-    Generate,
-    GenerateAnswer,
-    Generated,
-    InputOutputTests,
-    Loglikelihood,
-    LoglikelihoodAnswer,
-    RollingAnswer,
-    RollingLoglikelihood,
-    RunProgram,
-    RunProgramAnswer,
-    Turn,
-)
-from harness.statistics.intervals import Estimate, mean_estimate
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.checkpoints.info import CheckpointInfo
+    from harness.core.aggregation import Aggregation, mean, perplexity
+    from harness.core.benchmark import Dataset, HubData, benchmark
+    from harness.core.composite import composite
+    from harness.core.few_shot import ChatForm, FewShot, Sampling, Shot
+    from harness.core.grade import Graded, Scores
+    from harness.core.requests import (
+        MASK,
+        CallTests,
+        Candidate,
+        FillMask,
+        FillMaskAnswer,
+        Generate,
+        GenerateAnswer,
+        Generated,
+        InputOutputTests,
+        Loglikelihood,
+        LoglikelihoodAnswer,
+        RollingAnswer,
+        RollingLoglikelihood,
+        RunProgram,
+        RunProgramAnswer,
+        Turn,
+    )
+    from harness.statistics.intervals import Estimate, mean_estimate
 
 __version__ = "0.1.0"
 
@@ -35,12 +43,17 @@ __all__ = [
     "Aggregation",
     "CallTests",
     "Candidate",
+    "ChatForm",
+    "CheckpointInfo",
+    "Dataset",
     "Estimate",
+    "FewShot",
     "FillMask",
     "FillMaskAnswer",
     "Generate",
     "GenerateAnswer",
     "Generated",
+    "Graded",
     "HubData",
     "InputOutputTests",
     "Loglikelihood",
@@ -50,6 +63,7 @@ __all__ = [
     "RunProgram",
     "RunProgramAnswer",
     "Sampling",
+    "Scores",
     "Shot",
     "Turn",
     "benchmark",
@@ -58,3 +72,22 @@ __all__ = [
     "mean_estimate",
     "perplexity",
 ]
+
+_MODULES = {
+    "checkpoints.info": ("CheckpointInfo",),
+    "core.aggregation": ("Aggregation", "mean", "perplexity"),
+    "core.benchmark": ("Dataset", "HubData", "benchmark"),
+    "core.composite": ("composite",),
+    "core.few_shot": ("ChatForm", "FewShot", "Sampling", "Shot"),
+    "core.grade": ("Graded", "Scores"),
+    "statistics.intervals": ("Estimate", "mean_estimate"),
+}
+"""Where names come from; all others from ``core.requests``."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = next((place for place, names in _MODULES.items() if name in names), "core.requests")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+    return found

@@ -25,7 +25,7 @@ from typing import Any
 
 from harness.checkpoints import resolve
 from harness.core.dataset import load_dataset, load_shots, take_first
-from harness.core.few_shot import draw_shots
+from harness.core.drawn_shots import draw_shots
 from harness.core.requests import Generate, GenerateAnswer
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.compat import quiet
@@ -125,7 +125,7 @@ def write_task(folder: Path, data: str | None, limit: int) -> None:
     rows = folder / "rows.jsonl"
     with rows.open("w", encoding="utf-8") as file:
         for example in take_first(pack.examples, limit):
-            context = f"{drawn.prefix(spec, example)}Question: {example.row['question']}\nAnswer:"
+            context = f"{drawn.few_shot(spec, example).text}Question: {example.row['question']}\nAnswer:"
             file.write(
                 json.dumps({"item": example.id, "context": context, "answer": example.row["answer"]}) + "\n"
             )
@@ -233,7 +233,8 @@ def compare_texts(model: Path, options: argparse.Namespace) -> dict[str, Any]:
     drawn = draw_shots(spec, spec.num_fewshot, SEED, pack, source)
     examples = pack.examples[: options.prompts]
     prompts = [
-        (drawn.prefix(spec, example) if number % 2 else "") + f"Question: {example.row['question']}\nAnswer:"
+        (drawn.few_shot(spec, example).text if number % 2 else "")
+        + f"Question: {example.row['question']}\nAnswer:"
         for number, example in enumerate(examples)
     ]
     (info,) = resolve(str(model), seq_len=None)

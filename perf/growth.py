@@ -58,9 +58,9 @@ def _with_choices(asked: Asked, count: int, folder: Path) -> Asked:
     pack, source = load_dataset(spec, asked.data), load_shots(spec, asked.data) if asked.shots else None
     rows = [example.row for example in take_first(pack.examples, None)]
     data = folder / f"choices-{count}"
-    _write(data / f"{spec.data}.jsonl", [_widened(rows, number, count) for number in range(len(rows))])
-    if source is not None and spec.shots_from is not None:
-        _write(data / f"{spec.shots_from}.jsonl", [example.row for example in source.examples])
+    _write(data / f"{spec.data.name}.jsonl", [_widened(rows, number, count) for number in range(len(rows))])
+    if source is not None and (shots := spec.data.shots) is not None:
+        _write(data / f"{shots.name}.jsonl", [example.row for example in source.examples])
     return replace(asked, data=str(data))
 
 

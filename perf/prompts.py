@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from harness.core.benchmark import Benchmark, declared, generator_function
 from harness.core.dataset import load_dataset, load_shots, take_first
-from harness.core.few_shot import draw_shots
+from harness.core.drawn_shots import draw_shots
 from harness.core.files import load_module
 from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
 from perf.measure import ROOT
@@ -66,7 +66,7 @@ def items_of(
     if subjects:
         examples = [example for example in examples if example.group in subjects]
     return [
-        _item(example.id, partial(_started, start, example.row, drawn.prefix(spec, example)))
+        _item(example.id, partial(_started, start, example.row, drawn.few_shot(spec, example).text))
         for example in examples
     ]
 

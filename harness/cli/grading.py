@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from harness.core.benchmark import Benchmark
-from harness.core.dataset import Dataset, RawRow, load_dataset, read_lines, row_checker
+from harness.core.benchmark import Benchmark, Dataset
+from harness.core.dataset import DatasetRows, RawRow, load_dataset, read_lines, row_checker
 from harness.core.errors import DataError, MissingDataError
 from harness.core.marks import SHIPPED, Extent, mark
 from harness.core.requests import RunProgram, RunProgramAnswer
@@ -69,7 +69,14 @@ def _spec(name: str, data: str, row: Any, prepare: Any, **more: Any) -> Benchmar
     """The declaration, as far as grading needs it; ``more`` are fields of ``Benchmark``."""
     kinds = (RunProgram,)
     return Benchmark(
-        name=name, version=1, data=data, asks=kinds, primary="pass@1", row=row, prepare=prepare, **more
+        name=name,
+        version=1,
+        data=Dataset(local=data),
+        asks=kinds,
+        primary="pass@1",
+        row=row,
+        prepare=prepare,
+        **more,
     )
 
 
@@ -187,13 +194,13 @@ def load_problems(
     return {_task_name(row[kind.name]): row for row in rows}
 
 
-def _pack(spec: Benchmark, data: str | None) -> Dataset:
+def _pack(spec: Benchmark, data: str | None) -> DatasetRows:
     try:
         return load_dataset(spec, data)
     except MissingDataError as error:
         if data is None:
             raise DataError(
-                f"{spec.name}: no data ({spec.data}); give --problems FILE or --data DIR"
+                f"{spec.name}: no data ({spec.data.name}); give --problems FILE or --data DIR"
             ) from None
         raise DataError(f"{error}; or give --problems FILE") from None
 

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.info import info_from_plain
-from harness.core.benchmark import CHECKPOINT_FIXTURE, Sampling, declared, generator_function
+from harness.core.benchmark import CHECKPOINT_FIXTURE, declared, generator_function
 from harness.core.dataset import Example
 from harness.core.errors import BenchmarkError, DataError, HarnessError
+from harness.core.few_shot import Sampling
 from harness.core.files import load_module
 from harness.core.requests import Answer, Refusal, Request, RunProgram, RunProgramAnswer, answer_from_plain
 from harness.core.serialize import to_plain

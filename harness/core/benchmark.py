@@ -1,14 +1,15 @@
 """``@benchmark``: declares a generator test as a benchmark.
 
-    @benchmark(name="winogrande", version=1, data="winogrande/dev", asks=Loglikelihood, primary="acc")
-    def test_winogrande(example, shots):
-        '''WinoGrande (Sakaguchi et al. 2020), partial scoring: ...'''
-        answers = yield [Loglikelihood(...), Loglikelihood(...)]
-        return {"acc": ...}
+    @benchmark("gsm8k", version=1, asks=Generate, primary="right", num_fewshot=5, shot=lambda row: Shot(...),
+               data=Dataset("openai/gsm8k", "main", split="test", fewshot="train"))
+    def test_gsm8k(example: Row, fewshot: FewShot) -> Scores:
+        '''GSM8K (Cobbe et al. 2021), ...'''
+        answer = yield fewshot.generate(prompt(example), stop=("Question:",), max_new_tokens=256)
+        return {"right": ...}
 
 The function is a generator: it yields one request or a list of them, is sent the answer or the list of
-answers, may yield again, and returns its scores: a dict of finite numbers. The score ``no_answer`` is special:
-the number of generated texts in which no answer was found. pytest refuses generator tests, so
+answers, may yield again, and returns its scores: a dict of finite numbers, or a grade that also says how many of the
+generated texts had no answer in them (``harness.core.grade``). pytest refuses generator tests, so
 the decorator hides it in a plain function; argument names stay readable through ``__wrapped__``, so fixtures
 and parametrize work.
 """
@@ -16,16 +17,18 @@ and parametrize work.
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import pytest
 
 from harness.core.aggregation import Aggregation
 from harness.core.errors import BenchmarkError
+from harness.core.few_shot import Shot
+from harness.core.grade import Grader
 from harness.core.requests import REQUEST_KINDS, Request
 
 ATTRIBUTE: Final = "__touchstone_benchmark__"
@@ -42,77 +45,73 @@ POOL_FIXTURE: Final = "model_pool"
 MOST_UNUSABLE: Final = 0.1
 """The share of outputs that may have no answer, or end at the limit, before a result is not valid."""
 
-NO_ANSWER: Final = "no_answer"
-"""A score that counts the outputs in which no answer was found; it is no metric but says if a result is valid."""
-
-
-class Shot(NamedTuple):
-    """A few-shot example in two parts: what is asked and what is answered, which make two turns of a chat.
-
-    ``between`` stands between them in plain text. ``turns`` are the two as a chat has them, where they read
-    otherwise there.
-    """
-
-    question: str
-    answer: str
-    between: str = " "
-    turns: tuple[str, str] | None = None
-
-    @property
-    def text(self) -> str:
-        """The example as plain text."""
-        return self.question + self.between + self.answer
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How texts are drawn for a benchmark whose answers are samples: the argument ``sampling``.
-
-    ``samples`` of them, greedy at ``temperature`` 0; ``seed`` is the run's until ``of`` makes it an example's.
-    """
-
-    samples: int = 1
-    temperature: float = 0.0
-    top_p: float = 1.0
-    seed: int = 0
-
-    def of(self, benchmark: str, example: str) -> Sampling:
-        """The same with the example's own seed, which depends on nothing but the names and the run's seed."""
-        digest = hashlib.sha256(f"{self.seed}\0{benchmark}\0{example}\0samples".encode()).digest()
-        return replace(self, seed=int.from_bytes(digest[:6], "big"))
-
-    def arguments(self) -> dict[str, Any]:
-        """The fields of a ``Generate`` request that it settles."""
-        return {
-            "samples": self.samples,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "seed": self.seed,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class HubData:
-    """Where ``--eval-data hub`` finds the rows: ``datasets.load_dataset(path, config, split=split)``."""
+    """A part of ``Dataset`` by its former name: ``datasets.load_dataset(path, config, split=split)``."""
 
     path: str
     split: str
     config: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Where a benchmark's rows come from.
+
+    On the Hub (``--eval-data hub``) they are ``datasets.load_dataset(path, config, split=split)``; without ``path``
+    they are not there. In a folder of data they are ``local``, as ``NAME/FILE`` (or ``NAME/FOLDER``, one file per
+    group); without it, ``NAME`` is the last part of ``path`` and ``FILE`` the split. A ``local`` that ends in
+    ``.jsonl`` is a file beside the benchmark's module, and ``rows`` are rows themselves: these two belong to the
+    benchmark and are used whatever the data. ``fewshot`` is where few-shot examples come from: another split (in a
+    folder, another file of NAME), or another data set.
+    """
+
+    path: str | None = None
+    config: str | None = None
+    _: KW_ONLY
+    split: str = "test"
+    fewshot: str | Dataset | None = None
+    local: str | None = None
+    rows: Sequence[Mapping[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.path is None and self.local is None and self.rows is None:
+            raise BenchmarkError(
+                "Dataset: give the data set's path on the Hub, local='NAME/FILE', or rows=[...]"
+            )
+
+    @property
+    def name(self) -> str:
+        """``NAME/FILE``, the file's name, or empty for rows."""
+        if self.local is not None or self.path is None:
+            return self.local or ""
+        return f"{self.path.rpartition('/')[2]}/{self.split}"
+
+    @property
+    def shots(self) -> Dataset | None:
+        """The data set of few-shot examples, None where they come from the rows themselves."""
+        if not isinstance(self.fewshot, str):
+            return self.fewshot
+        folder, slash, _ = self.name.rpartition("/")
+        local = folder + slash + self.fewshot
+        return Dataset(self.path, self.config, split=self.fewshot, local=local)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
     """What a benchmark declares about itself.
 
-    ``data`` is ``NAME/FILE`` in a data folder (or ``NAME/FOLDER``, one file a group); ``row`` a TypedDict
-    (of ``typing_extensions``) that every row is checked against; ``asks`` the kinds of request it yields;
+    ``data`` says where its rows come from, a text stands for ``Dataset(local=...)``; ``row`` is a TypedDict
+    that every row is checked against (of ``typing_extensions`` below Python 3.12); ``asks`` the kinds of request it
+    yields;
     ``group`` the row's field that splits the results (``file``: the name of the file); ``cluster`` the
     field of what items share (a text), for honest intervals; ``subsets`` the field that splits the results
     where its rows have several values of it (the sources of a set), without a place in the items' ids.
     ``metrics`` names the scores that the function may return, so that a gate's metrics are checked before it
     runs; without it they are read off the code where that shows them.
-    Few-shot examples come from ``shots_from`` (same group as the example, or any with ``shots_for_all``)
-    or, without that file, from the evaluation rows themselves, never the example itself; ``shot`` renders
+    Few-shot examples come from ``data.fewshot`` (same group as the example, or any with ``shots_for_all``)
+    or, without it, from the evaluation rows themselves, never the example itself; ``shot`` renders
     one of them, as text or as a ``Shot``.
     ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all examples). With ``shots_fixed`` they
     are the prompt itself (a paper's), and come with the benchmark whatever the data. ``aggregate``
@@ -124,18 +123,18 @@ class Benchmark:
     say so; ``own_rows`` says what the shipped rows are where none of them was published. ``needs`` maps
     packages that its scorer imports to how they are installed. ``most_unusable`` is the share of generated
     texts that may have no answer in them, or end at the limit of tokens, before the result counts as not
-    valid. ``rule`` and ``source`` are for people.
+    valid. ``grader`` is what ``touchstone grade`` judges a file of programs with. ``rule`` and ``source`` are for
+    people; ``folder`` is that of the benchmark's module.
     """
 
     name: str
     version: int
-    data: str
+    data: Dataset
     asks: tuple[type[Request], ...]
     primary: str
     metrics: tuple[str, ...] = ()
     row: Any = None
     num_fewshot: int = 0
-    shots_from: str | None = None
     shots_pick: Literal["first", "sample"] = "sample"
     shots_for_all: bool = False
     shots_fixed: bool = False
@@ -144,8 +143,6 @@ class Benchmark:
     subsets: str | None = None
     cluster: str | None = None
     aggregate: Mapping[str, Aggregation] = field(default_factory=dict)
-    hub: HubData | None = None
-    hub_shots: HubData | None = None
     keep: Callable[[dict[str, Any]], bool] | None = None
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     own_prompt: str | None = None
@@ -155,49 +152,56 @@ class Benchmark:
     own_rows: str = ""
     needs: Mapping[str, str] = field(default_factory=dict)
     most_unusable: float = MOST_UNUSABLE
+    grader: Grader | None = None
     rule: str = ""
     source: str = ""
+    folder: Path = Path()
 
 
 def benchmark(
-    *,
     name: str,
+    *,
     version: int,
-    data: str,
     asks: type[Request] | Iterable[type[Request]],
     primary: str,
+    data: Dataset | str | None = None,
+    rows: Sequence[Mapping[str, Any]] | None = None,
+    paper: str = "",
     **more: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declares the decorated generator function as a benchmark; the arguments are the fields of
-    ``Benchmark``.
+    """Declare the decorated generator function as a benchmark; the arguments are the fields of ``Benchmark``.
 
-    Raises ``BenchmarkError`` when a field is unknown or wrong.
+    ``rows=[...]`` stands for ``data=Dataset(rows=[...])``; ``paper`` goes before ``source``. Raises
+    ``BenchmarkError`` when a field is unknown or wrong.
     """
+    where = f"benchmark {name!r}"
     kinds = (asks,) if isinstance(asks, type) else tuple(asks)
     for kind in kinds:
         if kind not in REQUEST_KINDS:
             known = ", ".join(k.__name__ for k in REQUEST_KINDS)
-            raise BenchmarkError(f"benchmark {name!r}: asks={kind!r} is no kind of request; use {known}")
+            raise BenchmarkError(f"{where}: asks={kind!r} is no kind of request; use {known}")
     if "/" in name or "[" in name or not name:
         raise BenchmarkError(f"benchmark name {name!r}: use letters, digits, '_' and '-'")
+    if rows is not None and data is not None:
+        raise BenchmarkError(f"{where}: data and rows: give one of them")
+    given = _dataset(where, data if rows is None else Dataset(rows=rows), more)
     if unknown := sorted(set(more) - set(Benchmark.__dataclass_fields__)):
-        raise BenchmarkError(f"benchmark {name!r}: unknown field {unknown[0]!r}")
-
+        raise BenchmarkError(f"{where}: unknown field {unknown[0]!r}")
     metrics = more.get("metrics", ())
     if isinstance(metrics, str) or not all(isinstance(metric, str) for metric in metrics):
-        raise BenchmarkError(
-            f"benchmark {name!r}: metrics={metrics!r}; give the names of its scores in a tuple"
-        )
+        raise BenchmarkError(f"{where}: metrics={metrics!r}; give the names of its scores in a tuple")
     if metrics and primary not in metrics:
-        raise BenchmarkError(f"benchmark {name!r}: its primary score {primary!r} is not among its metrics")
+        raise BenchmarkError(f"{where}: its primary score {primary!r} is not among its metrics")
     for one in more.get("aggregate", {}).values():
         one.plain()  # raises for a function that nobody could find again
     if more.get("subsets") and more.get("group"):
-        raise BenchmarkError(f"benchmark {name!r}: group and subsets: give one of them")
+        raise BenchmarkError(f"{where}: group and subsets: give one of them")
+    more["source"] = "; ".join(filter(None, (paper, more.get("source"))))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         more.setdefault("rule", inspect.getdoc(function) or "")
-        spec = Benchmark(name=name, version=version, data=data, asks=kinds, primary=primary, **more)
+        more.setdefault("folder", _folder(function))
+        spec = Benchmark(name=name, version=version, data=given, asks=kinds, primary=primary, **more)
 
         @functools.wraps(function)
         def run_without_plugin(*_: object, **__: object) -> None:
@@ -211,6 +215,34 @@ def benchmark(
         return marked
 
     return decorate
+
+
+def _folder(function: Callable[..., Any]) -> Path:
+    """The folder of the file that a function was written in."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return Path() if code is None else Path(code.co_filename).absolute().parent
+
+
+def _dataset(where: str, data: Dataset | str | None, more: dict[str, Any]) -> Dataset:
+    """The data set, also of the former fields ``shots_from``, ``hub`` and ``hub_shots``, which are taken out."""
+    former = {name: more.pop(name) for name in ("shots_from", "hub", "hub_shots") if name in more}
+    if data is None:
+        raise BenchmarkError(f"{where}: no rows; give data='NAME/FILE', data=Dataset(...) or rows=[...]")
+    if isinstance(data, Dataset):
+        if former:
+            raise BenchmarkError(
+                f"{where}: {next(iter(former))} is a part of data=Dataset(...); leave it out"
+            )
+        return data
+    shots = former.get("shots_from")
+    fewshot = None if shots is None else _on_hub(former.get("hub_shots"), shots)
+    return replace(_on_hub(former.get("hub"), data), fewshot=fewshot)
+
+
+def _on_hub(hub: HubData | None, local: str) -> Dataset:
+    if hub is None:
+        return Dataset(local=local)
+    return Dataset(hub.path, hub.config, split=hub.split, local=local)
 
 
 def declared(function: object) -> Benchmark | None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from harness.core.benchmark import Benchmark, HubData
+from harness.core.benchmark import Benchmark, Dataset
 from harness.core.data_files import DatasetInfo, data_files, nearest
 from harness.core.errors import DataError, MissingDataError, ShotsError
 from harness.core.marks import SHIPPED, Extent
@@ -28,6 +28,12 @@ from harness.core.resources import shipped
 
 HUB: Final = "hub"
 """The value of ``--eval-data`` that stands for the Hugging Face Hub."""
+
+OWN: Final = "the benchmark's own"
+"""The origin of rows that a benchmark has itself, as a list or in a file beside its module."""
+
+OWN_FILE: Final = ".jsonl"
+"""How the name of such a file ends."""
 
 PROMPT: Final = "the benchmark's prompt"
 """The origin of few-shot rows that are part of a benchmark, whatever its data."""
@@ -46,7 +52,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Dataset:
+class DatasetRows:
     """All rows of one benchmark, in file order."""
 
     info: DatasetInfo
@@ -63,47 +69,47 @@ class RawRow:
     data: dict[str, Any]
 
 
-def load_dataset(spec: Benchmark, data: str | None) -> Dataset:
+def load_dataset(spec: Benchmark, data: str | None) -> DatasetRows:
     """The rows of a benchmark, every one checked against its row type.
 
     Raises ``MissingDataError`` where it has none there, and ``DataError`` naming file and row number when a row is not
     as it should be.
     """
-    found = _load(spec, spec.data, data, spec.hub, scored=True)
+    found = _load(spec, spec.data, data, scored=True)
     if found is not None:
         return found
+    name = spec.data.name
     if data is None:
-        raise MissingDataError(
-            f"{spec.name}: no data ({spec.data}); {spec.missing or 'give --eval-data DIR'}"
-        )
+        raise MissingDataError(f"{spec.name}: no data ({name}); {spec.missing or 'give --eval-data DIR'}")
     if data == HUB:
         raise MissingDataError(
             f"{spec.name}: it names no data set on the Hub; {spec.missing or 'give --eval-data DIR'}"
         )
     raise MissingDataError(
-        _lacking(spec.name, spec.data, Path(data), "the data folder has no such file", scored=True)
+        _lacking(spec.name, name, Path(data), "the data folder has no such file", scored=True)
     )
 
 
-def load_shots(spec: Benchmark, data: str | None) -> Dataset | None:
+def load_shots(spec: Benchmark, data: str | None) -> DatasetRows | None:
     """The rows that few-shot examples are drawn from; None where they are to be drawn from the evaluation rows: when
     the benchmark has no other, or the shipped ones are none.
 
     Raises ``ShotsError`` where a folder or the Hub lacks them, and ``DataError`` as ``load_dataset`` does.
     """
-    if spec.shots_from is None:
+    source = spec.data.shots
+    if source is None:
         return None
     asked = replace(spec, group=None) if spec.shots_for_all else spec
-    found = _load(asked, spec.shots_from, data, spec.hub_shots, scored=False)
+    found = _load(asked, source, data, scored=False)
     if found is not None or data is None:
         return found
-    if spec.shots_fixed and (found := _load(asked, spec.shots_from, None, None, scored=False)) is not None:
+    if spec.shots_fixed and (found := _load(asked, source, None, scored=False)) is not None:
         return replace(found, info=replace(found.info, origin=PROMPT))
     remedy = "--eval-shots 0 asks without"
     if data == HUB:
         raise ShotsError(f"{spec.name}: it names no few-shot rows on the Hub; {remedy}")
     why = f"the data folder has no such file for few-shot examples; {remedy}"
-    raise ShotsError(_lacking(spec.name, spec.shots_from, Path(data), why, scored=False))
+    raise ShotsError(_lacking(spec.name, source.name, Path(data), why, scored=False))
 
 
 def subsample(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequence[Example]:
@@ -115,7 +121,7 @@ def subsample(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequen
     return [examples[place] for place in sorted(chosen)]
 
 
-def extents_of(spec: Benchmark, pack: Dataset, seed: int) -> dict[str, Extent]:
+def extents_of(spec: Benchmark, pack: DatasetRows, seed: int) -> dict[str, Extent]:
     """How much the benchmark has with this data, by group, the whole under ""."""
     rows = Counter(example.group or "" for example in pack.examples)
     items = Counter(example.group or "" for example in subsample(spec, pack.examples, seed))
@@ -172,18 +178,32 @@ def read_lines(path: Path) -> Iterator[RawRow]:
         yield RawRow(str(path), number, path.stem, row)
 
 
-def _load(
-    spec: Benchmark, name: str, data: str | None, hub: HubData | None, *, scored: bool
-) -> Dataset | None:
+def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -> DatasetRows | None:
     """The rows of one place, None where it has none."""
+    if source.rows is not None:
+        return _checked(spec, spec.name, OWN, f"rows of {spec.name}", list(_given_lines(spec, source.rows)))
+    if source.name.endswith(OWN_FILE):
+        path = spec.folder / source.name
+        return _checked(spec, source.name, OWN, str(path), list(read_lines(path)))
     if data == HUB:
-        return None if hub is None else _pack(spec, name, HUB, hub.path, _hub_lines(hub))
+        if source.path is None:
+            return None
+        return _checked(spec, source.name, HUB, source.path, _hub_lines(source))
     origin, folder = (SHIPPED, shipped("data")) if data is None else ("--eval-data", Path(data))
-    files = data_files(folder, name, scored=scored)
+    files = data_files(folder, source.name, scored=scored)
     if not files:
         return None
     lines = [line for file in files for line in read_lines(file)]
-    return _pack(spec, name, origin, str(_common_place(files)), lines)
+    return _checked(spec, source.name, origin, str(_common_place(files)), lines)
+
+
+def _given_lines(spec: Benchmark, rows: Sequence[object]) -> Iterator[RawRow]:
+    """The rows that a benchmark itself has."""
+    place = f"rows of {spec.name}"
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise DataError(f"{place}, row {number}: a {type(row).__name__}, not a dict")
+        yield RawRow(place, number, "rows", dict(row))
 
 
 def _common_place(files: Sequence[Path]) -> Path:
@@ -197,7 +217,7 @@ def _lacking(benchmark: str, name: str, folder: Path, why: str, *, scored: bool)
     return f"{benchmark} ({folder / name}.jsonl): {why}" + (f"; nearest: {folder / near}" if near else "")
 
 
-def _hub_lines(hub: HubData) -> list[RawRow]:
+def _hub_lines(hub: Dataset) -> list[RawRow]:
     """The rows of a Hub data set, or of a local folder that ``datasets`` reads the same way."""
     try:
         import datasets
@@ -210,10 +230,11 @@ def _hub_lines(hub: HubData) -> list[RawRow]:
     except Exception as error:  # datasets raises dozens of kinds; all mean that the set cannot be had
         first = str(error).strip().partition("\n")[0]
         raise DataError(f"data set {hub.path} ({hub.split}): {first or type(error).__name__}") from error
-    return [RawRow(hub.path, number, hub.split, dict(row)) for number, row in enumerate(rows, start=1)]
+    return [RawRow(str(hub.path), number, hub.split, dict(row)) for number, row in enumerate(rows, start=1)]
 
 
-def _pack(spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow]) -> Dataset:
+def _checked(spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow]) -> DatasetRows:
+    """The benchmark's rows among these lines, each checked."""
     check = row_checker(spec)
     examples: list[Example] = []
     kept: list[RawRow] = []
@@ -222,9 +243,7 @@ def _pack(spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow
     for line in lines:
         if spec.keep is not None and not spec.keep(line.data):
             continue
-        canonical = json.dumps(line.data, ensure_ascii=False, sort_keys=True).encode(
-            "utf-8", "backslashreplace"
-        )
+        canonical = _canonical(line)
         whole.update(canonical + b"\n")
         kept.append(line)
         row = check(line)
@@ -238,7 +257,18 @@ def _pack(spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow
     if not examples:
         raise DataError(f"{path}: no rows; a pack has one JSON object a line")
     info = DatasetInfo(name=name, origin=origin, path=path, rows=len(examples), sha256=whole.hexdigest())
-    return Dataset(info, tuple(examples))
+    return DatasetRows(info, tuple(examples))
+
+
+def _canonical(line: RawRow) -> bytes:
+    """A row as bytes that depend on its content alone."""
+    try:
+        text = json.dumps(line.data, ensure_ascii=False, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{line.path}, row {line.number}: {error}; use text, numbers, lists and dicts"
+        ) from None
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _place(spec: Benchmark, group: str | None) -> str:
@@ -286,7 +316,7 @@ def row_checker(spec: Benchmark) -> Any:
     """A function ``RawRow -> row`` that prepares and checks a row, raising ``DataError`` with file, row and
     field.
     """
-    adapter = _adapter(spec.row) if spec.row is not None else None
+    adapter = _row_type(spec) if spec.row is not None else None
 
     def check(line: RawRow) -> dict[str, Any]:
         row = line.data
@@ -321,6 +351,19 @@ def _fault(detail: Mapping[str, Any]) -> str:
     if detail["type"] == "missing":
         return f"field {field!r} is missing"
     return f"field {field!r} is {str(detail.get('input'))[:60]!r}: {detail['msg'].lower()}"
+
+
+def _row_type(spec: Benchmark) -> Any:
+    """What checks rows; raises ``DataError`` for a row type that cannot be used."""
+    from pydantic.errors import PydanticUserError
+
+    try:
+        return _adapter(spec.row)
+    except PydanticUserError as error:
+        why = f"cannot be used: {error.message.splitlines()[0]}"
+        if error.code == "typed-dict-version":
+            why = "is a typing.TypedDict, which works from Python 3.12 on; import it from typing_extensions"
+        raise DataError(f"{spec.name}: its row type {why}") from None
 
 
 @functools.cache

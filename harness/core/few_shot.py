@@ -1,111 +1,120 @@
-"""Few-shot examples: the same ones whatever is selected, in whatever order, on however many workers.
+"""How a benchmark asks: its question once, with few-shot examples before it, as plain text and as a chat.
 
-Drawn from (seed, benchmark, group) alone, so that all examples of a group share one prefix. Where a benchmark
-has no file of its own for them, they come from the evaluation rows: one more is drawn than needed, and an
-example that was drawn itself is left out of its own prefix (the rule that lm-evaluation-harness uses for such
-tasks).
+answer = yield fewshot.generate(prompt(example), stop=("\\n",), max_new_tokens=64)
+answers = yield [fewshot.loglikelihood(prompt(example), " " + choice) for choice in example["choices"]]
 """
 
 from __future__ import annotations
 
 import hashlib
-import random
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
-from harness.core.benchmark import Benchmark, Shot
-from harness.core.dataset import Dataset, Example
-from harness.core.errors import ShotsError
-from harness.core.requests import Turn
+from harness.core.requests import Generate, Loglikelihood, Turn
 
-SEPARATOR = "\n\n"
+
+class Shot(NamedTuple):
+    """A few-shot example in two parts: what is asked and what is answered, which make two turns of a chat.
+
+    ``between`` stands between them in plain text. ``turns`` are the two as a chat has them, where they read
+    otherwise there.
+    """
+
+    question: str
+    answer: str
+    between: str = " "
+    turns: tuple[str, str] | None = None
+
+    @property
+    def text(self) -> str:
+        """The example as plain text."""
+        return self.question + self.between + self.answer
+
+
+class ChatForm(NamedTuple):
+    """A question as a chat is asked it, where it reads otherwise there.
+
+    The answer goes on from ``begun``. ``stop`` and ``max_new_tokens`` are those of the plain form where they are None.
+    """
+
+    question: str
+    begun: str = ""
+    stop: tuple[str, ...] | None = None
+    max_new_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How texts are drawn for a benchmark whose answers are samples: the argument ``sampling``.
+
+    ``samples`` of them, greedy at ``temperature`` 0; ``seed`` is the run's until ``of`` makes it an example's.
+    """
+
+    samples: int = 1
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def of(self, benchmark: str, example: str) -> Sampling:
+        """The same with the example's own seed, which depends on nothing but the names and the run's seed."""
+        digest = hashlib.sha256(f"{self.seed}\0{benchmark}\0{example}\0samples".encode()).digest()
+        return replace(self, seed=int.from_bytes(digest[:6], "big"))
+
+    def arguments(self) -> dict[str, Any]:
+        """The fields of a ``Generate`` request that it settles."""
+        return {
+            "samples": self.samples,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "seed": self.seed,
+        }
+
+
+GREEDY: Final = Sampling()
+"""One sample, the most probable token at each place."""
 
 
 @dataclass(frozen=True, slots=True)
 class FewShot:
-    """The few-shot examples of one benchmark by group; ``own`` when they come from the evaluation rows
-    themselves.
+    """The argument ``fewshot``: makes requests of an example's question.
+
+    ``text`` are the few-shot examples as they stand before the question, ``turns`` the same as a chat has them (empty
+    where the benchmark renders them in one piece); ``sampling`` is what the run's options say about samples.
     """
 
-    count: int
-    drawn: dict[str | None, tuple[Example, ...]]
-    own: bool
-    origin: str
-    pick: Literal["first", "sample"]
+    text: str = ""
+    turns: tuple[Turn, ...] = ()
+    sampling: Sampling = GREEDY
 
-    def description(self) -> dict[str, Any]:
-        """What results say about the few-shot examples."""
-        return {
-            "num_fewshot": self.count,
-            "from": self.origin if self.count else None,
-            "pick": self.pick if self.count else None,
-            "sha256": self._digest() if self.count else None,
-        }
+    def loglikelihood(self, context: str, continuation: str, *, header: str = "") -> Loglikelihood:
+        """Asks for log P(continuation | header, few-shot examples, context)."""
+        return Loglikelihood(f"{header}{self.text}{context}", continuation)
 
-    def _digest(self) -> str:
-        """A hash over the examples that were drawn."""
-        lines = [f"{group}\t{shot.sha256}" for group, drawn in self.drawn.items() for shot in drawn]
-        return hashlib.sha256("\n".join(lines).encode("utf-8", "backslashreplace")).hexdigest()
+    def generate(
+        self,
+        prompt: str,
+        *,
+        max_new_tokens: int,
+        stop: tuple[str, ...] = (),
+        chat: ChatForm | None = None,
+        sampled: bool = False,
+        **more: Any,
+    ) -> Generate:
+        """Asks for the text after few-shot examples and prompt; as ``chat`` of a checkpoint with a chat template.
 
-    def prefix(self, spec: Benchmark, example: Example) -> str:
-        """The rendered few-shot examples for one example, each followed by a blank line; empty for none."""
-        rendered = self._rendered(spec, example)
-        return "".join((one.text if isinstance(one, Shot) else one) + SEPARATOR for one in rendered)
-
-    def turns(self, spec: Benchmark, example: Example) -> tuple[Turn, ...]:
-        """The same as a conversation: a question of the user's and an answer of the assistant's each.
-
-        Empty where the benchmark renders its examples in one piece.
+        Greedy, unless it is ``sampled``: then ``--eval-samples``, ``--eval-temperature`` and ``--eval-top-p`` count.
+        ``more`` are other fields of ``Generate``.
         """
-        shots = [one for one in self._rendered(spec, example) if isinstance(one, Shot)]
-        pairs = (one.turns or (one.question, one.answer) for one in shots)
-        return tuple(turn for asked, said in pairs for turn in (Turn("user", asked), Turn("assistant", said)))
-
-    def _rendered(self, spec: Benchmark, example: Example) -> list[str | Shot]:
-        if not self.count or spec.shot is None:
-            return []
-        drawn = self.drawn[example.group]
-        if self.own:
-            drawn = tuple(shot for shot in drawn if shot.id != example.id)
-        return [spec.shot(shot.row) for shot in drawn[: self.count]]
-
-
-def draw_shots(spec: Benchmark, count: int, seed: int, pack: Dataset, source: Dataset | None) -> FewShot:
-    """``count`` few-shot examples for each group of ``pack``, from ``source`` or from the pack itself.
-
-    Raises ``ShotsError`` when the benchmark cannot render any, or when there are too few.
-    """
-    if count and spec.shot is None:
-        raise ShotsError(
-            f"{spec.name} has no few-shot form; run it with --eval-shots 0, or leave it out with -k 'not {spec.name}'"
+        asked = chat or ChatForm(prompt)
+        whole = self.text if not self.turns else ""  # examples in one piece are a part of the question
+        begun = (Turn("assistant", asked.begun),) if asked.begun else ()
+        fields = self.sampling.arguments() if sampled else {}
+        return Generate(
+            self.text + prompt,
+            stop=stop,
+            max_new_tokens=max_new_tokens,
+            turns=(*self.turns, Turn("user", whole + asked.question), *begun),
+            turns_stop=asked.stop,
+            turns_max_new_tokens=asked.max_new_tokens,
+            **{**fields, **more},
         )
-    own = source is None
-    chosen = pack if source is None else source
-    groups = {example.group for example in pack.examples}
-    drawn = (
-        {group: _draw(spec, count, seed, chosen, group, own=own) for group in sorted(groups, key=str)}
-        if count
-        else {}
-    )
-    return FewShot(count, drawn, own, f"{chosen.info.name}, {chosen.info.origin}", spec.shots_pick)
-
-
-def _draw(
-    spec: Benchmark, count: int, seed: int, source: Dataset, group: str | None, *, own: bool
-) -> tuple[Example, ...]:
-    any_group = spec.shots_for_all or spec.subsets is not None
-    rows = [example for example in source.examples if any_group or example.group == group]
-    needed = count + own
-    if len(rows) < needed:
-        which = source.info.name + (f" ({group})" if group else "")
-        raise ShotsError(
-            f"{spec.name}: {count} few-shot examples asked for, but {which} has {len(rows)} rows; lower --eval-shots"
-        )
-    if spec.shots_pick == "first":
-        return tuple(rows[:needed])
-    return tuple(_generator(seed, spec.name, group).sample(rows, needed))
-
-
-def _generator(seed: int, benchmark: str, group: str | None) -> random.Random:
-    digest = hashlib.sha256(f"{seed}\0{benchmark}\0{group}".encode()).digest()
-    return random.Random(int.from_bytes(digest[:8], "big"))

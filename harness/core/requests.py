@@ -209,6 +209,11 @@ class GenerateAnswer:
     truncated: int = 0
     chat: bool = False
 
+    @property
+    def text(self) -> str:
+        """The text of the first sample, which is the only one unless more are asked for."""
+        return self.samples[0].text
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:

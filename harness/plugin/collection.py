@@ -18,17 +18,19 @@ from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.find import FoundCheckpoints, find_checkpoints
 from harness.checkpoints.info import info_from_plain
 from harness.checkpoints.series import Broken
-from harness.core.benchmark import (
-    CHECKPOINT_FIXTURE,
-    NO_ANSWER,
-    Benchmark,
-    Sampling,
-    declared,
-    generator_function,
-)
+from harness.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, declared, generator_function
 from harness.core.composite import ATTRIBUTE as COMPOSITES
 from harness.core.composite import Composite, one_of_each, project_composites
-from harness.core.dataset import Dataset, Example, extents_of, load_dataset, load_shots, subsample, take_first
+from harness.core.dataset import (
+    DatasetRows,
+    Example,
+    extents_of,
+    load_dataset,
+    load_shots,
+    subsample,
+    take_first,
+)
+from harness.core.drawn_shots import DrawnShots, draw_shots
 from harness.core.errors import (
     BenchmarkError,
     CheckpointError,
@@ -37,7 +39,8 @@ from harness.core.errors import (
     SandboxError,
     ShotsError,
 )
-from harness.core.few_shot import FewShot, draw_shots
+from harness.core.few_shot import FewShot, Sampling
+from harness.core.grade import NO_ANSWER
 from harness.core.requests import RunProgram
 from harness.engines.sandbox import open_checked
 from harness.plugin.options import Settings
@@ -54,8 +57,8 @@ class Loaded:
     """A benchmark with its rows and few-shot examples, and how texts are sampled in the run."""
 
     spec: Benchmark
-    pack: Dataset
-    shots: FewShot
+    pack: DatasetRows
+    shots: DrawnShots
     sampling: Sampling
     code: str = ""
     scores: tuple[str, ...] = ()
@@ -141,6 +144,11 @@ class Given:
     example: Example
     loaded: Loaded
 
+    @property
+    def few_shot(self) -> FewShot:
+        """The few-shot examples of the example."""
+        return self.loaded.shots.few_shot(self.loaded.spec, self.example, self.loaded.sampling)
+
     def argument(self, name: str) -> Any:
         """One of the plugin's own arguments for the benchmark function."""
         return OWN_ARGUMENTS[name](self)
@@ -151,11 +159,12 @@ RESULT: Final = pytest.StashKey[str]()
 
 OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
     "example": lambda given: given.example.row,
-    "shots": lambda given: given.loaded.shots.prefix(given.loaded.spec, given.example),
-    "turns": lambda given: given.loaded.shots.turns(given.loaded.spec, given.example),
-    "sampling": lambda given: given.loaded.sampling.of(given.loaded.spec.name, given.example.id),
+    "fewshot": lambda given: given.few_shot,
+    "sampling": lambda given: given.few_shot.sampling,
+    "shots": lambda given: given.few_shot.text,
+    "turns": lambda given: given.few_shot.turns,
 }
-"""Arguments that the plugin gives a benchmark by itself, by name."""
+"""Arguments that the plugin gives a benchmark by itself, by name; the last three are parts of ``fewshot``."""
 
 
 def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, sampling: Sampling) -> Loaded:
@@ -169,7 +178,7 @@ def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, samplin
 
 
 def with_shots(
-    spec: Benchmark, pack: Dataset, data: str | None, shots: int | None, sampling: Sampling
+    spec: Benchmark, pack: DatasetRows, data: str | None, shots: int | None, sampling: Sampling
 ) -> Loaded:
     """The same for rows that were read; raises ``ShotsError`` where there are not so many examples."""
     count = spec.num_fewshot if shots is None else shots if spec.shot is not None else 0

@@ -17,9 +17,10 @@ from typing import Any, Final, Protocol
 
 import pytest
 
-from harness.core.benchmark import NO_ANSWER, Benchmark
+from harness.core.benchmark import Benchmark
 from harness.core.dataset import Example
 from harness.core.errors import BenchmarkError, RequestError, WireError
+from harness.core.grade import NO_ANSWER, scores_of
 from harness.core.requests import (
     REQUEST_KINDS,
     GenerateAnswer,
@@ -294,7 +295,7 @@ def _count_outputs(counts: dict[str, Any], answer: GenerateAnswer) -> None:
 
 def _finish(state: _Running, returned: object, journal: Recorder) -> None:
     try:
-        scores = plain_scores(returned, _who(state.job))
+        scores = plain_scores(scores_of(returned), _who(state.job))
         state.generated["no_answer"] = int(scores.pop(NO_ANSWER, 0))
         if state.job.spec.primary not in scores:
             named = ", ".join(scores)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from harness.checkpoints.steps import StepFilter, parse_steps
-from harness.core.benchmark import Sampling
+from harness.core.few_shot import Sampling
 from harness.engines.sandbox.settings import GRADERS, KINDS, SandboxSettings, parse_program_seconds
 from harness.engines.settings import ModelSettings
 from harness.plugin.units import DEFAULT_SIZE, GENERATING_SIZE

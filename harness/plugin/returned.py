@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from harness.core.grade import Graded
+
 DEEPEST: Final = 4
 """Functions that are followed one into the other."""
 
@@ -15,7 +17,8 @@ DEEPEST: Final = 4
 def returned_names(function: Callable[..., Any], depth: int = 0) -> set[str] | None:
     """The keys of the dicts that a function returns; None where its code does not show all of them.
 
-    Shown are dicts written out, ``{"acc": ..., **more(...)}``, and those of functions that are called by name.
+    Shown are dicts written out, ``{"acc": ..., **more(...)}``, those of a ``Graded``, and those of functions that are
+    called by name.
     """
     if depth > DEEPEST:
         return None
@@ -49,6 +52,9 @@ def _names(value: ast.expr | None, function: Callable[..., Any], depth: int) -> 
         value = value.value
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
         called = getattr(function, "__globals__", {}).get(value.func.id)
+        if called is Graded:
+            given = [*value.args[:1], *(one.value for one in value.keywords if one.arg == "scores")]
+            return _names(given[0], function, depth) if given else None
         return returned_names(called, depth + 1) if inspect.isfunction(called) else None
     if not isinstance(value, ast.Dict):
         return None

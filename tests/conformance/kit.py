@@ -29,10 +29,12 @@ from harness import (
 )
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.info import SERVES
-from harness.core.benchmark import Benchmark, Sampling, declared, generator_function
+from harness.core.benchmark import Benchmark, declared, generator_function
 from harness.core.dataset import Example
 from harness.core.errors import MissingDataError
+from harness.core.few_shot import Sampling
 from harness.core.files import load_module
+from harness.core.grade import scores_of
 from harness.core.requests import Answer, Request, RunProgram, RunProgramAnswer
 from harness.core.serialize import to_plain
 from harness.engines.fake import FakeEngine
@@ -80,7 +82,7 @@ class Kit(NamedTuple):
             try:
                 yielded = generator.send(found if several else found[0])
             except StopIteration as end:
-                return end.value
+                return scores_of(end.value)
             several = isinstance(yielded, list)
             asked = list(yielded) if several else [yielded]
         raise AssertionError(f"{self.spec.name} asks more than {MOST_ROUNDS} times")

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from harness.core.benchmark import NO_ANSWER
+from harness.core.grade import NO_ANSWER
 from tests.conformance.kit import PINS, TEXT, Kit, kits, metric_of, pin, right_answers
 
 NEVER_RIGHT = {

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from harness.core.benchmark import Benchmark, HubData, Shot
+from harness.core.benchmark import Benchmark, Dataset
 from harness.core.data_files import DatasetInfo, data_files, nearest
 from harness.core.dataset import (
-    Dataset,
+    DatasetRows,
     Example,
     extents_of,
     load_dataset,
@@ -24,8 +24,9 @@ from harness.core.dataset import (
     read_lines,
     take_first,
 )
+from harness.core.drawn_shots import draw_shots
 from harness.core.errors import DataError, MissingDataError, ShotsError
-from harness.core.few_shot import draw_shots
+from harness.core.few_shot import Shot
 from harness.core.marks import SHIPPED, Extent
 from harness.core.requests import Loglikelihood, Turn
 
@@ -35,11 +36,14 @@ class Row(TypedDict):
     answer: int
 
 
+SHOTS = Dataset(local="sums/test", fewshot="shots")
+
+
 def spec(**more: Any) -> Benchmark:
     fields: dict[str, Any] = {
         "name": "x",
         "version": 1,
-        "data": "sums/test",
+        "data": Dataset(local="sums/test"),
         "asks": (Loglikelihood,),
         "primary": "acc",
         "row": Row,
@@ -138,7 +142,7 @@ def test_a_pack_that_is_nowhere_is_missing_by_its_path(tmp_path: Path) -> None:
 
 
 def test_neither_a_folder_nor_the_hub_is_helped_out_with_shipped_rows(tmp_path: Path) -> None:
-    shipped = spec(data="arc_easy/test", shots_from="arc_easy/train", row=None)
+    shipped = spec(data=Dataset(local="arc_easy/test", fewshot="train"), row=None)
     assert load_dataset(shipped, None).info.origin == "shipped"
     assert load_shots(shipped, None) is not None
     folder = write(tmp_path, "other/test", row(0))
@@ -151,7 +155,9 @@ def test_neither_a_folder_nor_the_hub_is_helped_out_with_shipped_rows(tmp_path: 
 
 def test_a_prompt_that_is_part_of_the_benchmark_comes_with_it_and_says_so(tmp_path: Path) -> None:
     folder = write(tmp_path, "math500/test", row(0))
-    prompt = spec(shots_from="minerva/shots", shots_fixed=True, row=None)
+    prompt = spec(
+        data=Dataset(local="sums/test", fewshot=Dataset(local="minerva/shots")), shots_fixed=True, row=None
+    )
     found = load_shots(prompt, folder)
     assert found is not None
     assert (found.info.origin, len(found.examples)) == ("the benchmark's prompt", 4)
@@ -281,7 +287,7 @@ def test_a_row_of_several_sets_that_names_none_is_named(tmp_path: Path) -> None:
 def test_the_hub_is_asked_only_when_named_and_a_local_folder_reads_alike(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     write(tmp_path, "data/test", row(0), row(1))
-    benchmark = spec(hub=HubData(str(tmp_path), "test"))
+    benchmark = spec(data=Dataset(str(tmp_path)))
     with pytest.raises(MissingDataError):
         load_dataset(benchmark, None)
     pack = load_dataset(benchmark, "hub")
@@ -306,21 +312,22 @@ def test_a_limit_takes_the_first_of_each_group(limit: float | int | None) -> Non
         )
 
 
-def pack_of(name: str, count: int) -> Dataset:
+def pack_of(name: str, count: int) -> DatasetRows:
     examples = tuple(
         Example(f"{name}/{n}", None, {"question": f"{name}{n}", "answer": n}, "") for n in range(count)
     )
-    return Dataset(DatasetInfo(name=name, origin="shipped", path=name, rows=count, sha256=""), examples)
+    return DatasetRows(DatasetInfo(name=name, origin="shipped", path=name, rows=count, sha256=""), examples)
 
 
 @given(st.integers(0, 10), st.integers(0, 2**40))
 def test_all_examples_share_one_draw_that_depends_on_the_seed_alone(count: int, seed: int) -> None:
     pack, source = pack_of("x", 3), pack_of("train", 10)
     shots = draw_shots(spec(), count, seed, pack, source)
-    prefixes = {shots.prefix(spec(), example) for example in pack.examples}
+    prefixes = {shots.few_shot(spec(), example).text for example in pack.examples}
     assert len(prefixes) == 1
     assert (
-        draw_shots(spec(), count, seed, pack_of("x", 2), source).prefix(spec(), pack.examples[0]) in prefixes
+        draw_shots(spec(), count, seed, pack_of("x", 2), source).few_shot(spec(), pack.examples[0]).text
+        in prefixes
     )
     assert prefixes.pop().count("\n\n") == count
 
@@ -330,21 +337,21 @@ def test_an_example_is_never_among_its_own_shots(count: int, seed: int) -> None:
     pack = pack_of("x", 10)
     shots = draw_shots(spec(), count, seed, pack, None)
     for example in pack.examples:
-        prefix = shots.prefix(spec(), example)
+        prefix = shots.few_shot(spec(), example).text
         assert f"{example.row['question']}=" not in prefix
         assert prefix.count("\n\n") == count
 
 
 def test_first_means_file_order() -> None:
     shots = draw_shots(spec(shots_pick="first"), 2, 7, pack_of("x", 1), pack_of("train", 5))
-    assert shots.prefix(spec(), pack_of("x", 1).examples[0]) == "train0=0\n\ntrain1=1\n\n"
+    assert shots.few_shot(spec(), pack_of("x", 1).examples[0]).text == "train0=0\n\ntrain1=1\n\n"
     description = shots.description()
     assert len(description.pop("sha256")) == 64
     assert description == {"num_fewshot": 2, "from": "train, shipped", "pick": "first"}
 
 
 def test_examples_for_all_groups_leave_the_rows_in_one_folder_of_ids(tmp_path: Path) -> None:
-    grouped = spec(row=None, group="kind", shots_from="sums/shots", shots_for_all=True, shots_pick="first")
+    grouped = spec(row=None, group="kind", data=SHOTS, shots_for_all=True, shots_pick="first")
     write(
         tmp_path,
         "sums/test",
@@ -354,17 +361,17 @@ def test_examples_for_all_groups_leave_the_rows_in_one_folder_of_ids(tmp_path: P
     pack, source = load_dataset(grouped, folder), load_shots(grouped, folder)
     assert [example.id for example in pack.examples] == ["x/a-0", "x/b-0", "x/a-1"]
     drawn = draw_shots(grouped, 2, 0, pack, source)
-    assert {drawn.prefix(grouped, example) for example in pack.examples} == {"7+1=8\n\n8+1=9\n\n"}
+    assert {drawn.few_shot(grouped, example).text for example in pack.examples} == {"7+1=8\n\n8+1=9\n\n"}
 
 
 def test_examples_in_two_parts_are_text_and_turns(tmp_path: Path) -> None:
-    chatty = spec(shot=lambda row: Shot(f"{row['question']}=", str(row["answer"])), shots_from="sums/shots")
+    chatty = spec(shot=lambda row: Shot(f"{row['question']}=", str(row["answer"])), data=SHOTS)
     folder = write(tmp_path, "sums/test", row(1))
     write(tmp_path, "sums/shots", row(7))
     pack, source = load_dataset(chatty, folder), load_shots(chatty, folder)
     drawn, example = draw_shots(chatty, 1, 0, pack, source), pack.examples[0]
-    assert drawn.prefix(chatty, example) == "7+1= 8\n\n"
-    assert drawn.turns(chatty, example) == (Turn("user", "7+1="), Turn("assistant", "8"))
+    assert drawn.few_shot(chatty, example).text == "7+1= 8\n\n"
+    assert drawn.few_shot(chatty, example).turns == (Turn("user", "7+1="), Turn("assistant", "8"))
     assert Shot("q", "a", between="").text == "qa"
 
 
@@ -372,7 +379,7 @@ def test_examples_in_one_piece_make_no_turns(tmp_path: Path) -> None:
     folder = write(tmp_path, "sums/test", row(1), row(2))
     pack = load_dataset(spec(), folder)
     drawn = draw_shots(spec(), 1, 0, pack, None)
-    assert drawn.turns(spec(), pack.examples[0]) == ()
+    assert drawn.few_shot(spec(), pack.examples[0]).turns == ()
 
 
 def test_too_few_rows_for_the_shots_is_a_clear_error() -> None:
@@ -384,7 +391,7 @@ def test_too_few_rows_for_the_shots_is_a_clear_error() -> None:
 
 def test_shots_come_from_their_own_file(tmp_path: Path) -> None:
     data = write(tmp_path, "sums/train", row(5))
-    source = load_shots(spec(shots_from="sums/train"), data)
+    source = load_shots(spec(data=Dataset(local="sums/test", fewshot="train")), data)
     assert source is not None
     assert [example.row["answer"] for example in source.examples] == [6]
     assert load_shots(spec(), data) is None

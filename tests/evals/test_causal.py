@@ -94,10 +94,9 @@ def test_each_benchmark_declares_its_settings(
     name: str, data: str, primary: str, num_fewshot: int, hub: str
 ) -> None:
     spec = declaration(name)
-    assert (spec.data, spec.primary, spec.num_fewshot) == (data, primary, num_fewshot)
+    assert (spec.data.name, spec.primary, spec.num_fewshot) == (data, primary, num_fewshot)
     assert spec.asks == (Loglikelihood,)
-    assert spec.hub is not None
-    assert spec.hub.path == hub
+    assert spec.data.path == hub
     assert "arXiv" in spec.source
     assert "lm-evaluation-harness 0.4.13" in spec.source
     assert primary in spec.rule
@@ -105,7 +104,7 @@ def test_each_benchmark_declares_its_settings(
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_every_shipped_row_is_asked_and_rewards_only_its_right_answer(name: str) -> None:
-    folder = declaration(name).data
+    folder = declaration(name).data.name
     places = [f"mmlu/test/{path.stem}" for path in sorted((SHIPPED / "mmlu/test").glob("*.jsonl"))]
     shipped = [row for place in (places if name == "mmlu_stem" else [folder]) for row in rows(name, place)]
     assert len(shipped) == (56 if name == "mmlu_stem" else 32)
@@ -335,7 +334,9 @@ def test_the_shipped_examples_are_enough_for_twenty_five_shots(name: str) -> Non
     assert shots.endswith("\n\n")
 
 
-@pytest.mark.parametrize("name", sorted({declaration(name).data.partition("/")[0] for name in FUNCTIONS}))
+@pytest.mark.parametrize(
+    "name", sorted({declaration(name).data.name.partition("/")[0] for name in FUNCTIONS})
+)
 def test_every_shipped_pack_says_where_it_comes_from(name: str) -> None:
     text = (SHIPPED / name / "README.md").read_text(encoding="utf-8")
     assert "Licence" in text

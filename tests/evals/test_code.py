@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.core.benchmark import Sampling
 from harness.core.dataset import subsample
 from harness.core.errors import ShotsError
+from harness.core.few_shot import Sampling
 from harness.core.requests import CallTests, Generate, InputOutputTests, RunProgramAnswer
 from harness.metrics.code import called_names
 from harness.plugin.collection import load_benchmark
@@ -280,7 +280,7 @@ def training_bench(tmp_path: Path, name: str, **change: Any) -> Bench:
         "metadata": {"source": name, "test": ["assert one() == 1"], "entry_point": "one", "has_tests": True},
         **change,
     }
-    path = (tmp_path / Bench(name).spec.data).with_suffix(".jsonl")
+    path = (tmp_path / Bench(name).spec.data.name).with_suffix(".jsonl")
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
     return Bench(name, data=str(tmp_path))

@@ -14,7 +14,7 @@ import pytest
 
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.info import SERVES
-from harness.core.benchmark import Benchmark
+from harness.core.benchmark import Benchmark, Dataset
 from harness.core.dataset import Example
 from harness.core.errors import JournalError, RequestError
 from harness.core.requests import (
@@ -34,7 +34,9 @@ from harness.plugin.driver import Job, RunningBatch, kept, run_batch
 from harness.results.journal import Journal, read_journal
 from harness.results.records import Record
 
-SPEC = Benchmark(name="x", version=1, data="x/x", asks=(Loglikelihood, RunProgram), primary="acc")
+SPEC = Benchmark(
+    name="x", version=1, data=Dataset(local="x/x"), asks=(Loglikelihood, RunProgram), primary="acc"
+)
 TESTS = CallTests("assert f() == 1")
 
 
@@ -332,7 +334,7 @@ def test_without_a_sandbox_a_program_is_an_error_that_names_the_benchmark(tmp_pa
 
 
 def test_a_program_must_be_declared_as_every_other_kind(tmp_path: Path, sandbox: Sandbox) -> None:
-    spec = Benchmark(name="x", version=1, data="x/x", asks=(Loglikelihood,), primary="acc")
+    spec = Benchmark(name="x", version=1, data=Dataset(local="x/x"), asks=(Loglikelihood,), primary="acc")
     records = Unit(tmp_path, runs("p"), spec=spec).run(Scripted(), sandbox)
     assert "yielded a RunProgram but declares asks=Loglikelihood" in str(records["t::0"].message)
     assert sandbox.submitted == []

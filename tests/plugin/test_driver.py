@@ -11,7 +11,7 @@ import pytest
 
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.info import SERVES
-from harness.core.benchmark import Benchmark
+from harness.core.benchmark import Benchmark, Dataset
 from harness.core.dataset import Example
 from harness.core.requests import Answer, FillMask, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
 from harness.engines.base import Done
@@ -21,7 +21,7 @@ from harness.results.journal import Journal, read_journal
 SPEC = Benchmark(
     name="x",
     version=1,
-    data="x/x",
+    data=Dataset(local="x/x"),
     asks=(Loglikelihood,),
     primary="acc",
     metrics=("acc", "f1"),

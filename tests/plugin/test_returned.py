@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.core.grade import Graded
 from harness.plugin.returned import returned_names
 
 
@@ -21,6 +22,18 @@ def plain(example: Any) -> dict[str, float]:
 
 def more(example: Any) -> dict[str, float]:
     return {"f1": float(bool(example))}
+
+
+def graded(example: Any) -> Graded:
+    return Graded({"acc": 1.0, **more(example)}, no_answer=not example)
+
+
+def graded_by_name(example: Any) -> Graded:
+    return Graded(no_answer=0, scores={"acc": float(example)})
+
+
+def unknown_grade(example: Any) -> Graded:
+    return Graded(example)
 
 
 def delegating(example: Any) -> Any:
@@ -55,12 +68,20 @@ def nothing(example: Any) -> None:
 
 @pytest.mark.parametrize(
     ("function", "names"),
-    [(plain, {"acc", "f1", "rare"}), (delegating, {"acc", "f1", "rare"}), (more, {"f1"})],
+    [
+        (plain, {"acc", "f1", "rare"}),
+        (delegating, {"acc", "f1", "rare"}),
+        (more, {"f1"}),
+        (graded, {"acc", "f1"}),
+        (graded_by_name, {"acc"}),
+    ],
 )
 def test_the_keys_of_returned_dicts_are_its_scores(function: Callable[..., Any], names: set[str]) -> None:
     assert returned_names(function) == names
 
 
-@pytest.mark.parametrize("function", [computed, keyed, variable, partly, calling_itself, nothing, len])
+@pytest.mark.parametrize(
+    "function", [computed, keyed, variable, partly, unknown_grade, calling_itself, nothing, len]
+)
 def test_what_the_code_does_not_show_is_not_known(function: Callable[..., Any]) -> None:
     assert returned_names(function) is None

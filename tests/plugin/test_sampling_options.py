@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.benchmark import Sampling
+from harness.core.few_shot import Sampling
 from harness.plugin.options import parse_share, parse_temperature, sampling_of
 
 

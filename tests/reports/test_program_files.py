@@ -11,7 +11,7 @@ import pytest
 
 from harness.cli.grading import load_problems, read_samples
 from harness.cli.rescore import rescore
-from harness.core.benchmark import Sampling
+from harness.core.few_shot import Sampling
 from harness.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
 from harness.core.serialize import to_plain
 from harness.plugin.driver import LONGEST_KEPT, kept

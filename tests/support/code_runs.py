@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.core.benchmark import Benchmark, Sampling, declared, generator_function
+from harness.core.benchmark import Benchmark, declared, generator_function
+from harness.core.few_shot import Sampling
 from harness.core.files import load_module
+from harness.core.grade import NO_ANSWER, scores_of
 from harness.core.requests import Generate, GenerateAnswer, Generated, Request, RunProgram, RunProgramAnswer
 from harness.core.serialize import to_plain
 from harness.plugin.collection import Given, Loaded, load_benchmark
@@ -75,13 +77,14 @@ class Bench:
             generator.send(answers)
         except StopIteration as end:
             pairs = [(asked, answer), *zip(programs, answers, strict=True)]
-            return Asked(asked, programs, pairs, end.value)
+            scores: Any = scores_of(end.value)
+            return Asked(asked, programs, pairs, scores)
         raise AssertionError("it asks a third time")
 
     def record(self, place: int, asked: Asked, checkpoint: str = "fake-causal") -> Record:
         """The journal's record of it."""
         example = self.loaded.pack.examples[place]
-        scores = {name: float(score) for name, score in asked.scores.items() if name != "no_answer"}
+        scores = {name: float(score) for name, score in asked.scores.items() if name != NO_ANSWER}
         return Record(
             item=f"evals/{self.file}.py::{self.function.__name__}[{checkpoint}-{example.id}]",
             benchmark=self.spec.name,

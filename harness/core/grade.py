@@ -1,0 +1,56 @@
+"""What a benchmark returns: its scores, and in how many generated texts no answer was found."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+
+from harness.core.requests import RunProgram
+
+NO_ANSWER: Final = "no_answer"
+"""The name under which ``no_answer`` is stored beside scores; it is no metric but says if a result is valid."""
+
+
+@runtime_checkable
+class Grade(Protocol):
+    """Scores by name, and ``no_answer``: the number of generated texts in which no answer was found."""
+
+    @property
+    def scores(self) -> Mapping[str, float]: ...
+
+    @property
+    def no_answer(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """A grade made of its parts; ``no_answer`` may be a bool where there is one text."""
+
+    scores: Mapping[str, float]
+    no_answer: int = 0
+
+
+Scores: TypeAlias = Generator[Any, Any, Mapping[str, float] | Grade]
+"""The return type of a benchmark: it yields requests, is sent their answers, and returns its scores."""
+
+
+class Grader(Protocol):
+    """What a benchmark of programs declares so that ``touchstone grade`` can grade a file of them."""
+
+    @property
+    def task_id(self) -> str:
+        """The field of a row with its task's name."""
+
+    def begun(self, row: Mapping[str, Any]) -> str:
+        """The beginning of the program, which a completion continues; empty where it has none."""
+
+    def request(self, row: Mapping[str, Any], program: str, benchmark: str) -> RunProgram:
+        """The program with its task's tests; ``benchmark`` is the benchmark's name."""
+
+
+def scores_of(returned: object) -> object:
+    """The scores that a benchmark returned, with ``no_answer`` among them; anything else as it is."""
+    if isinstance(returned, Grade) and isinstance(returned.scores, Mapping):
+        return {**returned.scores, NO_ANSWER: returned.no_answer}
+    return returned

@@ -1,0 +1,173 @@
+"""What ``@benchmark`` takes: one data set by its name, rows of its own, and the former arguments."""
+
+from __future__ import annotations
+
+import json
+import sys
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typing_extensions
+
+import harness
+from harness import Dataset, FewShot, HubData, Loglikelihood, Scores, benchmark
+from harness.core.benchmark import Benchmark, declared
+from harness.core.dataset import load_dataset, load_shots
+from harness.core.errors import BenchmarkError, DataError
+from harness.core.requests import Request
+
+
+def made(**fields: Any) -> Benchmark:
+    """The declaration of a benchmark with these arguments."""
+    kinds: tuple[type[Request], ...] = (Loglikelihood,)
+
+    @benchmark(**{"name": "x", **fields}, version=1, asks=kinds, primary="acc")
+    def test_x(example: Any, fewshot: FewShot) -> Scores:
+        """Nothing."""
+        answer = yield fewshot.loglikelihood(example["q"], " 1")
+        return {"acc": answer.is_greedy}
+
+    found = declared(test_x)
+    assert found is not None
+    return found
+
+
+GSM8K = Dataset("openai/gsm8k", "main", split="test", fewshot="train")
+
+
+def test_a_data_set_is_named_once_for_the_hub_and_for_folders() -> None:
+    assert GSM8K.name == "gsm8k/test"
+    shots = GSM8K.shots
+    assert shots == Dataset("openai/gsm8k", "main", split="train", local="gsm8k/train")
+    assert shots.shots is None
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "shots"),
+    [
+        (Dataset("a/b", split="dev", fewshot="train", local="c/valid"), "c/valid", "c/train"),
+        (Dataset("a/b"), "b/test", None),
+        (Dataset(local="c/test", fewshot=Dataset(local="d/shots")), "c/test", "d/shots"),
+        (Dataset(local="mine.jsonl", fewshot="shots.jsonl"), "mine.jsonl", "shots.jsonl"),
+        (Dataset(local="sub/mine.jsonl", fewshot="shots.jsonl"), "sub/mine.jsonl", "sub/shots.jsonl"),
+    ],
+)
+def test_names_in_a_folder_follow_from_the_split_unless_given(
+    given: Dataset, name: str, shots: str | None
+) -> None:
+    assert given.name == name
+    assert (given.shots.name if given.shots else None) == shots
+
+
+def test_the_former_arguments_mean_the_same_data_set() -> None:
+    former = made(
+        name="x",
+        data="gsm8k/test",
+        shots_from="gsm8k/train",
+        hub=HubData("openai/gsm8k", "test", "main"),
+        hub_shots=HubData("openai/gsm8k", "train", "main"),
+    )
+    now = made(data=GSM8K)
+    assert (former.data.path, former.data.config, former.data.split) == ("openai/gsm8k", "main", "test")
+    assert former.data.name == now.data.name
+    assert former.data.shots == now.data.shots
+    assert made(data="sums/test").data == Dataset(local="sums/test")
+    assert made(data="sums").data.name == "sums"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "benchmark 'x': no rows; give data='NAME/FILE', data=Dataset"),
+        ({"data": "a/b", "rows": []}, "benchmark 'x': data and rows: give one of them"),
+        ({"data": GSM8K, "hub": HubData("a/b", "test")}, "hub is a part of data=Dataset"),
+        ({"data": GSM8K, "shots_from": "a/b"}, "shots_from is a part of data=Dataset"),
+        ({"data": GSM8K, "tests": 1}, "unknown field 'tests'"),
+        ({"data": GSM8K, "metrics": "acc"}, "metrics='acc'; give the names of its scores in a tuple"),
+        ({"data": GSM8K, "metrics": ("f1",)}, "its primary score 'acc' is not among its metrics"),
+        ({"data": GSM8K, "subsets": "a", "group": "b"}, "group and subsets: give one of them"),
+    ],
+)
+def test_a_wrong_declaration_is_one_sentence(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(BenchmarkError, match=said.replace("(", r"\(")):
+        made(**fields)
+    with pytest.raises(BenchmarkError, match="Dataset: give the data set's path on the Hub"):
+        Dataset()
+
+
+def test_the_paper_is_the_first_of_the_sources() -> None:
+    assert made(data=GSM8K, paper="arXiv 1", source="a harness").source == "arXiv 1; a harness"
+    assert made(data=GSM8K, paper="arXiv 1").source == "arXiv 1"
+    assert made(data=GSM8K).source == ""
+
+
+ROWS = [{"q": "1+1=", "a": 2}, {"q": "2+2=", "a": 4}]
+
+
+@pytest.mark.parametrize("data", [None, "hub", "nowhere"])
+def test_rows_of_a_benchmark_are_used_whatever_the_data(data: str | None) -> None:
+    found = load_dataset(made(rows=ROWS), data)
+    assert [(example.id, example.row) for example in found.examples] == [("x/0", ROWS[0]), ("x/1", ROWS[1])]
+    assert (found.info.name, found.info.origin, found.info.rows) == ("x", "the benchmark's own", 2)
+    assert load_shots(made(rows=ROWS), data) is None
+    changed = load_dataset(made(rows=[*ROWS[:1], {"q": "2+2=", "a": 5}]), data)
+    assert changed.info.sha256 != found.info.sha256
+
+
+def test_rows_in_a_file_beside_the_module_are_found_from_anywhere(tmp_path: Path) -> None:
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    (tmp_path / "shots.jsonl").write_text('{"q": "3+3=", "a": 6}\n', encoding="utf-8")
+    spec = made(data=Dataset(local="sums.jsonl", fewshot="shots.jsonl"), folder=tmp_path)
+    found, shots = load_dataset(spec, "hub"), load_shots(spec, None)
+    assert [example.row for example in found.examples] == ROWS
+    assert found.info.path == str(tmp_path / "sums.jsonl")
+    assert shots is not None
+    assert [example.row["a"] for example in shots.examples] == [6]
+    assert made(data="sums.jsonl").folder == Path(__file__).parent
+
+
+class Question(typing.TypedDict):
+    q: str
+
+
+class Nested(typing_extensions.TypedDict):
+    question: Question
+
+
+@pytest.mark.parametrize("row", [Question, Nested])
+def test_a_row_type_of_typing_works_where_it_can_and_is_named_where_it_cannot(row: Any) -> None:
+    spec = made(rows=[{"q": "1+1=", "question": {"q": "1+1="}}], row=row)
+    if sys.version_info >= (3, 12):
+        assert len(load_dataset(spec, None).examples) == 1
+        return
+    with pytest.raises(DataError) as caught:
+        load_dataset(spec, None)
+    assert str(caught.value) == (
+        "x: its row type is a typing.TypedDict, which works from Python 3.12 on; import it from typing_extensions"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([{"q": "1"}, 3], "rows of x, row 2: a int, not a dict"),
+        ([{"q": {1, 2}}], "rows of x, row 1: .*set.* use text, numbers, lists and dicts"),
+        ([], "rows of x: no rows"),
+    ],
+)
+def test_wrong_rows_of_a_benchmark_are_named(rows: list[Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        load_dataset(made(rows=rows), None)
+
+
+def test_a_missing_file_beside_the_module_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.jsonl: cannot be read: No such file"):
+        load_dataset(made(data="none.jsonl", folder=tmp_path), None)
+
+
+def test_every_public_name_is_there_and_others_are_not() -> None:
+    assert all(getattr(harness, name) is not None for name in harness.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'benchmarks'"):
+        harness.benchmarks  # noqa: B018

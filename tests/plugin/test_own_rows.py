@@ -1,0 +1,91 @@
+"""A benchmark file that needs nothing else: rows in the file, or beside it; questions as text and as a chat."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.results.journal import latest, read_journal
+
+CAPITALS = """
+from harness import FewShot, Generate, Graded, Loglikelihood, Scores, Shot, benchmark
+
+ROWS = [
+    {"country": "France", "capital": "Paris", "other": "Lyon"},
+    {"country": "Peru", "capital": "Lima", "other": "Cusco"},
+    {"country": "Kenya", "capital": "Nairobi", "other": "Mombasa"},
+]
+
+
+@benchmark("capitals", version=1, rows=ROWS, asks=Loglikelihood, primary="acc")
+def test_capitals(example) -> Scores:
+    right, wrong = yield [
+        Loglikelihood(f"The capital of {example['country']} is", f" {city}")
+        for city in (example["capital"], example["other"])
+    ]
+    return {"acc": right.logprob > wrong.logprob}
+
+
+@benchmark("named", version=1, data="capitals.jsonl", asks=Generate, primary="right", num_fewshot=1,
+           shot=lambda row: Shot(f"{row['country']}:", row["capital"]))
+def test_named(example, fewshot: FewShot) -> Scores:
+    answer = yield fewshot.generate(f"{example['country']}:", stop=("\\n",), max_new_tokens=8)
+    return Graded({"right": example["capital"] in answer.text}, no_answer=example["country"] == "Peru")
+"""
+
+ROWS = [{"country": "Peru", "capital": "Lima"}, {"country": "Mali", "capital": "Bamako"}]
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The results of one run by benchmark, and its records by example."""
+    done = pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider", *arguments)
+    assert done.ret == 0
+    (summary,) = pytester.path.glob("results/*/summary.json")
+    results = {one["name"]: one for one in json.loads(summary.read_text())["results"]}
+    return results, {one.example: one for one in latest(read_journal(summary.parent)).values()}
+
+
+@pytest.fixture
+def files(pytester: pytest.Pytester) -> Path:
+    (pytester.path / "sub").mkdir()
+    text = "".join(json.dumps(row) + "\n" for row in ROWS)
+    (pytester.path / "sub" / "capitals.jsonl").write_text(text, encoding="utf-8")
+    (pytester.path / "sub" / "test_capitals.py").write_text(CAPITALS, encoding="utf-8")
+    return pytester.path
+
+
+def test_rows_in_the_file_and_beside_it_are_run_and_named_as_the_benchmarks_own(
+    pytester: pytest.Pytester, files: Path
+) -> None:
+    results, records = run(pytester)
+    assert {name: one["scored"] for name, one in results.items()} == {"capitals": 3, "named": 2}
+    assert [one["pack"]["origin"] for one in results.values()] == ["the benchmark's own"] * 2
+    assert results["named"]["no_answer"] == 1
+    assert results["named"]["metrics"].keys() == {"right"}
+    asked = records["named/0"].exchanges[0]["request"]
+    assert asked["prompt"] == "Mali: Bamako\n\nPeru:"
+    assert [turn["text"] for turn in asked["turns"]] == ["Mali:", "Bamako", "Peru:"]
+
+
+def test_a_data_folder_that_lacks_them_does_not_matter(pytester: pytest.Pytester, files: Path) -> None:
+    (files / "data").mkdir()
+    assert set(run(pytester, "--eval-data", "data")[0]) == {"capitals", "named"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (('"capitals.jsonl"', '"none.jsonl"'), "*none.jsonl: cannot be read: No such file or directory"),
+        (("rows=ROWS", "rows=[3]"), "*rows of capitals, row 1: a int, not a dict"),
+    ],
+)
+def test_rows_that_cannot_be_had_are_one_line(
+    pytester: pytest.Pytester, files: Path, change: tuple[str, str], said: str
+) -> None:
+    (files / "sub" / "test_capitals.py").write_text(CAPITALS.replace(*change), encoding="utf-8")
+    done = pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider")
+    assert done.ret == 4
+    done.stderr.fnmatch_lines([f"ERROR: {said}"])
