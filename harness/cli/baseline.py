@@ -29,7 +29,7 @@ from harness.compare.named_baselines import (
 from harness.compare.ranking import Ranking, rank
 from harness.core.composite import Composite, missing_parts, project_composites
 from harness.core.errors import GateError
-from harness.reports.gate import value_text
+from harness.reports.formatting import number
 from harness.results.store import ResultStore
 from harness.results.store_entry import StoredResult, composites_of
 
@@ -83,7 +83,7 @@ def _show(options: argparse.Namespace) -> dict[str, Any]:
         for saved in found:
             print(f"{saved.benchmark}, {saved.checkpoint} in {saved.run_id}{_about(saved)}{_flaw(saved)}")
             for metric in saved.metrics.values():
-                print(f"  {metric.name:20} {value_text(metric.value)}  n {metric.n}")
+                print(f"  {metric.name:20} {number(metric.value)}  n {metric.n}")
             print(f"  {', '.join(f'{name} {shown(value)}' for name, value in saved.conditions.items())}")
     return {"name": pin.name if pin is not None else None, "results": [asdict(saved) for saved in found]}
 
@@ -102,7 +102,7 @@ def _rank(options: argparse.Namespace) -> dict[str, Any]:
             for place, row in enumerate(one.rows, start=1):
                 limits = "" if row.low is None or row.high is None else f"[{row.low:.4f}, {row.high:.4f}]"
                 print(
-                    f"{place:>4}  {value_text(row.value)} {limits:16}  n {row.n}  {row.checkpoint}  {row.run_id}"
+                    f"{place:>4}  {number(row.value)} {limits:16}  n {row.n}  {row.checkpoint}  {row.run_id}"
                 )
         if not rankings:
             print(_no_ranking(options, saved, composite))
@@ -212,7 +212,7 @@ def _row(saved: StoredResult) -> str:
         f"{name} {shown(saved.conditions[name])}" for name in TOLD if saved.conditions.get(name) is not None
     )
     which = f"{saved.checkpoint}  {saved.run_id}  ({told})"
-    return f"{value_text(metric.value):>8}  n {metric.n}{_about(saved)}  {which}{_flaw(saved)}"
+    return f"{number(metric.value):>8}  n {metric.n}{_about(saved)}  {which}{_flaw(saved)}"
 
 
 def _about(saved: StoredResult) -> str:

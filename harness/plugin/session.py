@@ -242,7 +242,7 @@ class Controller:
 
     def _write_last_lines(self, session: pytest.Session) -> None:
         """Below pytest's own last line: what must not be overlooked, and what to do about it."""
-        from harness.reports.ending import last_lines, wrapped
+        from harness.reports.notes import last_lines, wrapped
 
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
@@ -260,7 +260,7 @@ class Controller:
     def _limit_of(self, result: Result) -> int | None:
         """The most tokens that a text of a result could have: what the run was given, else what its benchmark asks for,
         from the first of its items."""
-        from harness.reports.ending import token_limit
+        from harness.reports.notes import token_limit
 
         if (given := self.settings.model.max_new_tokens) is not None:
             return given

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from harness.compare.baselines import FIRST_ON_ITEMS
 from harness.compare.gate.result import KINDS, STRICT, GateLine, GateResult, lines_from_json, ordered
+from harness.reports.formatting import number, p_short, points, points_interval
 
 STYLES: Final = {
     "worse": "bold red",
@@ -70,7 +71,7 @@ def _numbers(line: GateLine, several: bool) -> str:
     whose = f"{line.checkpoint}  " if several else ""
     metric = "" if line.metric == "composite" else f" {line.metric}"
     about = f" ({line.about})" if line.about else ""
-    parts = [f"{whose}{line.benchmark}{metric}  {value_text(line.value)}{about}"]
+    parts = [f"{whose}{line.benchmark}{metric}  {number(line.value)}{about}"]
     if line.difference is not None:
         holm = f" (Holm over {line.family})" if line.family > 1 else ""
         parts.append(f"{difference_text(line)} points")
@@ -81,8 +82,8 @@ def _numbers(line: GateLine, several: bool) -> str:
 def _test_text(line: GateLine, holm: str) -> list[str]:
     """The p-value, Holm's where it was corrected; nothing without a test."""
     if line.p_adjusted is not None:
-        return [f"p {p_text(line.p_adjusted)}{holm}"]
-    return [] if line.p is None or not line.early else [f"p {p_text(line.p)} at its interim analysis"]
+        return [f"p {p_short(line.p_adjusted)}{holm}"]
+    return [] if line.p is None or not line.early else [f"p {p_short(line.p)} at its interim analysis"]
 
 
 NAMED: Final = 3
@@ -119,29 +120,17 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
     return f"gate passed{' WITHOUT A COMPARISON' * without}: {_counted(gate.lines)}{_parts(gate)}{unsure}"
 
 
-def value_text(value: float | None) -> str:
-    """A score with four decimals, ``-`` for none."""
-    return "-" if value is None else f"{value:.4f}"
-
-
 def difference_text(line: GateLine) -> str:
-    """``-3.00 points [-5.10, -0.90]``, empty where nothing was compared."""
+    """``-3.00 [-5.10, -0.90]`` in points, empty where nothing was compared."""
     if line.difference is None:
         return ""
-    limits = (
-        "" if line.low is None or line.high is None else f" [{100 * line.low:+.2f}, {100 * line.high:+.2f}]"
-    )
-    return f"{100 * line.difference:+.2f}{limits}"
+    limits = "" if line.low is None or line.high is None else f" {points_interval(line.low, line.high)}"
+    return f"{points(line.difference)}{limits}"
 
 
 def points_text(share: float) -> str:
     """``1 point``, ``2.5 points``."""
     return "1 point" if f"{100 * share:g}" == "1" else f"{100 * share:g} points"
-
-
-def p_text(p: float | None) -> str:
-    """A p-value with two digits, ``< 0.0001`` below that, ``-`` for none."""
-    return "-" if p is None else "< 0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
 def baseline_text(line: GateLine) -> str:
@@ -152,11 +141,11 @@ def baseline_text(line: GateLine) -> str:
     step = f", step {one.step}" if one.step is not None and str(one.step) not in one.checkpoint else ""
     which = f"{one.checkpoint}{step} of run {one.run_id}"
     if one.runs == 1:
-        return f"{which}: {value_text(one.measured)}"
-    moved = "" if line.as_measured is None else f" ({100 * line.as_measured:+.2f} points)"
+        return f"{which}: {number(one.measured)}"
+    moved = "" if line.as_measured is None else f" ({points(line.as_measured)} points)"
     return (
-        f"{which}, best of {one.runs}: {value_text(one.measured)} as measured{moved}, "
-        f"{value_text(one.shrunk)} after allowing for the choice"
+        f"{which}, best of {one.runs}: {number(one.measured)} as measured{moved}, "
+        f"{number(one.shrunk)} after allowing for the choice"
     )
 
 
@@ -182,7 +171,7 @@ def _parts(gate: GateResult) -> str:
 
 def _failure(line: GateLine) -> str:
     """Why a line fails, in a few words with its difference."""
-    moved = "" if line.difference is None else f" ({100 * line.difference:+.2f} points)"
+    moved = "" if line.difference is None else f" ({points(line.difference)} points)"
     told = (
         f"was compared with nothing ({line.part})"
         if line.kind == "not compared"

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from harness.compare.gate.result import lines_from_json, ordered
 from harness.core import marks
-from harness.reports import changes
+from harness.reports import formatting
 from harness.reports.gate import baseline_text, difference_text, reason_texts
 from harness.results.summary import Summary, wholes
 
@@ -41,8 +41,11 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
     for row in summary.changes:
         metric = "" if row["metric"] == "composite" else f".{row['metric']}"
         where = f"touchstone.{row['checkpoint']}.{row['benchmark']}{metric}"
-        _, _, change, against = changes.cells(row)
-        found += [(f"{where}.best_so_far", _text(row["best"])), (f"{where}.change", f"{change} {against}")]
+        _, _, change = formatting.change_cells(row)
+        found += [
+            (f"{where}.best_so_far", _text(row["best"])),
+            (f"{where}.change", f"{change} against {formatting.best_so_far(row)}"),
+        ]
     gate = summary.gate
     if gate is not None:
         found += [(f"touchstone.gate.{name}", str(gate[name])) for name in ("decision", "exit_code", "text")]

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from harness.compare.formats import korean_mlm
 from harness.compare.gate.result import lines_from_json, ordered
-from harness.reports import changes, formatting, gate
+from harness.reports import formatting, gate, notes
 from harness.results.summary import Declaration, Metric, Result, Summary, totals
 
 TEMPLATE: Final = "report.html.j2"
@@ -56,7 +56,7 @@ def page(summary: Summary) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.globals |= {"changes": changes, "formatting": formatting, "gate": gate, "plain": _plain}
+    environment.globals |= {"formatting": formatting, "gate": gate, "notes": notes, "plain": _plain}
     return environment.get_template(TEMPLATE).render(**_content(summary)).lstrip()
 
 
@@ -68,17 +68,17 @@ def _content(summary: Summary) -> dict[str, Any]:
         "command": " ".join(["pytest", *map(str, summary.manifest.get("command", []))]),
         "tiles": _tiles(summary),
         "facts": [
-            *(f"Reused: {text}" for text in formatting.reused(summary)),
-            *formatting.generated(summary),
-            *formatting.programs(summary),
-            *formatting.effort(summary),
+            *(f"Reused: {text}" for text in notes.reused(summary)),
+            *notes.generated(summary),
+            *notes.programs(summary),
+            *notes.effort(summary),
         ],
-        "warnings": [*formatting.broken(summary), *formatting.warnings(summary)],
+        "warnings": [*notes.broken(summary), *notes.warnings(summary)],
         "gate_lines": ordered(tuple(lines_from_json(summary.gate or {}))),
         "benchmarks": [_benchmark(one, summary.results) for one in summary.declarations],
         "composites": [_composite(one) for one in summary.composites],
         "composite_notes": _composite_notes(summary),
-        "changed": changes.shown(summary),
+        "changed": formatting.shown_changes(summary),
         "packs": [
             (info.name, info.rows, info.origin, info.path, info.sha256) for info in formatting.packs(summary)
         ],

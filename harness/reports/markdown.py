@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from harness.compare.gate.result import GateLine, lines_from_json, ordered
-from harness.reports import changes, formatting
-from harness.reports.gate import baseline_text, difference_text, heading, p_text, reason_texts, value_text
+from harness.reports import formatting, notes
+from harness.reports.gate import baseline_text, difference_text, heading, reason_texts
 from harness.results.summary import Result, Summary, wholes
 
 ROWS: Final = 100
@@ -86,9 +86,9 @@ def _row(line: GateLine) -> tuple[str, ...]:
         f"{strong}{line.kind}{strong}",
         code(line.checkpoint),
         code(line.benchmark) + metric,
-        value_text(line.value) + (f" ({plain(line.about)})" if line.about else ""),
+        formatting.number(line.value) + (f" ({plain(line.about)})" if line.about else ""),
         difference_text(line) or "-",
-        plain(p_text(line.p_adjusted)),
+        plain(formatting.p_short(line.p_adjusted)),
         "<br>".join(plain(text) for text in reasons),
     )
 
@@ -133,21 +133,21 @@ def _changes(summary: Summary) -> list[str]:
     rows = [
         (
             code(row["checkpoint"]),
-            code(changes.label(row)),
-            *map(plain, changes.cells(row)[:3]),
-            code(changes.against(row)),
+            code(formatting.change_label(row)),
+            *map(plain, formatting.change_cells(row)),
+            code(formatting.best_so_far(row, of=False)),
         )
-        for row in changes.shown(summary)
+        for row in formatting.shown_changes(summary)
     ]
     head = ("checkpoint", "metric", "best so far", "now", "change", "best so far is of")
-    below = [plain(changes.note(summary))] if changes.note(summary) else []
-    return [_table(head, rows), *below] if rows else []
+    left_out = formatting.changes_left_out(summary)
+    return [_table(head, rows), *([plain(left_out)] if left_out else [])] if rows else []
 
 
 def _notes(summary: Summary) -> list[str]:
-    lines = [formatting.items(summary), *formatting.warnings(summary)]
-    lines += [f"{status}: {text}" for status, text in formatting.faults(summary)[:5]]
-    lines += [f"left out: {text}" for text in formatting.left_out(summary)]
+    lines = [notes.items(summary), *notes.warnings(summary)]
+    lines += [f"{status}: {text}" for status, text in notes.faults(summary)[:5]]
+    lines += [f"left out: {text}" for text in notes.left_out(summary)]
     return ["\n".join(f"- {plain(line)}" for line in lines)]
 
 

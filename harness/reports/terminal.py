@@ -18,8 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.compare.formats import korean_mlm
-from harness.reports import formatting
-from harness.reports.changes import print_changes
+from harness.reports import formatting, notes
 from harness.reports.formatting import console_of, written
 from harness.reports.gate import print_gate
 from harness.results.summary import Metric, Result, Summary, wholes
@@ -32,6 +31,9 @@ WIDE: Final = 132
 """Columns from which the data pack has a column of its own; below, packs are listed under the table."""
 
 FAULTS_SHOWN: Final = 5
+UNFOLDED: Final = 24
+"""A checkpoint's or benchmark's name of so many characters stands on one line, and metrics fold instead."""
+
 GROUPS_SHOWN: Final = 3
 """Groups are shown for at most so many checkpoints; the page and the files always have them."""
 
@@ -53,7 +55,7 @@ def render(summary: Summary, width: int, color: bool) -> str:
         _one_checkpoint(summary, console.print, width)
     else:
         _several(summary, console.print, max(width, 40))
-    print_changes(summary, console.print)
+    _changes(summary, console.print)
     _notes(summary, console.print, width)
     print_gate(summary.gate, console.print)
     return written(console)
@@ -213,16 +215,57 @@ def _heading(write: Callable[..., None], name: str, what: str) -> None:
 # Below the tables
 
 
+def _changes(summary: Summary, write: Callable[..., None]) -> None:
+    """Prints each metric's value before and now, the change and the checkpoint that it is against."""
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = formatting.shown_changes(summary)
+    if not rows:
+        return
+    several = len({row["checkpoint"] for row in summary.changes}) > 1
+    points = all(row["unit"] == "points" for row in rows)
+    of = {row["of"] for row in rows}
+    same = of.pop() if len(of) == 1 else 1
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    first = "checkpoint" if several else "benchmark"
+    longest = max(len(str(row[first])) for row in rows)
+    table.add_column(f"\n{first}", overflow="fold", min_width=min(longest, UNFOLDED))
+    table.add_column("\nmetric", overflow="fold")
+    for name in ("best\nso far", "\nnow", "\npoints" if points else "\nchange"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column(f"against the\nbest of {same}" if same > 1 else "\nagainst", overflow="fold")
+    before = ""
+    for row in rows:
+        name = str(row[first])
+        metric = (
+            formatting.change_label(row)
+            if several
+            else ""
+            if row["metric"] == "composite"
+            else str(row["metric"])
+        )
+        best, now, change = formatting.change_cells(row)
+        whose = formatting.best_so_far(row, of=same == 1)
+        moved = change.removesuffix(" points") if points else change
+        table.add_row(*map(Text, ("" if name == before else name, metric, best, now, moved, whose)))
+        before = name
+    write(table)
+    if left_out := formatting.changes_left_out(summary):
+        write(Text(left_out, style="dim"))
+    write()
+
+
 def _notes(summary: Summary, write: Callable[..., None], width: int) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    notes = Table.grid(padding=(0, 2, 0, 0))
-    notes.add_column(no_wrap=True, style="dim")
-    notes.add_column(overflow="fold")
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
     for label, text, style in _note_lines(summary, width):
-        notes.add_row(label, Text(text, style=style))
-    write(notes)
+        grid.add_row(label, Text(text, style=style))
+    write(grid)
 
 
 def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
@@ -240,19 +283,19 @@ def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
     ):
         lines.append(("groups", "in report.html and the files", ""))
     lines += [("best", text, "") for text in _best(summary)]
-    lines.append(("items", f"{formatting.items(summary)}", "bold red" if summary.faults else ""))
-    lines += [("reused", text, "") for text in formatting.reused(summary)]
-    lines += [("broken", text, "bold red") for text in formatting.broken(summary)]
-    faults = formatting.faults(summary)
+    lines.append(("items", f"{notes.items(summary)}", "bold red" if summary.faults else ""))
+    lines += [("reused", text, "") for text in notes.reused(summary)]
+    lines += [("broken", text, "bold red") for text in notes.broken(summary)]
+    faults = notes.faults(summary)
     lines += [(status, text, "red") for status, text in faults[:FAULTS_SHOWN]]
     if (rest := len(faults) - FAULTS_SHOWN) > 0:
         lines.append(("", f"and {rest} other messages, in errors.log", "red"))
-    lines += [("outputs", text, "") for text in formatting.generated(summary)]
-    lines += [("programs", text, "") for text in formatting.programs(summary)]
-    lines += [("effort", text, "") for text in formatting.effort(summary)]
-    lines += [("note", text, "yellow") for text in formatting.warnings(summary)]
-    lines += [("undefined", text, "") for text in formatting.reasons(summary)]
-    lines += [("left out", text, "") for text in formatting.left_out(summary)]
+    lines += [("outputs", text, "") for text in notes.generated(summary)]
+    lines += [("programs", text, "") for text in notes.programs(summary)]
+    lines += [("effort", text, "") for text in notes.effort(summary)]
+    lines += [("note", text, "yellow") for text in notes.warnings(summary)]
+    lines += [("undefined", text, "") for text in notes.reasons(summary)]
+    lines += [("left out", text, "") for text in notes.left_out(summary)]
     place = formatting.place(summary)
     lines.append(("results", f"{place} (summary.json, report.html)", ""))
     lines.append(("again", f"touchstone report {place}", ""))

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from harness.reports import formatting
+from harness.reports import formatting, notes
 from harness.reports.html import page
 from harness.reports.terminal import render
 from harness.results.summary import Summary
@@ -108,7 +108,7 @@ def test_what_was_left_out_and_why_stands_below_the_table():
 
 def test_benchmarks_left_out_for_one_reason_share_a_line():
     lines = ["a: asks X: no", "b: asks X: no", "c: no data", "odd"]
-    assert formatting.left_out(replace(sample(1), deselected=lines)) == [
+    assert notes.left_out(replace(sample(1), deselected=lines)) == [
         "a, b: asks X: no",
         "c: no data",
         "odd",
@@ -263,10 +263,10 @@ def test_what_was_reused_is_said_a_line_a_benchmark():
         else one
         for one in whole.results
     ]
-    assert formatting.reused(replace(whole, results=results)) == [
+    assert notes.reused(replace(whole, results=results)) == [
         "winogrande of 1 checkpoint, 3 of 24 items of winogrande of checkpoint-200, from r1"
     ]
-    assert formatting.reused(whole) == []
+    assert notes.reused(whole) == []
 
 
 def test_a_checkpoint_that_could_not_be_used_is_named_in_the_table_and_the_page():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.reports import formatting, html, markdown
+from harness.reports import html, markdown, notes
 from harness.reports.terminal import render
 from harness.results import usage as measured
 from harness.results.run_directory import RunDirectory
@@ -91,7 +91,7 @@ def test_all_processes_notes_are_read_back(tmp_path: Path) -> None:
 
 def test_one_line_a_checkpoint_adds_up_its_processes() -> None:
     found = replace(sample(), effort=[effort("gw0"), effort("gw1", tokens=3000, padding=15)])
-    assert formatting.effort(found) == [
+    assert notes.effort(found) == [
         "4,000 tokens computed, 1.0 % padding; first answers after 4.0 s; 1.00 GiB at most a process; "
         "2 processes with 1.00 GiB in all, shared pages counted once"
     ]
@@ -99,18 +99,18 @@ def test_one_line_a_checkpoint_adds_up_its_processes() -> None:
 
 def test_a_single_process_is_not_counted() -> None:
     found = replace(sample(), effort=[effort("main")])
-    assert formatting.effort(found) == [
+    assert notes.effort(found) == [
         "1,000 tokens computed, 2.5 % padding; first answers after 4.0 s; 1.00 GiB at most"
     ]
 
 
 def test_a_process_that_loaded_a_checkpoint_twice_is_one_process() -> None:
     twice = [effort("gw0"), effort("gw0", tokens=3000), effort("gw1")]
-    assert formatting.effort(replace(sample(), effort=twice)) == [
+    assert notes.effort(replace(sample(), effort=twice)) == [
         "5,000 tokens computed, 1.5 % padding; first answers after 4.0 s; 1.00 GiB at most a process; "
         "2 processes with 1.00 GiB in all, shared pages counted once"
     ]
-    (alone,) = formatting.effort(replace(sample(), effort=twice[:2]))
+    (alone,) = notes.effort(replace(sample(), effort=twice[:2]))
     assert alone.endswith("1.00 GiB at most")
 
 
@@ -118,7 +118,7 @@ def test_what_was_guessed_ahead_is_added_up_over_processes() -> None:
     one = {"lengths": [60, 20, 20], "asked": [100, 80], "right": [40, 20]}
     other = {"lengths": [0, 0, 0, 25], "asked": [25, 25, 25], "right": [25, 25, 25]}
     rows = [effort("gw0", speculative=one, decoded=260), effort("gw1", speculative=other, decoded=140)]
-    (line,) = formatting.effort(replace(sample(), effort=[*rows, effort("gw2", decoded=0)]))
+    (line,) = notes.effort(replace(sample(), effort=[*rows, effort("gw2", decoded=0)]))
     assert line.endswith(
         "; guessed ahead for 65 % of the tokens, 2.08 a pass; heads 1 to 3 right in 52, 43, 100 %"
     )
@@ -126,12 +126,12 @@ def test_what_was_guessed_ahead_is_added_up_over_processes() -> None:
 
 def test_engines_without_costs_say_nothing() -> None:
     found = replace(sample(), effort=[Usage(who="main", checkpoint="a", engine={})])
-    assert formatting.effort(found) == []
+    assert notes.effort(found) == []
 
 
 def test_what_an_engine_does_otherwise_is_a_warning_once() -> None:
     rows = [effort("gw0", notes=["a: slow"]), effort("gw1", notes=["a: slow"])]
-    assert formatting.warnings(replace(sample(), effort=rows)) == ["a: slow"]
+    assert notes.warnings(replace(sample(), effort=rows)) == ["a: slow"]
 
 
 def slow(way: str, computed: int, enough: int, reason: str = "it has chunks") -> dict[str, object]:
@@ -153,7 +153,7 @@ def test_a_slow_way_is_told_with_its_cost_over_all_processes() -> None:
         "b: every sequence is computed by itself, which is slow (another): 300 tokens computed where about 100 "
         "would do, 3.0 times as many",
     ]
-    assert formatting.warnings(found) == told
+    assert notes.warnings(found) == told
     shown = " ".join(render(found, 80, False).split())
     for line in told:
         assert line in shown
@@ -164,7 +164,7 @@ def test_a_slow_way_is_told_with_its_cost_over_all_processes() -> None:
 
 def test_the_slow_way_of_many_checkpoints_is_one_line() -> None:
     rows = [effort("main", str(step), slow=[slow("scoring", 30, 10, f"{step} off")]) for step in range(5)]
-    assert formatting.slow_ways(replace(sample(), effort=rows)) == [
+    assert notes.slow_ways(replace(sample(), effort=rows)) == [
         "5 checkpoints: every sequence is computed by itself, which is slow (0 off and 4 more): 150 tokens computed "
         "where about 50 would do, 3.0 times as many"
     ]

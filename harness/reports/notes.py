@@ -1,0 +1,351 @@
+"""Sentences about a run that stand below its tables and at its end: what became of items, outputs and programs, what
+answering took, and what must be known before the numbers are believed.
+
+Each function gives one line per fact; of many checkpoints, facts are added up.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from harness.engines.base import SLOW_WAYS
+from harness.reports.formatting import checkpoints, count, duration, shown_metrics
+from harness.results.records import GENERATED
+from harness.results.summary import Result, Summary, totals, wholes
+from harness.results.usage import Usage
+
+SINGLY: Final = 3
+"""Of so many checkpoints each has a line; of more, all of them together."""
+
+
+def invalid(summary: Summary) -> list[str]:
+    """The results that must not be believed, with the reason; groups only if the whole is valid."""
+    wrong = {(one.checkpoint, one.benchmark) for one in wholes(summary) if one.invalid}
+    several = len(checkpoints(summary)) > 1
+    return [
+        f"{_name(one, several)} is NOT VALID: {one.invalid}"
+        for one in summary.results
+        if one.invalid and (one.group is None or (one.checkpoint, one.benchmark) not in wrong)
+    ]
+
+
+def unsandboxed(summary: Summary) -> list[str]:
+    """The results of programs that ran without isolation."""
+    several = len(checkpoints(summary)) > 1
+    return [
+        f"{_name(one, several)} is UNSANDBOXED: its programs ran without isolation"
+        for one in wholes(summary)
+        if one.unsandboxed
+    ]
+
+
+def weak_tests(summary: Summary) -> list[str]:
+    """The tasks of each benchmark whose tests accept programs that are wrong; the same for all checkpoints."""
+    lines = []
+    for benchmark in dict.fromkeys(one.benchmark for one in wholes(summary)):
+        same = [one for one in wholes(summary) if one.benchmark == benchmark]
+        tasks = {task: accepted for one in same for task, accepted in one.weak_tests.items()}
+        if not tasks:
+            continue
+        kinds = dict.fromkeys(name for accepted in tasks.values() for name in accepted)
+        names = _some(task.removeprefix(f"{benchmark}/") for task in tasks)
+        most = max(one.scored for one in same)
+        of = f"{len(tasks)} of {count(most, 'task')}"
+        lines.append(f"{benchmark}: the tests of {of} accept {' or '.join(kinds)}: {names}")
+    return lines
+
+
+def warnings(summary: Summary) -> list[str]:
+    """The facts that a reader must know before believing the numbers."""
+    found = [*invalid(summary), *unsandboxed(summary), *weak_tests(summary)]
+    if cut := totals(summary)["truncated"]:
+        were = "request was" if cut == 1 else "requests were"
+        found.append(f"{cut} {were} longer than the checkpoint takes: context was cut")
+    if summary.uncollected:
+        noun = count(summary.uncollected, "record")
+        found.append(f"{noun} in the journal of items that this run did not select: left out")
+    notes = (note for row in summary.effort for note in row.engine.get("notes", ()))
+    return [*found, *dict.fromkeys(notes), *slow_ways(summary)]
+
+
+def slow_ways(summary: Summary) -> list[str]:
+    """The slow ways that checkpoints had to go, with reasons and costs over all processes.
+
+    One line per checkpoint and way; of many checkpoints one per way.
+    """
+    found: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    for row in summary.effort:
+        for one in row.engine.get("slow", ()):
+            found.setdefault(one["way"], []).append((row.checkpoint, one))
+    lines = []
+    for way, costs in found.items():
+        names = list(dict.fromkeys(name for name, _ in costs))
+        if len(names) > SINGLY:
+            lines.append(_slow_way(count(len(names), "checkpoint"), way, [one for _, one in costs]))
+            continue
+        lines += [_slow_way(name, way, [one for who, one in costs if who == name]) for name in names]
+    return lines
+
+
+def _slow_way(name: str, way: str, costs: Sequence[Mapping[str, Any]]) -> str:
+    what, unit = SLOW_WAYS[way]
+    computed, enough = (sum(one[part] for one in costs) for part in ("computed", "enough"))
+    return (
+        f"{name}: {what}, which is slow ({_some(dict.fromkeys(one['reason'] for one in costs), most=1)}): "
+        f"{computed:,} {unit} computed where about {enough:,} would do, {computed / max(1, enough):.1f} times as many"
+    )
+
+
+def broken(summary: Summary) -> list[str]:
+    """The checkpoints that could not be used, and why, a line each."""
+    return [f"{one['name']} cannot be used: {one['message']}" for one in summary.broken]
+
+
+def reasons(summary: Summary) -> list[str]:
+    """The reasons for which metrics have no value or no interval, one line each."""
+    found: dict[str, list[str]] = {}
+    for result in summary.results:
+        for metric in shown_metrics(result):
+            if metric.why:
+                found.setdefault(metric.why, []).append(f"{result.name} {metric.name}")
+    return [f"{why}: {_some(list(dict.fromkeys(names)))}" for why, names in found.items()]
+
+
+def items(summary: Summary) -> str:
+    """The counts of the run's items by outcome, in one line."""
+    found = totals(summary)
+    parts = [
+        f"{found['collected']} collected",
+        f"{found['scored']} scored",
+        f"{found['skipped']} skipped",
+        count(found["errors"], "error"),
+    ]
+    parts += [count(found["timeouts"], "timeout")] if found["timeouts"] else []
+    parts += [f"{found['lost']} lost"] if found["lost"] else []
+    took = f" in {duration(summary.seconds)}" if summary.seconds else ""
+    return ", ".join(parts) + took
+
+
+def faults(summary: Summary) -> list[tuple[str, str]]:
+    """Status and text of each fault, one line per message: the item, or how many and the first of them."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for fault in summary.faults:
+        first = (fault["message"].strip().splitlines() or [""])[0]
+        found.setdefault((fault["status"], first), []).append(fault["item"])
+    return [
+        (status, f"{names[0] if len(names) == 1 else f'{len(names)} items, first {names[0]}'}: {message}")
+        for (status, message), names in found.items()
+    ]
+
+
+def left_out(summary: Summary) -> list[str]:
+    """The reasons for which benchmarks were left out, one line each: ``NAME, NAME: reason``."""
+    found: dict[str, list[str]] = {}
+    for line in summary.deselected:
+        name, _, reason = line.partition(": ")
+        found.setdefault(reason, []).append(name)
+    return [f"{', '.join(names)}: {why}" if why else ", ".join(names) for why, names in found.items()]
+
+
+def reused(summary: Summary) -> list[str]:
+    """The items that earlier runs had scored already, one line per benchmark."""
+    lines = []
+    for name in dict.fromkeys(one.benchmark for one in wholes(summary)):
+        found = [one for one in wholes(summary) if one.benchmark == name and one.reused]
+        if not found:
+            continue
+        whole = [one for one in found if one.reused == one.collected]
+        parts = [f"{name} of {count(len(whole), 'checkpoint')}"] if whole else []
+        parts += [
+            f"{one.reused} of {count(one.collected, 'item')} of {name} of {one.checkpoint}"
+            for one in found
+            if one.reused != one.collected
+        ]
+        runs = sorted({run for one in found for run in one.reused_from})
+        lines.append(f"{_some(parts)}, from {_some(runs)}")
+    return lines
+
+
+def generated(summary: Summary) -> list[str]:
+    """The counts of each benchmark's generated texts: by chat template or not, cut off, empty, without an answer."""
+    found = []
+    several = len(checkpoints(summary)) > 1
+    for one in _together(wholes(summary)):
+        if not one.outputs:
+            continue
+        chat = {0: "as plain text", one.outputs: "through the chat template"}
+        parts = [f"{count(one.outputs, 'output')} {chat.get(one.chat, 'partly through the chat template')}"]
+        parts += [
+            f"{one.at_limit} ended at the limit",
+            f"{one.no_answer} without an answer",
+            f"{one.empty} empty",
+        ]
+        found.append(f"{_name(one, several)}: {', '.join(parts)}")
+    return found
+
+
+def programs(summary: Summary) -> list[str]:
+    """The counts of each benchmark's programs by outcome."""
+    several = len(checkpoints(summary)) > 1
+    return [
+        f"{_name(one, several)}: {count(sum(one.programs.values()), 'program')}, "
+        + ", ".join(f"{number} {outcome}" for outcome, number in one.programs.items())
+        for one in _together(wholes(summary))
+        if one.programs
+    ]
+
+
+def _name(one: Result, several: bool) -> str:
+    """The result's name; of several checkpoints with the checkpoint's."""
+    return f"{one.checkpoint}, {one.name}" if several else one.name
+
+
+def _together(results: Sequence[Result]) -> list[Result]:
+    """The results as they are; those of many checkpoints added up for each benchmark."""
+    names = list(dict.fromkeys(one.checkpoint for one in results))
+    if len(names) <= SINGLY:
+        return list(results)
+    found = []
+    for benchmark in dict.fromkeys(one.benchmark for one in results):
+        same = [one for one in results if one.benchmark == benchmark]
+        sums = {name: sum(getattr(one, name) for one in same) for name in GENERATED}
+        outcomes: Counter[str] = Counter()
+        for one in same:
+            outcomes.update(one.programs)
+        who = count(len(same), "checkpoint")
+        found.append(replace(same[0], checkpoint=who, programs=dict(outcomes.most_common()), **sums))
+    return found
+
+
+def effort(summary: Summary) -> list[str]:
+    """The usage of each checkpoint's engine over all processes: tokens, padding, start-up, memory."""
+    found: dict[str, list[Usage]] = {}
+    for row in summary.effort:
+        if row.engine:
+            found.setdefault(row.checkpoint, []).append(row)
+    if len(found) > SINGLY:
+        return [f"{len(found)} checkpoints: {_effort([row for rows in found.values() for row in rows])}"]
+    prefix = len(found) > 1
+    return [(f"{name}: " if prefix else "") + _effort(rows) for name, rows in found.items()]
+
+
+def _effort(rows: Sequence[Usage]) -> str:
+    processes = len({row.who for row in rows})
+    tokens = sum(row.engine.get("tokens", 0) for row in rows)
+    padding = sum(row.engine.get("padding", 0) for row in rows)
+    parts = [f"{tokens:,} tokens computed, {100 * padding / max(1, tokens):.1f} % padding"]
+    if starts := [row.first_answer for row in rows if row.first_answer is not None]:
+        parts.append(f"first answers after {min(starts):.1f} s")
+    if peaks := [row.peak_bytes for row in rows if row.peak_bytes is not None]:
+        parts.append(f"{_gigabytes(max(peaks))} at most" + (" a process" if processes > 1 else ""))
+    shares = {row.who: row.proportional_bytes for row in rows if row.proportional_bytes is not None}
+    if processes > 1 and shares:
+        parts.append(
+            f"{processes} processes with {_gigabytes(sum(shares.values()))} in all, shared pages counted once"
+        )
+    return "; ".join([*parts, *_speculation(rows)])
+
+
+def _speculation(rows: Sequence[Usage]) -> list[str]:
+    """The share of tokens that came of speculative decoding, their mean number per pass, and each head's accuracy."""
+    found = [row.engine["speculative"] for row in rows if "speculative" in row.engine]
+    lengths, asked, right = (_summed([one[name] for one in found]) for name in ("lengths", "asked", "right"))
+    if not sum(lengths):
+        return []
+    came = sum(length * number for length, number in enumerate(lengths, 1))
+    mean = came / sum(lengths)
+    decoded = sum(row.engine.get("decoded", 0) for row in rows)
+    shares = [f"{100 * good / max(1, all_):.0f}" for good, all_ in zip(right, asked, strict=True)]
+    heads = f"; heads 1 to {len(shares)} right in {', '.join(shares)} %" if shares else ""
+    part = f" for {100 * came / decoded:.0f} % of the tokens" if decoded else ""
+    return [f"guessed ahead{part}, {mean:.2f} a pass{heads}"]
+
+
+def _summed(tables: Sequence[Sequence[int]]) -> list[int]:
+    """The sums of numbers at the same place, however long the tables are."""
+    longest = max(map(len, tables), default=0)
+    return [sum(table[at] for table in tables if at < len(table)) for at in range(longest)]
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 2**30:.2f} GiB"
+
+
+def _some(names: Iterable[str], most: int = 4) -> str:
+    listed = list(names)
+    rest = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+# The end of a run
+
+MOST_LINES: Final = 8
+"""Results that are named; a series of many checkpoints may have very many."""
+
+FAULTS: Final = {
+    "errors": "ended in error",
+    "timeouts": "timed out",
+    "lost": "never finished",
+}
+
+
+def last_lines(summary: Summary, width: int, limit_of: Callable[[Result], int | None]) -> list[str]:
+    """A paragraph of at most ``width`` columns for each result that is not valid or lacks items; none if all is well.
+
+    ``limit_of`` gives the most tokens that a text of a result could have, if that is known.
+    """
+    several = len({result.checkpoint for result in summary.results}) > 1
+    most = {one.name: one.most_unusable for one in summary.declarations}
+    told, found = _told(summary), []
+    for result in told[:MOST_LINES]:  # each may have to be looked up in the journal
+        who = f"{result.checkpoint} {result.name}" if several else result.name
+        what = [result.invalid.partition(";")[0]] if result.invalid else []
+        what += [
+            f"{count} of {result.collected} items {text}"
+            for name, text in FAULTS.items()
+            if (count := getattr(result, name))
+        ]
+        todo = remedies(result, most.get(result.benchmark, 0.0), limit_of) if result.invalid else ""
+        found.append(f"not valid: {who}: {', '.join(what)}{'; ' * bool(todo)}{todo}")
+    if len(told) > MOST_LINES:
+        found.append(f"not valid: {len(told) - MOST_LINES} more; see {summary.directory}")
+    return [line for text in found for line in wrapped(text, width)]
+
+
+def _told(summary: Summary) -> list[Result]:
+    """The whole of a benchmark if something is wrong with it, else those of its groups that are not valid."""
+    bad = [result for result in summary.results if result.invalid or result.faults]
+    wholes = {(result.checkpoint, result.benchmark) for result in bad if result.group is None}
+    return [one for one in bad if one.group is None or (one.checkpoint, one.benchmark) not in wholes]
+
+
+def token_limit(exchange: Mapping[str, Any]) -> int | None:
+    """The most tokens of a text, from a request of the journal and its answer.
+
+    A chat's answer has the limit that the request names for chats, if it names one.
+    """
+    request = exchange["request"]
+    chat = exchange["answer"].get("chat") and request.get("turns_max_new_tokens")
+    limit = chat or request.get("max_new_tokens")
+    return int(limit) if limit else None
+
+
+def remedies(result: Result, most: float, limit_of: Callable[[Result], int | None]) -> str:
+    """The advice for a result of which more than ``most`` of the outputs were of no use: an option if one may help."""
+    bound = most * result.outputs
+    if result.at_limit > bound and (limit := limit_of(result)) is not None:
+        return f"try --eval-max-new-tokens {2 * limit}"
+    if result.no_answer > bound and result.chat == result.outputs:
+        return "try --eval-chat off"
+    return "items-*.jsonl of the run has the outputs"
+
+
+def wrapped(text: str, width: int) -> Sequence[str]:
+    """The text in lines of at most ``width`` columns, where its words allow that."""
+    return textwrap.wrap(
+        text, max(width, 40), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
