@@ -152,7 +152,15 @@ def write_task(folder: Path, data: str | None, limit: int) -> None:
 def ours(folder: Path, name: str, model: Path, data: str | None, limit: int) -> Outcome:
     """One whole run of pytest; the seconds are those of the journal, item by item."""
     words = [GSM8K.nodeid, "--checkpoint", str(model), "--eval-limit", str(limit), "--eval-chat", "off"]
-    words += ["--eval-dtype", "float32", "--eval-device", "cpu", "--eval-fresh", "--eval-output", str(folder)]
+    words += [
+        "--eval-dtype",
+        "float32",
+        "--eval-device",
+        "cpu",
+        "--eval-no-cache",
+        "--eval-output",
+        str(folder),
+    ]
     words += ["--eval-run-id", name, "-p", "no:cacheprovider", *(["--eval-data", data] if data else [])]
     cost = run([sys.executable, "-m", "pytest", *words], cwd=ROOT, log=folder / f"{name}.log", env=OURS)
     records = read_journal(folder / name)

@@ -53,7 +53,15 @@ def score(asked: Asked, folder: Path, name: str) -> Outcome:
         words += [] if value is None else [f"--eval-{option}", str(value)]
     if asked.subjects:
         words += ["-k", " or ".join(f"/{subject}/" for subject in asked.subjects)]
-    words += ["--eval-fresh", "--eval-output", str(folder), "--eval-run-id", name, "-p", "no:cacheprovider"]
+    words += [
+        "--eval-no-cache",
+        "--eval-output",
+        str(folder),
+        "--eval-run-id",
+        name,
+        "-p",
+        "no:cacheprovider",
+    ]
     command = [sys.executable, "-m", "pytest", *words]
     cost = run(command, cwd=ROOT, log=folder / f"{name}.log", env=OURS)
     records = read_journal(folder / name)

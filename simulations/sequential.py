@@ -3,7 +3,7 @@
 python -m simulations.sequential [--runs 2000] [--seed 1] [--only NAME]
 
 Every gate is the product's: records in memory are followed by ``harness.compare.sequential.Looks`` against the baseline
-that ``best`` finds; what they settle goes to ``harness.compare.gate.decide.decide``, as under ``--gate-sequential``.
+that ``best`` finds; what they settle goes to ``harness.compare.gate.decide.decide``, as with a real run.
 
 A gate of benchmarks on which 85 % of the items keep their verdict, looked at after each fifth of the items.
 *fails*: the share of gates that fail; *at the end*: the same of all items without looks. *saved*: the items that were

@@ -38,8 +38,8 @@ class StepFilter:
 
 
 def parse_steps(text: str) -> StepFilter:
-    """The steps that a text means; raises ``ValueError`` saying what can be given instead."""
-    ranges = tuple(_range(part.strip(), text) for part in text.split(","))
+    """The steps that a text means; raises ``ValueError`` with what was expected."""
+    ranges = tuple(_range(part.strip()) for part in text.split(","))
     return StepFilter(text, ranges)
 
 
@@ -49,17 +49,15 @@ def _within(step: float, one: Range) -> bool:
     return one.every is None or (step - one.start) % one.every == 0
 
 
-def _range(part: str, text: str) -> Range:
+def _range(part: str) -> Range:
     found = re.fullmatch(r"(\d*)(?:(:)(\d*)(?::(\d+))?)?", part)
     if found is None or part in ("", ":"):
-        raise ValueError(
-            f"{text!r} means no steps; use START:STOP:STEP or a list (300:, :600, 100:600:100, 100,300)"
-        )
+        raise ValueError("START:STOP:STEP or a list (300:, :600, 100:600:100, 100,300)")
     start, colon, stop, every = found.groups()
     first = int(start or 0)
     last = first if not colon else int(stop) if stop else None
     if last is not None and last < first:
-        raise ValueError(f"{text!r} ends before it begins; write {last}:{first}")
+        raise ValueError(f"{last}:{first}, the lower end first")
     if every is not None and not int(every):
-        raise ValueError(f"{text!r} goes on in steps of 0; use 1 or more")
+        raise ValueError(f"{start}:{stop}:1 or more, no steps of 0")
     return Range(first, last, int(every) if every else None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from harness.compare.load import find_contenders, parse_sizes
 from harness.compare.pair import Pair, by_group, compare_pair
 from harness.core.composite import project_composites
 from harness.core.errors import HarnessError
+from harness.core.settings import integer, read_as
 from harness.reports.comparison import SCHEMA, Flip, Flips, pair_facts
 from harness.statistics.verdicts import ALPHA, MARGIN
 
@@ -58,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Compares and prints; what ``--json`` prints. Raises ``HarnessError`` for a mistake."""
     margin, alpha = _rate("--margin", options.margin, zero=True), _rate("--alpha", options.alpha)
-    count = _count("--show-flips", options.show_flips)
+    count = read_as("--show-flips", options.show_flips, integer)
     if options.json and options.markdown:
         raise HarnessError("--json and --markdown: give one of them")
     found = find_contenders(options.what, output=Path(options.output), sizes=parse_sizes(options.items))
@@ -132,9 +132,3 @@ def _rate(name: str, text: str, *, zero: bool = False) -> float:
             f"{name}: {text!r} is no share; give a number from 0 to below 1: 0.01, or 1%, is one point"
         )
     return value
-
-
-def _count(name: str, text: str) -> int:
-    if not re.fullmatch(r"\d+", text):
-        raise HarnessError(f"{name}: {text!r} is no whole number from 0 up")
-    return int(text)

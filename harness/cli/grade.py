@@ -24,9 +24,8 @@ from harness.cli.grading import (
 )
 from harness.core.errors import DataError, HarnessError
 from harness.core.files import write_atomic
-from harness.engines.sandbox import GRADERS, open_sandbox
-from harness.engines.sandbox import KINDS as SANDBOXES
-from harness.engines.sandbox.settings import parse_program_seconds
+from harness.core.settings import integer, read_as, settings_table
+from harness.engines.sandbox import open_sandbox
 from harness.engines.sandbox.soundness import UNSOUND, Checked
 
 SHOWN: Final = 5
@@ -39,10 +38,11 @@ NOTE_EVERY: Final = 0.2
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Grades the file and writes the verdicts; what ``--json`` prints. Raises ``HarnessError`` for a mistake."""
     _one_of("BENCHMARK", options.benchmark, tuple(KINDS))
-    _one_of("--sandbox", options.sandbox, SANDBOXES)
-    _one_of("--grader", options.grader, GRADERS)
+    table, seconds = settings_table(), options.program_seconds
+    table["sandbox"].read(options.sandbox, "--sandbox")
+    table["grader"].read(options.grader, "--grader")
     ks, workers = _numbers("--k", options.k), _workers(options.workers)
-    limit = _seconds("--program-seconds", options.program_seconds)
+    limit = None if seconds is None else table["program_seconds"].read(seconds, "--program-seconds")
     if options.data is not None and not Path(options.data).is_dir():
         raise DataError(f"--data: {options.data!r} is no folder; give the folder that holds NAME/FILE.jsonl")
     path: Path = options.samples
@@ -163,18 +163,7 @@ def _numbers(name: str, text: str) -> tuple[int, ...]:
     return tuple(sorted({int(number) for number in text.split(",")}))
 
 
-def _seconds(name: str, text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        return parse_program_seconds(text)
-    except ValueError as error:
-        raise HarnessError(f"{name}: {error}") from None
-
-
 def _workers(text: str | None) -> int:
     if text is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not re.fullmatch(r"[1-9]\d*", text):
-        raise HarnessError(f"--workers: {text!r} is no whole number from 1 up")
-    return int(text)
+    return read_as("--workers", text, integer, least=1)

@@ -279,7 +279,7 @@ def _conditions_reason(new: StoredResult, results: Sequence[StoredResult], allow
     )
     return (
         f"{origin(nearest)} is not comparable: {listed}; score it again under these conditions, "
-        f"or allow it with --baseline-allow {_allowing(fields, allowed)}"
+        f"or allow it with --eval-baseline-allow {_allowing(fields, allowed)}"
     )
 
 
@@ -324,10 +324,10 @@ def _one_entry_each(entries: Sequence[Entry], metric: str) -> tuple[Entry, ...]:
 def _items_reason(entry: Entry, differences: ItemDifferences, allowed: set[str]) -> str:
     return (
         f"{origin(entry.saved)} has other items: {differences.text()}; run the same items, "
-        f"or compare the common ones with --baseline-allow {_allowing([ITEMS], allowed)}"
+        f"or compare the common ones with --eval-baseline-allow {_allowing([ITEMS], allowed)}"
     )
 
 
 def _allowing(names: Iterable[str], allowed: set[str]) -> str:
-    """What to give to ``--baseline-allow``: what was given, and these."""
+    """What to give to ``--eval-baseline-allow``: what was given, and these."""
     return ",".join((*sorted(allowed), *names))

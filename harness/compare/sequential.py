@@ -3,7 +3,7 @@
 The looks at a benchmark begin when the first of them can be taken: only then is it known whether it was asked through a
 chat template, and with that what it can be held against. Where there is no baseline nothing stops.
 
-``--gate-sequential``: a benchmark is asked in a drawn order and stops once its verdict is settled.
+``--eval-gate-sequential``: a benchmark is asked in a drawn order and stops once its verdict is settled.
 
 order     the order of the items, and where there are looks
 watch     whether what has been scored so far settles a verdict

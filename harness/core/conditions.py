@@ -1,65 +1,17 @@
-"""What each setting of a run may change: its answers, which items there are, or neither.
+"""What the settings of a run say of its results: which were asked alike, and whose answers may be taken.
 
-One table for all that ask it: the manifest (what is written down), reuse (whose answers may be taken), saved results,
-``touchstone compare`` and gates (what was asked alike). The options of the command line and the fields of ``Settings``
-each have one row here.
-
-    answers       an answer may depend on it: a condition, and reused answers must agree in it
-    items         which items there are: a condition, as far as items are not known themselves
-    checkpoint    which checkpoints there are, and what they are made of: fingerprints say that
-    rounding      what is asked is the same, but numbers are rounded otherwise: reused answers must agree in it
-    place         speed, and where things are kept or written
-
-What an earlier release did not know of, it did as the default says: results of such runs still compare.
+The table of settings (``harness/core/settings.toml``) says what each affects; the manifest, the cache of answers, saved
+results, ``touchstone compare`` and gates all go by it. What an earlier release did not know of, it did as the default
+says: results of such runs still compare.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final
 
-Role: TypeAlias = Literal["answers", "items", "checkpoint", "rounding", "place"]
-
-
-class Setting(NamedTuple):
-    """What a setting may change, and its value where nobody sets it."""
-
-    role: Role
-    default: Any = None
-
-
-SETTINGS: Final[Mapping[str, Setting]] = {
-    "shots": Setting("answers"),
-    "seed": Setting("answers", 1234),
-    "samples": Setting("answers", 1),
-    "temperature": Setting("answers", 0.0),
-    "top_p": Setting("answers", 1.0),
-    "seq_len": Setting("answers"),
-    "trust_remote_code": Setting("answers", False),
-    "dtype": Setting("answers", "auto"),
-    "chat": Setting("answers", "auto"),
-    "max_new_tokens": Setting("answers"),
-    "sandbox": Setting("answers", "bwrap"),
-    "grader": Setting("answers", "exact"),
-    "program_seconds": Setting("answers"),
-    "limit": Setting("items"),
-    "checkpoint": Setting("checkpoint"),
-    "steps": Setting("checkpoint"),
-    "base_model": Setting("checkpoint"),
-    "device_kind": Setting("rounding"),
-    "device": Setting("place"),
-    "batch": Setting("place"),
-    "speculative": Setting("place"),
-    "unit": Setting("place"),
-    "workers": Setting("place"),
-    "data": Setting("place"),  # what is in it is a condition of its own, by hash
-    "output": Setting("place"),
-    "run_id": Setting("place"),
-    "markdown": Setting("place"),
-    "strict": Setting("place"),
-    "fresh": Setting("place"),
-}
+from harness.core.settings import Affects, former_names, settings_table
 
 OF_RESULTS: Final = ("version", "data", "shots", "few_shot", "template")
 """The conditions that a benchmark and its results tell; the others are settings of the run."""
@@ -68,26 +20,29 @@ _TOLD: Final = ("shots", "chat")
 """The settings whose outcome a result tells."""
 
 
-def role_of(name: str) -> Role:
-    """What a setting may change; one that is not known, of a later release, may change answers."""
-    return SETTINGS[name].role if name in SETTINGS else "answers"
+def affects(name: str) -> Affects:
+    """Return what a setting affects; one that is not known, of a later release, may affect answers."""
+    row = settings_table().get(former_names().get(name, name))
+    return row.affects if row is not None else "answers"
 
 
 def is_condition(name: str) -> bool:
     """Whether results with different values of it were asked otherwise, or asked other items."""
-    return name in OF_RESULTS or role_of(name) in ("answers", "items")
+    return name in OF_RESULTS or affects(name) in ("answers", "items")
 
 
 def condition_names() -> list[str]:
     """Every condition that a saved result may have."""
-    return [*OF_RESULTS, *(name for name in SETTINGS if name not in OF_RESULTS and _of_settings(name))]
+    return [
+        *OF_RESULTS,
+        *(name for name in settings_table() if name not in OF_RESULTS and _of_settings(name)),
+    ]
 
 
 def of_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a manifest that are conditions, with the default of those that it does not name; without those
     whose outcome the results tell."""
-    defaults = {name: one.default for name, one in SETTINGS.items()}
-    return {name: value for name, value in {**defaults, **settings}.items() if _of_settings(name)}
+    return {name: value for name, value in _complete(settings).items() if _of_settings(name)}
 
 
 def known_conditions(conditions: Mapping[str, Any], *, published: bool = False) -> dict[str, Any]:
@@ -122,14 +77,19 @@ def asked_otherwise(
 
 def ways_of_asking(conditions: Mapping[str, Any]) -> dict[str, Any]:
     """The known conditions without those that only choose items."""
-    return {name: value for name, value in conditions.items() if role_of(name) != "items"}
+    return {name: value for name, value in conditions.items() if affects(name) != "items"}
 
 
 def same_answers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether a run with these settings may take the answers of one with the others, by their manifests."""
-    defaults = {name: one.default for name, one in SETTINGS.items()}
-    apart = differing({**defaults, **mine}, {**defaults, **other})
-    return not any(role_of(name) in ("answers", "rounding") for name in apart)
+    apart = differing(_complete(mine), _complete(other))
+    return not any(affects(name) in ("answers", "rounding") for name in apart)
+
+
+def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a manifest by today's names, with the default of those that it does not name."""
+    defaults = {name: row.default for name, row in settings_table().items()}
+    return defaults | {former_names().get(name, name): value for name, value in settings.items()}
 
 
 def _of_settings(name: str) -> bool:

@@ -11,8 +11,9 @@
       JournalError               a journal cannot be read or written
       SandboxError               programs cannot be run safely here
       GateError                  a gate's configuration or baseline cannot be used
+      OptionError                a value of an option cannot be taken
 
-Mistakes in options are ``pytest.UsageError``; plugin code turns a ``CheckpointError`` or ``DataError`` into
+Mistakes in pytest's options are ``pytest.UsageError``; plugin code turns a ``CheckpointError`` or ``DataError`` into
 one, so that a person sees one line and exit code 4, never a traceback.
 """
 
@@ -61,3 +62,7 @@ class SandboxError(HarnessError):
 
 class GateError(HarnessError):
     """A gate's configuration or baseline cannot be used: the message names the key, the value, and what to do."""
+
+
+class OptionError(HarnessError):
+    """Raised for a value of an option that cannot be taken."""

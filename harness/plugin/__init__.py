@@ -5,10 +5,12 @@ PYTEST_DONT_REWRITE: there is no assert in here to rewrite, and start-up counts.
 
 from __future__ import annotations
 
+import argparse
 import functools
 import gc
 import os
 import time
+import tomllib
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,8 +24,14 @@ from harness.core.resources import load_shipped_module
 from harness.core.serialize import FATAL, scrub
 from harness.plugin import collection as collecting
 from harness.plugin.broken_checkpoints import Unloadable
-from harness.plugin.gate import GateSession, add_gate_options, keep_apart
-from harness.plugin.options import MODEL_SETTINGS, Settings, add_options, is_worker, settings_of
+from harness.plugin.gate import GateSession
+from harness.plugin.options import (
+    MODEL_SETTINGS,
+    Settings,
+    is_worker,
+    settings_of,
+    take_former_gate_mode,
+)
 from harness.plugin.ordering import breaks_of, draw_schedules, schedules_from_json, schedules_json
 from harness.plugin.selection import settle
 from harness.results.run_directory import RunDirectory, free_run_path
@@ -49,20 +57,36 @@ class Run:
         """Whether pytest has got through with selecting, which it does not with a wrong ``-k``."""
 
 
+TABLE: Final = Path(__file__).parents[1] / "core" / "settings.toml"
+ACTIONS: Final = {"value": "store", "append": "append", "switch": "store_true"}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    add_options(parser)
-    add_gate_options(parser)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(
-    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
-) -> None:
-    keep_apart(early_config, parser, args)
+    """Registers the options of the table; argparse takes every value as text. A short name that is taken already
+    stays with who has it."""
+    group = parser.getgroup("touchstone", "benchmarks of language models")
+    groups = (parser._anonymous, *parser._groups)
+    taken = {name for group in groups for option in group.options for name in option.names()}
+    sections = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    for name, row in ((name, row) for rows in sections.values() for name, row in rows.items()):
+        if not row.get("option", True):
+            continue
+        action = ACTIONS[row.get("action", "value")]
+        kind: dict[str, Any] = {"action": action, "default": None}
+        if action != "store_true":
+            kind["metavar"] = row["metavar"]
+        flags = [f"--eval-{name.replace('_', '-')}"]
+        flags += [short for short in (row.get("short"),) if short and short not in taken]
+        group.addoption(*flags, dest=f"eval_{name}", help=" ".join(row["help"].split()), **kind)
+        for old in (old for old in row.get("formerly", ()) if old not in taken):
+            word = old.partition("=")[2]
+            former = {"action": "store_const", "const": word} if word else kind
+            group.addoption(old, dest=old, help=argparse.SUPPRESS, **{**former, "default": None})
 
 
 def pytest_configure(config: pytest.Config) -> None:
     gc.unfreeze()  # what an earlier run in this process has left; see pytest_collection_finish
+    take_former_gate_mode(config)
     settings = settings_of(config)
     config.stash[MODEL_SETTINGS] = settings.model
     directory = RunDirectory(_run_path(config, settings))
@@ -72,11 +96,11 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     run = Run(settings, directory)
     config.stash[RUN] = run
-    if config.getoption("--gate-sequential"):
+    if settings.gate_sequential:
         run.gating = GateSession(config, settings, directory.path.parent)
     if is_worker(config):
         run.collection.take(config.workerinput.get("touchstone_checkpoints"))  # type: ignore[attr-defined]
-    elif settings.checkpoints:
+    elif settings.checkpoint:
         try:
             run.collection.known_checkpoints()
         except CheckpointError as error:
@@ -93,9 +117,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _run_path(config: pytest.Config, settings: Settings) -> Path:
     if is_worker(config):
         return Path(config.workerinput["touchstone_run"])  # type: ignore[attr-defined]
-    output = (
-        settings.output if settings.output.is_absolute() else config.invocation_params.dir / settings.output
-    )
+    output = config.invocation_params.dir / settings.output
     return output / settings.run_id if settings.run_id else free_run_path(output, time.time(), os.getpid())
 
 
@@ -168,11 +190,11 @@ def _make_directory(run: Run, config: pytest.Config) -> bool:
 def _unit_size(run: Run, count: int) -> int:
     from harness.plugin.units import DEFAULT_SIZE, batch_size
 
-    return batch_size(count, run.settings.workers, run.settings.unit or DEFAULT_SIZE)
+    return batch_size(count, run.settings.workers, run.settings.batch_items or DEFAULT_SIZE)
 
 
 def _by_kind(config: pytest.Config, run: Run) -> bool:
-    return not is_worker(config) and run.settings.unit is None
+    return not is_worker(config) and run.settings.batch_items is None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -223,7 +245,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         note_effort=functools.partial(run.directory.write_effort, who),
         breaks=breaks_of(run.courses),
         settled=None if watch is None else watch.settled,
-        reuse=None if run.settings.fresh else Reuse(run.directory.path),
+        reuse=None if run.settings.no_cache else Reuse(run.directory.path),
     )
     # Items live until the end of the session: looking at tens of thousands of them again and again for
     # garbage takes a fifth of the time that pytest needs for a trivial item.
@@ -273,7 +295,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
     return BatchScheduler(
         config,
         len(parse_tx_spec_config(config)),
-        run.settings.unit or DEFAULT_SIZE,
+        run.settings.batch_items or DEFAULT_SIZE,
         Quarantine(run.directory.quarantine),
         breaks=lambda: breaks_of(schedules_from_json(run.directory.read_courses())),
     )
@@ -334,6 +356,11 @@ def pytest_report_to_serializable(
         scrubbed["outcome"] = "failed"
         scrubbed["longrepr"] = f"{type(error).__name__}: {error}"
     return scrubbed
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for note in config.stash[RUN].settings.notes:
+        terminalreporter.write_line(note, yellow=True)
 
 
 def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:

@@ -196,7 +196,7 @@ def with_shots(
 def checkpoints_of(settings: Settings) -> FoundCheckpoints:
     """The checkpoints that the options name, or the builtin ones that are there; raises ``CheckpointError``."""
     return find_checkpoints(
-        settings.checkpoints,
+        settings.checkpoint,
         steps=settings.steps,
         seq_len=settings.seq_len,
         base_model=settings.base_model,
@@ -363,7 +363,7 @@ def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest
     ]
     if not running or collection.sandbox is not None:
         return []
-    settings = collection.settings.sandbox
+    settings = collection.settings.sandbox_settings
     try:
         collection.sandbox = open_checked(
             settings.kind,

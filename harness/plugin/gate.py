@@ -1,15 +1,15 @@
 """The gate in a run of pytest: its options, what is checked before anything is asked, and the judging at the end.
 
-    --gate [plain|strict]     the exit code depends on the verdicts
+    --gate                    the exit code depends on the verdicts
+    --eval-gate-mode MODE     so too, by a mode: plain or strict
     --baseline WHAT           what the run is held against; without --gate verdicts are only shown
-    --gate-config FILE        margins, floors and the rest; by default pyproject.toml
+    --eval-gate-config FILE   margins, floors and the rest; by default pyproject.toml
 
 Only the controlling process has a gate.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ import pytest
 
 from harness.compare.baseline_source import open_source
 from harness.compare.baselines import ITEMS, BaselineSource
-from harness.compare.gate.config import MODES, GateConfig, check_names, parse_mode, read_gate_config
+from harness.compare.gate.config import GateConfig, check_names, read_gate_config
 from harness.compare.gate.decide import Early, cases_of, decide
 from harness.compare.gate.result import MISTAKE, NOT_VALID, GateResult, gate_json
 from harness.compare.gate.validate import check_plan
@@ -27,6 +27,7 @@ from harness.compare.items import Entry
 from harness.compare.sequential import LookSchedule, SequentialMonitor, Series
 from harness.core.conditions import condition_names
 from harness.core.errors import GateError, HarnessError
+from harness.core.settings import settings_table
 from harness.plugin.options import Settings
 from harness.plugin.ordering import schedules_from_json
 from harness.reports.gate import decision_text
@@ -34,90 +35,11 @@ from harness.results.run_directory import RunDirectory
 from harness.results.store_entry import ItemScores, StoredResult
 from harness.results.summary import Collected, Declaration, Summary, wholes
 
-AS_CONFIGURED: Final = "as configured"
-"""What ``--gate`` without a word means: the mode of the configuration, else plain."""
-
-
 FINE: Final = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 """pytest's exit codes of sessions that came to their end."""
 
-
-def add_gate_options(parser: pytest.Parser) -> None:
-    """Adds the options to pytest's, in the group of the others."""
-    group = parser.getgroup("touchstone", "benchmarks of language models")
-    group.addoption(
-        "--gate",
-        nargs="?",
-        const=AS_CONFIGURED,
-        default=None,
-        metavar="strict",
-        help="exit with 8 when a checkpoint is worse than the baseline, with 9 when that cannot be judged; "
-        "strict: with 8 also when nobody can tell",
-    )
-    group.addoption(
-        "--baseline",
-        default=None,
-        metavar="WHAT",
-        help="what the run is held against: best (of the saved results; the default of --gate), a run's id, folder or "
-        "file, a name given by `touchstone baseline set`, or none",
-    )
-    group.addoption(
-        "--baseline-allow",
-        action="append",
-        default=[],
-        metavar="NAME,...",
-        help="conditions in which the baseline may differ all the same: shots, data, items, ...",
-    )
-    group.addoption(
-        "--gate-metric",
-        action="append",
-        default=[],
-        metavar="METRIC",
-        help="choose the best and compare by this metric or composite (score) instead of each benchmark's primary one; "
-        "may be given several times",
-    )
-    group.addoption(
-        "--gate-sequential",
-        action="store_true",
-        help="ask the items in a drawn order and stop a benchmark once its verdict is settled",
-    )
-    group.addoption(
-        "--gate-config",
-        default=None,
-        metavar="FILE",
-        help="TOML file with the gate's margins, floors and so on (default: [tool.touchstone.gate] of pyproject.toml)",
-    )
-
-
-def apart(arguments: Sequence[str], folder: Path | None = None) -> list[str]:
-    """The arguments with what follows a bare ``--gate`` kept from being taken for its value unless it is one, so that
-    ``pytest --gate evals/`` means what it says. A word that is neither a mode nor in ``folder`` is taken for a mode,
-    which is then refused."""
-    end = list(arguments).index("--") if "--" in arguments else len(arguments)
-    found = list(arguments)
-    for place in (place for place in range(end) if found[place] == "--gate"):
-        after = found[place + 1] if place + 1 < end else "-"
-        word = folder is not None and after.isidentifier() and not _exists(folder / after)
-        if not after.startswith("-") and after not in MODES and not word:
-            found[place] = f"--gate={AS_CONFIGURED}"
-    return found
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long, for one
-        return False
-
-
-def keep_apart(config: pytest.Config, parser: pytest.Parser, arguments: list[str]) -> None:
-    """Does this to the arguments of a run, before pytest looks at them for the last time."""
-    changed = apart(arguments, config.invocation_params.dir)
-    if changed != arguments:
-        arguments[:] = changed
-        known = parser.parse_known_args(arguments, namespace=copy.copy(config.option))
-        known.confcutdir = config.known_args_namespace.confcutdir
-        config.known_args_namespace = known
+ALONE: Final = ("gate_sequential", "gate_config", "gate_metric", "baseline_allow")
+"""Settings that need a gate or a baseline."""
 
 
 class GateSession:
@@ -128,10 +50,10 @@ class GateSession:
         self._folder = config.invocation_params.dir
         self._root = config.rootpath
         self._exit_code = 0
-        self._asked = bool(settings.checkpoints)
+        self._asked = bool(settings.checkpoint)
         self._checkpoints: list[str] = []
         try:
-            self.plan = _plan(config)
+            self.plan = _plan(config, settings)
             if self.plan is not None:
                 self.source()
         except HarnessError as error:
@@ -245,21 +167,16 @@ def _with_asked(gate: GateResult, summary: Summary) -> GateResult:
     return replace(gate, asked=(asked, total), notes=(*gate.notes, note))
 
 
-def _plan(config: pytest.Config) -> GateConfig | None:
-    """What the options and the configuration ask for together; None where neither --gate nor --baseline is given."""
-    mode, baseline = config.getoption("--gate"), config.getoption("--baseline")
-    path, metrics = config.getoption("--gate-config"), config.getoption("--gate-metric")
-    allow = [name for given in config.getoption("--baseline-allow") for name in given.split(",") if name]
-    if mode is None and baseline is None:
-        alone = {
-            "--gate-sequential": config.getoption("--gate-sequential"),
-            "--gate-config": path,
-            "--gate-metric": metrics,
-            "--baseline-allow": allow,
-        }
-        lone = next((name for name, given in alone.items() if given), None)
+def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
+    """Return what the options and the configuration ask for together; None without --gate and --baseline."""
+    gate = settings.gate or settings.gate_mode is not None
+    path = settings.gate_config
+    allow = [name for given in settings.baseline_allow for name in given.split(",") if name]
+    if not gate and settings.baseline is None:
+        lone = next((name for name in ALONE if settings.values[name]), None)
         if lone is not None:
-            raise GateError(f"{lone} does nothing alone; give --gate, or --baseline to see verdicts only")
+            flag = settings_table()[lone].flag
+            raise GateError(f"{flag} does nothing alone; give --gate, or --baseline to see verdicts only")
         return None
     plan = (
         read_gate_config(config.rootpath / "pyproject.toml", required=False)
@@ -268,15 +185,15 @@ def _plan(config: pytest.Config) -> GateConfig | None:
     )
     plan = replace(
         plan,
-        mode=_mode(mode, plan),
-        baseline=baseline or plan.baseline,
-        metrics=tuple(dict.fromkeys(metrics)) or plan.metrics,
-        sequential=config.getoption("--gate-sequential"),
+        mode=settings.gate_mode or plan.mode or "plain" if gate else None,
+        baseline=settings.baseline or plan.baseline,
+        metrics=tuple(dict.fromkeys(settings.gate_metric)) or plan.metrics,
+        sequential=settings.gate_sequential,
         allow=tuple(name.replace("-", "_") for name in (*plan.allow, *allow)),
     )
     if plan.sequential:
         _check_sequential(plan)
-    check_names(plan.allow, [*condition_names(), ITEMS], "--baseline-allow", "condition")
+    check_names(plan.allow, [*condition_names(), ITEMS], "--eval-baseline-allow", "condition")
     if plan.baseline == "none" and not plan.floors:
         raise GateError(
             "--baseline none, and no floors: nothing to judge; configure floors, or leave --gate out"
@@ -289,16 +206,6 @@ def _check_sequential(plan: GateConfig) -> None:
     for named in (plan.metrics, *(own.metrics for own in plan.benchmarks.values())):
         if len(named) > 1:
             raise GateError(
-                f"--gate-sequential settles a benchmark by one metric; {', '.join(named)} are {len(named)}: name one"
+                "--eval-gate-sequential settles a benchmark by one metric; "
+                f"{', '.join(named)} are {len(named)}: name one"
             )
-
-
-def _mode(given: str | None, plan: GateConfig) -> str | None:
-    if given is None:
-        return None
-    if given == AS_CONFIGURED:
-        return plan.mode or "plain"
-    try:
-        return parse_mode(given, "--gate")
-    except GateError as error:
-        raise GateError(f"{error}; before a path write --gate=plain") from None

@@ -29,7 +29,7 @@ from harness.plugin.reporters import Wrong, check_paths, commands, publish, show
 from harness.results.aggregate import summarize
 from harness.results.journal import Following, Journal, latest, read_exchanges
 from harness.results.records import Record
-from harness.results.reuse import benchmarks_of, decide, device_kind, write_decision
+from harness.results.reuse import benchmarks_of, decide, write_decision
 from harness.results.run_directory import RunDirectory, environment
 from harness.results.store_entry import ItemScores, StoredResult
 from harness.results.summary import Collected, Declaration, Result, Summary
@@ -54,8 +54,9 @@ class Controller:
         self.collection = collection
         self.summary: Summary | None = None
         self._gating = GateSession(config, settings, directory.path.parent)
-        if config.getoption("--eval-output") is not None or settings.markdown is not None:
-            check_paths(directory.path.parent, settings.markdown)
+        self._markdown = config.invocation_params.dir / settings.markdown if settings.markdown else None
+        if config.getoption("--eval-output") is not None or self._markdown is not None:
+            check_paths(directory.path.parent, self._markdown)
         self._unpublished: list[Wrong] = []
         self._began = time.time()
         self._begun = False
@@ -118,11 +119,11 @@ class Controller:
                 self.config.rootpath,
             ),
             "checkpoints": [self._checkpoint_row(info) for info in infos if info.name in used],
-            "settings": _recorded(self.settings),
+            "settings": self.settings.recorded(),
             "benchmarks": benchmarks_of(declarations),
         }
         self.directory.write_manifest(manifest)
-        if not self.settings.fresh:
+        if not self.settings.no_cache:
             decision = decide(manifest, self.directory.path.parent)
             write_decision(self.directory.path, decision)
 
@@ -310,7 +311,7 @@ class Controller:
         status = NOT_VALID if faulty else session.exitstatus
         self.summary = self._gating.judge(self.summary, results, fault=fault, status=status)
         write_results(self.summary)
-        self._unpublished = publish(self.config, self.summary, self.settings.markdown, os.environ)
+        self._unpublished = publish(self.config, self.summary, self._markdown, os.environ)
         write_code_files(
             self.directory.path, {item for item, record in known.items() if record.status == "scored"}
         )
@@ -445,11 +446,6 @@ class Quiet:
     def pytest_testnodedown(self) -> Generator[None, object, object]:
         with self._progress.paused():
             return (yield)
-
-
-def _recorded(settings: Settings) -> dict[str, Any]:
-    """The settings as the manifest has them."""
-    return {**settings.recorded(), "device_kind": device_kind(settings.model.device)}
 
 
 class Ending:

@@ -115,7 +115,7 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
         on = " on these items" if any(line.why == FIRST_ON_ITEMS for line in gate.lines) else ""
         return f"gate passed: no baseline yet{on}; this run is the first, and is saved"
     kinds = {line.kind for line in gate.lines}
-    unsure = "; --gate strict would fail" if kinds & {"cannot tell", "not compared"} else ""
+    unsure = "; --eval-gate-mode strict would fail" if kinds & {"cannot tell", "not compared"} else ""
     without = "not compared" in kinds and not any(line.verdict for line in gate.lines)
     return f"gate passed{' WITHOUT A COMPARISON' * without}: {_counted(gate.lines)}{_parts(gate)}{unsure}"
 

@@ -15,9 +15,7 @@ harm: at worst something is scored twice.
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -67,16 +65,6 @@ def benchmarks_of(declarations: Mapping[str, Declaration]) -> dict[str, dict[str
         }
         for name, one in declarations.items()
     }
-
-
-def device_kind(device: str) -> str:
-    """The kind of device that ``--eval-device`` means, as far as that is known without torch."""
-    if device != "auto":
-        return device.partition(":")[0]
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if not hidden and any(Path(name).exists() for name in ("/dev/nvidia0", "/dev/kfd", "/dev/dxg")):
-        return "cuda"
-    return "mps" if sys.platform == "darwin" else "cpu"
 
 
 def decide(manifest: Mapping[str, Any], output: Path) -> Decision:

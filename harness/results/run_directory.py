@@ -3,7 +3,7 @@
 run.json          the manifest: command, versions, machine, commit, checkpoints, settings
 items-WHO.jsonl   the journal, one shard a process
 collected.json    every collected item, the benchmarks' declarations, what was left out and why
-courses.json      with --gate-sequential: the order of the items, and after how many of them one looks
+courses.json      with --eval-gate-sequential: the order of the items, and after how many of them one looks
 effort-WHO.json   what answering cost, one file a process
 quarantine.txt    items that ran alone, because a worker died with them
 run.log           what happened when: begin, what was left out, dead workers, end

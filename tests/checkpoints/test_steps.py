@@ -36,5 +36,5 @@ def test_epochs_with_fractions_lie_between() -> None:
     "text", ["", ":", "a", "1:2:3:4", "100-200", "-5:", "1.5", "100,,200", "5:1", "1:9:0"]
 )
 def test_anything_else_is_refused_with_what_can_be_given(text: str) -> None:
-    with pytest.raises(ValueError, match=r"means no steps; use START|ends before it begins|in steps of 0"):
+    with pytest.raises(ValueError, match=r"START:STOP:STEP or a list|the lower end first|no steps of 0"):
         parse_steps(text)

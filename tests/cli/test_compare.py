@@ -152,7 +152,7 @@ def test_sizes_that_a_file_does_not_give_come_from_the_option(
         (["checkpoints.csv#ft", "checkpoints.csv#plain", "--alpha", "0"], "--alpha: '0' is no share"),
         (
             ["checkpoints.csv#ft", "checkpoints.csv#plain", "--show-flips", "x"],
-            "--show-flips: 'x' is no whole",
+            "invalid --show-flips 'x': expected a whole number",
         ),
         (["checkpoints.csv#ft", "checkpoints.csv#plain", "--items", "x"], "--items: 'x' is no BENCHMARK=N"),
         (

@@ -292,14 +292,17 @@ def test_tasks_whose_tests_cannot_fail_are_named_left_out_and_end_with_9(
         (["grade", "winogrande", "x.jsonl"], "BENCHMARK: 'winogrande' is not one of humaneval, mbpp"),
         (["grade", "humaneval", "x.jsonl"], "x.jsonl: cannot be read: No such file or directory"),
         (["grade", "humaneval", "x.jsonl", "--k", "0"], "--k: '0' is no list of whole numbers"),
-        (["grade", "humaneval", "x.jsonl", "--workers", "two"], "--workers: 'two' is no whole number"),
+        (
+            ["grade", "humaneval", "x.jsonl", "--workers", "two"],
+            "invalid --workers 'two': expected a whole number from 1 up",
+        ),
         (
             ["grade", "humaneval", "x.jsonl", "--sandbox", "jail"],
-            "--sandbox: 'jail' is not one of bwrap, docker",
+            "invalid --sandbox 'jail': expected bwrap, docker or none",
         ),
         (
             ["grade", "humaneval", "x.jsonl", "--grader", "kind"],
-            "--grader: 'kind' is not one of exact, reference",
+            "invalid --grader 'kind': expected exact or reference",
         ),
         (["grade", "humaneval", "x.jsonl", "--data", "nowhere"], "--data: 'nowhere' is no folder"),
         (["grade", "humaneval", "x.jsonl", "--problems", "y.jsonl"], "y.jsonl: cannot be read"),

@@ -90,7 +90,7 @@ def test_other_conditions_are_refused_by_name_with_both_values_and_allowed_by_na
     assert refused.state == "refused"
     assert words in refused.reason
     assert "old in run-old" in refused.reason
-    assert f"--baseline-allow {condition}" in refused.reason
+    assert f"--eval-baseline-allow {condition}" in refused.reason
     assert found(mine, old, allow=(condition,)).state == "chosen"
 
 
@@ -119,7 +119,7 @@ def test_a_named_run_must_have_the_same_items() -> None:
     refused = found(new(), entry(right(5, 12)), kind="run")
     assert refused.state == "refused"
     assert "2 items missing here: b/0010, b/0011" in refused.reason
-    assert "--baseline-allow items" in refused.reason
+    assert "--eval-baseline-allow items" in refused.reason
     rows = [f"row of b/{n:04}" for n in range(9)] + ["changed"]
     other = found(new(), entry(right(5, 10), rows=rows), kind="run")
     assert "1 item with another row: b/0009" in other.reason

@@ -72,7 +72,7 @@ def test_a_strict_gate_fails_where_nobody_can_tell() -> None:
     found = {mode: gate(new(198), old=(old(200),), mode=mode) for mode in ("plain", "strict")}
     assert kinds(found["plain"]) == kinds(found["strict"]) == ["cannot tell"]
     assert (found["plain"].exit_code, found["strict"].exit_code) == (0, 8)
-    assert decision_text(found["plain"]) == "gate passed: 1 cannot tell; --gate strict would fail"
+    assert decision_text(found["plain"]) == "gate passed: 1 cannot tell; --eval-gate-mode strict would fail"
     assert found["strict"].lines[0].items
     assert decision_text(found["strict"]).endswith("b acc cannot be told (-0.50 points)")
 
@@ -112,7 +112,7 @@ def test_a_part_of_what_was_asked_before_passes_no_comparison_and_the_decision_s
     assert (found.exit_code, kinds(found)) == (0, ["not compared", "not worse"])
     assert decision_text(found) == (
         "gate passed: 1 not worse, 1 not compared; NOTHING WAS COMPARED for b acc (2 of 400 items); "
-        "--gate strict would fail"
+        "--eval-gate-mode strict would fail"
     )
     strict = gate(*part, old=(old(300), old(300, "c")), mode="strict")
     assert (strict.exit_code, kinds(strict)) == (8, ["not compared", "not worse"])
@@ -254,7 +254,7 @@ def test_a_benchmark_has_its_own_margin_and_metric() -> None:
     assert kinds(gate(mine, old=(entry(two),), metrics=("f1",))) == ["worse"]
     with pytest.raises(GateError, match="b has no metric 'f2'; it has acc, f1"):
         gate(mine, old=(entry(two),), benchmarks={"b": BenchmarkRules(metrics=("f2",))})
-    with pytest.raises(GateError, match=r"--gate-metric: unknown metric 'f2'; known are acc, f1$"):
+    with pytest.raises(GateError, match=r"--eval-gate-metric: unknown metric 'f2'; known are acc, f1$"):
         gate(mine, old=(entry(two),), metrics=("f2",))
 
 
@@ -403,7 +403,9 @@ def test_a_benchmark_without_any_of_the_metrics_says_so_by_name() -> None:
 
 
 def test_a_metric_that_no_benchmark_has_is_named_with_the_nearest() -> None:
-    with pytest.raises(GateError, match=r"--gate-metric: unknown metric 'real@6'; did you mean 'real@5'"):
+    with pytest.raises(
+        GateError, match=r"--eval-gate-metric: unknown metric 'real@6'; did you mean 'real@5'"
+    ):
         gate(real(1, 2, "new"), metrics=("real@1", "real@6"))
 
 

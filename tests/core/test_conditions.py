@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,23 +10,20 @@ import pytest
 from harness.checkpoints.training_state import step_of_row
 from harness.core.conditions import (
     OF_RESULTS,
-    SETTINGS,
+    affects,
     condition_names,
     differing,
     known_conditions,
     of_settings,
-    role_of,
     same_answers,
 )
-from harness.engines.sandbox.settings import SandboxSettings
-from harness.engines.settings import ModelSettings
-from harness.plugin.options import Settings, add_options, settings_of
-from harness.results.reuse import device_kind
+from harness.core.settings import settings_table
+from harness.plugin.options import settings_of
 
 OTHER = {
     "checkpoint": ["elsewhere"],
     "strict": True,
-    "fresh": True,
+    "no_cache": True,
     "trust_remote_code": True,
     "limit": "5",
     "steps": "300:",
@@ -51,12 +47,16 @@ OTHER = {
     "output": "elsewhere",
     "markdown": "elsewhere.md",
     "run_id": "other",
-    "unit": "3",
+    "batch_items": "3",
+    "gate": True,
+    "gate_mode": "strict",
+    "baseline": "best",
+    "baseline_allow": ["shots"],
+    "gate_metric": ["acc"],
+    "gate_sequential": True,
+    "gate_config": "elsewhere",
 }
 """A value of each option that is not its default."""
-
-FIELDS = {"checkpoints": "checkpoint", "kind": "sandbox", "threads": "workers"}
-"""Fields of the settings that are called otherwise than their option."""
 
 
 class Given:
@@ -67,59 +67,25 @@ class Given:
         self.invocation_params = pytest.Config.InvocationParams(args=(), plugins=None, dir=Path())
 
     def getoption(self, name: str, default: Any = None) -> Any:
-        key = name.removeprefix("--").removeprefix("eval-").replace("-", "_")
-        unset = [] if key == "checkpoint" else False if OTHER.get(key) is True else default
-        return self.values.get(key, unset)
-
-
-class Options(list[str]):
-    """Stands for pytest's parser, and remembers the names of the options."""
-
-    def getgroup(self, *_: str) -> Options:
-        return self
-
-    def addoption(self, name: str, **_: Any) -> None:
-        self.append(name.removeprefix("--").removeprefix("eval-").replace("-", "_"))
-
-
-def options() -> list[str]:
-    found = Options()
-    add_options(cast("pytest.Parser", found))
-    return found
+        return self.values.get(name.removeprefix("--eval-").replace("-", "_"), default)
 
 
 def recorded(**values: Any) -> dict[str, Any]:
     """What a run with these options writes down."""
-    settings = settings_of(cast("pytest.Config", Given(values)))
-    return {**settings.recorded(), "device_kind": device_kind(settings.model.device)}
+    return settings_of(cast("pytest.Config", Given(values))).recorded()
 
 
-def test_every_option_is_in_the_table_and_has_another_value_here() -> None:
-    assert set(options()) == set(OTHER)
-    assert set(options()) <= set(SETTINGS)
-
-
-def test_every_field_of_the_settings_is_in_the_table() -> None:
-    parts = ("model", "sandbox", "sampling")
-    names = [
-        field.name
-        for kind in (Settings, ModelSettings, SandboxSettings)
-        for field in dataclasses.fields(kind)
-        if field.name not in parts
-    ]
-    assert {FIELDS.get(name, name) for name in names} <= set(SETTINGS)
-
-
-def test_what_a_run_writes_down_is_what_the_table_says_counts() -> None:
-    counting = {name for name, one in SETTINGS.items() if one.role in ("answers", "items", "rounding")}
-    assert counting <= set(recorded()) <= set(SETTINGS)
+def test_every_option_has_another_value_here() -> None:
+    assert set(OTHER) == {name for name, row in settings_table().items() if row.option}
 
 
 def test_the_defaults_in_the_table_are_those_of_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TOUCHSTONE_DATA", raising=False)
     found = recorded()
-    counting = [name for name in found if role_of(name) in ("answers", "items")]
-    assert {name: found[name] for name in counting} == {name: SETTINGS[name].default for name in counting}
+    counting = [name for name in found if affects(name) in ("answers", "items")]
+    assert {name: found[name] or None for name in counting} == {
+        name: settings_table()[name].default or None for name in counting
+    }
 
 
 @pytest.mark.parametrize("name", OTHER)
@@ -129,13 +95,13 @@ def test_an_option_changes_conditions_and_reuse_as_its_row_says(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     more = {"temperature": "0.7"} if name == "samples" else {}
     before, after = recorded(**more), recorded(**more, **{name: OTHER[name]})
-    role = role_of(name)
+    role = affects(name)
     conditions = differing(of_settings(before), of_settings(after))
     told_by_the_result = name in ("shots", "chat")
     assert bool(conditions) is (role in ("answers", "items") and not told_by_the_result)
     assert same_answers(before, after) is (role != "answers" and name != "device")
     if name == "device":  # its kind is a setting of its own
-        assert role == "place"
+        assert role == "speed"
         assert not same_answers(before, {**before, "device_kind": "mps"})
 
 
@@ -195,3 +161,10 @@ def test_what_differs_is_named_but_for_what_may_differ() -> None:
 )
 def test_the_step_is_what_the_trainer_or_the_table_says(row: dict[str, Any], step: int | None) -> None:
     assert step_of_row(row) == step
+
+
+def test_a_setting_with_another_name_now_is_known_by_the_one_before() -> None:
+    now = recorded(batch_items="3")
+    before = {("unit" if name == "batch_items" else name): value for name, value in now.items()}
+    assert same_answers(now, before)
+    assert not differing(of_settings(now), of_settings(before))

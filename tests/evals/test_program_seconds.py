@@ -12,7 +12,6 @@ from harness.cli import main
 from harness.core.requests import CallTests, RunProgram
 from harness.engines.sandbox.client import WorkerClient
 from harness.engines.sandbox.sandbox import Sandbox
-from harness.engines.sandbox.settings import parse_program_seconds
 from harness.metrics.code import mbpp_request
 
 REQUEST = RunProgram("x = 1", CallTests("assert x == 1"), task="t/1", seconds=3.0, reference="x = 1\n")
@@ -48,21 +47,6 @@ def test_a_slow_machine_still_raises_it_by_the_reference_program() -> None:
     assert limits(5.0) == [5.0, 50.0, 16.0]
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("5", 5.0), ("0.5", 0.5), (".1", 0.1), ("2.", 2.0), ("3600", 3600.0)]
-)
-def test_seconds_are_read(text: str, seconds: float) -> None:
-    assert parse_program_seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "0", "0.01", "-1", "5s", "five", "nan", "inf", "3601", "1e3", "5,0"])
-def test_what_is_no_limit_is_refused_with_what_is(text: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"is no limit of time for a program; give seconds from 0\.1 to 3600"
-    ):
-        parse_program_seconds(text)
-
-
 def test_grade_refuses_it_in_one_line_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,7 +54,7 @@ def test_grade_refuses_it_in_one_line_before_anything_runs(
     samples.write_text(json.dumps({"task_id": 11, "completion": "x = 1"}) + "\n", encoding="utf-8")
     assert main(["grade", "mbpp", str(samples), "--program-seconds", "5s"]) == 4
     error = capsys.readouterr().err
-    assert "--program-seconds: '5s' is no limit of time" in error
+    assert "invalid --program-seconds '5s': expected a number from 0.1 to 3600" in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == [samples]
 

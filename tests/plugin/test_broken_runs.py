@@ -121,7 +121,7 @@ def test_a_fault_of_one_of_several_is_told_and_the_others_are_scored(
     good = shutil.copytree(whole, project.path / "checkpoint-1")
     path, said = broken("loaded", "a tensor is missing")
     result = project.run(
-        "--checkpoint", str(path), "-n", workers, "--eval-unit", "2", checkpoint=str(good), apart=True
+        "--checkpoint", str(path), "-n", workers, "--eval-batch-items", "2", checkpoint=str(good), apart=True
     )
     assert result.ret == 9
     text = " ".join(result.stdout.str().split())

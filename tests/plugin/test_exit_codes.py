@@ -37,7 +37,7 @@ CASES: list[tuple[str, list[str], int]] = [
     ("not valid", ["--eval-strict"], 9),
     ("not valid", ["--gate"], 9),
     ("not valid", ["--eval-strict", "--gate"], 9),
-    ("", ["--gate", "--gate-config", "high.toml"], 8),
+    ("", ["--gate", "--eval-gate-config", "high.toml"], 8),
     ("", ["--gate", "--co"], 0),
     ("", ["--gate", "--eval-limit", "many"], 4),
     ("", ["--gate", "nowhere/"], 4),

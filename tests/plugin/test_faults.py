@@ -121,7 +121,7 @@ def test_after_kill_9_the_journal_holds_every_finished_item(project: Project, un
         "fake:causal",
         "--eval-data",
         "data",
-        "--eval-unit",
+        "--eval-batch-items",
         unit,
         "-s",
     ]
@@ -146,7 +146,7 @@ def test_after_kill_9_the_journal_holds_every_finished_item(project: Project, un
 
 def test_an_interrupt_keeps_what_was_finished(project: Project) -> None:
     project.write("if example['n'] == 11: raise KeyboardInterrupt")
-    result = project.run("--eval-unit", "4", apart=True)
+    result = project.run("--eval-batch-items", "4", apart=True)
     assert result.ret == 2
     assert sum(record.status == "scored" for record in project.records.values()) >= 8
     assert len(project.records) == 20

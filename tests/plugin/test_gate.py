@@ -76,9 +76,24 @@ def test_a_path_after_gate_is_a_path(skilled: Project) -> None:
     result = score(skilled, 150, "first", "--gate", "test_skills.py")
     assert result.ret == 0
     assert gate(skilled, "first")["mode"] == "plain"
-    for place, words in enumerate((["--gate", "strict"], ["--gate=strict"])):
+    for place, words in enumerate((["--gate", "--eval-gate-mode", "strict"], ["--eval-gate-mode=strict"])):
         assert score(skilled, 148, f"strict{place}", *words, "test_skills.py").ret == 8
         assert gate(skilled, f"strict{place}")["mode"] == "strict"
+
+
+@pytest.mark.parametrize(
+    "words", [["--gate=strict"], ["--gate", "strict"], ["test_skills.py", "--gate", "strict"]]
+)
+def test_the_mode_after_gate_is_taken_for_a_version_more_with_a_note(
+    skilled: Project, words: list[str]
+) -> None:
+    score(skilled, 150, "first")
+    result = score(skilled, 148, "strict", "-q", *words)
+    assert result.ret == 8
+    assert gate(skilled, "strict")["mode"] == "strict"
+    result.stdout.fnmatch_lines(
+        ["note: --gate=strict is now --eval-gate-mode strict; the next version has no --gate=strict any more"]
+    )
 
 
 def test_a_trial_run_makes_no_later_gate_fail_and_the_same_command_again_passes_too(skilled: Project) -> None:
@@ -124,7 +139,7 @@ def test_a_removed_row_of_data_makes_the_run_not_valid_until_items_may_differ(sk
     assert result.ret == 9
     assert "data is " in gate(skilled, "less")["text"]
     allowed = score(
-        skilled, 150, "allowed", "--gate", "--baseline", "first", "--baseline-allow", "data,items"
+        skilled, 150, "allowed", "--gate", "--baseline", "first", "--eval-baseline-allow", "data,items"
     )
     assert allowed.ret == 0
     assert "compared on 199 common items" in gate(skilled, "allowed")["lines"][0]["notes"][0]
@@ -151,7 +166,7 @@ def test_other_conditions_are_named_and_may_be_allowed(skilled: Project) -> None
     result = score(skilled, 150, "seed", "--gate", "--eval-seed", "7")
     assert result.ret == 9
     assert "seed is 7 here and 1234 there" in gate(skilled, "seed")["text"]
-    assert score(skilled, 150, "fine", "--gate", "--eval-seed", "7", "--baseline-allow", "seed").ret == 0
+    assert score(skilled, 150, "fine", "--gate", "--eval-seed", "7", "--eval-baseline-allow", "seed").ret == 0
     write(skilled, version=2)
     assert score(skilled, 150, "new", "--gate").ret == 9
     assert "version is 2 here and 1 there" in gate(skilled, "new")["text"]
@@ -181,14 +196,16 @@ def test_a_configuration_in_pyproject_sets_floors_and_margins(skilled: Project) 
     assert low.ret == 8
     low.stdout.fnmatch_lines(["gate failed (exit code 8): skills acc floor acc >= 0.7: it is 0.695"])
     (skilled.path / "own.toml").write_text("[benchmarks.skills]\nmargin = 0.3\n")
-    assert score(skilled, 100, "wide", "--gate", "--baseline", "fine", "--gate-config", "own.toml").ret == 0
+    assert (
+        score(skilled, 100, "wide", "--gate", "--baseline", "fine", "--eval-gate-config", "own.toml").ret == 0
+    )
     assert gate(skilled, "wide")["lines"][0]["verdict"] == "not worse"
 
 
 def test_a_benchmark_that_was_not_run_has_no_floor_kept(skilled: Project) -> None:
     write(skilled, "others")
     (skilled.path / "g.toml").write_text("[benchmarks.others]\nfloors = ['acc >= 0.1']\n")
-    result = score(skilled, 140, "some", "--gate", "--gate-config", "g.toml", "test_skills.py")
+    result = score(skilled, 140, "some", "--gate", "--eval-gate-config", "g.toml", "test_skills.py")
     assert result.ret == 9
     assert "it was not measured in this run" in gate(skilled, "some")["text"]
 
@@ -211,22 +228,25 @@ def test_workers_change_no_verdict(skilled: Project) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--gate=hard"], ["--gate: 'hard' is no mode; use plain or strict"]),
+        (["--eval-gate-mode", "hard"], ["invalid --eval-gate-mode 'hard': expected plain or strict"]),
         (["--gate", "--baseline", "x" * 300], ["--baseline: cannot read", "name too long"]),
         (["--gate", "--baseline", "nowhere"], ["nowhere: no run in", "touchstone baseline list"]),
         (["--gate", "--baseline", "none"], ["--baseline none, and no floors: nothing to judge"]),
-        (["--gate", "--baseline-allow", "shot"], ["unknown condition 'shot'; did you mean 'shots'?"]),
-        (["--gate-metric", "acc"], ["--gate-metric does nothing alone; give --gate"]),
-        (["--gate", "--gate-config", "none.toml"], ["cannot read", "none.toml"]),
-        (["--gate", "--gate-config", "key.toml"], ["unknown key 'margn'; did you mean 'margin'?"]),
-        (["--gate", "--gate-config", "name.toml"], ["unknown benchmark 'skils'; did you mean 'skills'?"]),
+        (["--gate", "--eval-baseline-allow", "shot"], ["unknown condition 'shot'; did you mean 'shots'?"]),
+        (["--eval-gate-metric", "acc"], ["--eval-gate-metric does nothing alone; give --gate"]),
+        (["--gate", "--eval-gate-config", "none.toml"], ["cannot read", "none.toml"]),
+        (["--gate", "--eval-gate-config", "key.toml"], ["unknown key 'margn'; did you mean 'margin'?"]),
         (
-            ["--gate", "--gate-config", "metric.toml"],
+            ["--gate", "--eval-gate-config", "name.toml"],
+            ["unknown benchmark 'skils'; did you mean 'skills'?"],
+        ),
+        (
+            ["--gate", "--eval-gate-config", "metric.toml"],
             ["gate, skills: unknown metric 'f1'; known are acc, other"],
         ),
         (
-            ["--gate", "--gate-metric", "f1"],
-            ["--gate-metric: unknown metric 'f1'; known are acc, other"],
+            ["--gate", "--eval-gate-metric", "f1"],
+            ["--eval-gate-metric: unknown metric 'f1'; known are acc, other"],
         ),
         (["--gate", "--eval-markdown", "data"], ["--eval-markdown", "this is a folder"]),
     ],
@@ -247,7 +267,7 @@ def test_a_mistake_is_one_line_before_anything_runs(
     assert not (skilled.path / "results" / "wrong").exists()
 
 
-@pytest.mark.parametrize("arguments", [["--gate-metric", "f1"], ["--gate-config", "metric.toml"]])
+@pytest.mark.parametrize("arguments", [["--eval-gate-metric", "f1"], ["--eval-gate-config", "metric.toml"]])
 def test_a_metric_that_turns_out_to_be_unknown_is_4_at_the_end(
     skilled: Project, arguments: list[str]
 ) -> None:
@@ -263,7 +283,7 @@ def test_a_metric_that_turns_out_to_be_unknown_is_4_at_the_end(
 
 def test_several_metrics_are_judged_in_one_run(skilled: Project) -> None:
     score(skilled, 150, "first")
-    both = ("--gate-metric", "acc", "--gate-metric", "other")
+    both = ("--eval-gate-metric", "acc", "--eval-gate-metric", "other")
     result = score(skilled, 120, "worse", "--gate", *both, "--junitxml", "junit.xml")
     assert result.ret == 8
     lines = gate(skilled, "worse")["lines"]
@@ -272,16 +292,16 @@ def test_several_metrics_are_judged_in_one_run(skilled: Project) -> None:
     assert '.skills.acc" value="worse"' in xml
     assert '.skills.other" value="not worse"' in xml
     refused(
-        score(skilled, 1, "wrong", "--gate", *both, "--gate-sequential", apart=True),
-        "--gate-sequential settles a benchmark by one metric; acc, other are 2: name one",
+        score(skilled, 1, "wrong", "--gate", *both, "--eval-gate-sequential", apart=True),
+        "--eval-gate-sequential settles a benchmark by one metric; acc, other are 2: name one",
     )
     refused(
-        score(skilled, 1, "wrong", "--gate", *both, "--gate-metric", "othr", apart=True),
-        "--gate-metric: unknown metric 'othr'; did you mean 'other'?",
+        score(skilled, 1, "wrong", "--gate", *both, "--eval-gate-metric", "othr", apart=True),
+        "--eval-gate-metric: unknown metric 'othr'; did you mean 'other'?",
     )
 
 
-@pytest.mark.parametrize("arguments", [["--gate-metric", "f1"], ["--gate-config", "metric.toml"]])
+@pytest.mark.parametrize("arguments", [["--eval-gate-metric", "f1"], ["--eval-gate-config", "metric.toml"]])
 def test_a_metric_that_the_code_does_not_return_is_refused_before_a_first_run(
     skilled: Project, arguments: list[str]
 ) -> None:
@@ -295,7 +315,7 @@ def test_a_metric_that_the_code_does_not_return_is_refused_before_a_first_run(
 
 def test_an_unknown_benchmark_is_one_line_with_workers_too(skilled: Project) -> None:
     (skilled.path / "name.toml").write_text("[benchmarks.skils]\nmargin = 0.1\n")
-    result = score(skilled, 10, "wrong", "--gate", "--gate-config", "name.toml", "-n", "2", apart=True)
+    result = score(skilled, 10, "wrong", "--gate", "--eval-gate-config", "name.toml", "-n", "2", apart=True)
     refused(result, "unknown benchmark 'skils'; did you mean 'skills'?")
 
 

@@ -43,6 +43,6 @@ def test_the_later_step_passes_the_earlier_is_gated_out_by_real_at_1_and_one_ite
     assert line["against"]["checkpoint"] == "checkpoint-1200"
     assert line["high"] < -0.01
     assert line["p_adjusted"] < 0.01
-    less = step(pytester, LATE, "less", "--gate", "strict", "-k", f"not real_coref/{ITEMS - 1}")
+    less = step(pytester, LATE, "less", "--eval-gate-mode", "strict", "-k", f"not real_coref/{ITEMS - 1}")
     assert less.ret == 8
     assert f"compared with nothing ({ITEMS - 1} of {ITEMS} items)" in gate(pytester, "less")["text"]

@@ -62,7 +62,7 @@ def also(*paths: Path) -> list[str]:
 def test_units_of_a_base_and_its_adapters_alternate(
     project: Project, base: Path, adapters: list[Path]
 ) -> None:
-    project.run(*also(*adapters), "--eval-unit", "8", checkpoint=str(base))
+    project.run(*also(*adapters), "--eval-batch-items", "8", checkpoint=str(base))
     seen = order(project)
     groups = [seen[0][0]]
     for name, _ in seen:
@@ -76,7 +76,9 @@ def test_units_of_a_base_and_its_adapters_alternate(
 def test_a_stranger_in_between_comes_after_the_family(
     project: Project, base: Path, adapters: list[Path]
 ) -> None:
-    project.run("--checkpoint", "fake:causal", *also(adapters[0]), "--eval-unit", "10", checkpoint=str(base))
+    project.run(
+        "--checkpoint", "fake:causal", *also(adapters[0]), "--eval-batch-items", "10", checkpoint=str(base)
+    )
     names = [name for name, _ in order(project)]
     assert names[:40:10] == ["base", "lora-a", "base", "lora-a"]
     assert set(names[40:]) == {"fake-causal"}
@@ -86,7 +88,7 @@ def test_checkpoints_without_a_common_base_keep_pytests_order(project: Project) 
     (project.path / "test_more.py").write_text(
         (project.path / "test_sums.py").read_text().replace('"sums"', '"more"')
     )
-    project.run("--checkpoint", "fake:masked", "--eval-unit", "5")
+    project.run("--checkpoint", "fake:masked", "--eval-batch-items", "5")
     assert [example.split("/")[0] for _, example in order(project)] == ["more"] * 20 + ["sums"] * 20
 
 
@@ -104,10 +106,12 @@ def test_together_they_score_item_by_item_what_each_scores_alone(
     apart = workers != "0"
     alone: dict[tuple[str, str], Any] = {}
     for path in (base, *adapters):
-        assert project.run("-n", workers, "--eval-unit", "6", checkpoint=str(path), apart=apart).ret == 0
+        assert (
+            project.run("-n", workers, "--eval-batch-items", "6", checkpoint=str(path), apart=apart).ret == 0
+        )
         alone |= found(project)
     result = project.run(
-        *also(*adapters), "-n", workers, "--eval-unit", "6", checkpoint=str(base), apart=apart
+        *also(*adapters), "-n", workers, "--eval-batch-items", "6", checkpoint=str(base), apart=apart
     )
     assert result.ret == 0
     together = found(project)
@@ -130,7 +134,7 @@ def test_the_base_is_loaded_once(project: Project, base: Path, adapters: list[Pa
         "    return load(info, settings, **more)\n"
         "loading.load_model = counted\n"
     )
-    project.run(*also(*adapters), "--eval-unit", "4", checkpoint=str(base), apart=True)
+    project.run(*also(*adapters), "--eval-batch-items", "4", checkpoint=str(base), apart=True)
     assert (project.path / "loads.txt").read_text().split() == ["base"]
 
 
@@ -150,4 +154,4 @@ def test_what_a_fixture_makes_for_a_checkpoint_is_never_anothers(
     (project.path / "test_sums.py").write_text(
         text.replace("    pass\n", "    assert place == [checkpoint.name]\n")
     )
-    assert project.run(*also(*adapters), "--eval-unit", "5", checkpoint=str(base)).ret == 0
+    assert project.run(*also(*adapters), "--eval-batch-items", "5", checkpoint=str(base)).ret == 0

@@ -29,10 +29,10 @@ def close(one: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--eval-unit", "1"],
-        ["--eval-unit", "7"],
+        ["--eval-batch-items", "1"],
+        ["--eval-batch-items", "7"],
         ["-n", "2"],
-        ["-n", "2", "--eval-unit", "3"],
+        ["-n", "2", "--eval-batch-items", "3"],
         ["-n", "1"],
         ["-n", "0"],
         ["-p", "no:xdist"],
@@ -52,7 +52,7 @@ def test_scores_do_not_depend_on_order(project: Project) -> None:
     project.run("--eval-shots", "3")
     plain = project.scores()
     (project.path / "conftest.py").write_text(SHUFFLE)
-    for arguments in ([], ["-n", "2", "--eval-unit", "4"]):
+    for arguments in ([], ["-n", "2", "--eval-batch-items", "4"]):
         project.run("--eval-shots", "3", *arguments, apart=True)
         assert project.scores() == plain
 
@@ -106,7 +106,7 @@ def test_a_real_model_gives_the_same_scores_however_it_is_run(
     assert project.run("--eval-batch", "1", checkpoint=str(folder), apart=True).ret == 0
     plain = project.scores()
     (project.path / "conftest.py").write_text(SHUFFLE)
-    for arguments in (["--eval-batch", "32"], ["-n", "2"], ["--eval-unit", "5"]):
+    for arguments in (["--eval-batch", "32"], ["-n", "2"], ["--eval-batch-items", "5"]):
         result = project.run(*arguments, checkpoint=str(folder), apart=True)
         assert result.ret == 0
         assert close(project.scores(), plain), arguments

@@ -122,7 +122,9 @@ def test_two_combinations_of_one_name_are_refused(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--eval-unit", "3"], ["-n", "2"], ["-n", "2", "--eval-unit", "3"]], ids=" ".join
+    "arguments",
+    [["--eval-batch-items", "3"], ["-n", "2"], ["-n", "2", "--eval-batch-items", "3"]],
+    ids=" ".join,
 )
 def test_neither_workers_nor_units_matter(project: Project, arguments: list[str]) -> None:
     styled(project)
@@ -150,14 +152,14 @@ def test_several_checkpoints_keep_their_results_apart(project: Project) -> None:
 def test_a_gate_judges_each_by_the_bounds_of_its_own_or_of_the_benchmark(project: Project) -> None:
     styled(project)
     (project.path / "g.toml").write_text('baseline = "none"\n[benchmarks.styled]\nfloors = ["acc >= 0.28"]\n')
-    low = project.run("--gate", "--gate-config", "g.toml", "--eval-run-id", "one")
+    low = project.run("--gate", "--eval-gate-config", "g.toml", "--eval-run-id", "one")
     assert low.ret == 8
     low.stdout.fnmatch_lines(
         ["gate failed (exit code 8): styled[[]terse[]] acc floor acc >= 0.28: it is 0.25"]
     )
     with (project.path / "g.toml").open("a") as file:
         file.write('[benchmarks."styled[terse]"]\nfloors = ["acc >= 0.2"]\n')
-    assert project.run("--gate", "--gate-config", "g.toml", "--eval-run-id", "two").ret == 0
+    assert project.run("--gate", "--eval-gate-config", "g.toml", "--eval-run-id", "two").ret == 0
     assert project.run("--gate", "--eval-run-id", "three").ret == 0
     gate = json.loads((project.path / "results/three/summary.json").read_text())["gate"]
     assert [(line["benchmark"], line["verdict"]) for line in gate["lines"]] == [
@@ -178,7 +180,7 @@ def test_a_benchmark_that_stops_early_does_so_for_each(project: Project) -> None
     project.rows(40)
     styled(project)
     for name in ("one", "two"):
-        result = project.run("--gate", "--gate-sequential", "--eval-run-id", name)
+        result = project.run("--gate", "--eval-gate-sequential", "--eval-run-id", name)
         assert result.ret == 0
     courses = json.loads((project.path / "results/two/courses.json").read_text())
     assert [course["benchmark"] for course in courses] == ["styled[polite]", "styled[terse]"]

@@ -96,7 +96,7 @@ def test_a_third_run_says_which_one_has_scored(project: Project) -> None:
 
 def test_fresh_scores_everything_again(project: Project) -> None:
     run(project)
-    run(project, "--eval-fresh")
+    run(project, "--eval-no-cache")
     assert reused(project) == {"checkpoint-100": 0, "checkpoint-200": 0}
 
 
@@ -156,7 +156,7 @@ def test_what_has_changed_is_scored_again(project: Project, what: str) -> None:
         (["--eval-limit", "4"], [], 4),
         ([], ["--eval-limit", "4"], 4),
         (["-k", "sums/2"], [], 1),
-        ([], ["--eval-batch", "1", "--eval-unit", "2"], 6),
+        ([], ["--eval-batch", "1", "--eval-batch-items", "2"], 6),
         ([], ["--eval-seed", "5"], 0),
         ([], ["--eval-shots", "1"], 0),
         (["--eval-shots", "1"], ["--eval-shots", "2"], 0),
@@ -188,7 +188,7 @@ def test_a_run_that_was_killed_leaves_what_it_had_scored(project: Project) -> No
     )
     project.write(kill)
     (project.path / "kill").touch()
-    killed = run(project, "--eval-unit", "1", apart=True)
+    killed = run(project, "--eval-batch-items", "1", apart=True)
     assert killed.ret == -9
     (project.path / "kill").unlink()
     assert run(project).ret == 0

@@ -56,7 +56,9 @@ def test_several_samples_are_drawn_and_the_manifest_says_how(project: Project) -
 def test_what_is_drawn_does_not_depend_on_what_else_is_selected(project: Project) -> None:
     project.run("--eval-samples", "4", "--eval-temperature", "0.8")
     whole = project.scores()
-    project.run("--eval-samples", "4", "--eval-temperature", "0.8", "--eval-unit", "3", "-k", "17 or 4")
+    project.run(
+        "--eval-samples", "4", "--eval-temperature", "0.8", "--eval-batch-items", "3", "-k", "17 or 4"
+    )
     some = project.scores()
     assert some == {example: whole[example] for example in some}
     assert len(some) == 3

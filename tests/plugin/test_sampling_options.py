@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.core.errors import OptionError
 from harness.core.few_shot import Sampling
-from harness.plugin.options import parse_share, parse_temperature, sampling_of
+from harness.plugin.options import sampling_values
 
 
 @pytest.mark.parametrize(
@@ -21,28 +22,9 @@ from harness.plugin.options import parse_share, parse_temperature, sampling_of
 def test_what_is_left_open_follows_from_the_rest(
     samples: int, temperature: float | None, top_p: float | None, found: Sampling
 ) -> None:
-    assert sampling_of(samples, temperature, top_p, 7) == found
+    assert Sampling(samples, seed=7, **sampling_values(samples, temperature, top_p)) == found
 
 
 def test_several_greedy_samples_are_refused_because_they_are_all_the_same() -> None:
-    with pytest.raises(pytest.UsageError, match="5 greedy samples of a task are all the same"):
-        sampling_of(5, 0.0, None, 7)
-
-
-@pytest.mark.parametrize(("text", "value"), [("0", 0.0), ("0.2", 0.2), (".8", 0.8), ("1.", 1.0), ("2", 2.0)])
-def test_a_temperature_is_a_number_from_0_up(text: str, value: float) -> None:
-    assert parse_temperature(text) == value
-
-
-@pytest.mark.parametrize("text", ["-1", "hot", "", ".", "nan", "inf", "1e3", "0,2"])
-def test_anything_else_is_no_temperature(text: str) -> None:
-    with pytest.raises(ValueError, match="is no temperature"):
-        parse_temperature(text)
-
-
-@pytest.mark.parametrize("text", ["0", "0.0", "1.1", "-1", "all", ""])
-def test_a_share_is_above_0_and_1_at_most(text: str) -> None:
-    with pytest.raises(ValueError, match="is no share"):
-        parse_share(text)
-    assert parse_share("0.95") == 0.95
-    assert parse_share("1") == 1.0
+    with pytest.raises(OptionError, match="5 greedy samples of a task are all the same"):
+        sampling_values(5, 0.0, None)

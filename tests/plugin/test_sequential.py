@@ -1,4 +1,4 @@
-"""What a person sees of ``--gate-sequential``: benchmarks that stop once they are settled."""
+"""What a person sees of ``--eval-gate-sequential``: benchmarks that stop once they are settled."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ def gate_of(project: Project, first: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("arguments", [[], ["-n", "2"], ["-n", "1"], ["--eval-unit", "7"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [[], ["-n", "2"], ["-n", "1"], ["--eval-batch-items", "7"]], ids=" ".join
+)
 def test_a_bad_checkpoint_is_stopped_early_with_exit_code_8(project: Project, arguments: list[str]) -> None:
     first = begin(project)
     project.write(BAD)
-    result = project.run("--gate", "--baseline", first, "--gate-sequential", *arguments, apart=True)
+    result = project.run("--gate", "--baseline", first, "--eval-gate-sequential", *arguments, apart=True)
     assert result.ret == 8
     gate = gate_of(project, first)
     (line,) = gate["lines"]
@@ -50,7 +52,14 @@ def test_the_verdict_is_the_same_with_and_without_workers(project: Project) -> N
     for arguments in ([], ["-n", "2"]):
         name = f"r{len(found)}"
         project.run(
-            "--gate", "--baseline", first, "--gate-sequential", "--eval-run-id", name, *arguments, apart=True
+            "--gate",
+            "--baseline",
+            first,
+            "--eval-gate-sequential",
+            "--eval-run-id",
+            name,
+            *arguments,
+            apart=True,
         )
         summary = json.loads((project.path / "results" / name / "summary.json").read_text(encoding="utf-8"))
         (line,) = summary["gate"]["lines"]
@@ -61,7 +70,7 @@ def test_the_verdict_is_the_same_with_and_without_workers(project: Project) -> N
 def test_what_is_not_asked_is_skipped_with_the_reason_and_is_no_baseline_later(project: Project) -> None:
     first = begin(project)
     project.write(BAD)
-    project.run("--gate", "--baseline", first, "--gate-sequential")
+    project.run("--gate", "--baseline", first, "--eval-gate-sequential")
     (run,) = [run for run in project.runs if run.name != first]
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     assert summary["totals"]["skipped"] > 0
@@ -76,7 +85,7 @@ def test_what_is_not_asked_is_skipped_with_the_reason_and_is_no_baseline_later(p
 
 def test_without_a_baseline_all_items_are_asked(project: Project) -> None:
     project.rows(60)
-    result = project.run("--gate", "--gate-sequential")
+    result = project.run("--gate", "--eval-gate-sequential")
     assert result.ret == 0
     assert {record.status for record in project.records.values()} == {"scored"}
 
@@ -84,17 +93,17 @@ def test_without_a_baseline_all_items_are_asked(project: Project) -> None:
 def test_an_item_that_fails_makes_the_run_not_valid(project: Project) -> None:
     first = begin(project)
     project.write("assert example['n'] != 5\n    " + GOOD)
-    result = project.run("--gate", "--baseline", first, "--gate-sequential")
+    result = project.run("--gate", "--baseline", first, "--eval-gate-sequential")
     assert result.ret == 9
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--gate-sequential"], "--gate-sequential does nothing alone"),
+        (["--eval-gate-sequential"], "--eval-gate-sequential does nothing alone"),
         (
-            ["--gate", "--gate-sequential", "--gate-metric", "score"],
-            "--gate-sequential: the composite score needs all items",
+            ["--gate", "--eval-gate-sequential", "--eval-gate-metric", "score"],
+            "--eval-gate-sequential: the composite score needs all items",
         ),
     ],
 )

@@ -75,7 +75,7 @@ def test_steps_that_are_not_there_are_one_line(project: Project, runs: Path) -> 
     )
     wrong = project.run("--eval-steps", "x", checkpoint="runs/a")
     assert wrong.ret == 4
-    wrong.stderr.fnmatch_lines(["ERROR: --eval-steps: 'x' means no steps; *"])
+    wrong.stderr.fnmatch_lines(["ERROR: invalid --eval-steps 'x': expected START:STOP:STEP or a list *"])
 
 
 @pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])

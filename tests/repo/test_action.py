@@ -51,7 +51,7 @@ def test_the_script_hands_its_inputs_to_pytest_and_its_exit_code_on(tmp_path: Pa
     done = subprocess.run(command, env=environment, cwd=tmp_path, check=False)
     assert done.returncode == code
     assert (tmp_path / "given").read_text().splitlines() == [
-        *("evals/", "--checkpoint", "runs/a b; touch x", "--baseline", "best", "--gate=plain"),
+        *("evals/", "--checkpoint", "runs/a b; touch x", "--baseline", "best", "--eval-gate-mode", "plain"),
         *("--eval-output", "results", "--eval-markdown", "touchstone.md", "--junitxml", "touchstone.xml"),
         *("-k", "real_coref and not x", "-q"),
     ]

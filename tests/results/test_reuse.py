@@ -10,7 +10,7 @@ import pytest
 
 from harness.results.journal import Journal
 from harness.results.records import Record
-from harness.results.reuse import Decision, Reuse, Source, decide, device_kind, write_decision
+from harness.results.reuse import Decision, Reuse, Source, decide, write_decision
 
 CHANGING = {"seed": 1, "limit": None, "base_model": None}
 BENCHMARK = {"version": 1, "data": "d" * 64, "few_shot": {"num_fewshot": 0}, "code": "c" * 64}
@@ -137,14 +137,3 @@ def test_a_run_that_has_gone_meanwhile_has_nothing(tmp_path: Path) -> None:
 
 def test_without_a_decision_nothing_is_known(tmp_path: Path) -> None:
     assert not Reuse(tmp_path).has("step-1", "b", "b/0")
-
-
-@pytest.mark.parametrize(("device", "kind"), [("cpu", "cpu"), ("cuda:3", "cuda"), ("mps", "mps")])
-def test_a_device_is_told_by_its_kind(device: str, kind: str) -> None:
-    assert device_kind(device) == kind
-
-
-def test_hidden_accelerators_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr("sys.platform", "linux")
-    assert device_kind("auto") == "cpu"

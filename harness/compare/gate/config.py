@@ -3,8 +3,8 @@
     [tool.touchstone.gate]
     mode = "plain"                # what --gate alone means: plain, or strict (fails also where nobody can tell)
     baseline = "best"             # as --baseline
-    metric = "score"              # as --gate-metric; several: metrics = ["real@1", "real@5"]
-    allow = ["shots"]             # as --baseline-allow
+    metric = "score"              # as --eval-gate-metric; several: metrics = ["real@1", "real@5"]
+    allow = ["shots"]             # as --eval-baseline-allow
     margin = 0.01                 # a loss up to this is no reason to fail: 0.01 is one point
     alpha = 0.05                  # chance of a false alarm over all benchmarks together, in either direction
 
@@ -17,8 +17,8 @@
 margin, alpha, max_drop and the bounds of floors are shares: 0.05, or as a text "5%". Per cent are hundredths of the
 metric, that is points; never per cent of the baseline.
 
-A file given with --gate-config has the same tables, or the keys of [tool.touchstone.gate] at its top. What is not known
-is refused, with the nearest name there is.
+A file given with --eval-gate-config has the same tables, or the keys of [tool.touchstone.gate] at its top. What is not
+known is refused, with the nearest name there is.
 """
 
 from __future__ import annotations

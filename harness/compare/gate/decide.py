@@ -5,7 +5,7 @@ Each checkpoint's benchmarks and metrics are judged together, as one family. A l
 value is lower than the baseline's measured value by more than max_drop, and where a floor is not kept. It is not valid
 where the result is not whole, or could not be held against a baseline that should have been there.
 
-``--gate-metric`` and ``metrics`` name one metric or several. Each is a line of every benchmark that has it, held
+``--eval-gate-metric`` and ``metrics`` name one metric or several. Each is a line of every benchmark that has it, held
 against the best by that metric; a benchmark that has none of them goes by its primary metric and says so. A composite
 is a line of its own, held against the checkpoint whose composite is the best; where nothing but composites is named,
 that checkpoint is the baseline of the composite's benchmarks too. All lines of a checkpoint are corrected together.
@@ -224,7 +224,7 @@ def _plain_composite(case: Case, composite: Composite) -> GateLine:
         benchmark=composite.name,
         metric=COMPOSITE,
         verdict=None,
-        why="only its floors are checked; --gate-metric compares it",
+        why="only its floors are checked; --eval-gate-metric compares it",
         value=case.composites.get(composite.name),
         state="absent",
         about="; ".join(
@@ -253,7 +253,9 @@ def _composite_floors(case: Case, plan: GateConfig) -> list[GateLine]:
 def _check_metric(results: Iterable[StoredResult], plan: GateConfig) -> None:
     known = dict.fromkeys(metric for saved in results for metric in saved.metrics)
     if known:
-        check_names(plan.metrics, [*known, *(one.name for one in plan.composites)], "--gate-metric", "metric")
+        check_names(
+            plan.metrics, [*known, *(one.name for one in plan.composites)], "--eval-gate-metric", "metric"
+        )
 
 
 def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:

@@ -34,7 +34,7 @@ def check_plan(
     found = [_metrics(name, declared, saved) for name in declared]
     if found and all(found):
         known = [metric for one in found for metric in one] + made
-        check_names(plan.metrics, dict.fromkeys(known), "--gate-metric", "metric")
+        check_names(plan.metrics, dict.fromkeys(known), "--eval-gate-metric", "metric")
     names = [*declared, *map(base_name, declared), *(one.benchmark for one in saved), *made]
     if any(name not in names for name in plan.benchmarks):
         names += declared_nearby(files)
@@ -53,7 +53,9 @@ def _check_sequential(plan: GateConfig) -> None:
     """Raises ``GateError`` for a composite in a gate that may stop early."""
     whole = next((name for name in plan.metrics if plan.composite_of(name) is not None), None)
     if plan.sequential and whole is not None:
-        raise GateError(f"--gate-sequential: the composite {whole} needs all items; leave one of the two out")
+        raise GateError(
+            f"--eval-gate-sequential: the composite {whole} needs all items; leave one of the two out"
+        )
 
 
 def _metrics(name: str, declared: Mapping[str, Declaration], saved: Sequence[StoredResult]) -> list[str]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.engines.sandbox.settings import GRADERS, KINDS, Grader, Kind, SandboxSettings
+from harness.engines.sandbox.settings import Grader, Kind, SandboxSettings
 
 if TYPE_CHECKING:
     from harness.engines.sandbox.sandbox import Sandbox
     from harness.engines.sandbox.soundness import Checked
 
-__all__ = ["GRADERS", "KINDS", "Grader", "Kind", "SandboxSettings", "open_checked", "open_sandbox"]
+__all__ = ["Grader", "Kind", "SandboxSettings", "open_checked", "open_sandbox"]
 
 
 def open_sandbox(

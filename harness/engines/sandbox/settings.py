@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
-
-LEAST_SECONDS: Final = 0.1
-MOST_SECONDS: Final = 3600
-"""Limits of a program's limit of time."""
+from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal["bwrap", "docker", "none"]
-KINDS: Final[tuple[Kind, ...]] = ("bwrap", "docker", "none")
 
 Grader: TypeAlias = Literal["exact", "reference"]
-GRADERS: Final[tuple[Grader, ...]] = ("exact", "reference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +23,3 @@ class SandboxSettings:
     workers: int | None = None
     grader: Grader = "exact"
     program_seconds: float | None = None
-
-
-def parse_program_seconds(text: str) -> float:
-    """A limit of CPU time: seconds, from 0.1 to an hour. Raises ``ValueError``."""
-    if not re.fullmatch(r"\d*\.?\d+|\d+\.", text) or not LEAST_SECONDS <= float(text) <= MOST_SECONDS:
-        raise ValueError(
-            f"{text!r} is no limit of time for a program; "
-            f"give seconds from {LEAST_SECONDS} to {MOST_SECONDS}, such as 5"
-        )
-    return float(text)

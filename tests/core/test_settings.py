@@ -1,0 +1,190 @@
+"""The table of settings: what its rows say is what options, runs and documents have."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.core.errors import OptionError
+from harness.core.settings import PARSERS, TITLES, former_names, settings_table
+from harness.engines.sandbox.settings import SandboxSettings
+from harness.engines.settings import ModelSettings
+from harness.plugin import pytest_addoption
+from harness.plugin.options import Settings, device_kind, settings_of
+from harness.plugin.units import DEFAULT_SIZE, GENERATING_SIZE
+
+TABLE = settings_table()
+
+
+class Given:
+    """A configuration in which these options are given, and no other."""
+
+    def __init__(self, **values: Any) -> None:
+        self.values = values
+        self.invocation_params = pytest.Config.InvocationParams(args=(), plugins=None, dir=Path())
+
+    def getoption(self, name: str, default: Any = None) -> Any:
+        return self.values.get(name.lstrip("-").replace("-", "_"), default)
+
+
+def settings(**values: Any) -> Settings:
+    return settings_of(cast("pytest.Config", Given(**values)))
+
+
+class Parser:
+    """Stands for pytest's parser, and remembers the options."""
+
+    def __init__(self, *taken: str) -> None:
+        self.options: list[Any] = []
+        self.flags: dict[str, dict[str, Any]] = {}
+        self._groups: list[Any] = [self]
+        self._anonymous = self
+        for flag in taken:
+            self.addoption(flag)
+
+    def getgroup(self, *_: str) -> Parser:
+        return self
+
+    def addoption(self, *flags: str, **more: Any) -> None:
+        assert not set(flags) & set(self.flags)
+        self.options.append(type("Option", (), {"names": lambda _: flags})())
+        self.flags |= dict.fromkeys(flags, more)
+
+
+def registered(*taken: str) -> dict[str, dict[str, Any]]:
+    parser = Parser(*taken)
+    pytest_addoption(cast("pytest.Parser", parser))
+    return parser.flags
+
+
+def test_every_row_is_an_option_by_its_names() -> None:
+    expected = {row.long_flag for row in TABLE.values() if row.option}
+    expected |= {flag for row in TABLE.values() for flag in (row.short, *row.formerly) if flag}
+    assert set(registered()) == expected
+
+
+def test_only_three_options_have_a_short_name() -> None:
+    assert [row.short for row in TABLE.values() if row.short] == ["--checkpoint", "--gate", "--baseline"]
+    assert all(row.long_flag.startswith("--eval-") for row in TABLE.values())
+
+
+def test_a_short_name_gives_way_to_who_has_it_already() -> None:
+    found = registered("--gate", "--checkpoint")
+    assert found["--gate"] == found["--checkpoint"] == {}
+    assert {"--eval-gate", "--eval-checkpoint", "--baseline"} <= set(found)
+
+
+def test_argparse_reads_no_value_itself() -> None:
+    assert not any({"type", "choices", "nargs"} & set(more) for more in registered().values())
+
+
+def test_rows_are_complete() -> None:
+    for row in TABLE.values():
+        assert row.affects in ("answers", "rounding", "items", "checkpoints", "speed", "output")
+        assert row.action in ("value", "append", "switch")
+        assert row.parse in PARSERS or ":" in row.parse
+        assert not row.option or bool(row.metavar) is (row.action != "switch"), row.name
+        assert not row.option or row.section in TITLES
+
+
+def test_every_setting_is_in_the_manifest() -> None:
+    assert set(settings().recorded()) == set(TABLE)
+
+
+def test_every_field_of_the_settings_has_a_row() -> None:
+    parts = {"values", "notes", "model", "sandbox_settings", "sampling"}
+    names = {field.name for field in dataclasses.fields(Settings)} - parts
+    assert names <= set(TABLE)
+    assert {field.name for field in dataclasses.fields(ModelSettings)} - {"threads"} <= set(TABLE)
+    assert {field.name for field in dataclasses.fields(SandboxSettings)} - {"kind"} <= set(TABLE)
+
+
+def test_what_a_run_writes_down_is_plain() -> None:
+    found = settings(eval_steps="300:", eval_checkpoint=["a", "b"], eval_limit="0.2").recorded()
+    assert found["steps"] == "300:"
+    assert found["checkpoint"] == ("a", "b")
+    assert found["limit"] == 0.2
+
+
+def test_a_former_name_sets_the_setting_and_is_noted() -> None:
+    found = settings(eval_unit="7", eval_fresh=True)
+    assert (found.batch_items, found.no_cache) == (7, True)
+    assert [note.partition(";")[0] for note in found.notes] == [
+        "note: --eval-fresh is now --eval-no-cache",
+        "note: --eval-unit is now --eval-batch-items",
+    ]
+    assert settings(eval_batch_items="7").notes == ()
+    assert former_names()["unit"] == "batch_items"
+
+
+def test_sizes_in_the_help_are_those_of_the_code() -> None:
+    assert f"{DEFAULT_SIZE}; {GENERATING_SIZE}" in TABLE["batch_items"].help
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("limit", "50", 50),
+        ("limit", ".2", 0.2),
+        ("temperature", "0", 0.0),
+        ("temperature", "1.", 1.0),
+        ("top_p", "0.95", 0.95),
+        ("top_p", "1", 1.0),
+        ("batch", "auto", None),
+        ("device", "cuda:1", "cuda:1"),
+        ("program_seconds", ".1", 0.1),
+        ("program_seconds", "3600", 3600.0),
+        ("data", "hub", "hub"),
+    ],
+)
+def test_values_are_read(name: str, text: str, value: object) -> None:
+    assert TABLE[name].read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("limit", "0", "invalid --eval-limit '0': expected an item count (50) or a fraction below 1 (0.2)"),
+        ("shots", "-1", "invalid --eval-shots '-1': expected a whole number from 0 up"),
+        ("dtype", "int8", "invalid --eval-dtype 'int8': expected auto, float32, bfloat16 or float16"),
+        ("speculative", "on", "invalid --eval-speculative 'on': expected auto or off"),
+        ("program_seconds", "5s", "invalid --eval-program-seconds '5s': expected a number from 0.1 to 3600"),
+        ("steps", "9:3", "invalid --eval-steps '9:3': expected 3:9, the lower end first"),
+        ("run_id", ".x", "invalid --eval-run-id '.x': expected letters, digits, '.', '_' and '-'"),
+        ("checkpoint", " ", "--checkpoint: the value is empty; give one, or leave the option out"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_was_expected(name: str, text: str, message: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(message)):
+        TABLE[name].read(text)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1e3", "0,2", "٣", "-0.1"])
+@pytest.mark.parametrize("name", ["limit", "seed", "temperature", "top_p", "program_seconds"])
+def test_only_plain_decimals_are_numbers(name: str, text: str) -> None:
+    with pytest.raises(OptionError):
+        TABLE[name].read(text)
+
+
+@given(st.text(), st.sampled_from(sorted(TABLE)))
+def test_any_text_is_read_or_refused_in_one_way(text: str, name: str) -> None:
+    with contextlib.suppress(OptionError):
+        TABLE[name].read(text)
+
+
+@pytest.mark.parametrize(("device", "kind"), [("cpu", "cpu"), ("cuda:3", "cuda"), ("mps", "mps")])
+def test_a_device_is_told_by_its_kind(device: str, kind: str) -> None:
+    assert device_kind(device) == kind
+
+
+def test_hidden_accelerators_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr("sys.platform", "linux")
+    assert device_kind("auto") == "cpu"
