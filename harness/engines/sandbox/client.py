@@ -1,4 +1,4 @@
-"""The harness's side of the hub: starts it, sends jobs, gives out what became of them, ends it."""
+"""The harness's side of the supervisor: starts it, sends jobs, hands out their results, ends it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.engines.sandbox.isolation import Isolation
 
 _LONGEST: Final = 2**30
 _TRIES: Final = 2
-"""How often a job is given to a hub that ends: the next one may end for another's sake."""
+"""Supervisors that a job is given to where they end: the next one may end because of another job."""
 
 _END_SECONDS: Final = 5.0
 
@@ -23,12 +23,12 @@ Done = Callable[[dict[str, Any]], None]
 
 
 class WorkerClient:
-    """A hub in its sandbox. It is started anew when it ends by itself; jobs that it had are given to it once more."""
+    """A supervisor in its sandbox. Where it ends by itself another is started and given the jobs that it had."""
 
-    def __init__(self, place: Isolation, slots: int, system_calls: bytes) -> None:
-        """Raises ``SandboxError`` when the hub does not start."""
-        self._place = place
-        self._settings = {"slots": slots, "isolated": place.isolated, "system_calls": system_calls.hex()}
+    def __init__(self, isolation: Isolation, slots: int, system_calls: bytes) -> None:
+        """Raise ``SandboxError`` when the supervisor does not start."""
+        self._isolation = isolation
+        self._settings = {"slots": slots, "isolated": isolation.isolated, "system_calls": system_calls.hex()}
         self._lock = threading.Lock()
         self._waiting: dict[int, tuple[dict[str, Any], Done, int]] = {}
         self._last = 0
@@ -37,7 +37,7 @@ class WorkerClient:
         self._fault: str | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the client
-        # The hub ends with the thread that started it, so that thread is its own and lives as long.
+        # The supervisor ends with the thread that started it, so that thread lives as long as the client.
         self._thread = threading.Thread(target=self._run, name="sandbox", daemon=True)
         self._thread.start()
         self._started.wait()
@@ -45,7 +45,7 @@ class WorkerClient:
             raise SandboxError(self._fault)
 
     def submit(self, job: dict[str, Any], done: Done) -> None:
-        """Has a job done; ``done`` is called with what became of it, in another thread."""
+        """Have a job done; ``done`` is called with its result, in another thread."""
         with self._lock:
             self._last += 1
             number = self._last
@@ -57,19 +57,19 @@ class WorkerClient:
         done({"outcome": "fault", "detail": self._fault or "the sandbox is closed"})
 
     def close(self) -> None:
-        """Ends the hub and everything in it."""
+        """End the supervisor and everything in it."""
         with self._lock:
             self._closed = True
             process = self._process
             if process is not None and process.stdin is not None:
                 with suppress(OSError):
-                    process.stdin.close()  # the hub ends at that, and everything in its process namespace with it
+                    process.stdin.close()  # which ends the supervisor and its process namespace
         self._thread.join(_END_SECONDS)
         if self._thread.is_alive() and process is not None:
             process.kill()
             self._thread.join()
-        if self._place.removal:
-            subprocess.run(self._place.removal, capture_output=True, check=False)
+        if self._isolation.removal:
+            subprocess.run(self._isolation.removal, capture_output=True, check=False)
 
     @property
     def process_id(self) -> int | None:
@@ -77,7 +77,7 @@ class WorkerClient:
         return self._process.pid if self._process is not None else None
 
     def _run(self) -> None:
-        """Starts hubs and gives out what they say, until closed, or until hubs end without saying anything."""
+        """Start supervisors and hand out their results, until closed, or until they end without any."""
         useless = 0
         while useless < _TRIES and self._start():
             useless = 0 if self._listen() else useless + 1
@@ -95,15 +95,15 @@ class WorkerClient:
         self._started.set()
 
     def _start(self) -> bool:
-        """Starts a hub and gives it what waits; False, with the reason noted, where it does not start."""
+        """Start a supervisor and give it the waiting jobs; False, with the reason noted, where it does not start."""
         try:
             self._process = subprocess.Popen(
-                self._place.command,
+                self._isolation.command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._complaints,
-                env=self._place.environment,
-                start_new_session=True,  # Ctrl-C is for the harness, which closes the hub
+                env=self._isolation.environment,
+                start_new_session=True,  # Ctrl-C is for the harness, which closes this
             )
             assert self._process.stdin is not None
             assert self._process.stdout is not None
@@ -119,7 +119,7 @@ class WorkerClient:
         return True
 
     def _listen(self) -> bool:
-        """Gives out what the hub says until it ends; whether it said anything."""
+        """Hand out the supervisor's results until it ends; return whether there were any."""
         assert self._process is not None
         assert self._process.stdout is not None
         useful = False
@@ -135,7 +135,7 @@ class WorkerClient:
                 waiting[1](found)
 
     def _give_up(self, reason: str) -> None:
-        """Gives up the jobs that have been lost before; the others wait for the next hub."""
+        """Give up the jobs that have been lost before; the others wait for the next supervisor."""
         lost = []
         with self._lock:
             for number, (job, done, tries) in list(self._waiting.items()):
@@ -153,10 +153,10 @@ class WorkerClient:
         try:
             framing.send(self._process.stdin.fileno(), job)
         except (framing.Closed, ValueError):
-            return  # the listener finds that the hub has ended; the next one gets it
+            return  # the listener finds that the supervisor has ended; the next one gets it
 
     def _end(self) -> str:
-        """Ends the hub and returns the last line that it complained, if any."""
+        """End the supervisor and return the last line of its complaints, if any."""
         process = self._process
         if process is None:
             return ""

@@ -1,4 +1,4 @@
-"""Where programs run: the command lines that start the hub in a sandbox."""
+"""The command lines that start the supervisor in a sandbox."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ IMAGE: Final = "TOUCHSTONE_SANDBOX_IMAGE"
 """The environment variable that names the container image; any with Python 3.11 or newer does."""
 
 _ENVIRONMENT: Final = {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "HOME": "/tmp", "PATH": "/nowhere"}
-"""What programs see: nothing of the user's, and the same order of sets in every run."""
+"""The environment of programs: nothing of the user's, and the same order of sets in every run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """How a hub is started: the command, its environment, whether it isolates programs, and the command that ends it
-    for good where ending the process is not enough.
+    """The start of a supervisor: its command and environment, whether it isolates programs, and the command that
+    ends it for good where ending the process is not enough.
     """
 
     command: tuple[str, ...]
@@ -44,7 +44,7 @@ class Isolation:
 
 
 def isolation_here(kind: Kind) -> Isolation:
-    """The place of a kind; raises ``SandboxError`` with the remedy where this machine lacks it."""
+    """The isolation of a kind; raises ``SandboxError`` with the remedy where this machine lacks it."""
     if kind == "bwrap":
         return _bubblewrap()
     return _container() if kind == "docker" else _bare()
@@ -76,7 +76,7 @@ def _bubblewrap() -> Isolation:
     ]
     command += ["--as-pid-1", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     if os.getuid() == 0:
-        # Programs become users of their own; the rest of root's rights is gone.
+        # Each program becomes another user; the rest of root's rights is gone.
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
         command += ["--unshare-user", "--uid", "1000", "--gid", "1000"]
@@ -84,7 +84,7 @@ def _bubblewrap() -> Isolation:
         command += ["--setenv", variable, value]
     bound = interpreter_files(interpreter)
     for folder in _folders_of([*bound, Path(_BOUND)]):
-        command += ["--perms", "0755", "--dir", str(folder)]  # bwrap's own are for its user alone
+        command += ["--perms", "0755", "--dir", str(folder)]  # bwrap's default is for its user alone
     for path in bound:
         command += ["--ro-bind", str(path), str(path)]
     for link, target in _links():
@@ -113,7 +113,7 @@ def find_bubblewrap() -> str | None:
 
 
 def interpreter_files(interpreter: Path) -> list[Path]:
-    """What a Python needs to run: itself, its standard library, and the folders or files of its shared libraries."""
+    """The files that a Python needs: itself, its standard library, and the folders or files of its shared libraries."""
     found = dict.fromkeys([interpreter, Path(sysconfig.get_path("stdlib"))])
     for path in _shared_libraries(interpreter):
         # one folder of the system instead of dozens of files: every program gets a copy of the list of mounts
@@ -176,7 +176,7 @@ def _container() -> Isolation:
     command = [engine, "run", "--rm", "--interactive", "--name", name, "--network", "none", "--read-only"]
     command += ["--tmpfs", "/tmp", "--pids-limit", "1024", "--cap-drop", "ALL"]
     command += ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
-    for right in ("SYS_ADMIN", "SETUID", "SETGID"):  # to give each program namespaces and a user of its own
+    for right in ("SYS_ADMIN", "SETUID", "SETGID"):  # to give each program its namespaces and its user
         command += ["--cap-add", right]
     command += ["--security-opt", "apparmor=unconfined", "--volume", f"{GUEST}:{_BOUND}:ro"]
     for variable, value in _ENVIRONMENT.items():

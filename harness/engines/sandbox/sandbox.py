@@ -18,10 +18,10 @@ from harness.engines.sandbox.seccomp import system_calls
 from harness.engines.sandbox.settings import Grader, SandboxSettings
 
 SLOTS_PER_WORKER: Final = 2
-"""Programs under way for a core: a program and its tests wait for each other half of the time."""
+"""Programs under way per core: a program and its tests wait for each other half of the time."""
 
 WALL: Final = 2.0
-"""Wall seconds allowed for a second of CPU time: other programs and the model want the machine too."""
+"""Wall seconds allowed per second of CPU time: other programs and the model want the machine too."""
 
 WALL_EXTRA: Final = 2.0
 
@@ -29,7 +29,7 @@ SLOWER: Final = 4.0
 """A program may take this many times as long as the reference program (EvalPlus, evaluate.py: the same factor)."""
 
 _REFERENCE_SECONDS: Final = 10.0
-"""How many times its limit a reference program is given to show how long it takes."""
+"""The multiple of its limit that a reference program is given to show how long it takes."""
 
 _INTERPRETER: Final = 128
 """MiB of address space that Python itself takes, on top of what the request allows the program."""
@@ -37,7 +37,7 @@ _INTERPRETER: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What two requests with the same answer have in common."""
+    """The common parts of two requests with the same answer."""
 
     task: str
     content: bytes
@@ -86,7 +86,7 @@ class Sandbox:
         return self.submit(request).result()
 
     def close(self) -> None:
-        """Ends what still runs; nothing is left of it."""
+        """End the programs that still run; nothing is left of them."""
         self._client.close()
 
     def __enter__(self) -> Self:
@@ -116,7 +116,7 @@ class Sandbox:
     def _second_chance(
         self, request: RunProgram, found: RunProgramAnswer, future: Future[RunProgramAnswer]
     ) -> None:
-        """Runs a program again that was out of time, where the reference program shows this machine to be slow."""
+        """Run a program again that was out of time, where the reference program shows this machine to be slow."""
         if found.outcome != "timeout" or request.reference is None or request.program == request.reference:
             future.set_result(found)
             return
@@ -148,7 +148,7 @@ class Sandbox:
 
 
 def start(settings: SandboxSettings) -> Sandbox:
-    """A sandbox of that kind, tried by ``probe``; see ``harness.engines.sandbox.open_sandbox``."""
+    """A sandbox of that kind, tried by ``check_isolation``; see ``harness.engines.sandbox.open_sandbox``."""
     where = isolation_here(settings.kind)
     workers = settings.workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
     slots = SLOTS_PER_WORKER * workers
@@ -157,7 +157,7 @@ def start(settings: SandboxSettings) -> Sandbox:
         from harness.engines.sandbox.self_test import check_isolation
 
         try:
-            check_isolation(Sandbox(client, isolated=True))  # under the probe's own limits
+            check_isolation(Sandbox(client, isolated=True))  # under the self-test's limits
         except BaseException:
             client.close()
             raise
@@ -193,8 +193,8 @@ def _key(request: RunProgram, program: str) -> _Key:
 
 
 def printable(text: str) -> str:
-    """The text without what a program may have put into it to trouble a terminal or a file: control characters
-    and lone surrogates as Python writes them.
+    """The text with control characters and lone surrogates as Python writes them: a program may have put them there
+    to trouble a terminal or a file.
     """
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 

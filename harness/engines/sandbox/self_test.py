@@ -1,4 +1,4 @@
-"""Tries the sandbox's walls before anything is run in it: a program that attempts what programs must not."""
+"""The self-test of a sandbox before anything is run in it: a program that attempts what programs must not do."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _FILES: Final = 64
 
 
 def check_isolation(sandbox: Sandbox) -> None:
-    """Raises ``SandboxError`` naming what got through, or why programs cannot be run at all.
+    """Raise ``SandboxError`` naming the attempts that got through, or the reason why programs cannot be run at all.
 
-    The host is part of it: this file, its variables and two sockets wait to be reached.
+    The host takes part: this file, its variables and two sockets wait to be reached.
     """
     here = [
         str(Path.cwd()),
@@ -62,7 +62,7 @@ def check_isolation(sandbox: Sandbox) -> None:
         request = RunProgram(
             _ATTEMPTS.read_text(encoding="utf-8"),
             InputOutputTests(((json.dumps(given), ""),)),
-            task="probe",
+            task="self-test",
             seconds=20.0,
             memory=_MEMORY,
         )
@@ -72,7 +72,7 @@ def check_isolation(sandbox: Sandbox) -> None:
 
 
 _SHARED: Final = ("LANG", "HOME", "PATH", "PWD", "PYTHONHASHSEED", "HOSTNAME", "TERM")
-"""Variables that programs or containers have too, of their own."""
+"""Variables that programs or containers have too."""
 
 
 def _sentence(found: RunProgramAnswer) -> str:

@@ -1,6 +1,6 @@
 """A program that attempts what programs must not do, and prints what it got away with.
 
-Never imported: ``probe`` reads it as text and has it run in the sandbox. Outside of one it would do harm.
+Never imported: ``self_test`` reads it as text and has it run in the sandbox. Outside of one it would do harm.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def attempt(name, action):
-    """Notes an action that neither fails nor says that it did."""
+    """Note an action that neither fails nor says that it did."""
     try:
         if action() is not False:
             worked.append(name)

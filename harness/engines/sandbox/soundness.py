@@ -1,4 +1,4 @@
-"""Whether the tests of a task can fail: before its programs are judged they are run on programs that are wrong.
+"""Check that the tests of a task can fail: they are run on wrong programs before they judge any.
 
     an empty program                              must not pass; tests that let it pass are unsound
     a program that raises                         the same
@@ -6,9 +6,9 @@
     a program that returns its first argument,    the same
     or prints what it reads
 
-All run in the same sandbox, under the same limits, judged by the same tester as the programs after them. What a task's
-tests were found to accept is kept in the user's cache, by the hash of the task, its tests, these programs, and the code
-that judges: tests are tried once, and again whenever any of it changes.
+All run in the same sandbox, under the same limits, judged by the same test runner as the programs after
+them. The programs that a task's tests accepted are kept in the user's cache, by the hash of the task, its tests, these
+programs, and the code that judges. Tests are tried once, and again whenever any of it changes.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _SCRIPTS: Final = {
 
 
 class Runner(Protocol):
-    """What runs programs: a sandbox."""
+    """A sandbox, which runs programs."""
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
-        """Has the program run; many may be under way."""
+        """Have the program run; many may be under way."""
 
     def __enter__(self) -> object:
         """Itself."""
@@ -68,18 +68,18 @@ class Runner(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> object:
-        """Ends what still runs."""
+        """End the programs that still run."""
 
 
 class Wrong(NamedTuple):
-    """A program that is wrong: what it is, and its text."""
+    """A wrong program: its description and its text."""
 
     name: str
     text: str
 
 
 def wrong_programs(request: RunProgram) -> list[Wrong]:
-    """Programs of which none is right, whatever the task: they define what its tests ask for."""
+    """Programs that are wrong whatever the task: they define the names that its tests ask for."""
     if not isinstance(request.tests, CallTests):
         return [Wrong(EMPTY, ""), *(Wrong(*one) for one in _SCRIPTS.items())]
     tests = request.tests
@@ -108,16 +108,20 @@ def _definition(name: str, does: str, a_class: bool) -> str:
 
 
 class Checked:
-    """A sandbox that tries a task's tests before it judges programs by them; use it in a ``with`` statement or close
+    """A sandbox that tries a task's tests before it judges programs by them. Use it in a ``with`` statement, or close
     it.
 
     Programs of a task whose tests are unsound have no verdict: their outcome is ``fault``. Every answer says in
     ``weak_tests`` which wrong programs the task's tests accept. ``submit`` may be called from any thread.
     """
 
-    def __init__(self, sandbox: Runner, kind: str, folder: Path | None = None) -> None:
-        """``kind`` is the sandbox's; ``folder`` keeps what is known (default: the user's cache)."""
+    def __init__(
+        self, sandbox: Runner, kind: str, folder: Path | None = None, judged_by: str | None = None
+    ) -> None:
+        """``kind`` is the sandbox's; ``folder`` keeps the findings (default: the user's cache); ``judged_by`` names
+        the code that judges (default: ``judging_code()``)."""
         self._sandbox, self._kind = sandbox, kind
+        self._judged_by = judging_code() if judged_by is None else judged_by
         self._known = KnownTests(cache_folder("tests") if folder is None else folder)
         self._lock = threading.Lock()
         self._tried: dict[RunProgram, Future[tuple[str, ...]]] = {}
@@ -143,7 +147,7 @@ class Checked:
         return self.submit(request).result()
 
     def close(self) -> None:
-        """Ends what still runs."""
+        """End the programs that still run."""
         self.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
@@ -156,7 +160,7 @@ class Checked:
         self._known.prune()
 
     def _accepted(self, request: RunProgram) -> Future[tuple[str, ...]]:
-        """Which wrong programs the tests of a request accept."""
+        """The wrong programs that the tests of a request accept."""
         task = replace(request, program="")
         with self._lock:
             if (known := self._tried.get(task)) is not None:
@@ -164,7 +168,7 @@ class Checked:
             future = self._tried[task] = Future()
         future.set_running_or_notify_cancel()
         wrong = wrong_programs(request)
-        key = _key(request, wrong, self._kind)
+        key = _key(request, wrong, self._kind, self._judged_by)
         if (kept := self._known.find(key)) is not None:
             future.set_result(kept)
         else:
@@ -173,7 +177,7 @@ class Checked:
 
 
 class _Trial:
-    """Wrong programs on their way; the last that ends settles the future."""
+    """Wrong programs under way; the last that ends settles the future."""
 
     def __init__(self, wrong: Sequence[Wrong], future: Future[tuple[str, ...]], keep: _Keep) -> None:
         self._wrong, self._future, self._keep = wrong, future, keep
@@ -202,7 +206,7 @@ class _Keep(Protocol):
 
 
 class KnownTests:
-    """A folder of what tests were found to accept, one small file a task; where it cannot be written, nothing is
+    """A folder of the programs that tests accepted, one small file per task; where it cannot be written, nothing is
     known. Several processes may use it: a file is whole or not there."""
 
     def __init__(self, folder: Path) -> None:
@@ -210,7 +214,7 @@ class KnownTests:
         self._written = False
 
     def find(self, key: str) -> tuple[str, ...] | None:
-        """What is known by that key; None where nothing is."""
+        """The finding of that key; None where there is none."""
         try:
             entry = json.loads(self._path(key).read_bytes())
         except (OSError, ValueError):
@@ -223,7 +227,7 @@ class KnownTests:
         return tuple(found)
 
     def keep(self, key: str, accepted: Sequence[str]) -> None:
-        """Keeps it; not synced, since what is lost is found anew."""
+        """Keep it; not synced, since a lost finding is found anew."""
         path = self._path(key)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
         try:
@@ -236,7 +240,7 @@ class KnownTests:
                 temporary.unlink(missing_ok=True)
 
     def prune(self) -> None:
-        """Takes the oldest away where there are too many."""
+        """Remove the oldest where there are too many."""
         if not self._written:
             return
         with suppress(OSError):
@@ -251,7 +255,7 @@ class KnownTests:
 
 
 def _with(answer: RunProgramAnswer, request: RunProgram, accepted: tuple[str, ...]) -> RunProgramAnswer:
-    """The answer with what is known of the tests; a fault where they are unsound."""
+    """The answer with the wrong programs that the tests accept; a fault where they are unsound."""
     if not accepted:
         return answer
     answer = replace(answer, weak_tests=accepted)
@@ -261,14 +265,14 @@ def _with(answer: RunProgramAnswer, request: RunProgram, accepted: tuple[str, ..
     return replace(answer, outcome="fault", detail=detail)
 
 
-def _key(request: RunProgram, wrong: Sequence[Wrong], kind: str) -> str:
-    whole = (_judging_code(), kind, request.task, request.tests, request.seconds, request.memory, wrong)
+def _key(request: RunProgram, wrong: Sequence[Wrong], kind: str, judged_by: str) -> str:
+    whole = (judged_by, kind, request.task, request.tests, request.seconds, request.memory, wrong)
     return hashlib.sha256(repr(whole).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 @functools.cache
-def _judging_code() -> str:
-    """The hash of what judges programs: this package's code, and Python's version."""
+def judging_code() -> str:
+    """The hash of the code that judges programs: this package, and Python's version."""
     digest = hashlib.sha256(sys.version.encode())
     folder = Path(__file__).parent
     for path in sorted(folder.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Whether tests can fail, with a stand-in for the sandbox: what is tried, what becomes of answers, what is kept."""
+"""The check of tests, with a stand-in for the sandbox: what is tried, what becomes of answers, what is kept."""
 
 from __future__ import annotations
 
@@ -134,18 +134,15 @@ def test_other_tests_are_tried_anew(tmp_path: Path, request_: RunProgram) -> Non
     assert len(stand.seen) == 5
 
 
-def test_nothing_is_believed_of_another_tester_or_sandbox(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_believed_of_another_test_runner_or_sandbox(tmp_path: Path) -> None:
     answer(tmp_path, Stand("right", "return None"))
-    with Checked(Stand("right"), "none", tmp_path) as checked:
-        assert checked.run(asked()).weak_tests == ()
-    monkeypatch.setattr(soundness, "_judging_code", lambda: "another")
-    assert answer(tmp_path, Stand("right")).weak_tests == ()
+    for kind, code in (("none", None), ("bwrap", "another")):
+        with Checked(Stand("right"), kind, tmp_path, code) as checked:
+            assert checked.run(asked()).weak_tests == ()
 
 
-def test_the_testers_code_is_part_of_what_is_known() -> None:
-    code = soundness._judging_code()
+def test_the_test_runners_code_is_part_of_what_is_known() -> None:
+    code = soundness.judging_code()
     folder = Path(soundness.__file__).parent
     assert (folder / "guest" / "test_runner.py").is_file()
     assert len(code) == 64

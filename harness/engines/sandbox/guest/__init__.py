@@ -1,14 +1,14 @@
-"""What runs inside the sandbox: standard library only, bound into it read-only, nothing of the harness beside it.
+"""The code that runs inside the sandbox: standard library only, bound read-only, nothing of the harness beside it.
 
-    hub      takes jobs, has them run side by side, says what became of each     (the only one the harness talks to)
-    zygote   small processes that serve requests and fork
-    keeper   one a slot: forks programs, waits outside of their namespaces for their end, or ends them
-    jail     what a program is locked into: namespaces, limits, system calls
-    agent    the program's side: runs it, answers calls of its functions
-    tester   the tests' side, in a process of their own: decides about calls
-    judging  the process that runs testers, one job after the other
-    values   plain data between the two
-    printed  comparison of printed text
+    supervisor      takes jobs, has them run side by side, reports each result; the only one the harness talks to
+    fork_server     small processes that serve requests and fork
+    launcher        one per slot: forks programs, waits for their end outside of their namespaces, or ends them
+    jail            the restrictions of a program: namespaces, limits, system calls
+    program_host    the program's process: runs it, answers calls of its functions
+    test_runner     the process of the tests: runs them, one job after the other, and decides
+    values          plain data between the two
+    compare_output  comparison of printed text
+    framing         messages over sockets and pipes
 
-A program's process never holds its tests, nor anything that counts as a verdict: what it says is data.
+A program's process never holds its tests, nor anything that counts as a verdict: it only sends data.
 """

@@ -1,5 +1,5 @@
-"""Whether two printed texts are the same: the rule of CodeContests (google-deepmind/code_contests,
-execution/tester_sandboxer.cc), whose problems have no judge of their own.
+"""Comparison of printed texts by the rule of CodeContests (google-deepmind/code_contests,
+execution/tester_sandboxer.cc), whose problems have no judge programs.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ import re
 from typing import Final
 
 TOLERANCE: Final = 1e-5
-"""Absolute difference up to which two numbers are the same."""
+"""The absolute difference up to which two numbers are the same."""
 
 _SPACE: Final = re.compile("[ \t\n\r]+")
 
 
 def same_printed(expected: str, printed: str) -> bool:
-    """Whether the two have the same words, split at spaces, tabs and line ends: equal without regard to case,
+    """Return whether both have the same words, split at spaces, tabs and line ends: equal without regard to case,
     or both numbers that differ by ``TOLERANCE`` at most.
     """
     mine, its = _words(expected), _words(printed)

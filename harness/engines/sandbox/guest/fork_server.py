@@ -1,7 +1,7 @@
-"""Small processes that serve requests, and one kind of them that forks: starting Python anew for every program
-takes longer than most programs.
+"""Small processes that serve requests, and one kind of them that forks: starting Python for every program takes
+longer than most programs.
 
-They hold no program and no test: what they fork for comes to the forked process by a connection of its own.
+They hold no program and no test: those reach the forked process over a separate connection.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _COMMON: Final = (
 )
 
 Request = tuple[dict[str, Any], list[int]]
-"""What is asked, and the descriptors that came with it, which are the receiver's to close."""
+"""A request, and the descriptors that came with it, which the receiver closes."""
 
 
 def import_common() -> None:
-    """Imports what programs import most; processes forked later share the memory of it."""
+    """Import the modules that programs import most; processes forked later share their memory."""
     for name in _COMMON:
         importlib.import_module(name)
 
@@ -54,7 +54,7 @@ class Server:
         theirs.close()
 
     def ask(self, request: dict[str, Any], descriptors: list[int]) -> None:
-        """Sends a small request; the server gets copies of the descriptors. Raises ``OSError`` when it is gone."""
+        """Send a small request; the server gets copies of the descriptors. Raises ``OSError`` when it is gone."""
         socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
 
 
@@ -70,12 +70,12 @@ class Requests:
         return (json.loads(message), list(descriptors)) if message else None
 
     def close(self) -> None:
-        """For processes forked from the server: what is asked next is not for them."""
+        """Close it in processes forked from the server: the next requests are not for them."""
         self._connection.close()
 
 
 def fork_for_each(run: Callable[[dict[str, Any], list[int]], None]) -> Callable[[Requests], None]:
-    """Serves every request in a process of its own, in which ``run`` is called."""
+    """A ``serve`` that forks a process per request and calls ``run`` in it."""
 
     def serve(requests: Requests) -> None:
         signal.signal(

@@ -1,4 +1,4 @@
-"""Messages over stream sockets and pipes: JSON, behind its length in four bytes."""
+"""Messages over stream sockets and pipes: the length in four bytes, then JSON."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import Any, Final
 
 LONGEST: Final = 16 * 2**20
-"""Bytes of a message that is accepted from a program."""
+"""Bytes of the longest message accepted from a program."""
 
 _HEAD: Final = struct.Struct(">I")
 
 
 class Closed(BaseException):
-    """The other side is gone, or what it sent is no message.
+    """The other side is gone, or did not send a message.
 
     No ``Exception``: a test that catches all exceptions of a program must not take its end for one.
     """
@@ -28,7 +28,7 @@ class Late(BaseException):
 
 
 def send(descriptor: int, message: Any, *, deadline: float | None = None) -> None:
-    """Writes a message whole. Raises ``Closed`` when nobody reads any more, ``Late`` when ``time.monotonic()``
+    """Write a whole message. Raises ``Closed`` when nobody reads any more, ``Late`` when ``time.monotonic()``
     passes ``deadline``.
     """
     body = json.dumps(message, separators=(",", ":")).encode()
@@ -49,8 +49,8 @@ def send(descriptor: int, message: Any, *, deadline: float | None = None) -> Non
 
 
 def receive(descriptor: int, *, longest: int = LONGEST, deadline: float | None = None) -> Any:
-    """The next message. Raises ``Closed`` at the end of the stream, for a message that is too long and for what
-    is no JSON; ``Late`` when ``time.monotonic()`` passes ``deadline``.
+    """The next message. Raises ``Closed`` at the end of the stream, for a message that is too long and for invalid
+    JSON; ``Late`` when ``time.monotonic()`` passes ``deadline``.
     """
     (length,) = _HEAD.unpack(_read(descriptor, _HEAD.size, deadline))
     if length > longest:

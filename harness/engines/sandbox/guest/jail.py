@@ -1,4 +1,4 @@
-"""What a program is locked into: namespaces of its own, an unprivileged user, limits, few system calls.
+"""The restrictions of a program: new namespaces, an unprivileged user, limits, few system calls.
 
 The calls are Linux's, by ctypes: Python has none of them before 3.12. Sources: namespaces(7),
 user_namespaces(7), mount(2), seccomp(2), prctl(2), getrlimit(2).
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 NOBODY: Final = 65534
-"""The user that a program takes itself for."""
+"""The user as which a program sees itself."""
 
 FIRST_USER: Final = 61000
 """The first of the users that programs run as where the sandbox itself runs as root."""
@@ -34,7 +34,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a program may use: ``cpu`` seconds, ``wall`` seconds, ``memory`` MiB of address space, ``files`` MiB
+    """The limits of a program: ``cpu`` seconds, ``wall`` seconds, ``memory`` MiB of address space, ``files`` MiB
     in /tmp and in one file, ``output`` MiB printed, ``processes`` (threads; it cannot fork)."""
 
     cpu: float = 3.0
@@ -54,7 +54,7 @@ class _CapabilityHeader(ctypes.Structure):
 
 
 def drop_user(slot: int) -> None:
-    """Becomes an unprivileged user, a different one for each slot, where this process is root."""
+    """Become an unprivileged user, a different one per slot, where this process is root."""
     if os.getuid() == 0:
         user = FIRST_USER + slot
         os.setgroups([])
@@ -64,10 +64,10 @@ def drop_user(slot: int) -> None:
 
 
 def enter_namespaces() -> None:
-    """Moves this process into user, mount, IPC and host-name namespaces of its own, and its next child into a
-    process namespace.
+    """Move this process into new user, mount, IPC and host-name namespaces, and its next child into a process
+    namespace.
 
-    Limits of processes are counted for each user namespace anew, so one program's do not take from another's.
+    Processes are counted per user namespace, so one program's do not take from another's.
     """
     user, group = os.getuid(), os.getgid()
     _call("unshare", _NEW_USER | _NEW_PID | _NEW_NS | _NEW_IPC | _NEW_UTS)
@@ -78,33 +78,33 @@ def enter_namespaces() -> None:
 
 
 def read_only_files() -> None:
-    """Makes all files read-only and /proc empty, for this process and its children."""
+    """Make all files read-only and /proc empty, for this process and its children."""
     read_only = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
-    # On kernels before 5.12 this fails, and what the container has writable stays so: the probe will say it.
+    # On kernels before 5.12 this fails, and what the container has writable stays so: the self-test reports it.
     _libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, ctypes.byref(read_only), 32)
     hidden = _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     _call("mount", b"tmpfs", b"/proc", b"tmpfs", hidden, b"size=4k,nr_inodes=2,mode=555")
 
 
 def empty_tmp(limits: Limits) -> None:
-    """Puts an empty /tmp over the one that is there, until ``drop_tmp``."""
+    """Mount an empty /tmp over the one that is there, until ``drop_tmp``."""
     size = f"size={limits.files}m,nr_inodes=4096,mode=1777".encode()
     _call("mount", b"tmpfs", b"/tmp", b"tmpfs", _MS_NOSUID | _MS_NODEV, size)
 
 
 def drop_tmp() -> None:
-    """Takes the /tmp of ``empty_tmp`` away, with all that is in it."""
+    """Unmount the /tmp of ``empty_tmp``, with all that is in it."""
     _call("umount2", b"/tmp", _MNT_DETACH)
 
 
 class ProcessNamespaces:
-    """Makes process namespaces, one for each next child; this process must be the first in one of its own."""
+    """Makes a process namespace per child; this process must be the first of one itself."""
 
     def __init__(self) -> None:
         self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
 
     def fork(self) -> int:
-        """As ``os.fork``; the child is the first process of a namespace of its own."""
+        """As ``os.fork``; the child is the first process of a new namespace."""
         _call("unshare", _NEW_PID)
         child = -1
         try:
@@ -116,16 +116,16 @@ class ProcessNamespaces:
 
 
 def die_with_parent() -> None:
-    """This process ends when the one that forked it does, on Linux."""
+    """Make this process end when the one that forked it does, on Linux."""
     if sys.platform == "linux":
         _call("prctl", _PR_SET_PDEATHSIG, _KILL, 0, 0, 0)
 
 
 def lock(limits: Limits, system_calls: bytes) -> None:
-    """Gives up every right, sets the limits, and forbids all system calls that the filter does not name."""
+    """Give up every right, set the limits, and forbid all system calls that the filter does not name."""
     megabyte = 2**20
     for kind, most in (
-        (resource.RLIMIT_CPU, int(2 * limits.cpu) + 2),  # the keeper, with a better clock, is sooner
+        (resource.RLIMIT_CPU, int(2 * limits.cpu) + 2),  # the launcher, with a better clock, is sooner
         (resource.RLIMIT_AS, limits.memory * megabyte),
         (resource.RLIMIT_FSIZE, limits.files * megabyte),
         (resource.RLIMIT_NPROC, limits.processes),

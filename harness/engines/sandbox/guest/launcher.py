@@ -1,4 +1,4 @@
-"""Forks programs, waits outside of their namespaces for their end, or ends them, and says what they have used."""
+"""Fork programs, wait outside of their namespaces for their end, or end them, and report what they have used."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from .fork_server import Requests
 _CORES: Final = os.cpu_count() or 1
 
 _SHORTEST: Final = 0.01
-"""Seconds between two looks at the time used."""
+"""Seconds between two readings of the time used."""
 
 _SCHEDULED: Final = 2
-"""The clock of what the scheduler has given a process: CPUCLOCK_SCHED of the kernel."""
+"""The scheduler's clock of a process: CPUCLOCK_SCHED of the kernel."""
 
 
-class Keeper:
-    """Runs one program after the other. Its own process is the first of a process namespace and has all rights
-    in a user namespace that is its own, and none outside.
-    """
+class Launcher:
+    """Runs one program after the other. Its process is the first of a process namespace. It has all rights in its
+    user namespace, and none outside."""
 
     def __init__(self, slot: int, system_calls: bytes, *, isolated: bool) -> None:
         self._slot, self._system_calls, self._isolated = slot, system_calls, isolated
         self._namespaces: jail.ProcessNamespaces | None = None
 
     def serve(self, requests: Requests) -> None:
-        """Keeps what is asked for, one at a time; a fault is said in every report."""
+        """Run the programs asked for, one at a time; a fault is said in every report."""
         fault = ""
         try:
             if self._isolated:
@@ -45,7 +44,7 @@ class Keeper:
             try:
                 if fault:
                     raise OSError(fault)
-                found = self._keep(jail.Limits(**asked["limits"]), report, rest)
+                found = self._launch(jail.Limits(**asked["limits"]), report, rest)
             except OSError as error:
                 found = {"fault": str(error)}
             with suppress(framing.Closed):
@@ -55,7 +54,7 @@ class Keeper:
                     os.close(descriptor)
 
     def _isolate(self) -> None:
-        """Goes on as a child in namespaces of its own."""
+        """Go on as a child in new namespaces."""
         jail.drop_user(self._slot)
         jail.enter_namespaces()
         if os.fork() != 0:
@@ -63,10 +62,10 @@ class Keeper:
         self._namespaces = jail.ProcessNamespaces()
         jail.read_only_files()
 
-    def _keep(self, limits: jail.Limits, report: int, rest: list[int]) -> dict[str, Any]:
-        """Forks the program, waits for its end, and says how that was.
+    def _launch(self, limits: jail.Limits, report: int, rest: list[int]) -> dict[str, Any]:
+        """Fork the program, wait for its end, and report it.
 
-        ``rest``: the connection of the program's side; for a script also what it reads from and prints to.
+        ``rest``: the connection of the program's side; for a script also its input and output.
         """
         if self._namespaces is None:
             child = os.fork()
@@ -87,10 +86,10 @@ class Keeper:
 
 
 def _be_program(descriptors: list[int], limits: jail.Limits, system_calls: bytes, isolated: bool) -> None:
-    """Becomes the program; does not return."""
+    """Become the program; does not return."""
     code = 1
     try:
-        os.setsid()  # a signal to its process group would reach the keeper, whatever the namespaces
+        os.setsid()  # a signal to its process group would reach the launcher, whatever the namespaces
         jail.die_with_parent()
         connection, *streams = descriptors
         program_host.silence()
@@ -114,7 +113,7 @@ def _be_program(descriptors: list[int], limits: jail.Limits, system_calls: bytes
 
 
 def _alone(connection: int) -> int:
-    """Closes every other descriptor than the standard streams; the connection is then number 3."""
+    """Close all descriptors but the standard streams; the connection is then number 3."""
     if connection != 3:
         os.dup2(connection, 3)
     os.closerange(4, 4096)
@@ -122,7 +121,7 @@ def _alone(connection: int) -> int:
 
 
 def _limit_only(limits: jail.Limits) -> None:
-    """The limits without any isolation, as far as the system has them."""
+    """Set the limits without any isolation, as far as the system has them."""
     for kind, most in ((resource.RLIMIT_CPU, int(2 * limits.cpu) + 2), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(kind, (most, most))
     with suppress(ValueError, OSError):  # macOS has no such limit
@@ -130,9 +129,7 @@ def _limit_only(limits: jail.Limits) -> None:
 
 
 def _wait(child: int, report: int, limits: jail.Limits) -> dict[str, Any]:
-    """How the program ended; it is killed when its time is over, or when the other side says that it has its
-    answer.
-    """
+    """The program's end. It is killed when its time is over, or when the other side has its answer."""
     deadline = time.monotonic() + limits.wall
     ended = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
     why = ""
@@ -158,7 +155,7 @@ def _wait(child: int, report: int, limits: jail.Limits) -> dict[str, Any]:
 def _used(child: int) -> float:
     """The CPU time of a process so far, of all its threads.
 
-    By its clock (clock_getcpuclockid(3)); what RLIMIT_CPU goes by is counted in whole ticks, on a busy virtual
+    It is read from the process's clock (clock_getcpuclockid(3)). RLIMIT_CPU counts whole ticks, on a busy virtual
     machine up to half as much again.
     """
     if sys.platform != "linux":
@@ -170,7 +167,7 @@ def _used(child: int) -> float:
 
 
 def _event(child: int, ended: int | None, report: int, seconds: float) -> str:
-    """Waits at most so long; "ended", "stopped" where the other side has its answer, or "" for neither."""
+    """Wait at most so long; "ended", "stopped" where the other side has its answer, or "" for neither."""
     if ended is None:
         time.sleep(min(seconds, _SHORTEST))
         return "ended" if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) else ""

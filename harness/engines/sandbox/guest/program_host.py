@@ -1,7 +1,7 @@
-"""The program's side: runs the program and answers calls of its functions, one at a time.
+"""The program's process: runs the program and answers calls of its functions, one at a time.
 
-Nothing here is to be trusted once the program has run: it shares the process. All that leaves it is data that
-the tests' side reads with care (``values``).
+Nothing here is to be trusted once the program has run: it shares the process. Only data leaves it, which the
+tests' side reads with care (``values``).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PROGRAM: Final = "<program>"
 MODULE: Final = "program"
 
 BUILTIN_TYPES: Final = frozenset(kind for kind in vars(builtins).values() if isinstance(kind, type))
-"""They travel by name."""
+"""Types that travel by name."""
 
 
 def _awaited(value: Any) -> Any:
-    """What awaiting the value gives, in an event loop of its own."""
+    """The result of awaiting the value, in a new event loop."""
     import asyncio  # few programs need it
 
     async def main() -> Any:
@@ -49,27 +49,27 @@ _READS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def serve(descriptor: int) -> None:
-    """Runs the program that comes first and answers what is asked after it, until nobody asks."""
+    """Run the program that comes first and answer the requests after it, until there are no more."""
     request = framing.receive(descriptor)
-    agent = _Agent(descriptor)
-    agent.say(agent.run(request["program"], MODULE))
+    host = _ProgramHost(descriptor)
+    host.say(host.run(request["program"], MODULE))
     while True:
         try:
             request = framing.receive(descriptor)
         except framing.Closed:
             return
-        agent.say(agent.answer(request))
+        host.say(host.answer(request))
 
 
 def run_script(descriptor: int) -> int:
-    """Runs the program as a script that reads and prints; returns the exit code and says what was raised."""
+    """Run the program as a script that reads and prints; return the exit code and send what was raised."""
     request = framing.receive(descriptor)
-    agent = _Agent(descriptor)
-    said = agent.run(request["program"], "__main__")
+    host = _ProgramHost(descriptor)
+    said = host.run(request["program"], "__main__")
     try:
         sys.stdout.flush()
     except Exception as error:  # the reader may have had enough
-        said = said if "error" in said else {"error": agent.described(error)}
+        said = said if "error" in said else {"error": host.described(error)}
     raised = said.get("error")
     if raised and raised["types"][0] == "SystemExit" and raised["code"] in (None, 0):
         raised = None
@@ -78,8 +78,8 @@ def run_script(descriptor: int) -> int:
     return 1 if raised else 0
 
 
-class _Agent:
-    """The program's module, and the objects of it that the tests hold handles of."""
+class _ProgramHost:
+    """The program's module, and those of its objects that the tests hold handles of."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -89,14 +89,14 @@ class _Agent:
         self._asked: dict[int, Any] = {}
 
     def say(self, message: Any) -> None:
-        """Sends a message; one that is too long to be read becomes an error."""
+        """Send a message; one that is too long to be read becomes an error."""
         try:
             framing.send(self._descriptor, message)
         except (ValueError, RecursionError, MemoryError) as error:
             framing.send(self._descriptor, {"error": self.described(error)})
 
     def run(self, program: str, name: str) -> Any:
-        """Runs the program's module level."""
+        """Run the program's module level."""
         module = types.ModuleType(name)
         sys.modules[name] = module  # dataclasses and pickle look there
         self._module = module.__dict__
@@ -184,7 +184,7 @@ class _Agent:
         return self._asked.setdefault(message[1], _Asked(self, message[1]))
 
     def ask_back(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Calls a function of the tests that was given to the program as an argument."""
+        """Call a function of the tests that was given to the program as an argument."""
         self.say(
             {
                 "callback": number,
@@ -204,12 +204,12 @@ class _Agent:
 class _Asked:
     """A function of the tests, as the program sees it."""
 
-    def __init__(self, agent: _Agent, number: int) -> None:
-        self._agent = agent
+    def __init__(self, host: _ProgramHost, number: int) -> None:
+        self._host = host
         self.number = number
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self._agent.ask_back(self.number, arguments, keywords)
+        return self._host.ask_back(self.number, arguments, keywords)
 
 
 def _text(error: BaseException) -> str:
@@ -220,7 +220,7 @@ def _text(error: BaseException) -> str:
 
 
 def silence() -> None:
-    """Points the standard streams to nothing."""
+    """Point the standard streams to nothing."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)

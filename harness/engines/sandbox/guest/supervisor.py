@@ -1,7 +1,7 @@
-"""Takes jobs from the harness and says what became of them; the first process in the sandbox.
+"""Take jobs from the harness and report their results; the first process in the sandbox.
 
-A job is one program with its tests. Every slot is a thread that runs one job at a time: it has a process forked
-for the program and, for tests of calls, one for the tests, connects the two, and waits for the end.
+A job is one program with its tests. Every slot is a thread that runs one job at a time. It has a process forked for
+the program and, for tests of calls, one for the tests, connects the two, and waits for the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .fork_server import Server, fork_for_each, import_common
 
 _LONGEST_JOB: Final = test_runner.LONGEST_JOB
 _JOBS_OF_TESTS: Final = 64
-"""Jobs that one process of tests judges: what the tests of tasks leave in it does not add up for ever."""
+"""Jobs per test process: state that tests leave behind does not add up for ever."""
 _GRACE: Final = 2.0
 """Seconds of wall time that the tests have beyond the program's."""
 
@@ -33,7 +33,7 @@ _LAST_MOMENT: Final = 0.2
 
 
 def main() -> None:
-    """Serves jobs from standard input on standard output until there are no more."""
+    """Serve jobs from standard input on standard output until there are no more."""
     settings = framing.receive(0, longest=_LONGEST_JOB)
     calls, isolated = bytes.fromhex(settings["system_calls"]), bool(settings["isolated"])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what is forked here is not waited for
@@ -42,17 +42,16 @@ def main() -> None:
     def tests(request: dict[str, Any], descriptors: list[int]) -> None:
         test_runner.serve(descriptors[0], request["slot"], calls if isolated else b"")
 
-    keepers = [
-        Server(launcher.Keeper(slot, calls, isolated=isolated).serve)
+    launchers = [
+        Server(launcher.Launcher(slot, calls, isolated=isolated).serve)
         for slot in range(int(settings["slots"]))
     ]
-    Hub(keepers, Server(fork_for_each(tests))).serve()
+    Supervisor(launchers, Server(fork_for_each(tests))).serve()
 
 
-class Tests:
-    """The process of a slot's tests, as the hub sees it: it judges one job after the other, and another is forked
-    where it has ended or judged enough.
-    """
+class TestProcess:
+    """The process of a slot's tests. It judges one job after the other; another is forked where it has ended or has
+    judged ``_JOBS_OF_TESTS``."""
 
     def __init__(self, server: Server, slot: int) -> None:
         self._server, self._slot = server, slot
@@ -81,7 +80,7 @@ class Tests:
         return found if isinstance(found, dict) else {}
 
     def _renew(self) -> None:
-        """Gives the process up, which ends when it sees that, and has another forked."""
+        """Give the process up, which ends when it sees that, and have another forked."""
         self._connection.close()
         self._connection = self._forked()
         self._left = _JOBS_OF_TESTS
@@ -93,18 +92,18 @@ class Tests:
         return mine
 
 
-class Hub:
+class Supervisor:
     """The slots and their work."""
 
-    def __init__(self, keepers: list[Server], tests: Server) -> None:
-        self._keepers = keepers
-        self._tests = [Tests(tests, slot) for slot in range(len(keepers))]
+    def __init__(self, launchers: list[Server], tests: Server) -> None:
+        self._launchers = launchers
+        self._tests = [TestProcess(tests, slot) for slot in range(len(launchers))]
         self._jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._output = threading.Lock()
 
     def serve(self) -> None:
-        """Works until standard input ends; what still runs then ends with this process."""
-        for slot in range(len(self._keepers)):
+        """Work until standard input ends; programs that still run then end with this process."""
+        for slot in range(len(self._launchers)):
             threading.Thread(target=self._work, args=(slot,), daemon=True).start()
         self._say({"ready": os.getpid()})
         try:
@@ -123,18 +122,18 @@ class Hub:
             try:
                 found = self._scripted(job, slot) if "pairs" in job else self._called(job, slot)
             except BrokenPipeError:
-                os._exit(1)  # a server of this hub has gone: the harness starts another hub
+                os._exit(1)  # a server of this process has gone: the harness starts another supervisor
             except BaseException as error:
                 found = {"outcome": "fault", "detail": f"{type(error).__name__}: {error}"}
             self._say({"id": job["id"], **found})
 
     def _called(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
-        """Runs a program and the tests that call it."""
+        """Run a program and the tests that call it."""
         limits = jail.Limits(**job["limits"])
         asking, asked = socket.socketpair()
         reported, reporting = socket.socketpair()
         try:
-            self._keepers[slot].ask({"limits": asdict(limits)}, [reporting.fileno(), asked.fileno()])
+            self._launchers[slot].ask({"limits": asdict(limits)}, [reporting.fileno(), asked.fileno()])
             asked.close()
             reporting.close()
             parts = {key: job[key] for key in ("program", "code", "trusted", "names", "reference")}
@@ -153,13 +152,13 @@ class Hub:
         try:
             found = framing.receive(reported.fileno(), deadline=time.monotonic() + limits.wall + _GRACE)
         except (framing.Closed, framing.Late):
-            return {"fault": "the keeper of the program gave no report"}
+            return {"fault": "the launcher of the program gave no report"}
         return found if isinstance(found, dict) else {}
 
     # Programs that read and print
 
     def _scripted(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
-        """Runs a program on every input, until it prints something else than expected."""
+        """Run a program on every input, until it prints something else than expected."""
         seconds = 0.0
         for number, (given, expected) in enumerate(job["pairs"]):
             found, printed = self._run_script(job, slot, given)
@@ -181,7 +180,7 @@ class Hub:
         opened = [read, given_to, printed_by, write]
         try:
             descriptors = [reporting.fileno(), theirs.fileno(), read, write]
-            self._keepers[slot].ask({"limits": asdict(limits)}, descriptors)
+            self._launchers[slot].ask({"limits": asdict(limits)}, descriptors)
             for one in (theirs, reporting):
                 one.close()
             for descriptor in (read, write):
@@ -193,7 +192,7 @@ class Hub:
                 framing.send(mine.fileno(), {"program": job["program"]}, deadline=deadline)
             printed, flooded = _exchange(given_to, printed_by, given.encode(), limits)
             if flooded:
-                reported.shutdown(socket.SHUT_WR)  # the keeper sees it and ends the program
+                reported.shutdown(socket.SHUT_WR)  # the launcher sees it and ends the program
                 return {
                     "outcome": "crashed",
                     "detail": f"printed more than {limits.output} MiB",
@@ -215,9 +214,8 @@ class Hub:
 
 
 def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Limits) -> tuple[bytes, bool]:
-    """Feeds a program and collects what it prints, until it has closed its output or its time is over; closes
-    ``given_to``. The second part says whether it printed too much.
-    """
+    """Feed a program and collect its output, until it has closed that or its time is over; closes ``given_to``.
+    The second part says whether it printed too much."""
     os.set_blocking(given_to, False)
     deadline = time.monotonic() + limits.wall + _GRACE
     parts: list[bytes] = []
@@ -255,7 +253,7 @@ def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Limits)
 
 
 def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
-    """The verdict together with how the program ended, which explains why it gave no answer."""
+    """The verdict together with the program's end, which explains a missing answer."""
     found = {**verdict, "seconds": float(report.get("seconds", 0.0)), "tests": 0}
     if verdict["outcome"] != "passed":
         found |= _ending(verdict, report, limits)
@@ -263,7 +261,7 @@ def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limit
 
 
 def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
-    """What the keeper's report says better than the verdict of a program that did not pass."""
+    """The parts of a failed program's verdict that the launcher's report knows better."""
     why, ended_by, code = report.get("why"), report.get("signal"), report.get("code")
     if "fault" in report:
         return {"outcome": "fault", "detail": str(report["fault"])}
@@ -286,4 +284,4 @@ def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits
 
 
 if __name__ == "__main__":
-    sys.exit("the hub is started by harness.engines.sandbox")
+    sys.exit("the supervisor is started by harness.engines.sandbox")

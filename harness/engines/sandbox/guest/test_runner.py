@@ -1,9 +1,7 @@
-"""The tests' side of calls: a process of its own that runs the tests and decides.
+"""The process of the tests: runs them and decides, one job after the other.
 
-Where the tests call the program's functions, they call stand-ins that ask the program's process. What comes
-back is data in exact builtin types, or a stand-in for an object of the program's, equal to nothing but itself.
-
-The process of the tests: judges one job after the other, each with a program's process of its own.
+Where the tests call the program's functions, they call stand-ins that ask the program's process. The answers are
+data in exact builtin types, or a stand-in for an object of the program's, equal to nothing but itself.
 """
 
 from __future__ import annotations
@@ -25,10 +23,10 @@ from .program_host import BUILTIN_TYPES
 TESTS: Final = "<tests>"
 
 NO_ANSWER: Final = "no answer"
-"""How the detail begins where the program's process said nothing that could be read."""
+"""The beginning of the detail where the program's process said nothing that could be read."""
 
 _FORBIDDEN: Final = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
-"""What the sandbox answers to what it forbids."""
+"""The errors of forbidden system calls."""
 
 _IMPORTED: Final = frozenset(name for name in sys.stdlib_module_names if not name.startswith("_")) - {
     "antigravity",
@@ -41,15 +39,17 @@ _IMPORTED: Final = frozenset(name for name in sys.stdlib_module_names if not nam
 
 
 _SIGNALS: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
-"""What the interpreter takes for an end where it calls a function, as ``map`` does."""
+"""Exceptions that the interpreter takes for an end where it calls a function, as ``map`` does."""
 
 _PROBED: Final = {"attribute": AttributeError, "iter": TypeError, "len": TypeError}
-"""How an object says that it has no such thing, which ``hasattr``, ``in`` and ``list`` may hear without a word."""
+"""The exceptions by which an object says that it lacks something; ``hasattr``, ``in`` and ``list`` swallow them."""
 
 
 class ProgramFailed(BaseException):
-    """The program ended, or raised what is no ``Exception`` or means an end to the interpreter: no test may hide it,
-    and nothing that calls a function in a test's place may take it for its own."""
+    """The program ended, or raised something that is no ``Exception`` or means an end to the interpreter.
+
+    No test may hide it, and nothing that calls a function for a test may take it for its own.
+    """
 
 
 class Judge:
@@ -85,7 +85,7 @@ class Judge:
         return {"outcome": "passed", "detail": ""} if self._failed is None else self._judged(self._failed)
 
     def _judged(self, error: BaseException) -> dict[str, Any]:
-        """What an exception in the tests says of the program."""
+        """The verdict on the program by an exception in the tests."""
         program = getattr(error, "of_program", None)
         if program is not None:
             return described(program)
@@ -102,11 +102,10 @@ class Judge:
             return {"outcome": "wrong", "detail": f"test line {where}" + (f": {text}" if text else "")}
         return {"outcome": "wrong", "detail": f"test line {where}: {_sentence(error)}"}
 
-    # What is asked of the program
+    # Requests to the program
 
     def ask(self, what: str, of: int, *arguments: Any) -> Any:
-        """Reads from an object of the program's, or calls it (``what`` "call", with all arguments and all
-        keywords)."""
+        """Read from an object of the program's, or call it (``what`` "call", with all arguments and all keywords)."""
         call = what == "call"
         extra = {"arguments": arguments[0], "keywords": arguments[1]} if call else {"arguments": arguments}
         encoded = {name: values.encode(value, self._handle) for name, value in extra.items()}
@@ -119,17 +118,16 @@ class Judge:
             raise
 
     def next(self, of: int) -> Any:
-        """The next value of an iterator of the program's; raises ``StopIteration`` where the program's side says that
-        there is none, which is another message than an exception."""
+        """The next value of an iterator of the program's. Raises ``StopIteration`` where the program's side reports the
+        end, which is another message than an exception."""
         found = self.ask("next", of)
         if found is _END:
             raise StopIteration
         return found
 
     def _look_back(self) -> None:
-        """Sees what became of the program's exception that was raised last. Where it has been in no frame but this
-        module's, a part of the interpreter took it for a signal and the tests never heard of it: the program has
-        failed, whatever they say."""
+        """Check the program's exception that was raised last. Where it was in no frame but this module's, a part of
+        the interpreter took it for a signal and the tests never saw it: the program has failed, whatever they say."""
         raised, self._last_raised = self._last_raised, None
         if raised is None or self._failed is not None:
             return
@@ -143,11 +141,11 @@ class Judge:
             self._failed = error
 
     def _fetch(self, entries: list[str], others: list[str], space: dict[str, Any]) -> None:
-        """Puts what the program calls so into the tests' names: ``entries`` whatever they are, of ``others`` no
-        modules.
+        """Put the program's objects of these names into the tests' names: ``entries`` whatever they are, ``others``
+        unless they are modules.
 
-        Those are the tests' own, and so is what only has the name of one: a program's ``class math`` would
-        compute what is expected of it.
+        Modules are the tests' own, and so is everything with the name of one: a program's ``class math`` would
+        compute its own expected values.
         """
         names = [*entries, *others]
         framing.send(self._descriptor, {"ask": "names", "names": names})
@@ -168,7 +166,7 @@ class Judge:
                 space[name] = self._decoded(message)
 
     def _reply(self, key: str, what: str = "") -> Any:
-        """What the program's answer to ``what`` has under ``key``, after serving what it asks back meanwhile."""
+        """The part ``key`` of the program's answer to ``what``; calls that it makes meanwhile are served."""
         while True:
             reply = framing.receive(self._descriptor)
             if not isinstance(reply, dict):
@@ -187,7 +185,7 @@ class Judge:
                 raise framing.Closed("an answer that is none")
 
     def _call_back(self, reply: dict[str, Any]) -> None:
-        """Calls a function that the tests gave the program."""
+        """Call a function that the tests gave the program."""
         try:
             function = self._functions[reply["callback"]]
             arguments, keywords = self._decoded(reply["arguments"]), self._decoded(reply["keywords"])
@@ -236,14 +234,14 @@ class Judge:
 
 
 _END: Final = object()
-"""In the place of a value: there are no more."""
+"""Stands for a value where there are no more."""
 
 _HERE: Final = Judge.ask.__code__.co_filename
 
 
 class StandIn:
     """Stands for an object of the program's. Calling, reading and changing it asks the program; comparing it does
-    not. It is true, as Python's objects are, unless its class has something to say about that.
+    not. It is true, as Python's objects are, unless its class defines its truth.
     """
 
     __slots__ = ("_judge", "_name", "_number", "_true")
@@ -312,7 +310,7 @@ class Awaitable(StandIn):
         return self.__next__()
 
     def throw(self, error: BaseException, *_: Any) -> Any:
-        """Raises it where the coroutine stands, which is in front of its beginning."""
+        """Raise it where the coroutine stands, which is before its first line."""
         raise error
 
     def close(self) -> None:
@@ -320,7 +318,7 @@ class Awaitable(StandIn):
 
 
 def described(program: dict[str, Any]) -> dict[str, Any]:
-    """The outcome and detail of an exception that the program's side told."""
+    """The outcome and detail of an exception that the program's side reported."""
     types_, text = _types(program), program.get("text")
     line = program.get("line")
     outcome = "error"
@@ -369,7 +367,7 @@ def _imported(name: str) -> types.ModuleType:
 
 
 def _is_foreign(name: str | None) -> bool:
-    """Whether a module is none of the standard library's, all that there is in the sandbox."""
+    """Return whether a module is not one of the standard library's, all that there is in the sandbox."""
     return bool(name) and str(name).partition(".")[0] not in sys.stdlib_module_names
 
 
@@ -426,14 +424,14 @@ LONGEST_JOB: Final = 2**30
 
 _MEMORY: Final = 2048
 _USERS: Final = 1000
-"""Between the users that programs run as and those that tests do."""
+"""Distance between the users of programs and those of tests."""
 
 _CPU: Final = 1e6
 """Seconds for all jobs; each has a limit of its own."""
 
 
 def serve(descriptor: int, slot: int, system_calls: bytes) -> None:
-    """Judges what comes over a connection of the hub; does not return."""
+    """Judge the jobs that come over a connection of the supervisor; does not return."""
     try:
         os.setsid()
         if system_calls:
@@ -441,23 +439,23 @@ def serve(descriptor: int, slot: int, system_calls: bytes) -> None:
         jail.die_with_parent()
         if system_calls:
             jail.lock(jail.Limits(cpu=_CPU, memory=_MEMORY), system_calls)
-        with socket.socket(fileno=descriptor) as hub:
+        with socket.socket(fileno=descriptor) as supervisor:
             while True:
-                _, descriptors, _, _ = socket.recv_fds(hub, 1, 1)
+                _, descriptors, _, _ = socket.recv_fds(supervisor, 1, 1)
                 if not descriptors:
                     break
                 job = framing.receive(descriptor, longest=LONGEST_JOB)
                 framing.send(descriptor, _verdict(job, descriptors[0]))
                 os.close(descriptors[0])
     except framing.Closed:
-        pass  # the hub has ended, or given this process up
+        pass  # the supervisor has ended, or given this process up
     finally:
         os._exit(0)
 
 
 def _verdict(job: dict[str, Any], program: int) -> dict[str, Any]:
-    """The verdict on one job. The tests have a limit of CPU time too, since comparing what a program answers may
-    take as long as it likes; the process ends at that."""
+    """The verdict on one job. The tests have a limit of CPU time too, at which the process ends: comparing a
+    program's answers may take as long as they make it."""
     signal.setitimer(signal.ITIMER_PROF, job["cpu"])
     random.seed(0)  # no job depends on those before it
     try:

@@ -1,8 +1,8 @@
 """Values between a program and its tests, as JSON: the exact builtin types and a few plain ones of the standard
-library. What is neither travels as a handle: a number that means something only to the side that owns the object.
+library. Anything else travels as a handle: a number that means something only to the side that owns the object.
 
-What ``decode`` returns holds no object of a stranger's class, whatever the message: a forged ``__eq__`` does not
-get across.
+The result of ``decode`` holds no object of a foreign class, whatever the message: a forged ``__eq__`` does not get
+across.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class UntravelledError(Exception):
 
 
 Own = Callable[[Any], Any]
-"""What becomes of an object that is no plain value: its message."""
+"""The message of an object that is no plain value, and back."""
 
 
 def encode(value: Any, own: Own, depth: int = 0) -> Any:
@@ -111,8 +111,8 @@ _KINDS: Final[tuple[tuple[type, str, Any, Any], ...]] = (
     (datetime.date, "wa", None, lambda value: [datetime.date.isoformat(value)]),
     (datetime.time, "wt", None, lambda value: [datetime.time.isoformat(value)]),
 )
-"""Of each type its mark, and either the parts that are encoded in turn or what stands for it. A datetime is a
-date too, so it comes first."""
+"""Each type with its tag, and either the parts that are encoded in turn or the plain data that stands for it. A
+datetime is a date too, so it comes first."""
 
 _MADE_OF_PARTS: Final[dict[str, Callable[[list[Any]], Any]]] = {
     "l": list,
