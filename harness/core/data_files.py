@@ -1,11 +1,11 @@
-"""Where the files of a data pack are looked for in a folder, and what lies nearest where there are none.
+"""The files of a dataset in a folder, and the nearest ones where there are none.
 
-The pack ``NAME/FILE`` is, in this order:
+The dataset ``NAME/FILE`` is, in this order:
 
     NAME/FILE.jsonl              or a folder NAME/FILE/ of JSONL files whose names are the groups
     NAME/processed/FILE.jsonl    or a folder NAME/processed/FILE/
     NAME/processed/SPLIT.jsonl   for rows to be scored: ``validation``, ``valid``, ``val`` and ``dev`` are one split;
-                                 a FILE that names no split (HumanEval, problems) is ``test``, else ``validation``
+                                 a FILE that names no split (HumanEval, problems) is ``test``, else ``validation``.
 
 Few-shot rows are found by their own name alone: those of another split might be the ones that are scored.
 """
@@ -27,16 +27,15 @@ PROCESSED: Final = "processed"
 VALIDATION: Final = ("validation", "valid", "val", "dev")
 SPLITS: Final = frozenset((*VALIDATION, "test", "train", "prompt", "shots"))
 ENDINGS: Final = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
-"""How files end that may hold rows; only the first is read."""
+"""The endings of files that may hold rows; only the first is read."""
 
 LIKE: Final = 0.6
-"""How alike two names must be, from 0 to 1, for one to be suggested for the other."""
+"""The similarity of two names, from 0 to 1, from which on one is suggested for the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetInfo:
-    """Where rows came from: ``origin`` is "--eval-data", "hub" or "shipped"; ``sha256`` is over their
-    bytes."""
+    """The source of rows: ``origin`` is "--eval-data", "hub" or "shipped"; ``sha256`` is over their bytes."""
 
     name: str
     origin: str
@@ -46,8 +45,8 @@ class DatasetInfo:
 
 
 def data_files(folder: Path, name: str, *, scored: bool) -> list[Path]:
-    """The files of the pack ``NAME/FILE`` in this folder, none where it has none; ``scored`` says whether its rows are
-    evaluated, or are few-shot examples.
+    """The files of the dataset ``NAME/FILE`` in this folder, none where it has none; ``scored`` says whether its rows
+    are evaluated, or are few-shot examples.
 
     Raises ``DataError`` where the folder cannot be read.
     """
@@ -64,8 +63,8 @@ def data_files(folder: Path, name: str, *, scored: bool) -> list[Path]:
 
 
 def nearest(folder: Path, name: str, *, scored: bool) -> str | None:
-    """What there is in the folder that is most like ``NAME/FILE.jsonl``, as a path below it; None for nothing. Of
-    few-shot rows (``scored`` is false) only a file with a similar name: others may be the rows that are scored."""
+    """The path in the folder that is most like ``NAME/FILE.jsonl``; None for nothing. For few-shot rows (``scored`` is
+    false) only a file with a similar name: others may be the rows that are scored."""
     wanted, _, stem = name.rpartition("/")
     try:
         own = folder / wanted
@@ -84,7 +83,7 @@ def nearest(folder: Path, name: str, *, scored: bool) -> str | None:
 
 
 def _places(name: str, *, scored: bool) -> Iterator[str]:
-    """The paths of a pack without ending, in order of search."""
+    """The paths of a dataset without ending, in order of search."""
     yield name
     folder, _, file = name.rpartition("/")
     names = [file, *(_other_names(file) if scored else ())]
@@ -94,7 +93,7 @@ def _places(name: str, *, scored: bool) -> Iterator[str]:
 
 
 def _other_names(file: str) -> tuple[str, ...]:
-    """What else the file with these rows may be called."""
+    """The other names that the file with these rows may have."""
     if file in VALIDATION:
         return VALIDATION
     # sanitized_test is a part of its own: the whole test split is something else
@@ -102,7 +101,7 @@ def _other_names(file: str) -> tuple[str, ...]:
 
 
 def _inside(folder: Path, own: Path, stem: str, *, scored: bool) -> str | None:
-    """The file of a pack's folder that is most like the one that is wanted, else the folder itself."""
+    """The file of a dataset's folder that is most like the wanted one, else the folder itself."""
     processed = own / PROCESSED
     files = [*_files(own), *(_files(processed) if processed.is_dir() else ())]
     found = _alike(stem, files) or (next(iter(files), None) if scored else None)

@@ -1,5 +1,4 @@
-"""Files written whole or not at all, names that are safe in any file system, and Python files loaded by their
-place."""
+"""Files written whole or not at all, names that are safe in any file system, Python files loaded by their path."""
 
 from __future__ import annotations
 
@@ -18,11 +17,10 @@ LONGEST_NAME: Final = 120
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Writes under a temporary name, then renames: a reader sees the old file or the new, never a part.
+    """Write under a temporary name, then rename: a reader sees the old file or the new, never a part.
 
-    A link stays, and what it points to is written. What is no file (a device, a pipe: ``/dev/stdout``) cannot be
-    renamed over and is written to. Missing folders are made. Raises ``OSError`` as the system does, and then leaves
-    no temporary file behind.
+    A link stays, and its target is written. A device or pipe (``/dev/stdout``) cannot be renamed over and is written
+    to. Missing folders are made. Raises ``OSError`` as the system does, and then leaves no temporary file.
     """
     if _is_stream(path):
         with path.open("ab") as stream:
@@ -44,15 +42,15 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Tell whether what is written there goes on at once: a device, a pipe, or an open file by its descriptor, which
-    a shell may have opened (``/dev/stdout``). Files below ``/dev/shm`` are files."""
+    """Return whether the path is a device, a pipe, or an open file by its descriptor, which a shell may have opened
+    (``/dev/stdout``). Files below ``/dev/shm`` are files."""
     if path.exists() and not path.is_file() and not path.is_dir():
         return True
     return str(path) in ("/dev/stdout", "/dev/stderr") or path.parent.name == "fd"
 
 
 def unwritable(folder: Path) -> str | None:
-    """Why nothing could be written into a folder, or made where there is none yet; None where nothing is known.
+    """The reason why nothing could be written into a folder, which need not exist yet; None where none is known.
 
     Nothing is made.
     """
@@ -71,7 +69,7 @@ def unwritable(folder: Path) -> str | None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes plain data as indented JSON, atomically; raises ``ValueError`` for NaN, which is not JSON."""
+    """Write plain data as indented JSON, atomically. Raises ``ValueError`` for NaN, which is not JSON."""
     write_atomic(path, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2) + "\n")
 
 
@@ -90,7 +88,7 @@ def file_name(name: str) -> str:
 def load_module(path: Path, name: str) -> ModuleType:
     """The Python file as a module, run anew, which others find under ``name``.
 
-    Raises ``ImportError`` where it is no Python file, and what the system and the file itself raise.
+    Raises ``ImportError`` where it is no Python file, and any exception of the system and of the file itself.
     """
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -3,12 +3,12 @@
     part      ``12 of 56 items``                    fewer items have a score than the benchmark has with this data
     sample    ``sample: 32 of 2,376``               the shipped rows are a few of those that were published
               ``sample: 12 problems of our own``    the shipped rows are none of those that were published
-    rows      ``1,188 rows, 2,376 published``       rows of somebody's own, not as many as were published
+    rows      ``1,188 rows, 2,376 published``       rows of the user's, not as many as were published
     both      ``4 of 32 items, sample of 2,376``, ``4 of 1,188 items, 2,376 published``
 
-``asked`` says how the items were asked, behind a benchmark's name.
+``asked`` is the mark after a benchmark's name: the number of shots and the chat template.
 
-As many rows as were published may be other rows all the same: nothing is said then, neither for nor against them.
+As many rows as were published may still be other rows: then nothing is said of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHIPPED: Final = "shipped"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """How much a benchmark, or a group of it, has.
+    """The size of a benchmark, or of a group of it.
 
     ``of`` is the number of its items with this data (after drawing, where it draws), 0 where not known; ``rows`` the
     number of rows of that data; ``published`` how many the published set has, None where nobody has declared it.
@@ -35,7 +35,7 @@ class Extent:
 
 
 def asked(shots: int, template: str | None) -> str:
-    """How a benchmark was asked: ``5-shot``, ``5-shot, chat`` through a chat template, empty for neither."""
+    """The mark of shots and template: ``5-shot``, ``5-shot, chat`` through a chat template, empty for neither."""
     chat = {"chat": "chat", "mixed": "partly chat"}.get(template or "")
     return f"{shots}-shot, {chat}" if chat else f"{shots}-shot" if shots else ""
 
@@ -56,7 +56,7 @@ def mark(n: int, extent: Extent, *, origin: str, own: str = "") -> str:
 
 
 def _sample(extent: Extent, origin: str, own: str, *, behind: bool) -> str:
-    """What the rows are; in fewer words ``behind`` the number of items, which tells how many they are."""
+    """The mark of the rows; in fewer words ``behind`` the number of items, which tells how many they are."""
     if origin == SHIPPED and own:
         return f"sample: {own}" if behind else f"sample: {extent.rows:,} {own}"
     if extent.published is None or extent.rows == extent.published:

@@ -1,4 +1,4 @@
-"""Where the files that ship with the program lie: data packs, small models, pytest fixtures."""
+"""The paths of the files that ship with the program: datasets, small models, pytest fixtures."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ def shipped(*parts: str) -> Path:
 def load_shipped_module(name: str) -> ModuleType:
     """The shipped Python file ``NAME.py`` as a module.
 
-    Loaded by its place and not by import: a project of the user's may well have a package ``fixtures`` of its
-    own.
+    Loaded by its path and not by import: a user's project may well have a package ``fixtures`` too.
     """
     place = shipped(f"{name}.py")
     if not place.is_file():

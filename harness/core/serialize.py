@@ -1,7 +1,7 @@
-"""What may travel between processes and into the journal: plain builtins, nothing else.
+"""The form of values that travel between processes and into the journal: plain builtins, nothing else.
 
-execnet, which carries xdist's reports, takes exact builtin types only and dies on everything else, taking the
-worker and, silently, the item with it. So every value that a benchmark hands out passes through ``to_plain``
+execnet, which carries xdist's reports, takes exact builtin types only. Anything else ends the worker and, silently,
+the item with it. So every value that a benchmark hands out passes through ``to_plain``
 first, and every report of a worker through ``scrub`` as the last step before it is sent.
 """
 
@@ -27,10 +27,11 @@ DEEPEST: Final = 50
 def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noqa: PLR0911 -- one a type
     """The same value in exact builtin types: None, bool, int, float, str, list, dict with string keys.
 
-    Nan and the infinities become text. Numbers of NumPy and torch become Python numbers, tuples become lists,
-    subclasses of str and int the plain type, a dataclass's fields marked ``LATER`` are left out where they have their
-    default, and lone surrogates in text the escape that Python writes for
-    them, such as ``\\ud83d``. Raises ``WireError`` naming the place and the type of anything else.
+    Nan and the infinities become text. Numbers of NumPy and torch become Python numbers, tuples become lists, and
+    subclasses of str and int the plain type. A dataclass's fields marked ``LATER`` are left out where they have their
+    default. Lone surrogates in text become Python's escape, such as ``\\ud83d``.
+
+    Raises ``WireError`` naming the place and the type of anything else.
     """
     if depth > DEEPEST:
         raise WireError(f"{where}: nested deeper than {DEEPEST} levels; return flat, plain data")
