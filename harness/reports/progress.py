@@ -304,21 +304,21 @@ class Tally:
 
 
 class Speed:
-    """Items a second over the last five minutes, or the last third of a long run; since the start where none finished
+    """Items per second over the last five minutes, or the last third of a long run; since the start where none finished
     in that time."""
 
     def __init__(self, now: float, done: int) -> None:
         self._first = (now, done)
-        self._samples = deque([self._first])
+        self.samples = deque([self._first])
 
     def rate(self, now: float, done: int) -> float | None:
         """The speed now; None while nothing has finished."""
         run = now - self._first[0]
-        if now - self._samples[-1][0] >= _STEP * run:
-            self._samples.append((now, done))
-        while len(self._samples) > 2 and self._samples[1][0] <= now - max(WINDOW, SHARE * run):
-            self._samples.popleft()
-        return _rate(self._samples[0], (now, done)) or _rate(self._first, (now, done))
+        if now - self.samples[-1][0] >= _STEP * run:
+            self.samples.append((now, done))
+        while len(self.samples) > 2 and self.samples[1][0] <= now - max(WINDOW, SHARE * run):
+            self.samples.popleft()
+        return _rate(self.samples[0], (now, done)) or _rate(self._first, (now, done))
 
 
 def _rate(before: tuple[float, int], after: tuple[float, int]) -> float | None:

@@ -155,7 +155,6 @@ def test_a_trainer_folder_tells_its_last_validation_loss(whole: Path, tmp_path: 
 def test_an_adapter_is_shown_with_its_base(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("peft")
     adapter = tiny_adapter(tmp_path / "lora", whole)
     row = shown(capsys, adapter)
     assert (row["format"], row["base"]["name"]) == ("adapter", "checkpoint-7")

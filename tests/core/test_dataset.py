@@ -285,7 +285,6 @@ def test_a_row_of_several_sets_that_names_none_is_named(tmp_path: Path) -> None:
 
 
 def test_the_hub_is_asked_only_when_named_and_a_local_folder_reads_alike(tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
     write(tmp_path, "data/test", row(0), row(1))
     benchmark = spec(data=Dataset(str(tmp_path)))
     with pytest.raises(MissingDataError):

@@ -11,8 +11,6 @@ import pytest
 from harness.results.journal import latest, read_journal
 from tests.support.tiny import tiny_adapter, tiny_causal
 
-pytest.importorskip("peft", reason="makes the adapters")
-
 Project = Any
 
 

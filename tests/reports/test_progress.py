@@ -368,7 +368,7 @@ def test_speed_of_a_long_run_is_that_of_its_last_third():
     for minute in range(1, 301):
         latest = speed.rate(60.0 * minute, 10 * minute if minute <= 200 else 2000 + minute - 200)
     assert latest == pytest.approx(1 / 60, rel=0.05)
-    assert len(speed._samples) < 300
+    assert len(speed.samples) < 300
 
 
 def test_items_that_end_many_at_a_time_make_no_hours_of_minutes():

@@ -25,8 +25,6 @@ from harness.engines.transformers.factory import ModelSettings, load
 from harness.engines.transformers.pool import EnginePool
 from tests.support.tiny import tiny_adapter, tiny_causal, tiny_masked, trainer_state
 
-pytest.importorskip("peft", reason="adapters are compared with PEFT's own")
-
 SETTINGS = ModelSettings(device="cpu", threads=1)
 ASKED = [Loglikelihood("The answer is", f" {word}") for word in ("42", "the river", "a dog", "small")]
 WRITTEN = [Generate(f"{word} was", max_new_tokens=12) for word in ("The river", "She", "A question")]
