@@ -124,7 +124,7 @@ def test_together_they_score_item_by_item_what_each_scores_alone(
 def test_the_base_is_loaded_once(project: Project, base: Path, adapters: list[Path]) -> None:
     (project.path / "conftest.py").write_text(
         "from pathlib import Path\n"
-        "from harness.engines.transformers.factory import loading\n"
+        "from harness.engines.transformers import loading\n"
         "load = loading.load_model\n"
         "def counted(info, settings, **more):\n"
         "    with Path('loads.txt').open('a') as file:\n"
