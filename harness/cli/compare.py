@@ -78,9 +78,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     ]
     flips = [flips_of(pair, count) for pair in pairs] if count else []
     if options.markdown:
-        from harness.reports.comparison_markdown import render_markdown
+        from harness.reports.markdown import comparison_page
 
-        print(render_markdown(pairs, flips), end="")
+        print(comparison_page(pairs, flips), end="")
     elif not options.json:
         from harness.reports.comparison_terminal import render
 

@@ -1,13 +1,13 @@
-"""How comparisons are put into words: the cells of tables, the lists of verdicts, the notes below.
+"""A comparison in words (cells of tables, lists of verdicts, notes) and as plain data.
 
-A comparison as plain data, as ``touchstone compare --json`` prints it.
+``touchstone compare --json`` prints the plain data:
 
     {"pairs": [{"baseline": {...}, "new": {...}, "benchmarks": [LINE], "composites": [LINE], "mean": {...},
                 "improvements": [NAME], "regressions": [], "not_worse": [], "cannot_tell": [], "notes": [TEXT]}]}
 
 A line has both values, ``difference`` (of the scores), ``points`` (hundredths), ``percent``, ``low`` and ``high`` of
-the difference, ``p``, ``p_adjusted`` (Holm), ``n``, ``verdict`` (null beside a primary metric), ``why``. What is
-undefined is null.
+the difference, ``p``, ``p_adjusted`` (Holm), ``n``, ``verdict`` (null beside a primary metric), ``why``. Undefined
+numbers are null.
 """
 
 from __future__ import annotations
@@ -21,19 +21,35 @@ from harness.compare.metric import MetricComparison, best_scorer, condition_text
 from harness.compare.names import listed
 from harness.compare.pair import Mean, Pair
 from harness.core.requests import MASK
-from harness.reports.formatting import NOTHING, count, number
-from harness.statistics.comparison import Comparison
+from harness.reports.formatting import NOTHING, count, number, p_exact, points, points_interval
 from harness.statistics.verdicts import Kind
 
-TITLES: Final[tuple[tuple[Kind, str], ...]] = (
+SCHEMA: Final = 1
+LISTS: Final[tuple[tuple[Kind, str], ...]] = (
     ("better", "improvements"),
     ("worse", "regressions"),
-    ("not worse", "not worse"),
-    ("cannot tell", "cannot tell"),
+    ("not worse", "not_worse"),
+    ("cannot tell", "cannot_tell"),
 )
+"""The lists of benchmarks by verdict, by their names in plain data."""
+
 IDENTICAL: Final = "identical"
-SMALLEST: Final = 1e-12
-"""Below, a p says nothing but that chance is out of the question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """An item that scores otherwise in the new run: the question, both answers, and the right one, as far as known."""
+
+    example: str
+    gained: bool
+    question: str | None
+    baseline: str | None
+    new: str | None
+    gold: str | None
+
+
+Flips = Mapping[str, Sequence[Flip]]
+"""Items to be shown, by benchmark."""
 
 
 class Cells(NamedTuple):
@@ -63,7 +79,7 @@ def header(level: float) -> Cells:
 
 
 def cells(line: MetricComparison) -> Cells:
-    """The line; ``p`` is the plain one, verdicts go by Holm's."""
+    """The line's cells; ``p`` is the uncorrected one, verdicts go by Holm's."""
     one = line.comparison
     return Cells(
         line.benchmark,
@@ -71,9 +87,9 @@ def cells(line: MetricComparison) -> Cells:
         number(one.baseline),
         number(one.new),
         points(one.difference),
-        interval(one),
+        points_interval(one.low, one.high),
         percent(line.percent),
-        p_value(one.p),
+        p_exact(one.p),
         sizes(line),
         flips(line),
         line.verdict.kind if line.verdict else "",
@@ -81,8 +97,10 @@ def cells(line: MetricComparison) -> Cells:
 
 
 def about_values(pair: Pair, line: MetricComparison) -> str:
-    """What must be known beside the values of a primary metric: ``sample: 32 of 2,376``; which of the two it is of
-    where they differ (``A 4 of 32 items; B sample: 32 of 2,376``)."""
+    """The marks of a primary metric's values, such as ``sample: 32 of 2,376``.
+
+    If they differ: ``A 4 of 32 items; B sample: 32 of 2,376``.
+    """
     if not line.primary:
         return ""
     sides = [side.entries.get(line.benchmark) for side in (pair.baseline, pair.new)]
@@ -93,7 +111,7 @@ def about_values(pair: Pair, line: MetricComparison) -> str:
 
 
 def composite_cells(line: MetricComparison) -> Cells:
-    """A composite's line; it has no items of its own."""
+    """A composite's cells; it has no items."""
     return cells(line)._replace(metric="composite", n="", flips="")
 
 
@@ -103,28 +121,9 @@ def sizes(line: MetricComparison) -> str:
     return "/".join(known)
 
 
-def points(difference: float | None) -> str:
-    """``+1.23``: a hundredth of the score is a point."""
-    return NOTHING if difference is None else f"{100 * difference:+.2f}"
-
-
-def interval(one: Comparison) -> str:
-    """``[-0.52, +2.98]`` in points."""
-    return NOTHING if one.low is None or one.high is None else f"[{points(one.low)}, {points(one.high)}]"
-
-
 def percent(value: float | None) -> str:
     """``+1.2 %``."""
     return NOTHING if value is None else f"{value:+.1f} %"
-
-
-def p_value(p: float | None) -> str:
-    """Three decimals, two digits below 0.001."""
-    if p is None:
-        return NOTHING
-    if p >= 0.001:
-        return f"{p:.3f}"
-    return f"{p:.1e}" if p >= SMALLEST else f"<{SMALLEST:.0e}"
 
 
 def flips(line: MetricComparison) -> str:
@@ -135,13 +134,13 @@ def flips(line: MetricComparison) -> str:
 
 
 def is_valid(pair: Pair, line: MetricComparison) -> bool:
-    """Whether nothing is known against either value."""
+    """Return whether nothing is known against either value."""
     sides = (pair.baseline.entries.get(line.benchmark), pair.new.entries.get(line.benchmark))
     return not any(entry and entry.saved.invalid for entry in sides)
 
 
 def about(one: Candidate) -> str:
-    """Where a contender's results were read, and what is known of the checkpoint."""
+    """The origin of a candidate's results, and the known facts of the checkpoint."""
     parts = [one.origin]
     parts += [f"step {one.about['step']}"] if "step" in one.about else []
     parts += [f"epoch {one.about['epoch']:g}"] if "epoch" in one.about else []
@@ -152,8 +151,8 @@ def about(one: Candidate) -> str:
 def lists(pair: Pair) -> list[tuple[str, str]]:
     """Improvements, regressions and the rest, each with its benchmarks and why."""
     found = []
-    for kind, title in TITLES:
-        names = pair.of_kind(kind)
+    for kind, key in LISTS:
+        names, title = pair.of_kind(kind), key.replace("_", " ")
         found += [(title, "none")] if not names else []
         found += [
             (title if place == 0 else "", reason(pair.judged[name])) for place, name in enumerate(names)
@@ -170,15 +169,18 @@ def reason(line: MetricComparison) -> str:
 def mean(found: Mean) -> str:
     """The mean improvement in one line."""
     one = found.comparison
-    limits = f" {interval(one)}" if one.low is not None else f" (no interval: {one.why})" if one.why else ""
-    tested = f", p = {p_value(one.p)}".replace("= <", "< ") if one.p is not None else ""
+    if one.low is not None:
+        limits = f" {points_interval(one.low, one.high)}"
+    else:
+        limits = f" (no interval: {one.why})" if one.why else ""
+    tested = f", p = {p_exact(one.p)}".replace("= <", "< ") if one.p is not None else ""
     over = f" over the {found.relative} with a baseline above 0" if found.relative < found.benchmarks else ""
     relative = f", {percent(found.percent)}{over}" if found.percent is not None else ""
     return f"{points(one.difference)} points{limits}{tested}{relative}, over {count(found.benchmarks, 'benchmark')}"
 
 
 def notes(pair: Pair) -> list[str]:
-    """What a reader must know before believing the numbers."""
+    """The facts that a reader must know before believing the numbers."""
     a, b = pair.baseline, pair.new
     return [
         *dict.fromkeys((*a.notes, *b.notes)),
@@ -206,7 +208,7 @@ def _invalid(pair: Pair) -> list[str]:
 
 
 def _scorers(pair: Pair) -> list[str]:
-    """By what was compared where only one side has the better scorer."""
+    """The scorers of benchmarks of which only one side has the better scorer."""
     found: dict[str, list[str]] = {}
     for name, line in pair.judged.items():
         a, b = pair.baseline.entries[name], pair.new.entries[name]
@@ -236,7 +238,7 @@ def _benchmarks(pair: Pair, names: Sequence[str]) -> str:
 
 
 def _unknown(pair: Pair) -> list[str]:
-    """Where one side is published and the other a run, nobody knows whether they were asked alike."""
+    """A note on a side that was published elsewhere, if the other is a run."""
     published = {
         side: any(entry.saved.published for entry in one.entries.values())
         for side, one in (("A", pair.baseline), ("B", pair.new))
@@ -249,7 +251,7 @@ def _unknown(pair: Pair) -> list[str]:
 
 
 def _items(pair: Pair) -> list[str]:
-    """What was compared on part of the items, or without any."""
+    """The benchmarks that were compared on part of the items, or without any."""
     found = []
     totals: dict[str, list[str]] = {}
     for name, line in pair.judged.items():
@@ -297,45 +299,23 @@ def clipped(text: str, width: int, *, end: bool = False) -> str:
     return f"…{plain[-(width - 1) :]}" if end else f"{plain[: width - 1]}…"
 
 
-SCHEMA: Final = 1
-KEYS: Final[tuple[tuple[Kind, str], ...]] = (
-    ("better", "improvements"),
-    ("worse", "regressions"),
-    ("not worse", "not_worse"),
-    ("cannot tell", "cannot_tell"),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flip:
-    """An item that scores otherwise in the new run: the question, both answers, and the right one, as far as known."""
-
-    example: str
-    gained: bool
-    question: str | None
-    baseline: str | None
-    new: str | None
-    gold: str | None
-
-
-Flips = Mapping[str, Sequence[Flip]]
-"""Items to be shown, by benchmark."""
+# Plain data
 
 
 def pair_facts(pair: Pair, flips: Flips | None = None) -> dict[str, Any]:
     """The whole comparison."""
     return {
-        "baseline": _contender(pair.baseline),
-        "new": _contender(pair.new),
+        "baseline": _candidate(pair.baseline),
+        "new": _candidate(pair.new),
         "benchmarks": [_line(pair, line, (flips or {}).get(line.benchmark)) for line in pair.lines],
         "composites": [_line(pair, line, None) for line in pair.composites],
         "mean": None if pair.mean is None else _mean(pair.mean),
-        **{key: pair.of_kind(kind) for kind, key in KEYS},
+        **{key: pair.of_kind(kind) for kind, key in LISTS},
         "notes": notes(pair),
     }
 
 
-def _contender(one: Candidate) -> dict[str, Any]:
+def _candidate(one: Candidate) -> dict[str, Any]:
     return {"name": one.name, "origin": one.origin, **one.about}
 
 

@@ -1,4 +1,6 @@
-"""A run as Markdown, fit for a comment on a pull request and for the summary of a job: the gate's decision first.
+"""A run, and a comparison, as GitHub-flavoured Markdown for a comment on a pull request or the summary of a job.
+
+A run has the gate's decision first. A comparison has one table per pair, its lists and notes below, and flips folded.
 
 Names of checkpoints, benchmarks and items come from outside: they stand in code spans, where nothing links, mentions or
 formats, and whatever else is printed is escaped.
@@ -7,11 +9,13 @@ formats, and whatever else is printed is escaped.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from harness.compare.gate.result import GateLine, lines_from_json, ordered
-from harness.reports import formatting, notes
+from harness.compare.pair import Pair
+from harness.reports import comparison, formatting, notes
+from harness.reports.comparison import Cells, Flip, Flips
 from harness.reports.gate import baseline_text, difference_text, heading, reason_texts
 from harness.results.summary import Result, Summary, wholes
 
@@ -124,7 +128,7 @@ def _scores(summary: Summary) -> list[str]:
 
 
 def _remarks(result: Result) -> list[str]:
-    """What must be known beside a value: how few items it is over, and that it is not valid."""
+    """The remarks beside a value: its mark (how few items it is over), and that it is not valid."""
     broken = result.invalid is not None or result.faults
     return [*([plain(result.mark)] if result.mark else []), *(["**not valid**"] if broken else [])]
 
@@ -155,3 +159,69 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows[:ROWS]]
     text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     return f"{text}\n\nand {len(rows) - ROWS} more" if len(rows) > ROWS else text
+
+
+# Comparisons
+
+_RIGHT: Final = ("baseline", "new", "points", "interval", "percent", "p", "n", "flips")
+
+
+def comparison_page(pairs: Sequence[Pair], flips: Sequence[Flips] = ()) -> str:
+    """All comparisons; no text of others can break out of its cell."""
+    shown = [
+        "\n".join(_compared(pair, flips[place] if place < len(flips) else {}))
+        for place, pair in enumerate(pairs)
+    ]
+    return "\n\n".join(shown) + "\n"
+
+
+def _compared(pair: Pair, flips: Flips) -> Iterable[str]:
+    a, b = pair.baseline, pair.new
+    yield f"### {plain(b.name)} against {plain(a.name)}"
+    yield ""
+    yield f"- A, the baseline: {plain(a.name)} ({plain(comparison.about(a))})"
+    yield f"- B: {plain(b.name)} ({plain(comparison.about(b))})"
+    yield ""
+    level = pair.lines[0].comparison.level
+    yield _cells(comparison.header(level))
+    yield "| " + " | ".join("---:" if name in _RIGHT else "---" for name in Cells._fields) + " |"
+    for line in pair.lines:
+        one = comparison.cells(line)
+        if about := comparison.about_values(pair, line):
+            one = one._replace(benchmark=f"{one.benchmark} ({about})")
+        yield _cells(one, bold=line.primary and one.verdict.startswith(("worse", "better")))
+    for line in pair.composites:
+        yield _cells(comparison.composite_cells(line))
+    yield ""
+    for title, text in comparison.lists(pair):
+        yield f"- **{title}**: {plain(text)}" if title else f"  - {plain(text)}"
+    if pair.mean is not None:
+        yield f"- **mean**: {plain(comparison.mean(pair.mean))}"
+    yield from (f"- note: {plain(text)}" for text in comparison.notes(pair))
+    for name, found in flips.items():
+        yield from _flips(name, found)
+
+
+def _cells(one: Cells, *, bold: bool = False) -> str:
+    shown = [plain(cell) for cell in one]
+    if bold:
+        shown[-1] = f"**{shown[-1]}**"
+    return "| " + " | ".join(shown) + " |"
+
+
+def _flips(name: str, found: Sequence[Flip]) -> Iterable[str]:
+    yield ""
+    yield f"<details><summary>{plain(name)}: items gained and lost</summary>"
+    yield ""
+    yield "| item | | question | A | B | gold |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for flip in found:
+        texts = (flip.question, flip.baseline, flip.new, flip.gold)
+        shown = [
+            plain(comparison.clipped(text or formatting.NOTHING, 300, end=place == 0))
+            for place, text in enumerate(texts)
+        ]
+        word = "gained" if flip.gained else "lost"
+        yield f"| {plain(flip.example)} | {word} | {' | '.join(shown)} |"
+    yield ""
+    yield "</details>"

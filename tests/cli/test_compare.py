@@ -113,7 +113,7 @@ def test_flips_are_printed_with_their_ids_also_where_answers_are_gone(
 def test_markdown_is_printed_instead(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, "compare", f"{table}#plain", f"{table}#great", "--markdown")
     assert text.startswith("### great/1536/checkpoint-5 against plain/1536/checkpoint-390\n")
-    assert "| real\\_coref | real@1 | 0.6604 | 0.9000 | +23.96 |" in text
+    assert "| real_coref | real@1 | 0.6604 | 0.9000 | +23.96 |" in text
 
 
 def test_a_margin_and_another_alpha_are_obeyed(table: str, capsys: pytest.CaptureFixture[str]) -> None:

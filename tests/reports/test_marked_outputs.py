@@ -21,7 +21,6 @@ from harness.compare.gate.result import gate_json
 from harness.compare.items import Entry
 from harness.compare.pair import compare_pair
 from harness.core.marks import Extent
-from harness.reports import comparison_markdown as comparing_markdown
 from harness.reports import comparison_terminal as comparing_text
 from harness.reports import github, html, markdown
 from harness.reports.comparison import pair_facts
@@ -208,7 +207,7 @@ def test_a_comparison_and_the_lists_have_them(
         text = words(comparing_text.render([pair], width=width, color=False))
         assert f"({PART})" in text
     told = f"A 5-shot, chat; {SAMPLE}; B {SAMPLE}"
-    assert f"({told})" in comparing_markdown.render_markdown([pair])
+    assert f"({told})" in markdown.comparison_page([pair])
     [line] = [row for row in pair_facts(pair)["benchmarks"] if row["benchmark"] == "gsm8k"]
     assert (line["baseline_about"], line["new_about"]) == (f"5-shot, chat; {SAMPLE}", SAMPLE)
     assert f"n 4 ({PART})" in baseline_row(one.entries["winogrande"].saved)
