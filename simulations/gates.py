@@ -14,8 +14,9 @@ import numpy as np
 from harness.compare.baselines import BaselineSource
 from harness.compare.gate.config import GateConfig
 from harness.compare.gate.decide import Early, cases_of, decide
-from harness.compare.gate.result import WORSE, GateResult
+from harness.compare.gate.result import GateResult
 from harness.compare.items import Entry
+from harness.core.exit_codes import ExitCode
 from harness.results.store_entry import ItemScores, StoredResult
 from harness.results.summary import Metric
 
@@ -106,5 +107,5 @@ def gate_of(
 def failed(gate: GateResult) -> bool:
     """Whether the run ends with exit code 8. Raises ``AssertionError`` where nothing could be said: a simulation has
     nothing that would be a reason."""
-    assert gate.exit_code in (0, WORSE), gate
-    return gate.exit_code == WORSE
+    assert gate.exit_code in (0, ExitCode.WORSE), gate
+    return gate.exit_code == ExitCode.WORSE

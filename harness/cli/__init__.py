@@ -23,21 +23,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from harness import __version__
 from harness.cli.baseline import add_commands as add_baseline_commands
 from harness.core.errors import HarnessError
+from harness.core.exit_codes import ExitCode
 from harness.results.summary import Result
-
-MISTAKE: Final = 4
-"""Exit code for a person's mistake, as pytest's."""
-
-NOT_VALID: Final = 9
-"""Exit code where something that should have been scored was not, as a run's."""
-
-DIFFERENT: Final = 1
-"""Exit code where verdicts differ."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps(found, ensure_ascii=False, indent=2, default=str))
     except HarnessError as error:
         print(f"touchstone: {error}", file=sys.stderr)
-        return MISTAKE
+        return ExitCode.MISTAKE
     except BrokenPipeError:  # `touchstone list | head`
         sys.stderr.close()
     return int(getattr(options, "code", 0))
@@ -207,7 +199,7 @@ def _grade(options: argparse.Namespace) -> dict[str, Any]:
     from harness.cli.grade import run
 
     found = run(options)
-    options.code = NOT_VALID if found["not_judged"] else 0
+    options.code = ExitCode.NOT_VALID if found["not_judged"] else 0
     return found
 
 
@@ -254,7 +246,7 @@ def _conformance(options: argparse.Namespace) -> Any:
                 print(f"{name:18} {count} cases")
         return counts
     compared = compare_verdicts(options.file)
-    options.code = DIFFERENT if compared.differences else 0
+    options.code = ExitCode.FAILED if compared.differences else 0
     if not options.json:
         for one in compared.differences:
             print(f"{one.scorer}: {one.found} instead of {one.recorded} ({one.why})")

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from harness.core.errors import OptionError
+from harness.core.exit_codes import ExitCode
 
 Affects: TypeAlias = Literal["answers", "rounding", "items", "checkpoints", "speed", "output"]
 
@@ -190,7 +191,7 @@ PARSERS: Final[Mapping[str, Callable[..., Any]]] = {
 def options_page() -> str:
     """Return ``docs/options.md``."""
     lines = [
-        "# Options",
+        "# Options and exit codes",
         "",
         "Made from `harness/core/settings.toml` by `python -m harness.core.settings > docs/options.md`. A run's",
         "manifest (`run.json`, `settings`) holds every one of them.",
@@ -207,6 +208,8 @@ def options_page() -> str:
             was = f" Formerly `{'`, `'.join(row.formerly)}`." if row.formerly else ""
             text = row.help[0].upper() + row.help[1:]
             lines.append(f"| {usage}{also} | {text.replace('|', chr(92) + '|')}.{was} | {row.affects} |")
+    lines += ["", "## Exit codes", "", "| code | |", "| --- | --- |"]
+    lines += [f"| {int(code)} | {code.sentence} |" for code in ExitCode]
     return "\n".join(lines) + "\n"
 
 

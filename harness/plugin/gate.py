@@ -21,12 +21,13 @@ from harness.compare.baseline_source import open_source
 from harness.compare.baselines import ITEMS, BaselineSource
 from harness.compare.gate.config import GateConfig, check_names, read_gate_config
 from harness.compare.gate.decide import Early, cases_of, decide
-from harness.compare.gate.result import MISTAKE, NOT_VALID, GateResult, gate_json
+from harness.compare.gate.result import GateResult, gate_json
 from harness.compare.gate.validate import check_plan
 from harness.compare.items import Entry
 from harness.compare.sequential import LookSchedule, SequentialMonitor, Series
 from harness.core.conditions import condition_names
 from harness.core.errors import GateError, HarnessError
+from harness.core.exit_codes import ExitCode
 from harness.core.settings import settings_table
 from harness.plugin.options import Settings
 from harness.plugin.ordering import schedules_from_json
@@ -35,7 +36,7 @@ from harness.results.run_directory import RunDirectory
 from harness.results.store_entry import ItemScores, StoredResult
 from harness.results.summary import Collected, Declaration, Summary, wholes
 
-FINE: Final = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+FINE: Final = (ExitCode.OK, ExitCode.FAILED)
 """pytest's exit codes of sessions that came to their end."""
 
 ALONE: Final = ("gate_sequential", "gate_config", "gate_metric", "baseline_allow")
@@ -49,7 +50,7 @@ class GateSession:
         self._output = output
         self._folder = config.invocation_params.dir
         self._root = config.rootpath
-        self._exit_code = 0
+        self._exit_code = ExitCode.OK
         self._asked = bool(settings.checkpoint)
         self._checkpoints: list[str] = []
         try:
@@ -145,17 +146,18 @@ class GateSession:
         where pytest says itself why the session has failed."""
         if self.plan is None or self.plan.mode is None or session.config.option.collectonly:
             return None
-        if session.exitstatus not in (*FINE, pytest.ExitCode.NO_TESTS_COLLECTED):
+        if session.exitstatus not in (*FINE, ExitCode.NOTHING):
             return None
-        self._exit_code = NOT_VALID
+        self._exit_code = ExitCode.NOT_VALID
         code = int(self.exit_code(session.exitstatus))
         return f"gate not valid (exit code {code}): no benchmark was run"
 
     def exit_code(self, status: int | pytest.ExitCode) -> int | pytest.ExitCode:
         """The run's exit code: of a mistake 4, else 9 before 8 before what pytest says of ordinary tests."""
-        if status not in (*FINE, NOT_VALID) or not self._exit_code:
+        if status not in (*FINE, ExitCode.NOT_VALID) or not self._exit_code:
             return status
-        return status if status == NOT_VALID and self._exit_code != MISTAKE else self._exit_code
+        invalid = status == ExitCode.NOT_VALID and self._exit_code != ExitCode.MISTAKE
+        return status if invalid else self._exit_code
 
 
 def _with_asked(gate: GateResult, summary: Summary) -> GateResult:

@@ -20,6 +20,7 @@ import pytest
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.series import Broken
 from harness.core.errors import HarnessError
+from harness.core.exit_codes import ExitCode
 from harness.core.serialize import FATAL
 from harness.plugin.broken_checkpoints import Unloadable
 from harness.plugin.collection import Collection
@@ -33,10 +34,6 @@ from harness.results.reuse import benchmarks_of, decide, write_decision
 from harness.results.run_directory import RunDirectory, environment
 from harness.results.store_entry import ItemScores, StoredResult
 from harness.results.summary import Collected, Declaration, Result, Summary
-
-NOT_VALID: Final = 9
-"""Exit code of a run with items that ended in error or were lost, or, with ``--eval-strict``, with a result
-that is not valid."""
 
 MOST_CRASHES: Final = 2
 """An item that has taken this many workers with it is given up."""
@@ -228,7 +225,7 @@ class Controller:
             except (HarnessError, OSError) as error:
                 self._unpublished.append(Wrong(f"the results cannot be written: {error}", asked=True))
                 if session.exitstatus in FINE:
-                    session.exitstatus = NOT_VALID
+                    session.exitstatus = ExitCode.NOT_VALID
         elif not self._begun and (text := self._gating.nothing_ran(session)) is not None:
             if self.collection.nothing is None:  # which says it better
                 self._unpublished.append(Wrong(text, asked=False))
@@ -308,7 +305,7 @@ class Controller:
         fault = f"{names} cannot be used" if names else None
         fault = "a result is not valid (--eval-strict)" if invalid else fault
         faulty = (self.summary.faults or self.summary.broken or invalid) and session.exitstatus in FINE
-        status = NOT_VALID if faulty else session.exitstatus
+        status = ExitCode.NOT_VALID if faulty else session.exitstatus
         self.summary = self._gating.judge(self.summary, results, fault=fault, status=status)
         write_results(self.summary)
         self._unpublished = publish(self.config, self.summary, self._markdown, os.environ)

@@ -12,12 +12,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from harness.core.exit_codes import ExitCode
 from harness.results.summary import finite
 
 SCHEMA: Final = 1
-MISTAKE: Final = 4
-WORSE: Final = 8
-NOT_VALID: Final = 9
 
 KINDS: Final = (
     *("not valid", "not judged", "worse", "failed", "cannot tell", "not compared", "first", "no baseline"),
@@ -116,21 +114,26 @@ class GateResult:
     broken: str | None = None
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> ExitCode:
         """0, 8 (worse, or below what was asked) or 9 (nothing can be said, which outweighs 8); 0 where nobody asked; 4
         for a mistake."""
         if self.mistake is not None:
-            return MISTAKE
+            return ExitCode.MISTAKE
         if self.mode is None:
-            return 0
+            return ExitCode.OK
         if self.broken is not None or any(line.invalid for line in self.lines):
-            return NOT_VALID
-        return WORSE if any(line.fails for line in self.lines) else 0
+            return ExitCode.NOT_VALID
+        return ExitCode.WORSE if any(line.fails for line in self.lines) else ExitCode.OK
 
     @property
     def decision(self) -> str:
         """The exit code in words."""
-        words = {0: "passed", WORSE: "failed", NOT_VALID: "not valid", MISTAKE: "mistake"}
+        words = {
+            ExitCode.OK: "passed",
+            ExitCode.WORSE: "failed",
+            ExitCode.NOT_VALID: "not valid",
+            ExitCode.MISTAKE: "mistake",
+        }
         return "shown" if self.mode is None and self.mistake is None else words[self.exit_code]
 
 
@@ -138,7 +141,7 @@ def gate_json(gate: GateResult, text: str, code: int | None = None) -> dict[str,
     """The plain form; ``text`` is the decision in a sentence, ``code`` the run's exit code, where it is not the
     gate's."""
     lines = [{"kind": line.kind, **asdict(line)} for line in ordered(gate.lines)]
-    exit_code = gate.exit_code if code is None else code
+    exit_code = int(gate.exit_code) if code is None else code
     known = {"schema": SCHEMA, "decision": gate.decision, "exit_code": exit_code, "text": text}
     plain: dict[str, Any] = finite({**known, **asdict(gate), "lines": lines})
     return plain
