@@ -15,6 +15,7 @@ from harness.core.requests import CallTests, InputOutputTests, ProgramOutcome, R
 from harness.engines.sandbox.client import WorkerClient
 from harness.engines.sandbox.isolation import isolation_here
 from harness.engines.sandbox.seccomp import system_calls
+from harness.engines.sandbox.self_test import check_isolation
 from harness.engines.sandbox.settings import Grader, SandboxSettings
 
 SLOTS_PER_WORKER: Final = 2
@@ -154,10 +155,8 @@ def start(settings: SandboxSettings) -> Sandbox:
     slots = SLOTS_PER_WORKER * workers
     client = WorkerClient(where, slots, system_calls() if where.isolated else b"")
     if where.isolated:
-        from harness.engines.sandbox.self_test import check_isolation
-
         try:
-            check_isolation(Sandbox(client, isolated=True))  # under the self-test's limits
+            check_isolation(Sandbox(client, isolated=True).run)  # under the self-test's limits
         except BaseException:
             client.close()
             raise

@@ -7,14 +7,12 @@ import os
 import secrets
 import socket
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from harness.core.errors import SandboxError
 from harness.core.requests import InputOutputTests, RunProgram, RunProgramAnswer
-
-if TYPE_CHECKING:
-    from harness.engines.sandbox.sandbox import Sandbox
 
 _ATTEMPTS: Final = Path(__file__).with_name("self_test_program.py")
 
@@ -22,8 +20,10 @@ _MEMORY: Final = 256
 _FILES: Final = 64
 
 
-def check_isolation(sandbox: Sandbox) -> None:
+def check_isolation(run: Callable[[RunProgram], RunProgramAnswer]) -> None:
     """Raise ``SandboxError`` naming the attempts that got through, or the reason why programs cannot be run at all.
+
+    ``run`` is the sandbox's.
 
     The host takes part: this file, its variables and two sockets wait to be reached.
     """
@@ -66,7 +66,7 @@ def check_isolation(sandbox: Sandbox) -> None:
             seconds=20.0,
             memory=_MEMORY,
         )
-        found = sandbox.run(request)
+        found = run(request)
     if found.outcome != "passed":
         raise SandboxError(_sentence(found))
 
