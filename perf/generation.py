@@ -27,9 +27,9 @@ from harness.checkpoints import resolve
 from harness.core.dataset import load_dataset, load_shots, take_first
 from harness.core.drawn_shots import draw_shots
 from harness.core.requests import Generate, GenerateAnswer
+from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.compat import quiet
-from harness.engines.transformers.factory import load
 from harness.engines.transformers.loading import load_model
 from harness.results.journal import read_journal
 from perf.lm_eval_side import OFFLINE, TASK
@@ -196,7 +196,7 @@ def compare_loop(model: Path, options: argparse.Namespace) -> dict[str, Any]:
     prompts = humaneval(options.data, options.prompts)
     (info,) = resolve(str(model), seq_len=None)
     settings = ModelSettings(dtype="float32", device="cpu", threads=threads())
-    engine, plain = load(info, settings), load_model(info, settings)
+    engine, plain = open_engine(info, settings), load_model(info, settings)
     asked = [
         Generate(prompt, max_new_tokens=options.tokens, temperature=0.8, samples=options.samples)
         for prompt in prompts
@@ -247,7 +247,7 @@ def compare_texts(model: Path, options: argparse.Namespace) -> dict[str, Any]:
     ]
     (info,) = resolve(str(model), seq_len=None)
     settings = ModelSettings(dtype="float32", device="cpu", threads=threads())
-    engine, plain = load(info, settings), load_model(info, settings)
+    engine, plain = open_engine(info, settings), load_model(info, settings)
     asked = [Generate(prompt, max_new_tokens=options.tokens) for prompt in prompts]
     texts = [found.samples[0].text for found in engine.answer(asked) if isinstance(found, GenerateAnswer)]
     engine.close()

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 from harness.checkpoints import resolve
 from harness.core.requests import Generate, GenerateAnswer
 from harness.core.resources import shipped
+from harness.engines.registry import open_engine
+from harness.engines.settings import ModelSettings
 from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.factory import ModelSettings, load
 from harness.engines.transformers.generation.acceptance import Acceptance
 from harness.engines.transformers.generation.speculative import SpeculationTuner
 from perf.measure import in_turn, ratios, spread, table
@@ -105,7 +106,7 @@ def engine(options: argparse.Namespace, how: Any) -> CausalEngine:
     settings = ModelSettings(
         device=options.device, dtype=options.dtype, threads=options.threads, speculative=how
     )
-    made = load(info, settings)
+    made = open_engine(info, settings)
     if not isinstance(made, CausalEngine):
         raise SystemExit(f"{options.checkpoint}: generates no texts")
     return made

@@ -141,10 +141,10 @@ def texts(seq_len: int, limit: int | None) -> list[str]:
 
 
 def _ours(info: CheckpointInfo, given: Sequence[str]) -> tuple[float, Answers]:
+    from harness.engines.registry import open_engine
     from harness.engines.settings import ModelSettings
-    from harness.engines.transformers.factory import load
 
-    engine = load(info, ModelSettings(dtype="float32", device="cpu", threads=threads()))
+    engine = open_engine(info, ModelSettings(dtype="float32", device="cpu", threads=threads()))
     requests = [FillMask(text, top_k=TOP_K) for text in given]
     began = time.perf_counter()
     answers = []

@@ -28,16 +28,13 @@ from urllib.parse import parse_qsl
 
 from harness.checkpoints import series
 from harness.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, builtin_pattern
-from harness.checkpoints.formats.base import Asked, Target
+from harness.checkpoints.formats.base import ENGINES, Asked, Target
 from harness.checkpoints.formats.transformers import Transformers
 from harness.checkpoints.hub import fetch_from_hub, hub_id
 from harness.checkpoints.info import CheckpointInfo
 from harness.checkpoints.registry import formats
 from harness.core.errors import CheckpointError
 from harness.core.plugins import plugins
-
-ENGINES: Final = "touchstone.engines"
-"""The entry-point group of engines, some of which have targets of their own (``harness.engines.base``)."""
 
 _TARGETS: Final = {"builtin:", "hub:"}
 

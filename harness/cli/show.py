@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from harness.checkpoints import CheckpointInfo, fingerprint, resolve
+from harness.checkpoints import CheckpointInfo, resolve
 from harness.core.requests import RunProgram
+from harness.engines.registry import identity
 
 _WIDTH: Final = 18
 
@@ -25,7 +26,7 @@ def rows(source: str, *, base_model: str | None = None) -> list[dict[str, Any]]:
 def lines(row: dict[str, Any]) -> Iterator[str]:
     """The table for people: what is not known is left out."""
     for name, value in row.items():
-        if value in (None, {}, [], "", False):
+        if value in (None, {}, [], "", False) or name in ("takes_adapters", "cacheable"):
             continue
         if name == "training":
             for number, line in enumerate(_settings("", value)):
@@ -49,8 +50,8 @@ def lines(row: dict[str, Any]) -> Iterator[str]:
 
 def _row(info: CheckpointInfo) -> dict[str, Any]:
     row = info.plain()
-    row["fingerprint"] = fingerprint(info)
-    row["answers"] = [kind.__name__ for kind in info.serves]
+    row["fingerprint"] = identity(info)
+    row["answers"] = row.pop("serves")
     row["benchmarks"] = [name for name, asks in sorted(_benchmarks().items()) if asks <= {*row["answers"]}]
     return row
 

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from harness.checkpoints import CheckpointInfo
+from harness.checkpoints import CheckpointInfo, fingerprint
 from harness.core.requests import (
     MASK,
     Answer,
@@ -32,6 +32,7 @@ from harness.core.requests import (
     earliest_stop,
 )
 from harness.engines.base import Done
+from harness.engines.settings import ModelSettings
 
 _VOCABULARY: Final = (
     "서울 학교 사람 역사 나라 도시 영화 음악 세계 river house music history people city water time"
@@ -40,6 +41,20 @@ _WORDS: Final = tuple(_VOCABULARY.split())
 
 _END, _BREAK, _NUMBER = 0.025, 0.1, 0.8
 """Shares of generated words below which one is the end, a line break, a word; the rest are numbers."""
+
+
+class FakeFactory:
+    """Opens ``fake:`` checkpoints."""
+
+    name = "fake"
+
+    def fingerprint(self, info: CheckpointInfo) -> str | None:
+        """That of their name."""
+        return fingerprint(info)
+
+    def open(self, info: CheckpointInfo, _: ModelSettings, /) -> FakeEngine:
+        """The checkpoint, ready to answer."""
+        return FakeEngine(info)
 
 
 class FakeEngine:

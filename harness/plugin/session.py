@@ -135,11 +135,11 @@ class Controller:
     def _checkpoint_row(self, info: CheckpointInfo) -> dict[str, Any]:
         """A checkpoint as the manifest knows it, with its fingerprint; that of one of several that cannot be read, or
         changes meanwhile, is None."""
-        from harness.checkpoints import fingerprint
+        from harness.engines.registry import identity
 
         row = info.plain()
         try:
-            row["fingerprint"] = fingerprint(info)
+            row["fingerprint"] = identity(info)
         except HarnessError as error:
             if len(self._used) == 1:
                 raise pytest.UsageError(str(error)) from None

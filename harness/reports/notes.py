@@ -68,6 +68,10 @@ def warnings(summary: Summary) -> list[str]:
     if summary.uncollected:
         noun = count(summary.uncollected, "record")
         found.append(f"{noun} in the journal of items that this run did not select: left out")
+    failed = {one["name"] for one in summary.broken}
+    unknown = [row["name"] for row in summary.checkpoints if row.get("fingerprint", "") is None]
+    if names := [name for name in unknown if name not in failed]:
+        found.append(f"{_some(names)}: no fingerprint from its engine, so no answer is taken from the cache")
     notes = (note for row in summary.effort for note in row.engine.get("notes", ()))
     return [*found, *dict.fromkeys(notes), *slow_ways(summary)]
 

@@ -15,7 +15,8 @@ import pytest
 from harness.checkpoints import resolve
 from harness.cli import main
 from harness.core.errors import CheckpointError
-from harness.engines.transformers.factory import ModelSettings, load
+from harness.engines.registry import open_engine
+from harness.engines.settings import ModelSettings
 from tests.support.breaking import FOLDERS, GGUF, PT_FILES, config, record, rewritten, text
 from tests.support.pt_files import llama_pt, payload
 from tests.support.tiny import tiny_causal
@@ -142,7 +143,7 @@ def test_a_pickle_that_wants_to_run_code_is_refused_and_its_wish_named(
 def load_fault(folder: Path) -> str:
     (info,) = resolve(str(folder), seq_len=None)
     with pytest.raises(CheckpointError) as caught:
-        load(info, ModelSettings(device="cpu", threads=1))
+        open_engine(info, ModelSettings(device="cpu", threads=1))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -176,7 +177,7 @@ def test_code_beside_a_model_that_transformers_knows_is_not_run(folder: Path, tm
     path.write_text(json.dumps(table), encoding="utf-8")
     (info,) = resolve(str(folder), seq_len=None)
     with contextlib.suppress(CheckpointError):
-        load(info, ModelSettings(device="cpu", threads=1)).close()
+        open_engine(info, ModelSettings(device="cpu", threads=1)).close()
     assert not marker.exists()
 
 
@@ -196,7 +197,7 @@ def test_code_is_run_where_the_user_says_so(folder: Path, tmp_path: Path) -> Non
     config(auto_map=auto_map, model_type="mine", architectures=["MineForCausalLM"])(folder)
     (info,) = resolve(str(folder), seq_len=None, trust_remote_code=True)
     assert info.trust_remote_code
-    load(info, ModelSettings(device="cpu", threads=1)).close()
+    open_engine(info, ModelSettings(device="cpu", threads=1)).close()
     assert marker.exists()
 
 

@@ -25,7 +25,8 @@ from harness.core.requests import (
     Refusal,
     RollingLoglikelihood,
 )
-from harness.engines.transformers.factory import ModelSettings, load
+from harness.engines.registry import open_engine
+from harness.engines.settings import ModelSettings
 from tests.support.tiny import split_weights, tiny_causal, tiny_masked, trainer_state
 
 
@@ -138,7 +139,7 @@ def test_recognition_does_not_import_torch(causal_folder: Path) -> None:
 def test_sharded_weights_are_read_and_a_missing_shard_is_named(folder: Path) -> None:
     split_weights(folder)
     assert only(folder).kind == "causal"
-    load(only(folder), ModelSettings(device="cpu", threads=1)).close()
+    open_engine(only(folder), ModelSettings(device="cpu", threads=1)).close()
     (folder / "model-00002-of-00002.safetensors").unlink()
     assert "model-00002-of-00002.safetensors: missing" in fault(folder)
 
@@ -149,7 +150,7 @@ def test_pickled_weights_are_read(folder: Path) -> None:
 
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
-    engine = load(only(folder), ModelSettings(device="cpu", threads=1))
+    engine = open_engine(only(folder), ModelSettings(device="cpu", threads=1))
     assert len(engine.answer([Loglikelihood("the", " answer")])) == 1
     engine.close()
     (folder / "pytorch_model.bin").write_bytes(b"")
@@ -286,7 +287,7 @@ def test_extended_position_tables_are_used_whole(tmp_path: Path, model_type: str
     info = only(folder)
     assert info.overrides["max_position_embeddings"] == 256
     assert info.seq_len == (256 - 1 if model_type == "roberta" else 256)
-    engine = load(info, ModelSettings(device="cpu", threads=1))
+    engine = open_engine(info, ModelSettings(device="cpu", threads=1))
     (answer,) = engine.answer([FillMask("a " * 200 + "[MASK]", 1)])
     assert getattr(answer, "truncated", None) == 0
     engine.close()
@@ -300,7 +301,7 @@ def test_a_position_table_shorter_than_the_config_is_a_mistake(tmp_path: Path) -
 
 def load_fault(folder: Path) -> str:
     with pytest.raises(CheckpointError) as caught:
-        load(only(folder), ModelSettings(device="cpu", threads=1))
+        open_engine(only(folder), ModelSettings(device="cpu", threads=1))
     return one_line(caught.value)
 
 
@@ -350,12 +351,12 @@ def test_pooler_and_old_buffers_do_not_stop_a_checkpoint(masked_folder: Path, tm
         tensors["bert.embeddings.position_ids"] = torch.arange(128)[None]
 
     change_tensors(folder, add)
-    load(only(folder), ModelSettings(device="cpu", threads=1)).close()
+    open_engine(only(folder), ModelSettings(device="cpu", threads=1)).close()
 
 
 def test_tied_weights_may_be_left_out_of_the_file(tmp_path: Path) -> None:
     folder = tiny_causal(tmp_path / "c", tie_word_embeddings=True)
-    load(only(folder), ModelSettings(device="cpu", threads=1)).close()
+    open_engine(only(folder), ModelSettings(device="cpu", threads=1)).close()
 
 
 def test_a_tokenizer_with_more_tokens_than_the_model_is_a_mistake(tmp_path: Path) -> None:
@@ -369,7 +370,7 @@ def test_a_token_added_without_an_embedding_harms_only_texts_that_hold_it(folder
     size = len(content["model"]["vocab"])
     content["added_tokens"].append({**content["added_tokens"][0], "id": size, "content": "<|late|>"})
     path.write_text(json.dumps(content), encoding="utf-8")
-    engine = load(only(folder), ModelSettings(device="cpu", threads=1))
+    engine = open_engine(only(folder), ModelSettings(device="cpu", threads=1))
     good, bad = engine.answer([Loglikelihood("the", " answer"), Loglikelihood("the", "<|late|>")])
     assert isinstance(good, LoglikelihoodAnswer)
     assert isinstance(bad, Refusal)
@@ -441,4 +442,4 @@ def test_a_gguf_file_without_tensors_is_found_before_a_model_of_default_size_is_
 
 def test_a_gpu_that_is_not_there_is_one_line(causal_folder: Path) -> None:
     with pytest.raises(CheckpointError, match="torch sees"):
-        load(only(causal_folder), ModelSettings(device="cuda:99"))
+        open_engine(only(causal_folder), ModelSettings(device="cuda:99"))

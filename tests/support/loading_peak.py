@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.checkpoints import resolve
-from harness.engines.transformers.factory import ModelSettings
+from harness.engines.settings import ModelSettings
 from harness.engines.transformers.loading import Loaded, load_model
 from harness.results.usage import peak_bytes
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.checkpoints import CheckpointInfo
+from harness.engines.registry import open_engine
+from harness.engines.settings import ModelSettings
 from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.factory import ModelSettings, load
 from harness.engines.transformers.mtp.config import config_of
 from tests.support.tiny import bytelevel_tokenizer
 
@@ -101,7 +102,7 @@ def info_of(path: Path, **params: Any) -> CheckpointInfo:
 
 def mtp_engine(info: CheckpointInfo, **settings: Any) -> CausalEngine:
     """The engine, on the CPU."""
-    engine = load(info, ModelSettings(**{"device": "cpu", "threads": 1, **settings}))
+    engine = open_engine(info, ModelSettings(**{"device": "cpu", "threads": 1, **settings}))
     assert isinstance(engine, CausalEngine)
     return engine
 

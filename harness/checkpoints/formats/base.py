@@ -15,6 +15,9 @@ from harness.core.errors import CheckpointError
 
 GROUP: Final = "touchstone.checkpoint_formats"
 
+ENGINES: Final = "touchstone.engines"
+"""The group of engines, some of which have targets of their own (``harness.engines.base``)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:

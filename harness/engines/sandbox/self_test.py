@@ -23,9 +23,7 @@ _FILES: Final = 64
 def check_isolation(run: Callable[[RunProgram], RunProgramAnswer]) -> None:
     """Raise ``SandboxError`` naming the attempts that got through, or the reason why programs cannot be run at all.
 
-    ``run`` is the sandbox's.
-
-    The host takes part: this file, its variables and two sockets wait to be reached.
+    ``run`` is the sandbox's. The host takes part: this file, its variables and two sockets wait to be reached.
     """
     here = [
         str(Path.cwd()),

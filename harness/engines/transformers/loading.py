@@ -75,7 +75,7 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     with quiet(), _parsed_once(info):
         config = _config(info)
         tokenizer = load_tokenizer(info)  # first: it is the smaller part that may be broken
-        again = "fetch or convert it again" if info.format == "gguf" else "save the checkpoint again"
+        again = "fetch or convert it again" if _is_gguf(info) else "save the checkpoint again"
         with one_line_errors(f"{info.path}: cannot be loaded", again), pages_let_go():
             model, report = _model(info, config, dtype)
         check_report(info, report)
@@ -155,12 +155,17 @@ def check_vocabulary(info: CheckpointInfo, model: Any, tokenizer: Any) -> None:
         )
 
 
+def _is_gguf(info: CheckpointInfo) -> bool:
+    """Return whether transformers is to read one file, which only GGUF has in its place of a folder."""
+    return info.path.suffix == ".gguf"
+
+
 def _config(info: CheckpointInfo) -> Any:
     """The config of a folder, None of a GGUF file; sizes that the weights contradict are right in it already, so that
     nothing needs to be ignored."""
     from transformers import AutoConfig
 
-    if info.format == "gguf":
+    if _is_gguf(info):
         return None
     where = info.path / "config.json"
     with one_line_errors(f"{where}: no config of {info.architecture}", "save the checkpoint again"):
@@ -174,7 +179,7 @@ def _model(info: CheckpointInfo, config: Any, dtype: Any) -> tuple[Any, dict[str
 
     auto = AutoModelForMaskedLM if info.kind == "masked" else AutoModelForCausalLM
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": info.trust_remote_code}
-    if info.format == "gguf":
+    if _is_gguf(info):
         options["gguf_file"] = info.path.name
         folder = info.path.parent
     else:
@@ -214,7 +219,7 @@ def _check_room(info: CheckpointInfo, auto: Any, config: Any) -> None:
 def _tokenizer(info: CheckpointInfo) -> Any:
     from transformers import AutoTokenizer
 
-    if info.format == "gguf":
+    if _is_gguf(info):
         return AutoTokenizer.from_pretrained(
             info.path.parent, gguf_file=info.path.name, local_files_only=True, trust_remote_code=False
         )
@@ -224,7 +229,7 @@ def _tokenizer(info: CheckpointInfo) -> Any:
 
 
 def _parsed_once(info: CheckpointInfo) -> AbstractContextManager[None]:
-    if info.format != "gguf":
+    if not _is_gguf(info):
         return nullcontext()
     _check_gguf_reader(info)
     return gguf_parsed_once()
@@ -307,7 +312,7 @@ def choose_dtype(info: CheckpointInfo, settings: ModelSettings, device: torch.de
     types = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if settings.dtype != "auto":
         return types[settings.dtype]
-    if device.type == "cpu" or info.format == "gguf":
+    if device.type == "cpu" or _is_gguf(info):
         return torch.float32
     if info.config_dtype is None or info.config_dtype == "auto":
         return "auto"

@@ -1,90 +1,67 @@
-"""The engines of one session: checkpoints that are adapters of the same base share one model in memory.
+"""Engines that share one model in memory: a base and its adapters.
 
-The base stays loaded, and every engine that was made of it, while its adapters, and itself, are asked one after the
-other or in turn; another base takes its place. Before an
-engine answers, its own adapter is put on, or none.
+Before an engine answers, its own adapter is put on, or none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from harness.checkpoints import CheckpointInfo
-from harness.core.errors import CheckpointError
+from harness.checkpoints import CheckpointInfo, LoadableFormat, format_of
 from harness.core.requests import Answer, Refusal, Request
 from harness.engines.base import Done, Engine
 from harness.engines.settings import ModelSettings
+from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.compat import collector_paused, import_libraries
-from harness.engines.transformers.factory import engine_of, load, load_weights
+from harness.engines.transformers.loading import Loaded, check_vocabulary, load_model, load_tokenizer
+from harness.engines.transformers.lora import Adapters
+from harness.engines.transformers.masked import MaskedEngine
+from harness.engines.transformers.mtp import load_mtp
 
-if TYPE_CHECKING:
-    from harness.engines.transformers.loading import Loaded
-    from harness.engines.transformers.lora import Adapters
-
-SHARED: Final = ("folder", "gguf", "adapter")
-"""Formats of checkpoints that can be, or have, a base."""
+_LOADERS: Final[dict[str, Callable[[CheckpointInfo, ModelSettings], Loaded]]] = {"mtp": load_mtp}
+"""Formats whose models are not transformers' own."""
 
 
-class EnginePool:
-    """Loads checkpoints, and keeps all of one base until one of another base is asked for."""
+def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
+    """Load model and tokenizer of a checkpoint that is a model by itself, as its format says.
+
+    Raises ``CheckpointError`` when its files do not make that model.
+    """
+    form = format_of(info)
+    if isinstance(form, LoadableFormat):
+        loaded: Loaded = form.load(info, settings)
+        return loaded
+    return _LOADERS.get(info.format, load_model)(info, settings)
+
+
+def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> Engine:
+    """The engine of a model that is loaded."""
+    if info.kind == "masked":
+        return MaskedEngine(info, loaded, batch=settings.batch)
+    return CausalEngine(info, loaded, settings)
+
+
+class SharedModel:
+    """Opens checkpoints of one model: that model, and adapters of it where it takes any."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
-        self._key: tuple[str, ...] | None = None
-        self._loaded: Loaded | None = None
-        self._adapters: Adapters | None = None
-        self._engines: dict[CheckpointInfo, Engine] = {}
-        self._broken: dict[str, str] = {}
+        self._shared: tuple[Loaded, Adapters] | None = None
 
-    def engine(self, info: CheckpointInfo) -> Engine:
-        """The checkpoint, ready to answer: the same engine each time until another base is asked for, when it is
-        closed. Raises ``CheckpointError`` when its files do not make that model, which is tried once."""
-        if info.name in self._broken:
-            raise CheckpointError(self._broken[info.name])
-        try:
-            with collector_paused():
-                return self._engine(info)
-        except CheckpointError as error:
-            self._broken[info.name] = str(error)
-            raise
+    def __call__(self, info: CheckpointInfo) -> Engine:
+        """The checkpoint, ready to answer. Raises ``CheckpointError`` when its files do not make that model."""
+        with collector_paused():
+            import_libraries()
+            base = info.base or info
+            if not base.takes_adapters:
+                return engine_of(info, load_weights(info, self._settings), self._settings)
+            if self._shared is None:
+                loaded = load_weights(base, self._settings)
+                self._shared = loaded, Adapters(loaded.model)
+            return self._switched(info, *self._shared)
 
-    def close(self) -> None:
-        """Closes all engines and frees the base."""
-        self._let_go()
-
-    def _engine(self, info: CheckpointInfo) -> Engine:
-        if info.model_key != self._key:
-            self._let_go()
-        engine = self._engines.get(info)
-        if engine is None:
-            engine = self._engines[info] = self._made(info)
-            self._key = info.model_key
-        return engine
-
-    def _made(self, info: CheckpointInfo) -> Engine:
-        if info.format == "fake":
-            return load(info, self._settings)
-        import_libraries()
-        if info.format in SHARED:
-            return self._switched(info)
-        return engine_of(info, load_weights(info, self._settings), self._settings)
-
-    def _let_go(self) -> None:
-        for engine in self._engines.values():
-            engine.close()
-        self._engines.clear()
-        self._key = self._loaded = self._adapters = None
-
-    def _switched(self, info: CheckpointInfo) -> Engine:
-        from harness.engines.transformers.loading import Loaded, check_vocabulary, load_tokenizer
-        from harness.engines.transformers.lora import Adapters
-
-        if self._loaded is None or self._adapters is None:
-            self._loaded = load_weights(info.base or info, self._settings)
-            self._adapters = Adapters(self._loaded.model)
-            self._key = info.model_key
-        adapters, loaded = self._adapters, self._loaded
+    def _switched(self, info: CheckpointInfo, loaded: Loaded, adapters: Adapters) -> Engine:
         name = None
         if info.base is not None:
             name = adapters.add(info)

@@ -11,15 +11,15 @@ import torch
 
 from harness.checkpoints import resolve
 from harness.checkpoints.info import CheckpointInfo
-from harness.engines.settings import Dtype
+from harness.engines.settings import Dtype, ModelSettings
 from harness.engines.transformers import attention_masks, kv_cache, logits
 from harness.engines.transformers.agreement import BOUND, FACTOR, difference, largest
 from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.factory import ModelSettings, load_weights
 from harness.engines.transformers.generation import batch, step
 from harness.engines.transformers.kv_cache import KeyValues
 from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.masked import MaskedEngine
+from harness.engines.transformers.pool import load_weights
 from harness.engines.transformers.scoring import shared_prefix
 from harness.engines.transformers.scoring.plan import WorkDone
 from tests.engines.transformers.test_masked import FAMILIES as MASKED

@@ -23,8 +23,9 @@ from harness.core.requests import (
     earliest_stop,
 )
 from harness.engines.fake import FakeEngine
+from harness.engines.registry import open_engine
+from harness.engines.settings import ModelSettings
 from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.factory import ModelSettings, load
 from harness.engines.transformers.loading import choose_device, worker_number
 from harness.engines.transformers.scoring.plan import TokenWork, batches, windows
 from harness.engines.transformers.tokenizer import Pair, TextTokenizer
@@ -53,7 +54,7 @@ def some_requests() -> list[Loglikelihood]:
 
 def engine_for(folder: Path, *, seq_len: int | None = None, batch: int | None = None) -> CausalEngine:
     (info,) = resolve(str(folder), seq_len=seq_len)
-    engine = load(info, ModelSettings(device="cpu", batch=batch, threads=1))
+    engine = open_engine(info, ModelSettings(device="cpu", batch=batch, threads=1))
     assert isinstance(engine, CausalEngine)
     return engine
 
@@ -227,7 +228,7 @@ def test_half_precision_is_loaded_when_asked(llama: Path) -> None:
     import torch
 
     (info,) = resolve(str(llama), seq_len=None)
-    engine = load(info, ModelSettings(device="cpu", dtype="bfloat16", threads=1))
+    engine = open_engine(info, ModelSettings(device="cpu", dtype="bfloat16", threads=1))
     assert isinstance(engine, CausalEngine)
     assert engine._model.dtype is torch.bfloat16
     (answer,) = engine.answer([Loglikelihood("the", " answer")])
@@ -245,7 +246,7 @@ def test_the_fake_engine_answers_the_same_every_time() -> None:
         Generate("a", max_new_tokens=0),
     ]
     (info,) = resolve("fake:causal", seq_len=None)
-    engine = load(info, ModelSettings())
+    engine = open_engine(info, ModelSettings())
     assert isinstance(engine, FakeEngine)
     first, second = engine.answer(requests), FakeEngine(info).answer(requests[::-1])[::-1]
     assert first == second

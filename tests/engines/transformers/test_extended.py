@@ -11,7 +11,8 @@ import pytest
 from harness.checkpoints import CheckpointInfo, resolve
 from harness.core.errors import CheckpointError
 from harness.core.requests import FillMask, FillMaskAnswer
-from harness.engines.transformers.factory import ModelSettings, load
+from harness.engines.registry import open_engine
+from harness.engines.settings import ModelSettings
 from tests.support.tiny import tiny_masked
 
 SETTINGS = ModelSettings(device="cpu", threads=1)
@@ -55,7 +56,7 @@ def only(folder: Path, seq_len: int | None = None) -> CheckpointInfo:
 
 
 def answer(info: CheckpointInfo) -> FillMaskAnswer:
-    engine = load(info, SETTINGS)
+    engine = open_engine(info, SETTINGS)
     (found,) = engine.answer([FillMask(LONG, 5)])
     engine.close()
     assert isinstance(found, FillMaskAnswer)
@@ -111,7 +112,7 @@ def tensors_changed(folder: Path, change: Any) -> str:
     change(tensors)
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(CheckpointError) as caught:
-        load(only(folder), SETTINGS).close()
+        open_engine(only(folder), SETTINGS).close()
     assert "\n" not in str(caught.value)
     return str(caught.value)
 

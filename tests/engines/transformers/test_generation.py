@@ -149,7 +149,8 @@ def test_a_model_that_cannot_share_is_generated_one_by_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from harness.checkpoints import resolve
-    from harness.engines.transformers.factory import ModelSettings, load
+    from harness.engines.registry import open_engine
+    from harness.engines.settings import ModelSettings
 
     folder = tiny_causal(
         tmp_path / "c",
@@ -162,7 +163,7 @@ def test_a_model_that_cannot_share_is_generated_one_by_one(
     )
     (info,) = resolve(str(folder), seq_len=SEQ_LEN)
     with caplog.at_level(logging.WARNING, logger="harness"):
-        engine = load(info, ModelSettings(device="cpu", threads=1))
+        engine = open_engine(info, ModelSettings(device="cpu", threads=1))
         assert isinstance(engine, CausalEngine)
         assert not engine.generates_together
         for request in prompts()[:3]:

@@ -21,8 +21,9 @@ from harness.core.requests import (
     LoglikelihoodAnswer,
 )
 from harness.engines.base import Engine
-from harness.engines.transformers.factory import ModelSettings, load
-from harness.engines.transformers.pool import EnginePool
+from harness.engines.pool import EnginePool
+from harness.engines.registry import open_engine
+from harness.engines.settings import ModelSettings
 from tests.support.tiny import tiny_adapter, tiny_causal, tiny_masked, trainer_state
 
 SETTINGS = ModelSettings(device="cpu", threads=1)
@@ -125,7 +126,7 @@ def test_an_adapter_is_described_with_its_base(base: Path, copied: Path) -> None
 def test_scores_are_those_of_peft(tmp_path: Path, model_type: str, options: dict[str, Any]) -> None:
     base = tiny_causal(tmp_path / "base", model_type=model_type)
     adapter = tiny_adapter(tmp_path / "lora", base, **options)
-    engine = load(only(adapter), SETTINGS)
+    engine = open_engine(only(adapter), SETTINGS)
     assert logprobs(engine) == pytest.approx(expected(base, adapter), abs=1e-4)
     engine.close()
 
@@ -134,7 +135,7 @@ def test_an_adapter_of_a_tied_output_layer_leaves_the_embeddings_alone(tmp_path:
     """PEFT saves the base's embeddings along, as they are."""
     base = tiny_causal(tmp_path / "base", tie_word_embeddings=True)
     adapter = tiny_adapter(tmp_path / "lora", base, targets=("q_proj", "lm_head"))
-    engine = load(only(adapter), SETTINGS)
+    engine = open_engine(only(adapter), SETTINGS)
     assert logprobs(engine) == pytest.approx(expected(base, adapter), abs=1e-4)
     engine.close()
 
@@ -153,7 +154,7 @@ def test_texts_are_those_of_peft(base: Path, adapter: Path) -> None:
     import torch
     from transformers import AutoTokenizer
 
-    engine = load(only(adapter), SETTINGS)
+    engine = open_engine(only(adapter), SETTINGS)
     model, tokenizer = by_peft(base, adapter), AutoTokenizer.from_pretrained(base)
     found = []
     for asked in WRITTEN:
@@ -170,7 +171,7 @@ def test_a_masked_models_adapter_fills_masks_as_peft_does(tmp_path: Path) -> Non
 
     base = tiny_masked(tmp_path / "base")
     adapter = tiny_adapter(tmp_path / "lora", base, targets=("query", "value", "dense"))
-    engine = load(only(adapter), SETTINGS)
+    engine = open_engine(only(adapter), SETTINGS)
     (answer,) = engine.answer([FillMask("the answer is [MASK] .", 1)])
     engine.close()
     model, tokenizer = by_peft(base, adapter, masked=True), AutoTokenizer.from_pretrained(base)
@@ -189,7 +190,7 @@ def test_base_and_adapters_share_one_model_and_answer_as_they_do_alone(
     infos = [only(path) for path in (base, adapter, other)]
     alone = []
     for info in infos:
-        engine = load(info, SETTINGS)
+        engine = open_engine(info, SETTINGS)
         alone.append((logprobs(engine), texts(engine)))
         engine.close()
     pool = EnginePool(SETTINGS)
@@ -204,7 +205,7 @@ def test_base_and_adapters_share_one_model_and_answer_as_they_do_alone(
 
 
 def test_an_adapter_goes_the_fast_ways_too(adapter: Path) -> None:
-    engine: Any = load(only(adapter), SETTINGS)
+    engine: Any = open_engine(only(adapter), SETTINGS)
     assert engine._engine.shares
     assert engine._engine.generates_together
     assert engine._engine.notes == []
@@ -235,7 +236,7 @@ def test_the_base_may_be_named_by_the_user(base: Path, copied: Path) -> None:
 
 def fault(folder: Path, **options: Any) -> str:
     with pytest.raises(CheckpointError) as caught:
-        load(only(folder, **options), SETTINGS).close()
+        open_engine(only(folder, **options), SETTINGS).close()
     assert "\n" not in str(caught.value)
     assert str(folder.name) in str(caught.value)
     return str(caught.value)
@@ -288,12 +289,12 @@ def test_pickled_adapters_are_read_too(base: Path, copied: Path) -> None:
     from safetensors.torch import load_file
 
     before = fingerprint(only(copied))
-    engine = load(only(copied), SETTINGS)
+    engine = open_engine(only(copied), SETTINGS)
     scores = logprobs(engine)
     engine.close()
     torch.save(load_file(copied / "adapter_model.safetensors"), copied / "adapter_model.bin")
     (copied / "adapter_model.safetensors").unlink()
-    engine = load(only(copied), SETTINGS)
+    engine = open_engine(only(copied), SETTINGS)
     assert logprobs(engine) == scores
     engine.close()
     assert fingerprint(only(copied)) == before

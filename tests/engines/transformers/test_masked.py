@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from harness.checkpoints import resolve
 from harness.core.requests import FillMask, FillMaskAnswer, Loglikelihood, Refusal
-from harness.engines.transformers.factory import ModelSettings, load
+from harness.engines.registry import open_engine
+from harness.engines.settings import ModelSettings
 from harness.engines.transformers.masked import MaskedEngine, MaskedText, around
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer, tiny_masked
 
@@ -45,7 +46,7 @@ TEXTS = (
 
 def engine_for(folder: Path, *, seq_len: int | None = None, batch: int | None = None) -> MaskedEngine:
     (info,) = resolve(str(folder), seq_len=seq_len)
-    engine = load(info, ModelSettings(device="cpu", batch=batch, threads=1))
+    engine = open_engine(info, ModelSettings(device="cpu", batch=batch, threads=1))
     assert isinstance(engine, MaskedEngine)
     return engine
 

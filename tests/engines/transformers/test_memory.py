@@ -11,8 +11,9 @@ import pytest
 
 from harness.checkpoints import resolve
 from harness.core.requests import FillMask, Loglikelihood
+from harness.engines.registry import open_engine
+from harness.engines.settings import ModelSettings
 from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.factory import ModelSettings, load
 from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.memory import BatchBudget, first_batch_budget, free_memory, is_out_of_memory
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
@@ -20,7 +21,7 @@ from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
 
 def engine_for(folder: Path, batch: int | None = None) -> Any:
     (info,) = resolve(str(folder), seq_len=None)
-    return load(info, ModelSettings(device="cpu", threads=1, batch=batch))
+    return open_engine(info, ModelSettings(device="cpu", threads=1, batch=batch))
 
 
 def short_of_memory(engine: Any, monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[int]:

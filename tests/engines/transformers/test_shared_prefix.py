@@ -11,10 +11,10 @@ import pytest
 
 from harness.checkpoints import resolve
 from harness.core.requests import Answer, Loglikelihood, Refusal, Request, RollingLoglikelihood
-from harness.engines.settings import Dtype
+from harness.engines.registry import open_engine
+from harness.engines.settings import Dtype, ModelSettings
 from harness.engines.transformers.attention_masks import additive_mask, attention_of
 from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.factory import ModelSettings, load
 from harness.engines.transformers.kv_cache import KeyValues, PrefixCache
 from tests.support.tiny import CORPUS, tiny_causal
 
@@ -54,7 +54,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 def engine_for(folder: Path, *, dtype: Dtype = "auto", batch: int | None = None) -> CausalEngine:
     (info,) = resolve(str(folder), seq_len=None)
-    engine = load(info, ModelSettings(device="cpu", batch=batch, threads=1, dtype=dtype))
+    engine = open_engine(info, ModelSettings(device="cpu", batch=batch, threads=1, dtype=dtype))
     assert isinstance(engine, CausalEngine)
     return engine
 
@@ -230,7 +230,7 @@ def test_a_model_without_a_cache_that_can_be_shared_is_scored_one_a_row(tmp_path
         time_step_rank=2,
     )
     (info,) = resolve(str(folder), seq_len=SEQ_LEN)
-    engine = load(info, ModelSettings(device="cpu", threads=1))
+    engine = open_engine(info, ModelSettings(device="cpu", threads=1))
     assert isinstance(engine, CausalEngine)
     assert not engine.shares
     assert len(engine.notes) == 1

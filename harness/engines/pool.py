@@ -1,0 +1,54 @@
+"""The engines of one session: checkpoints that share a model stay open together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness.checkpoints import CheckpointInfo
+from harness.core.errors import CheckpointError
+from harness.engines.base import Engine, SharingFactory
+from harness.engines.registry import factory_of
+from harness.engines.settings import ModelSettings
+
+
+class EnginePool:
+    """Opens checkpoints, and keeps those of one ``model_key`` until one of another is asked for."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self._settings = settings
+        self._key: tuple[str, ...] | None = None
+        self._open: Callable[[CheckpointInfo], Engine] | None = None
+        self._engines: dict[CheckpointInfo, Engine] = {}
+        self._failed: dict[str, str] = {}
+
+    def engine(self, info: CheckpointInfo) -> Engine:
+        """The checkpoint, ready to answer: the same engine each time until one of another ``model_key`` is asked for.
+
+        Raises ``CheckpointError`` where it cannot be loaded, which is tried once.
+        """
+        if info.name in self._failed:
+            raise CheckpointError(self._failed[info.name])
+        if info.model_key != self._key:
+            self.close()
+        try:
+            if info not in self._engines:
+                self._key = info.model_key
+                self._open = self._open or self._opener(info)
+                self._engines[info] = self._open(info)
+        except CheckpointError as error:
+            self._failed[info.name] = str(error)
+            raise
+        return self._engines[info]
+
+    def close(self) -> None:
+        """Close all engines and free what they share."""
+        for engine in self._engines.values():
+            engine.close()
+        self._engines.clear()
+        self._key = self._open = None
+
+    def _opener(self, info: CheckpointInfo) -> Callable[[CheckpointInfo], Engine]:
+        factory = factory_of(info)
+        if isinstance(factory, SharingFactory):
+            return factory.sharing(self._settings)
+        return lambda one: factory.open(one, self._settings)

@@ -1,0 +1,38 @@
+"""The engines: ours, then those of installed packages."""
+
+from __future__ import annotations
+
+from harness.checkpoints import ENGINES, CheckpointInfo
+from harness.core.errors import CheckpointError
+from harness.core.plugins import plugins
+from harness.engines.base import Engine, EngineFactory
+from harness.engines.fake import FakeFactory
+from harness.engines.settings import ModelSettings
+from harness.engines.transformers.factory import TransformersFactory
+
+
+def factories() -> tuple[EngineFactory, ...]:
+    """Every factory of engines."""
+    return (TransformersFactory(), FakeFactory(), *plugins(ENGINES, CheckpointError))
+
+
+def factory_of(info: CheckpointInfo) -> EngineFactory:
+    """The factory that the checkpoint names. Raises ``CheckpointError`` where there is none."""
+    for one in factories():
+        if one.name == info.engine:
+            return one
+    known = ", ".join(one.name for one in factories())
+    raise CheckpointError(f"{info.source}: no engine is called {info.engine!r}; there are {known}")
+
+
+def identity(info: CheckpointInfo) -> str | None:
+    """The fingerprint of what answers for a checkpoint; None where its engine knows none.
+
+    Raises ``CheckpointError`` when a file cannot be read, or changes meanwhile.
+    """
+    return factory_of(info).fingerprint(info)
+
+
+def open_engine(info: CheckpointInfo, settings: ModelSettings) -> Engine:
+    """The checkpoint by itself, ready to answer. Raises ``CheckpointError`` where it cannot be loaded."""
+    return factory_of(info).open(info, settings)

@@ -1,0 +1,70 @@
+"""An engine of somebody else's: ``--checkpoint dict:answers.json`` answers from a table of prompts and texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from harness.checkpoints import Asked, CheckpointInfo
+from harness.core.errors import CheckpointError
+from harness.core.requests import Answer, Generate, GenerateAnswer, Generated, Refusal, Request
+from harness.engines.base import Done
+from harness.engines.settings import ModelSettings
+
+
+class DictFactory:
+    name = "dict"
+    targets = ("dict:",)
+    options: ClassVar = {"default": "the text where the table has none"}
+
+    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+        file = Path(str(path).removeprefix("dict:"))
+        if not file.is_file():
+            raise CheckpointError(f"{asked.source}: no such file; give dict:FILE.json")
+        return CheckpointInfo(
+            name=file.stem,
+            source=asked.source,
+            path=file,
+            kind="causal",
+            format=self.name,
+            model_type="dict",
+            architecture=f"a table of {len(json.loads(file.read_text()))} answers",
+            seq_len=asked.limited(file, 1000),
+            serves=(Generate,),
+            engine=self.name,
+            extra=dict(asked.options),
+        )
+
+    def fingerprint(self, info: CheckpointInfo) -> None:
+        return None
+
+    def open(self, info: CheckpointInfo, settings: ModelSettings) -> DictEngine:
+        return DictEngine(info)
+
+
+class DictEngine:
+    def __init__(self, info: CheckpointInfo) -> None:
+        self.info = info
+        self._table: dict[str, str] = json.loads(info.path.read_text())
+
+    @property
+    def effort(self) -> dict[str, Any]:
+        return {}
+
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
+        return [self._answer(request) for request in requests]
+
+    def prepare(self, requests: Sequence[Request]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def _answer(self, request: Request) -> Answer | Refusal:
+        assert isinstance(request, Generate)
+        text = self._table.get(request.prompt, self.info.extra.get("default"))
+        if text is None:
+            return Refusal(f"the table has no {request.prompt!r}")
+        return GenerateAnswer((Generated(text, "eos", 1),), 1)

@@ -1,0 +1,67 @@
+"""An engine that somebody installs: found by its target, asked like any other, and never taken from the cache."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.installed import install, run_pytest, touchstone
+
+BENCHMARK = """
+from harness import Generate, benchmark
+
+
+@benchmark(name="capitals", version=1, data="capitals/test", asks=Generate, primary="exact_match")
+def test_capitals(example):
+    '''Whether the answer is the capital.'''
+    answer = yield Generate(example["q"], max_new_tokens=8)
+    return {"exact_match": answer.samples[0].text == example["a"]}
+"""
+ROWS = [("France", "Paris"), ("Korea", "Seoul"), ("Italy", "Rome"), ("Spain", "Madrid")]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A benchmark of four rows, and a table that knows three of them, one wrong."""
+    install("dict_engine", tmp_path / "site")
+    (tmp_path / "test_capitals.py").write_text(BENCHMARK, encoding="utf-8")
+    folder = tmp_path / "data" / "capitals"
+    folder.mkdir(parents=True)
+    rows = "".join(json.dumps({"q": q, "a": a}) + "\n" for q, a in ROWS)
+    (folder / "test.jsonl").write_text(rows, encoding="utf-8")
+    table = {"France": "Paris", "Korea": "Seoul", "Italy": "Milan"}
+    (tmp_path / "answers.json").write_text(json.dumps(table), encoding="utf-8")
+    return tmp_path
+
+
+def summary(project: Path) -> dict[str, Any]:
+    (path,) = (project / "results").glob("*/summary.json")
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def test_an_installed_engine_answers_a_benchmark(project: Path) -> None:
+    target = "dict:answers.json?default=Madrid"
+    for _ in range(2):  # the second run would find the first one's answers, if they were of a known model
+        done = run_pytest("--checkpoint", target, packages=project / "site", cwd=project)
+        assert done.returncode == 0, done.stdout
+        (result,) = summary(project)["results"]
+        assert (result["metrics"]["exact_match"]["value"], result.get("reused", 0)) == (0.75, 0)
+        told = " ".join(done.stdout.split())
+        assert "answers: no fingerprint from its engine, so no answer is taken from the cache" in told
+        for path in (project / "results").glob("*/summary.json"):
+            path.rename(path.with_name("first.json"))
+
+
+def test_show_knows_it_and_a_mistake_lists_what_it_takes(project: Path) -> None:
+    where: dict[str, Path] = {"packages": project / "site", "cwd": project}
+    shown = touchstone(["show", "dict:answers.json"], **where)
+    assert "engine             dict" in shown.stdout
+    assert "answers            Generate" in shown.stdout
+    assert "dict:FILE.json" in touchstone(["show", "dict:nowhere.json"], **where).stderr
+    wrong = touchstone(["show", "dict:answers.json?defualt=1"], **where)
+    assert "no option 'defualt'; default: the text where the table has none" in wrong.stderr
+    unknown = touchstone(["show", "dcit:answers.json"], **where)
+    assert (unknown.returncode, "builtin:, dict:, fake:, hub:" in unknown.stderr) == (4, True)
