@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import threading
 from unittest import mock
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.reports.progress import Progress, Speed, Tally
+from harness.reports.progress import Progress, Speed, Tally, item_status
 from harness.results.journal import Journal
 from harness.results.records import Record
 
@@ -383,3 +384,34 @@ def test_speed_falls_back_to_the_whole_run_when_nothing_ends_for_long():
     for second in range(60, 600, 10):
         latest = speed.rate(float(second), 100)
     assert latest == pytest.approx(100 / 590)
+
+
+# The letter and the word that pytest shows of an item
+
+
+@pytest.mark.parametrize(
+    ("score", "letter", "word"),
+    [
+        (1.0, "+", "1.00"),
+        (1, "+", "1.00"),
+        (0.0, "-", "0.00"),
+        (0.83, "8", "0.83"),
+        (0.05, "0", "0.05"),
+        (0.999, "9", "1.00"),
+        (-12.414, "~", "-12.41"),
+        (2.0, "~", "2.00"),
+        (None, "~", "SCORED"),
+        (math.nan, "~", "SCORED"),
+    ],
+)
+def test_a_score_has_its_letter_and_its_word(score, letter, word):
+    assert item_status(score) == (letter, word)
+
+
+@given(st.floats())
+def test_every_number_has_one_letter_and_a_short_or_plain_word(score):
+    letter, word = item_status(score)
+    assert len(letter) == 1
+    assert 0 < len(word) < 12
+    assert "nan" not in word
+    assert "inf" not in word

@@ -1,18 +1,23 @@
-"""Verdicts: the rule case by case, and what must hold for any two runs."""
+"""Verdicts: the rule case by case, corrections for many tests, and the number of items that settles one."""
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import NormalIndPower
 
 from harness.statistics.comparison import Comparison, undefined
 from harness.statistics.paired import compare_flips, compare_paired
-from harness.statistics.verdicts import Kind, judge
+from harness.statistics.verdicts import Kind, count_tests, holm, items_to_settle, judge
 
 MIRROR = {"worse": "better", "better": "worse"}
 
@@ -149,3 +154,66 @@ def test_neither_the_order_of_items_nor_that_of_benchmarks_matters(
     moved = [shuffler.sample(one, len(one)) for one in benchmarks]
     assert verdicts(moved) == known
     assert verdicts(moved[::-1]) == known[::-1]
+
+
+# Corrections for many tests, and how many items a comparison takes
+
+p_values = st.lists(st.none() | st.floats(0, 1), max_size=12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(p_values)
+def test_the_correction_is_that_of_statsmodels_over_the_tests_that_were_made(ps: list[float | None]) -> None:
+    known = [p for p in ps if p is not None]
+    assert count_tests(ps) == len(known)
+    ours = holm(ps)
+    assert [p is None for p in ours] == [p is None for p in ps]
+    if known:
+        assert [p for p in ours if p is not None] == pytest.approx(
+            list(multipletests(known, method="holm")[1])
+        )
+
+
+def test_numbers_that_are_no_p_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"1\.2 is no p-value"):
+        holm([0.3, 1.2])
+
+
+def with_stderr(stderr: float, n: int) -> Comparison:
+    """A comparison whose interval is as wide as a normal one of this standard error."""
+    half = stats.norm.ppf(0.975) * stderr
+    return replace(compare_flips(n, 0, 0, 0), difference=0.0, low=-half, high=half)
+
+
+def test_the_number_of_items_is_that_of_statsmodels() -> None:
+    """A paired test of differences with standard deviation 0.387: 15 % of the items flip."""
+    sd = math.sqrt(0.15 - 0.03**2)
+    expected = NormalIndPower(ddof=0).solve_power(effect_size=0.03 / sd, alpha=0.05, power=0.8, ratio=0)
+    assert items_to_settle(with_stderr(sd / math.sqrt(500), 500), 0.03) == math.ceil(expected)
+
+
+def test_so_many_items_do_find_the_difference_with_that_power() -> None:
+    flips = compare_flips(1700, 120, 180, 0)
+    assert flips.stderr is not None
+    needed = items_to_settle(with_stderr(flips.stderr, flips.n), 0.03)
+    assert needed is not None
+    generator = np.random.default_rng(0)
+    cells = generator.multinomial(needed, [0.06, 0.09, 0.85], size=2000)
+    found = np.mean(
+        [(compare_flips(int(rest), int(g), int(lost), 0).p or 1) <= 0.05 for g, lost, rest in cells]
+    )
+    assert 0.75 < found < 0.85
+
+
+def test_more_items_are_called_for_where_they_share_texts_or_nothing_differed() -> None:
+    same = compare_flips(100, 0, 0, 100)
+    assert (items_to_settle(same, 0.01) or 0) > 200
+    wide, narrow = compare_flips(400, 100, 100, 400), compare_flips(480, 20, 20, 480)
+    assert (items_to_settle(wide, 0.01) or 0) > 4 * (items_to_settle(narrow, 0.01) or 0)
+    assert items_to_settle(wide, 0.0) is None
+
+
+def test_a_smaller_margin_takes_more_items_in_the_square() -> None:
+    generator = random.Random(0)
+    found = compare_flips(300, generator.randint(40, 60), 50, 300)
+    assert items_to_settle(found, 0.01) == pytest.approx(4 * (items_to_settle(found, 0.02) or 0), rel=1e-3)

@@ -1,0 +1,59 @@
+"""Pickles are read as torch reads them, without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.checkpoints.formats.tensors import Tensor
+from harness.checkpoints.formats.torch_pickle import read_pickled
+
+
+def test_tensors_are_read_as_torch_reads_them(tmp_path: Path) -> None:
+    """Types, shapes, views of one storage, and the very bytes."""
+    import torch
+
+    storage = torch.arange(24, dtype=torch.float32)
+    held = {
+        "plain": torch.randn(3, 4),
+        "view": storage[4:10].view(2, 3),
+        "whole": storage,
+        "transposed": torch.randn(3, 5).T,
+        "number": torch.tensor(2.5),
+        "empty": torch.zeros(0, 7),
+        "half": torch.randn(4).half(),
+        "bfloat16": torch.randn(4, 2).bfloat16(),
+        "truth": torch.tensor([True, False]),
+        "unsigned": torch.arange(5).to(torch.uint16),
+        "long": torch.arange(5),
+        "float8": torch.randn(8).to(torch.float8_e4m3fn),
+        "parameter": torch.nn.Parameter(torch.randn(2, 2)),
+    }
+    torch.save(held, tmp_path / "x.pt")
+    found = read_pickled(tmp_path / "x.pt")
+    assert found.keys() == held.keys()
+    content = (tmp_path / "x.pt").read_bytes()
+    for name, tensor in held.items():
+        one = found[name]
+        assert isinstance(one, Tensor)
+        assert one.shape == tuple(tensor.shape)
+        if tensor.is_contiguous():
+            flat = tensor.detach().reshape(-1)
+            wanted = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+            assert content[one.begin : one.end] == wanted
+            assert one.strides is None
+        else:
+            assert one.strides is not None
+
+
+def test_plain_values_are_read_as_torch_reads_them(tmp_path: Path) -> None:
+    import torch
+
+    held = {
+        "a": [1, 2.5, None, True, "한국어"],
+        "b": {"c": (1, (2, 3))},
+        "big": 1 << 70,
+        "size": torch.Size([2, 3]),
+    }
+    torch.save(held, tmp_path / "x.pt")
+    found = read_pickled(tmp_path / "x.pt")
+    assert found == held

@@ -1,0 +1,126 @@
+"""Checkpoints as training scripts save them: ``.pt`` files and trainer folders, read without torch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.checkpoints import CheckpointInfo, resolve
+from tests.support.pt_files import SIZES, llama_pt, state_dict
+from tests.support.tiny import tiny_causal, trainer_state
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_causal(tmp_path_factory.mktemp("whole") / "checkpoint-7")
+
+
+@pytest.fixture
+def place(whole: Path, tmp_path: Path) -> Path:
+    """A folder with a tokenizer in it."""
+    shutil.copy(whole / "tokenizer.json", tmp_path)
+    return tmp_path
+
+
+def only(source: Path, **options: Any) -> CheckpointInfo:
+    (info,) = resolve(str(source), seq_len=None, **options)
+    return info
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.module.", "transformer.", "adapter.transformer."])
+def test_wrappers_prefixes_do_not_matter(place: Path, prefix: str) -> None:
+    assert only(llama_pt(place / "x.pt", prefix=prefix)).params["n_future_tokens"] == 4
+
+
+def test_sizes_and_tokenizer_are_found_where_the_training_had_its_model(place: Path, tmp_path: Path) -> None:
+    model = tmp_path / "models" / "7B"
+    model.mkdir(parents=True)
+    hub_names = {
+        "hidden_size": 16,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 5,
+        "max_position_embeddings": 32,
+    }
+    (model / "config.json").write_text(json.dumps(hub_names), encoding="utf-8")
+    (place / "tokenizer.json").rename(model / "tokenizer.json")
+    (tmp_path / "storage").mkdir()
+    path = llama_pt(tmp_path / "storage" / "checkpoint_epoch_2.pt", config={"model": {"path": str(model)}})
+    info = only(path)
+    assert (info.tokenizer, info.seq_len) == (model, 32)
+    assert {key: info.params[key] for key in ("dim", "n_heads", "n_layers")} == {
+        "dim": 16,
+        "n_heads": 2,
+        "n_layers": 5,
+    }
+    moved = llama_pt(tmp_path / "storage" / "moved.pt", config={"model": {"path": "gone"}})
+    assert only(moved, base_model=str(model)).tokenizer == model
+
+
+def test_a_folder_with_params_json_is_a_plain_llama(place: Path) -> None:
+    import torch
+
+    torch.save(state_dict(heads=1, layers=5), place / "consolidated.00.pth")
+    (place / "params.json").write_text(json.dumps(SIZES), encoding="utf-8")
+    info = only(place)
+    assert (info.format, info.path.name, info.params["n_future_tokens"]) == ("mtp", "consolidated.00.pth", 1)
+    assert info.name == place.name
+    assert "1 prediction head" in info.architecture
+
+
+def test_epochs_of_a_glob_are_in_order(place: Path) -> None:
+    for epoch in (10, 2, 1):
+        llama_pt(place / f"checkpoint_epoch_{epoch}.pt", epoch=epoch)
+    infos = resolve(str(place / "checkpoint_epoch_*.pt"), seq_len=None)
+    assert [info.epoch for info in infos] == [1, 2, 10]
+
+
+def test_the_optimizers_state_is_not_read(place: Path) -> None:
+    import torch
+
+    large = {
+        "state": {0: {"exp_avg": torch.zeros(8_000_000), "step": torch.tensor(3.0)}},
+        "param_groups": [{"lr": 1}],
+    }
+    path = llama_pt(place / "checkpoint_best.pt", optimizer_state_dict=large)
+    tracemalloc.start()
+    info = only(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2_000_000
+    assert info.parameters == sum(tensor.numel() for tensor in state_dict().values())
+
+
+def test_a_pt_file_is_recognised_without_torch(place: Path) -> None:
+    path = llama_pt(place / "checkpoint_best.pt")
+    code = (
+        "import sys; from harness.cli import main; main(['show', sys.argv[1]]);"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'transformers')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(path)], check=False, cwd=ROOT).returncode == 0
+
+
+def test_a_trainer_folder_tells_its_last_validation_loss(whole: Path, tmp_path: Path) -> None:
+    folder = trainer_state(Path(shutil.copytree(whole, tmp_path / "c")), global_step=20, epoch=2.0)
+    path = folder / "trainer_state.json"
+    log = [{"step": 10, "eval_loss": 3.0}, {"step": 20, "loss": 2.0}, {"step": 20, "eval_loss": 2.5}]
+    state = {**json.loads(path.read_text(encoding="utf-8")), "log_history": log, "max_steps": 100}
+    path.write_text(json.dumps(state), encoding="utf-8")
+    assert (only(folder).val_loss, only(folder).training["max_steps"]) == (2.5, 100)
+
+
+def test_a_pickle_that_names_one_thing_many_times_is_cut_short(place: Path) -> None:
+    """Nine times nine ... a few bytes of a pickle that would be gigabytes of text."""
+    bomb: Any = "x" * 100
+    for _ in range(12):
+        bomb = [bomb] * 9
+    info = only(llama_pt(place / "x.pt", train_metrics={"bomb": bomb}))
+    assert len(json.dumps(info.training)) < 500_000

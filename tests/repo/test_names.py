@@ -1,0 +1,55 @@
+"""Paths and modules that documents, comments and messages name are there, and tests lie beside their subjects."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("docs", "harness", "evals", "perf", "simulations", "fixtures/build")
+TEXTS = sorted(
+    [ROOT / "README.md", ROOT / "tox.ini", ROOT / ".ci" / "run"]
+    + [
+        path
+        for folder in FOLDERS
+        for end in ("md", "py", "yml")
+        for path in (ROOT / folder).rglob(f"*.{end}")
+    ]
+)
+PATH = re.compile(r"(?<![\w/.\-*])(?:harness|tests|perf|simulations|evals|fixtures|docs)/[\w./-]*\w")
+MODULE = re.compile(r"\bharness(?:\.[A-Za-z_]\w*)+")
+OF_THE_WHEEL = ("harness/_shipped", "harness/evals", "harness.evals")
+BESIDES = ("conformance", "evals", "fixtures", "repo", "seams", "simulations", "support")
+"""Folders of tests whose subject is no folder of the harness."""
+
+
+def there(name: str) -> bool:
+    """Return whether a dotted name is a module, or something in one."""
+    parts = name.split(".")
+    found = importlib.import_module(parts[0])
+    for number, part in enumerate(parts[1:], 2):
+        if not hasattr(found, part):
+            try:
+                importlib.import_module(".".join(parts[:number]))
+            except ModuleNotFoundError:
+                return False
+        found = getattr(found, part)
+    return True
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_text_names_is_there(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    missing = [name for name in set(PATH.findall(text)) if not (ROOT / name).exists()]
+    missing += [name for name in set(MODULE.findall(text)) if not there(name)]
+    assert not [name for name in missing if not name.startswith(OF_THE_WHEEL)]
+
+
+@pytest.mark.parametrize(
+    "folder", [path.name for path in (ROOT / "tests").iterdir() if any(path.rglob("test_*.py"))]
+)
+def test_a_folder_of_tests_is_named_as_the_folder_of_its_subjects(folder: str) -> None:
+    assert folder in BESIDES or (ROOT / "harness" / folder).is_dir()
