@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 from typing_extensions import TypedDict
 
-from harness.core.benchmark import HubData, benchmark
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
-from harness.metrics import CHOICE_METRICS, choice_scores
+from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark
+from harness.metrics import CHOICE_METRICS, score_choices
 
 
 class Choice(TypedDict):
@@ -59,33 +57,33 @@ def shot(row: Row) -> str:
     return f"{prompt(row)} {row['question']['choices'][gold(row)]['text']}"
 
 
-Scoring = Generator[list[Loglikelihood], list[LoglikelihoodAnswer], dict[str, float]]
-
-
-def score(row: Row, shots: str) -> Scoring:
+def score(row: Row, fewshot: FewShot) -> Scores:
     """Asks for every choice after the prompt and says which ways of scoring prefer the right one."""
     texts = [choice["text"] for choice in row["question"]["choices"]]
-    answers = yield [Loglikelihood(shots + prompt(row), " " + text) for text in texts]
-    return choice_scores([a.logprob for a in answers], texts, [a.tokens for a in answers], gold(row))
+    answers = yield [fewshot.loglikelihood(prompt(row), " " + text) for text in texts]
+    return score_choices(answers, texts, gold(row))
+
+
+ARC: dict[str, Any] = {
+    "version": 1,
+    "row": Row,
+    "prepare": as_published,
+    "asks": Loglikelihood,
+    "metrics": CHOICE_METRICS,
+    "shot": shot,
+    "paper": "Clark et al. 2018, arXiv 1803.05457",
+}
 
 
 @benchmark(
-    name="arc_easy",
-    version=1,
-    data="arc_easy/test",
+    "arc_easy",
+    data=Dataset("allenai/ai2_arc", "ARC-Easy", fewshot="train", local="arc_easy/test"),
     published_rows=2376,
-    row=Row,
-    prepare=as_published,
-    asks=Loglikelihood,
     primary="acc",
-    metrics=CHOICE_METRICS,
-    shots_from="arc_easy/train",
-    shot=shot,
-    hub=HubData("allenai/ai2_arc", "test", "ARC-Easy"),
-    hub_shots=HubData("allenai/ai2_arc", "train", "ARC-Easy"),
-    source="Clark et al. 2018, arXiv 1803.05457; lm-evaluation-harness 0.4.13, task arc_easy",
+    source="lm-evaluation-harness 0.4.13, task arc_easy",
+    **ARC,
 )
-def test_arc_easy(example: Row, shots: str) -> Scoring:
+def test_arc_easy(example: Row, fewshot: FewShot) -> Scores:
     """ARC-Easy (Clark et al. 2018), test split (2376 questions in the authors' file), 0-shot.
 
     Context: "Question: ", the question, a line break, "Answer:". The choices are not shown. Continuation: one
@@ -98,26 +96,18 @@ def test_arc_easy(example: Row, shots: str) -> Scoring:
     Not comparable: harnesses that list the choices and ask for the letter measure something else, and
     published numbers are ``acc`` or ``acc_norm``, at 0 or 25 shots, often without saying which.
     """
-    return (yield from score(example, shots))
+    return (yield from score(example, fewshot))
 
 
 @benchmark(
-    name="arc_challenge",
-    version=1,
-    data="arc_challenge/test",
+    "arc_challenge",
+    data=Dataset("allenai/ai2_arc", "ARC-Challenge", fewshot="train", local="arc_challenge/test"),
     published_rows=1172,
-    row=Row,
-    prepare=as_published,
-    asks=Loglikelihood,
     primary="acc_norm",
-    metrics=CHOICE_METRICS,
-    shots_from="arc_challenge/train",
-    shot=shot,
-    hub=HubData("allenai/ai2_arc", "test", "ARC-Challenge"),
-    hub_shots=HubData("allenai/ai2_arc", "train", "ARC-Challenge"),
-    source="Clark et al. 2018, arXiv 1803.05457; lm-evaluation-harness 0.4.13, task arc_challenge",
+    source="lm-evaluation-harness 0.4.13, task arc_challenge",
+    **ARC,
 )
-def test_arc_challenge(example: Row, shots: str) -> Scoring:
+def test_arc_challenge(example: Row, fewshot: FewShot) -> Scores:
     """ARC-Challenge (Clark et al. 2018), test split (1172 questions in the authors' file), 0-shot (usually quoted as
     ``acc_norm`` with 25 shots).
 
@@ -129,4 +119,4 @@ def test_arc_challenge(example: Row, shots: str) -> Scoring:
     Not comparable: harnesses that list the choices and ask for the letter (the chat forms do) measure
     something else.
     """
-    return (yield from score(example, shots))
+    return (yield from score(example, fewshot))

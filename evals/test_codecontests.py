@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from functools import partial
 from typing import Any
 
-from harness.core.benchmark import HubData, benchmark
-from harness.core.few_shot import Sampling
-from harness.core.requests import Generate, RunProgram, Turn
+from harness import ChatForm, Dataset, FewShot, Generate, RunProgram, Scores, benchmark
 from harness.metrics.code import (
     APPS_STOPS,
     FENCE_STOPS,
     PROGRAM_METRICS,
+    STDIO,
     StdioRow,
     apps_row,
     contest_row,
     reads_and_prints,
-    script_scores,
-    stdio_request,
 )
 
 TASK = (
@@ -26,38 +21,29 @@ TASK = (
     "standard output."
 )
 
-
-def question(row: StdioRow) -> str:
-    """The statement and what is wanted; of a training row its own prompt."""
-    if "instruction" in row:
-        return row["instruction"]
-    return f"{row['description'].strip()}\n\n{TASK}\n\n"
-
-
-def apps_question(row: StdioRow) -> str:
-    """The statement as the prompt of APPS has it; of a training row its own prompt."""
-    if "instruction" in row:
-        return row["instruction"]
-    return f"\nQUESTION:\n{row['description']}\nUse Standard Input format\nANSWER:\n"
+PROGRAMS: dict[str, Any] = {
+    "version": 2,
+    "row": StdioRow,
+    "keep": reads_and_prints,
+    "most_rows": 1000,
+    "asks": (Generate, RunProgram),
+    "primary": "pass@1",
+    "metrics": PROGRAM_METRICS,
+    "grader": STDIO,
+}
 
 
 @benchmark(
-    name="codecontests",
-    version=2,
-    data="codecontests/problems",
+    "codecontests",
+    data=Dataset("deepmind/code_contests", local="codecontests/problems"),
     published_rows=165,
     own_rows="problems of our own",
-    row=StdioRow,
     prepare=contest_row,
-    keep=reads_and_prints,
-    most_rows=1000,
-    asks=(Generate, RunProgram),
-    primary="pass@1",
-    metrics=PROGRAM_METRICS,
-    hub=HubData("deepmind/code_contests", "test"),
-    source="Li et al. 2022 (AlphaCode), arXiv 2203.07814; google-deepmind/code_contests",
+    paper="Li et al. 2022 (AlphaCode), arXiv 2203.07814",
+    source="google-deepmind/code_contests",
+    **PROGRAMS,
 )
-def test_codecontests(example: StdioRow, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
+def test_codecontests(example: StdioRow, fewshot: FewShot) -> Scores:
     """CodeContests (Li et al. 2022), 0-shot, 1024 new tokens, in Python; ``--eval-samples`` a problem. The
     test split has 165 problems (as the paper says); the shipped ones are our own. Of more
     than 1000 problems 1000 are drawn with the run's seed.
@@ -76,36 +62,28 @@ def test_codecontests(example: StdioRow, sampling: Sampling) -> Generator[Any, A
     Not comparable: AlphaCode's n@k, which picks n of k samples before it submits any; scores with a problem's own
     checker, which this set does not have: a right output that is not the expected one is wrong here.
     """
-    asked, own = question(example), "instruction" in example
-    answer = yield Generate(
+    own = "instruction" in example  # of a training row: its own prompt
+    asked = example["instruction"] if own else f"{example['description'].strip()}\n\n{TASK}\n\n"
+    request = fewshot.generate(
         asked if own else f"{asked}```python\n",
         stop=() if own else FENCE_STOPS,  # the first fence may be the one that opens a block
         max_new_tokens=1024,
-        turns=(Turn("user", asked), Turn("assistant", "```python\n")),
-        turns_stop=FENCE_STOPS if own else None,
-        **sampling.arguments(),
+        chat=ChatForm(asked, "```python\n", FENCE_STOPS if own else None),
+        sampled=True,
     )
-    stops = FENCE_STOPS if answer.chat or not own else ()
-    judged = partial(stdio_request, example, benchmark="codecontests")
-    return (yield from script_scores(answer, stops, judged))
+    return (yield from STDIO.grade(request, example, "codecontests"))
 
 
 @benchmark(
-    name="apps_stdin",
-    version=2,
-    data="apps_stdin/selected",
-    row=StdioRow,
+    "apps_stdin",
+    data=Dataset("codeparrot/apps", local="apps_stdin/selected"),
     prepare=apps_row,
-    keep=reads_and_prints,
-    most_rows=1000,
-    asks=(Generate, RunProgram),
-    primary="pass@1",
-    metrics=PROGRAM_METRICS,
-    hub=HubData("codeparrot/apps", "test"),
     missing="give --eval-data DIR with apps_stdin/selected.jsonl, rows of APPS without starter code",
-    source="Hendrycks et al. 2021, arXiv 2105.09938; prompt and stops of bigcode-evaluation-harness, task apps",
+    paper="Hendrycks et al. 2021, arXiv 2105.09938",
+    source="prompt and stops of bigcode-evaluation-harness, task apps",
+    **PROGRAMS,
 )
-def test_apps_stdin(example: StdioRow, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
+def test_apps_stdin(example: StdioRow, fewshot: FewShot) -> Scores:
     """APPS (Hendrycks et al. 2021), the problems that read the standard input, 0-shot, 1024 new tokens;
     ``--eval-samples`` a problem. Of more than 1000 problems 1000 are drawn with the run's seed.
 
@@ -116,14 +94,8 @@ def test_apps_stdin(example: StdioRow, sampling: Sampling) -> Generator[Any, Any
     Not comparable: APPS's own strict accuracy, whose comparison of outputs is another one, and whose problems
     are also those in which a function is called; its share of tests passed, since the first failure ends a program.
     """
-    asked = apps_question(example)
-    answer = yield Generate(
-        asked,
-        stop=APPS_STOPS,
-        max_new_tokens=1024,
-        turns=(Turn("user", asked),),
-        **sampling.arguments(),
-    )
-    return (
-        yield from script_scores(answer, APPS_STOPS, partial(stdio_request, example, benchmark="apps_stdin"))
-    )
+    own = "instruction" in example
+    task = f"\nQUESTION:\n{example['description']}\nUse Standard Input format\nANSWER:\n"
+    asked = example["instruction"] if own else task
+    request = fewshot.generate(asked, stop=APPS_STOPS, max_new_tokens=1024, sampled=True)
+    return (yield from STDIO.grade(request, example, "apps_stdin"))

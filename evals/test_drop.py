@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator
 from typing import Any
 
 from typing_extensions import TypedDict
 
-from harness.core.benchmark import HubData, benchmark
-from harness.core.few_shot import Shot
-from harness.core.requests import Generate, GenerateAnswer, Turn
+from harness import Dataset, FewShot, Generate, Graded, Scores, Shot, benchmark
 from harness.metrics.drop import gold_answers, grade_drop, listed_spans
 
 
@@ -45,9 +42,9 @@ def shot(row: Row) -> Shot:
 
 
 @benchmark(
-    name="drop",
+    "drop",
     version=1,
-    data="drop/validation",
+    data=Dataset("EleutherAI/drop", split="validation"),
     published_rows=9536,
     row=Row,
     prepare=as_used,
@@ -56,13 +53,10 @@ def shot(row: Row) -> Shot:
     metrics=("f1", "em", "f1_list", "em_list"),
     shot=shot,
     cluster="passage_sha256",
-    hub=HubData("EleutherAI/drop", "validation"),
-    source="Dua et al. 2019, arXiv 1903.00161; AllenNLP's drop_eval; lm-evaluation-harness 0.4.13, task drop "
-    "(version 3)",
+    paper="Dua et al. 2019, arXiv 1903.00161",
+    source="AllenNLP's drop_eval; lm-evaluation-harness 0.4.13, task drop (version 3)",
 )
-def test_drop(
-    example: Row, shots: str, turns: tuple[Turn, ...]
-) -> Generator[Generate, GenerateAnswer, dict[str, float]]:
+def test_drop(example: Row, fewshot: FewShot) -> Scores:
     """DROP (Dua et al. 2019), validation split (9536 questions in the paper and in
     lm-evaluation-harness's copy), 0-shot, greedy, 256 new tokens.
 
@@ -79,11 +73,8 @@ def test_drop(
     Questions about one passage are not independent; the intervals allow for that. Not comparable: other
     harnesses compare substrings, let answers run on, or score exact match only.
     """
-    asked = prompt(example)
-    answer = yield Generate(
-        shots + asked, stop=(".",), max_new_tokens=256, turns=(*turns, Turn("user", asked))
-    )
-    text = answer.samples[0].text
-    one, several = grade_drop(example["answers"], text), grade_drop(example["answers"], listed_spans(text))
-    scores = {**one.scores(), **{f"{name}_list": score for name, score in several.scores().items()}}
-    return {**scores, "no_answer": float(not one.parsed)}
+    answer = yield fewshot.generate(prompt(example), stop=(".",), max_new_tokens=256)
+    one = grade_drop(example["answers"], answer.text)
+    several = grade_drop(example["answers"], listed_spans(answer.text))
+    by_list = {f"{name}_list": score for name, score in several.scores.items()}
+    return Graded({**one.scores, **by_list}, no_answer=one.no_answer)

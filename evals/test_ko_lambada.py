@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 from typing_extensions import TypedDict
 
-from harness.checkpoints import CheckpointInfo
-from harness.core.benchmark import HubData, benchmark
-from harness.core.requests import FillMask, FillMaskAnswer
+from harness import CheckpointInfo, Dataset, FillMask, Scores, benchmark
 from harness.metrics.korean.cloze import TOP_K, clip_around_mask, hits, mask_target, noun_candidates
 from harness.metrics.korean.morphology import Korean
 
@@ -31,39 +28,37 @@ def passage(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, **{name: value for name, value in named.items() if value is not None}}
 
 
-def ask(
-    example: Passage, checkpoint: CheckpointInfo
-) -> Generator[FillMask, FillMaskAnswer, dict[str, float]]:
+def ask(example: Passage, checkpoint: CheckpointInfo) -> Scores:
     """Masks the target, asks for it, and scores the first noun of the answer."""
     text = clip_around_mask(mask_target(example["text"], example["target"]), checkpoint.seq_len)
     answer = yield FillMask(text, top_k=TOP_K, target=example["target"])
     candidates = noun_candidates((c.text for c in answer.candidates), KOREAN.is_noun)
-    return {
-        **hits("lambada", example["target"], candidates, (1,)),
-        "reachable": float(bool(answer.reachable)),
-    }
+    found = hits("lambada", example["target"], candidates, (1,))
+    return {**found, "reachable": float(bool(answer.reachable))}
+
+
+LAMBADA: dict[str, Any] = {
+    "version": 1,
+    "row": Passage,
+    "prepare": passage,
+    "asks": FillMask,
+    "primary": "lambada@1",
+    "metrics": ("lambada@1", "lambada@1_strict", "reachable"),
+}
 
 
 @benchmark(
-    name="ko_lambada",
-    version=1,
-    data="ko_lambada/test",
+    "ko_lambada",
+    data=Dataset("thunder-research-group/SNU_Ko-LAMBADA", local="ko_lambada/test"),
     published_rows=2255,
-    row=Passage,
-    prepare=passage,
-    asks=FillMask,
-    primary="lambada@1",
-    metrics=("lambada@1", "lambada@1_strict", "reachable"),
-    hub=HubData("thunder-research-group/SNU_Ko-LAMBADA", "test"),
     missing="Ko-LAMBADA is on the Hugging Face Hub for people who have accepted its conditions there "
     "(thunder-research-group/SNU_Ko-LAMBADA, CC BY-NC-SA 4.0), so no rows of it are shipped. Accept them, "
     "log in and use --eval-data hub, or put its rows into ko_lambada/test.jsonl of your --eval-data folder. "
     "ko_lambada_wiki asks the same question of Korean Wikipedia.",
     source="thunder-research-group/SNU_Ko-LAMBADA",
+    **LAMBADA,
 )
-def test_ko_lambada(
-    example: Passage, checkpoint: CheckpointInfo
-) -> Generator[FillMask, FillMaskAnswer, dict[str, float]]:
+def test_ko_lambada(example: Passage, checkpoint: CheckpointInfo) -> Scores:
     """Ko-LAMBADA: a missing noun of a literary text. Published numbers are over 600 of 2255 rows (seed 42).
 
     If the text ends with the target, the end is masked; else the target's first occurrence; else a mask is
@@ -79,19 +74,12 @@ def test_ko_lambada(
 
 
 @benchmark(
-    name="ko_lambada_wiki",
-    version=1,
+    "ko_lambada_wiki",
     data="ko_lambada_wiki/wiki",
-    row=Passage,
-    prepare=passage,
-    asks=FillMask,
-    primary="lambada@1",
-    metrics=("lambada@1", "lambada@1_strict", "reachable"),
     source="Paragraphs of Korean Wikipedia; rules in fixtures/build/korean_rules.py",
+    **LAMBADA,
 )
-def test_ko_lambada_wiki(
-    example: Passage, checkpoint: CheckpointInfo
-) -> Generator[FillMask, FillMaskAnswer, dict[str, float]]:
+def test_ko_lambada_wiki(example: Passage, checkpoint: CheckpointInfo) -> Scores:
     """The last noun of a paragraph of Korean Wikipedia, asked for and scored as in Ko-LAMBADA.
 
     The paragraph is cut off behind its last noun, which is masked. Its scores have the names of

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from typing_extensions import TypedDict
 
-from harness.core.aggregation import perplexity
-from harness.core.benchmark import HubData, benchmark
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
+from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark, perplexity
 
 
 class Passage(TypedDict):
@@ -31,9 +27,9 @@ def shot(passage: Passage) -> str:
 
 
 @benchmark(
-    name="lambada",
+    "lambada",
     version=1,
-    data="lambada_openai/test",
+    data=Dataset("EleutherAI/lambada_openai", "default"),
     published_rows=5153,
     row=Passage,
     asks=Loglikelihood,
@@ -41,13 +37,10 @@ def shot(passage: Passage) -> str:
     metrics=("acc", "logprob"),
     aggregate={"perplexity": perplexity("logprob")},
     shot=shot,
-    hub=HubData("EleutherAI/lambada_openai", "test", "default"),
-    source="Paperno et al. 2016, arXiv 1606.06031; data as in Radford et al. 2019 (GPT-2); "
-    "lm-evaluation-harness 0.4.13, task lambada_openai",
+    paper="Paperno et al. 2016, arXiv 1606.06031",
+    source="data as in Radford et al. 2019 (GPT-2); lm-evaluation-harness 0.4.13, task lambada_openai",
 )
-def test_lambada(
-    example: Passage, shots: str
-) -> Generator[Loglikelihood, LoglikelihoodAnswer, dict[str, float]]:
+def test_lambada(example: Passage, fewshot: FewShot) -> Scores:
     """LAMBADA (Paperno et al. 2016), OpenAI's version (5153 passages in its lambada_test.jsonl), 0-shot.
 
     The text is cut at single spaces. Context: everything but the last word. Continuation: one space and the
@@ -63,5 +56,5 @@ def test_lambada(
     reference takes from the test rows, it writes two spaces before their last word, and so does this.
     """
     context, word = context_and_word(example)
-    answer = yield Loglikelihood(shots + context, " " + word)
+    answer = yield fewshot.loglikelihood(context, " " + word)
     return {"acc": float(answer.is_greedy), "logprob": answer.logprob}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 from typing_extensions import TypedDict
 
-from harness.core.benchmark import HubData, benchmark
-from harness.core.few_shot import Shot
-from harness.core.requests import Generate, GenerateAnswer, Turn
+from harness import Dataset, FewShot, Generate, Graded, Scores, Shot, benchmark
 from harness.metrics.math import grade_math
 
 
@@ -21,8 +18,6 @@ class Row(TypedDict):
     subject: str
     level: int
 
-
-STOP = ("Problem:",)
 
 METRICS = tuple(
     f"{score}{level}"
@@ -58,15 +53,10 @@ def prompt(row: Row) -> str:
     return f"Problem:\n{row['problem']}\n\nSolution:"
 
 
-def shot(row: Row) -> Shot:
-    """The problem with its solution."""
-    return Shot(prompt(row), row["solution"])
-
-
 @benchmark(
-    name="math",
+    "math",
     version=1,
-    data="math500/test",
+    data=Dataset("HuggingFaceH4/MATH-500", local="math500/test", fewshot=Dataset(local="minerva/shots")),
     published_rows=PUBLISHED,
     row=Row,
     prepare=as_used,
@@ -74,21 +64,17 @@ def shot(row: Row) -> Shot:
     primary="math_verify",
     metrics=METRICS,
     num_fewshot=4,
-    shots_from="minerva/shots",
     shots_pick="first",
     shots_for_all=True,
     shots_fixed=True,
-    shot=shot,
+    shot=lambda row: Shot(prompt(row), row["solution"]),
     group="subject",
     needs=dict.fromkeys(("sympy", "math_verify", "antlr4"), "pip install 'pytest-touchstone[math]'"),
-    hub=HubData("HuggingFaceH4/MATH-500", "test"),
-    source="Hendrycks et al. 2021, arXiv 2103.03874; 500 problems of Lightman et al. 2023, arXiv 2305.20050; "
-    "prompt of Lewkowycz et al. 2022 (Minerva), arXiv 2206.14858; lm-evaluation-harness 0.4.13, tasks "
-    "minerva_math (version 3.1) and hendrycks_math; Math-Verify 0.9",
+    paper="Hendrycks et al. 2021, arXiv 2103.03874; 500 problems of Lightman et al. 2023, arXiv 2305.20050; "
+    "prompt of Lewkowycz et al. 2022 (Minerva), arXiv 2206.14858",
+    source="lm-evaluation-harness 0.4.13, tasks minerva_math (version 3.1) and hendrycks_math; Math-Verify 0.9",
 )
-def test_math(
-    example: Row, shots: str, turns: tuple[Turn, ...]
-) -> Generator[Generate, GenerateAnswer, dict[str, float]]:
+def test_math(example: Row, fewshot: FewShot) -> Scores:
     """MATH (Hendrycks et al. 2021), the 500 problems of Lightman et al., Minerva's 4 examples, greedy, 512 new
     tokens.
 
@@ -107,9 +93,7 @@ def test_math(
     Not comparable: the three scores differ by points; the whole test set of 5000 problems is other data; other
     harnesses stop at 256 or at 1024 tokens.
     """
-    asked = prompt(example)
-    answer = yield Generate(shots + asked, stop=STOP, max_new_tokens=512, turns=(*turns, Turn("user", asked)))
-    grade = grade_math(example["solution"], answer.samples[0].text)
-    scores = grade.scores()
-    by_level = {f"{name}_level_{example['level']}": score for name, score in scores.items()}
-    return {**scores, **by_level, "no_answer": float(not grade.math_verify.parsed)}
+    answer = yield fewshot.generate(prompt(example), stop=("Problem:",), max_new_tokens=512)
+    grade = grade_math(example["solution"], answer.text)
+    by_level = {f"{name}_level_{example['level']}": score for name, score in grade.scores.items()}
+    return Graded({**grade.scores, **by_level}, no_answer=grade.no_answer)

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from functools import partial
 from typing import Any
 
-from harness.core.benchmark import HubData, benchmark
-from harness.core.few_shot import Sampling, Shot
-from harness.core.requests import Generate, RunProgram, Turn
+from harness import Dataset, FewShot, Generate, RunProgram, Scores, Shot, benchmark
 from harness.metrics.code import (
     DOCSTRING_STOPS,
+    MBPP,
     MBPP_STOPS,
     PROGRAM_METRICS,
     MbppRow,
-    asked_in_chat,
-    called_names,
     chat_answer,
     chat_question,
-    mbpp_request,
+    evalplus_chat,
     mbpp_row,
-    script_scores,
     unix_lines,
 )
 
-SOURCE = "Austin et al. 2021, arXiv 2108.07732"
 HUB = "google-research-datasets/mbpp"
+FULL = Dataset(HUB, "full", fewshot="prompt")
 
 
 def used(row: dict[str, Any]) -> bool:
@@ -42,6 +36,11 @@ def paper_prompt(row: MbppRow) -> str:
     )
 
 
+def docstring_prompt(row: MbppRow, tests: int = 1) -> str:
+    """The task and its first tests as a docstring."""
+    return "\n".join(('"""', row["text"], *row["test_list"][:tests], '"""\n'))
+
+
 def shot(row: MbppRow) -> Shot:
     """The task with its program, as published."""
     code = row["code"]
@@ -49,40 +48,44 @@ def shot(row: MbppRow) -> Shot:
     return Shot(paper_prompt(row), f"{code}\n[DONE]", between="", turns=chat)
 
 
-def own_prompt(row: MbppRow) -> str:
-    """The prompt that a training row has itself; empty for a published one."""
-    return row.get("instruction", "")
+def ask(row: MbppRow, fewshot: FewShot, benchmark: str) -> Scores:
+    """Asks for a program by the paper's prompt and has it judged; a training row by its own prompt."""
+    own = row.get("instruction", "")
+    chat = evalplus_chat(own or docstring_prompt(row, 3))
+    asked = own or paper_prompt(row)
+    request = fewshot.generate(asked, stop=MBPP_STOPS, max_new_tokens=512, chat=chat, sampled=True)
+    return (yield from MBPP.grade(request, row, benchmark))
 
 
-def docstring_prompt(row: MbppRow, tests: int = 1) -> str:
-    """The task and its first tests as a docstring."""
-    return "\n".join(('"""', row["text"], *row["test_list"][:tests], '"""\n'))
+TASKS: dict[str, Any] = {
+    "version": 2,
+    "row": MbppRow,
+    "prepare": mbpp_row,
+    "keep": used,
+    "asks": (Generate, RunProgram),
+    "primary": "pass@1",
+    "metrics": PROGRAM_METRICS,
+    "grader": MBPP,
+    "paper": "Austin et al. 2021, arXiv 2108.07732",
+}
+THREE_SHOT: dict[str, Any] = {
+    "num_fewshot": 3,
+    "shots_pick": "first",
+    "shots_fixed": True,
+    "own_prompt": "instruction",
+    "shot": shot,
+}
 
 
 @benchmark(
-    name="mbpp",
-    version=2,
-    data="mbpp/test",
+    "mbpp",
+    data=FULL,
     published_rows=500,
-    row=MbppRow,
-    prepare=mbpp_row,
-    keep=used,
-    asks=(Generate, RunProgram),
-    primary="pass@1",
-    metrics=PROGRAM_METRICS,
-    num_fewshot=3,
-    shots_from="mbpp/prompt",
-    shots_pick="first",
-    shots_fixed=True,
-    own_prompt="instruction",
-    shot=shot,
-    hub=HubData(HUB, "test", "full"),
-    hub_shots=HubData(HUB, "prompt", "full"),
-    source=f"{SOURCE}; lm-evaluation-harness 0.4.13, task mbpp (version 1)",
+    source="lm-evaluation-harness 0.4.13, task mbpp (version 1)",
+    **TASKS,
+    **THREE_SHOT,
 )
-def test_mbpp(
-    example: MbppRow, shots: str, turns: tuple[Turn, ...], sampling: Sampling
-) -> Generator[Any, Any, dict[str, float]]:
+def test_mbpp(example: MbppRow, fewshot: FewShot) -> Scores:
     """MBPP (Austin et al. 2021), test split (tasks 11 to 510), the paper's prompt, 3-shot, 512 new tokens;
     ``--eval-samples`` a task.
 
@@ -108,76 +111,35 @@ def test_mbpp(
     ``mbpp_sanitized``; scores of 0-shot or instruction prompts; MBPP+; the paper's own share of tasks solved by any of
     80 samples.
     """
-    asked = own_prompt(example) or paper_prompt(example)
-    answer = yield Generate(
-        shots + asked,
-        stop=MBPP_STOPS,
-        max_new_tokens=512,
-        **asked_in_chat(own_prompt(example) or docstring_prompt(example, 3), turns),
-        **sampling.arguments(),
-    )
-    judged = partial(mbpp_request, example, benchmark="mbpp")
-    return (yield from script_scores(answer, MBPP_STOPS, judged, called_names(example)))
+    return (yield from ask(example, fewshot, "mbpp"))
 
 
 @benchmark(
-    name="mbpp_sanitized",
-    version=2,
-    data="mbpp/sanitized_test",
+    "mbpp_sanitized",
+    data=Dataset(HUB, "sanitized", local="mbpp/sanitized_test", fewshot=FULL.shots),
     published_rows=257,
-    row=MbppRow,
-    prepare=mbpp_row,
-    keep=used,
-    asks=(Generate, RunProgram),
-    primary="pass@1",
-    metrics=PROGRAM_METRICS,
-    num_fewshot=3,
-    shots_from="mbpp/prompt",
-    shots_pick="first",
-    shots_fixed=True,
-    own_prompt="instruction",
-    shot=shot,
-    hub=HubData(HUB, "test", "sanitized"),
-    hub_shots=HubData(HUB, "prompt", "full"),
-    source=f"{SOURCE}, the tasks that its authors have verified by hand",
+    source="the tasks that its authors have verified by hand",
+    **TASKS,
+    **THREE_SHOT,
 )
-def test_mbpp_sanitized(
-    example: MbppRow, shots: str, turns: tuple[Turn, ...], sampling: Sampling
-) -> Generator[Any, Any, dict[str, float]]:
+def test_mbpp_sanitized(example: MbppRow, fewshot: FewShot) -> Scores:
     """MBPP, the hand-verified tasks among 11 to 510 (257 in the authors' sanitized-mbpp.json), asked and judged
     as ``mbpp``, with all their assertions (the first three are shown) and their imports.
 
     Not comparable: ``mbpp``, whose tasks are other ones and worded otherwise; EvalPlus's MBPP, which is a later
     selection of these with more tests, another prompt and no examples.
     """
-    asked = own_prompt(example) or paper_prompt(example)
-    answer = yield Generate(
-        shots + asked,
-        stop=MBPP_STOPS,
-        max_new_tokens=512,
-        **asked_in_chat(own_prompt(example) or docstring_prompt(example, 3), turns),
-        **sampling.arguments(),
-    )
-    judged = partial(mbpp_request, example, benchmark="mbpp_sanitized")
-    return (yield from script_scores(answer, MBPP_STOPS, judged, called_names(example)))
+    return (yield from ask(example, fewshot, "mbpp_sanitized"))
 
 
 @benchmark(
-    name="mbpp_docstring",
-    version=2,
-    data="mbpp/test",
+    "mbpp_docstring",
+    data=Dataset(HUB, "full"),
     published_rows=500,
-    row=MbppRow,
-    prepare=mbpp_row,
-    keep=used,
-    asks=(Generate, RunProgram),
-    primary="pass@1",
-    metrics=PROGRAM_METRICS,
-    hub=HubData(HUB, "test", "full"),
-    source=f"{SOURCE}; prompt of Fried et al. 2022 (InCoder), arXiv 2204.05999, as in "
-    "bigcode-evaluation-harness, task mbpp",
+    source="prompt of Fried et al. 2022 (InCoder), arXiv 2204.05999, as in bigcode-evaluation-harness, task mbpp",
+    **TASKS,
 )
-def test_mbpp_docstring(example: MbppRow, sampling: Sampling) -> Generator[Any, Any, dict[str, float]]:
+def test_mbpp_docstring(example: MbppRow, fewshot: FewShot) -> Scores:
     """MBPP (Austin et al. 2021), test split, as a docstring, 0-shot, 512 new tokens; ``--eval-samples`` a task.
 
     Prompt: a docstring of two lines, the task and its first assertion. A completion ends before a line that begins
@@ -187,14 +149,8 @@ def test_mbpp_docstring(example: MbppRow, sampling: Sampling) -> Generator[Any, 
 
     Not comparable: ``mbpp``, which shows three examples and all three assertions.
     """
-    asked = own_prompt(example) or docstring_prompt(example)
-    stops = MBPP_STOPS if own_prompt(example) else DOCSTRING_STOPS
-    answer = yield Generate(
-        asked,
-        stop=stops,
-        max_new_tokens=512,
-        **asked_in_chat(asked),
-        **sampling.arguments(),
-    )
-    judged = partial(mbpp_request, example, benchmark="mbpp_docstring")
-    return (yield from script_scores(answer, stops, judged, called_names(example)))
+    own = example.get("instruction", "")
+    asked, stop = own or docstring_prompt(example), MBPP_STOPS if own else DOCSTRING_STOPS
+    chat = evalplus_chat(asked)
+    request = fewshot.generate(asked, stop=stop, max_new_tokens=512, chat=chat, sampled=True)
+    return (yield from MBPP.grade(request, example, "mbpp_docstring"))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Literal
 
 from typing_extensions import TypedDict
 
-from harness.core.benchmark import HubData, benchmark
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
+from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark
 from harness.metrics import argmax
 
 LETTERS = ("A", "B", "C", "D")
@@ -47,33 +45,24 @@ def prompt(row: Question) -> str:
     return "\n".join([row["question"].strip(), *answers, "Answer:"])
 
 
-def shot(row: Question) -> str:
-    """The question with the letter of its right answer."""
-    return f"{prompt(row)} {LETTERS[row['answer']]}"
-
-
 @benchmark(
-    name="mmlu_stem",
+    "mmlu_stem",
     version=1,
-    data="mmlu/test",
+    data=Dataset("cais/mmlu", "all", fewshot="dev"),
     published_rows=SUBJECTS,
     row=Question,
     asks=Loglikelihood,
     primary="acc",
     metrics=("acc",),
     num_fewshot=5,
-    shots_from="mmlu/dev",
     shots_pick="first",
-    shot=shot,
+    shot=lambda row: f"{prompt(row)} {LETTERS[row['answer']]}",
     group="subject",
-    hub=HubData("cais/mmlu", "test", "all"),
-    hub_shots=HubData("cais/mmlu", "dev", "all"),
     keep=lambda row: row.get("subject") in SUBJECTS or "subject" not in row,
-    source="Hendrycks et al. 2020, arXiv 2009.03300; lm-evaluation-harness 0.4.13, tasks mmlu_SUBJECT",
+    paper="Hendrycks et al. 2020, arXiv 2009.03300",
+    source="lm-evaluation-harness 0.4.13, tasks mmlu_SUBJECT",
 )
-def test_mmlu_stem(
-    example: Question, shots: str
-) -> Generator[list[Loglikelihood], list[LoglikelihoodAnswer], dict[str, float]]:
+def test_mmlu_stem(example: Question, fewshot: FewShot) -> Scores:
     """MMLU (Hendrycks et al. 2020), 14 of its STEM subjects, test split, 5-shot.
 
     The subjects: abstract algebra; college biology, chemistry, computer science, mathematics and physics;
@@ -95,6 +84,6 @@ def test_mmlu_stem(
     """
     subject = example["subject"].replace("_", " ")
     header = f"The following are multiple choice questions (with answers) about {subject}.\n\n"
-    context = header + shots + prompt(example)
-    answers = yield [Loglikelihood(context, " " + letter) for letter in LETTERS]
+    asked = prompt(example)
+    answers = yield [fewshot.loglikelihood(asked, " " + letter, header=header) for letter in LETTERS]
     return {"acc": float(argmax([a.logprob for a in answers]) == example["answer"])}

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from harness.checkpoints import CheckpointInfo
-from harness.core.benchmark import benchmark
-from harness.core.composite import composite
-from harness.core.requests import FillMask, FillMaskAnswer
+from harness import CheckpointInfo, FillMask, Scores, benchmark, composite
 from harness.metrics.korean.cloze import (
     TOP_K,
     clip_around_mask,
@@ -40,7 +36,7 @@ class Mention(TypedDict):
 
 
 @benchmark(
-    name="real_coref",
+    "real_coref",
     version=1,
     data="real_coref/wiki",
     row=Mention,
@@ -54,9 +50,7 @@ class Mention(TypedDict):
     subsets="source",
     source="Korean texts without pronouns; rules in fixtures/build/korean_rules.py",
 )
-def test_real_coref(
-    example: Mention, checkpoint: CheckpointInfo
-) -> Generator[FillMask, FillMaskAnswer, dict[str, float]]:
+def test_real_coref(example: Mention, checkpoint: CheckpointInfo) -> Scores:
     """Real@k, coreference without pronouns: the model is to name a noun whose second mention is masked.
 
     The text is clipped to 200 characters on each side of the mask, times max(1, seq_len / 512). Of the 50

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Literal
 
 from typing_extensions import TypedDict
 
-from harness.core.benchmark import HubData, benchmark
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
+from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark
 from harness.metrics import argmax
 
 
@@ -34,24 +32,21 @@ def shot(row: Sentence) -> str:
 
 
 @benchmark(
-    name="winogrande",
+    "winogrande",
     version=1,
-    data="winogrande/dev",
+    data=Dataset(
+        "allenai/winogrande", "winogrande_xl", split="validation", fewshot="train", local="winogrande/dev"
+    ),
     published_rows=1267,
     row=Sentence,
     asks=Loglikelihood,
     primary="acc",
     metrics=("acc",),
-    shots_from="winogrande/train",
     shot=shot,
-    hub=HubData("allenai/winogrande", "validation", "winogrande_xl"),
-    hub_shots=HubData("allenai/winogrande", "train", "winogrande_xl"),
-    source="Sakaguchi et al. 2019, arXiv 1907.10641; partial scoring: Trinh and Le 2018, arXiv 1806.02847; "
-    "lm-evaluation-harness 0.4.13, task winogrande",
+    paper="Sakaguchi et al. 2019, arXiv 1907.10641; partial scoring: Trinh and Le 2018, arXiv 1806.02847",
+    source="lm-evaluation-harness 0.4.13, task winogrande",
 )
-def test_winogrande(
-    example: Sentence, shots: str
-) -> Generator[list[Loglikelihood], list[LoglikelihoodAnswer], dict[str, float]]:
+def test_winogrande(example: Sentence, fewshot: FewShot) -> Scores:
     """WinoGrande (Sakaguchi et al. 2019), partial scoring, validation split (the 1267 rows
     of the authors' dev.jsonl), 0-shot (5-shot on leaderboards).
 
@@ -68,5 +63,5 @@ def test_winogrande(
     """
     before, after = around_blank(example)
     options = (example["option1"], example["option2"])
-    answers = yield [Loglikelihood(shots + before + option, " " + after) for option in options]
+    answers = yield [fewshot.loglikelihood(before + option, " " + after) for option in options]
     return {"acc": float(argmax([a.logprob for a in answers]) == int(example["answer"]) - 1)}

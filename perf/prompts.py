@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from harness.core.benchmark import Benchmark, declared, generator_function
 from harness.core.dataset import load_dataset, load_shots, take_first
 from harness.core.drawn_shots import draw_shots
+from harness.core.few_shot import FewShot
 from harness.core.files import load_module
 from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
 from perf.measure import ROOT
@@ -66,7 +67,7 @@ def items_of(
     if subjects:
         examples = [example for example in examples if example.group in subjects]
     return [
-        _item(example.id, partial(_started, start, example.row, drawn.few_shot(spec, example).text))
+        _item(example.id, partial(_started, start, example.row, drawn.few_shot(spec, example)))
         for example in examples
     ]
 
@@ -80,9 +81,9 @@ def load_benchmark(place: Place) -> tuple[Benchmark, Callable[..., Any]]:
     return found, generator_function(function)
 
 
-def _started(start: Callable[..., Any], row: dict[str, Any], prefix: str) -> tuple[Any, Any]:
+def _started(start: Callable[..., Any], row: dict[str, Any], fewshot: FewShot) -> tuple[Any, Any]:
     """The generator and what it asks first."""
-    generator = start(example=row, shots=prefix)
+    generator = start(example=row, fewshot=fewshot)
     return generator, next(generator)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -42,11 +42,12 @@ class Grader(Protocol):
     def task_id(self) -> str:
         """The field of a row with its task's name."""
 
-    def begun(self, row: Mapping[str, Any]) -> str:
-        """The beginning of the program, which a completion continues; empty where it has none."""
+    @property
+    def request(self) -> Callable[[Mapping[str, Any], str, str], RunProgram]:
+        """Of a row, a program and the benchmark's name: the request to run it on the task's tests."""
 
-    def request(self, row: Mapping[str, Any], program: str, benchmark: str) -> RunProgram:
-        """The program with its task's tests; ``benchmark`` is the benchmark's name."""
+    def begun(self, row: Mapping[str, Any], /) -> str:
+        """The beginning of the program, which a completion continues; empty where it has none."""
 
 
 def scores_of(returned: object) -> object:

@@ -50,10 +50,11 @@ class DropGrade:
     gold: tuple[str, ...]
 
     @property
-    def parsed(self) -> bool:
-        """Whether any word of the prediction is left to be compared."""
-        return any(normalized(span) for span in self.prediction)
+    def no_answer(self) -> bool:
+        """Whether no word of the prediction is left to be compared."""
+        return not any(normalized(span) for span in self.prediction)
 
+    @property
     def scores(self) -> dict[str, float]:
         """Both scores, by name."""
         return {"f1": self.f1, "em": self.em}

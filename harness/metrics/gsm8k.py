@@ -55,10 +55,11 @@ class Gsm8kGrade:
         return "flexible" if self.flexible is not None else None
 
     @property
-    def parsed(self) -> bool:
-        """Whether the output holds a number at all."""
-        return self.number is not None
+    def no_answer(self) -> bool:
+        """Whether the output holds no number at all."""
+        return self.number is None
 
+    @property
     def scores(self) -> dict[str, float]:
         """The three verdicts as numbers, by name."""
         return {

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from harness.core.errors import BenchmarkError
+from harness.core.requests import LoglikelihoodAnswer
 
 CHOICE_METRICS: Final = ("acc", "acc_norm", "acc_bytes", "acc_tokens")
 """The names of the four scores."""
@@ -34,6 +35,13 @@ def argmax(values: Sequence[float]) -> int:
     if not values:
         raise BenchmarkError("no choices: the highest of nothing cannot be taken")
     return max(range(len(values)), key=values.__getitem__)
+
+
+def score_choices(
+    answers: Sequence[LoglikelihoodAnswer], choices: Sequence[str], gold: int
+) -> dict[str, float]:
+    """``choice_scores`` of the answers to one request per choice."""
+    return choice_scores([one.logprob for one in answers], choices, [one.tokens for one in answers], gold)
 
 
 def choice_scores(

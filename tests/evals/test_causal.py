@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness.core.aggregation import perplexity
 from harness.core.benchmark import Benchmark, declared, generator_function
+from harness.core.few_shot import FewShot
 from harness.core.files import load_module
 from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
 
@@ -52,13 +53,13 @@ def rows(name: str, place: str) -> list[Any]:
 
 def ask(name: str, row: Any, shots: str = "") -> list[Loglikelihood]:
     """What the benchmark asks about a row."""
-    asked = next(generator_function(FUNCTIONS[name])(row, shots))
+    asked = next(generator_function(FUNCTIONS[name])(row, FewShot(shots)))
     return asked if isinstance(asked, list) else [asked]
 
 
 def score(name: str, row: Any, answers: Sequence[LoglikelihoodAnswer]) -> dict[str, float]:
     """The scores for scripted answers."""
-    generator = generator_function(FUNCTIONS[name])(row, "")
+    generator = generator_function(FUNCTIONS[name])(row, FewShot())
     asked = next(generator)
     assert len(ask(name, row)) == len(answers)
     with pytest.raises(StopIteration) as end:

@@ -18,7 +18,7 @@ integers = st.integers(-(10**12), 10**12)
 def test_each_way_of_finding_and_comparing_is_reported() -> None:
     grade = grade_gsm8k("#### 18", "So #### 18.00 of the 20.")
     assert (grade.strict, grade.flexible, grade.number) == ("18.00", "20.", "18.00")
-    assert grade.scores() == {
+    assert grade.scores == {
         "exact_match_strict": 0.0,
         "exact_match_flexible": 0.0,
         "exact_match_number": 1.0,
@@ -40,7 +40,7 @@ def test_whether_an_answer_was_found_and_is_a_number_is_told_apart(
     output: str, found: str | None, parsed: bool
 ) -> None:
     grade = grade_gsm8k("#### 18", output)
-    assert (grade.found, grade.parsed) == (found, parsed)
+    assert (grade.found, grade.no_answer) == (found, not parsed)
 
 
 def test_a_strict_answer_that_is_no_number_gives_way_to_one_that_is() -> None:
@@ -79,19 +79,19 @@ def test_numbers_that_are_equal_as_floats_only_differ() -> None:
 
 
 def test_two_golds_without_a_number_are_not_equal_to_an_answer_without_one() -> None:
-    assert not any(grade_gsm8k("none", "none").scores().values())
+    assert not any(grade_gsm8k("none", "none").scores.values())
 
 
 @given(texts, texts)
 def test_any_text_is_graded_with_zero_or_one(gold: str, output: str) -> None:
-    assert set(grade_gsm8k(gold, output).scores().values()) <= {0.0, 1.0}
+    assert set(grade_gsm8k(gold, output).scores.values()) <= {0.0, 1.0}
 
 
 @given(integers, st.text())
 def test_the_gold_number_behind_the_mark_is_right_under_all_three(number: int, before: str) -> None:
     gold = f"#### {number}"
     text = before.replace("####", "") + "\n" + gold
-    assert set(grade_gsm8k(gold, text).scores().values()) == {1.0}
+    assert set(grade_gsm8k(gold, text).scores.values()) == {1.0}
 
 
 @given(integers)

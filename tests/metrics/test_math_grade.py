@@ -48,13 +48,13 @@ def judge() -> Iterator[MathJudge]:
 def test_one_output_has_a_verdict_of_each_rule(judge: MathJudge) -> None:
     grade = grade_math(GOLD, "Final Answer: The final answer is $0.50$. I hope it is correct.", judge)
     assert grade.gold == "\\frac{1}{2}"
-    assert grade.scores() == {"hendrycks_exact": 0.0, "minerva_exact": 1.0, "math_verify": 1.0}
+    assert grade.scores == {"hendrycks_exact": 0.0, "minerva_exact": 1.0, "math_verify": 1.0}
     assert (grade.minerva_exact.answer, grade.math_verify.answer) == ("0.50", "0.50")
 
 
 def test_an_output_without_an_answer_is_wrong_and_not_parsed(judge: MathJudge) -> None:
     grade = grade_math(GOLD, "", judge)
-    assert set(grade.scores().values()) == {0.0}
+    assert set(grade.scores.values()) == {0.0}
     assert not any(v.parsed for v in (grade.hendrycks_exact, grade.minerva_exact, grade.math_verify))
 
 
@@ -118,7 +118,7 @@ def test_there_is_one_shared_judge_and_its_process_ends_with_python() -> None:
 def test_any_text_is_graded(judge: MathJudge, output: str) -> None:
     closing = f"Final Answer: The final answer is {output}. I hope it is correct."
     for text in (output, closing):
-        assert set(grade_math(GOLD, text, judge).scores().values()) <= {0.0, 1.0}
+        assert set(grade_math(GOLD, text, judge).scores.values()) <= {0.0, 1.0}
 
 
 @settings(deadline=None, max_examples=15)

@@ -88,10 +88,10 @@ def declared_nearby(files: Iterable[Path]) -> list[str]:
 
 
 def _declared(node: ast.AST) -> str | None:
-    """``NAME`` of a ``benchmark(name="NAME", ...)``."""
+    """``NAME`` of a ``benchmark("NAME", ...)``."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
         return None
     called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-    given = {one.arg: one.value for one in node.keywords}.get("name")
+    given = next((one.value for one in node.keywords if one.arg == "name"), next(iter(node.args), None))
     text = given.value if isinstance(given, ast.Constant) else None
     return text if called == "benchmark" and isinstance(text, str) else None

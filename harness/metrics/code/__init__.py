@@ -1,14 +1,14 @@
 """Programs that a checkpoint has written: what of its text is run, on what tests, and what that is worth.
 
-``conversation`` asks a chat, ``cutting`` takes the program out of a text (``sanitizing`` out of a chat's),
-``forms`` brings the published forms of a task into one,
-``programs`` asks for a program to be run, ``verdicts`` scores what became of it, ``passk`` is pass@k.
+``conversation`` asks a chat, ``extract`` takes the program out of a text (``sanitize`` out of a chat's), ``rows``
+brings the published forms of a task into one, ``requests`` asks for a program to be run, ``pass_at_k`` scores what
+became of it, and ``grader`` is these steps in order, for benchmarks and for ``touchstone grade``.
 """
 
 from __future__ import annotations
 
 from harness.metrics.code.calling import base_name
-from harness.metrics.code.conversation import asked_in_chat, chat_answer, chat_question
+from harness.metrics.code.conversation import chat_answer, chat_question, evalplus_chat
 from harness.metrics.code.extract import (
     APPS_STOPS,
     BLOCK_STOPS,
@@ -22,13 +22,13 @@ from harness.metrics.code.extract import (
     function_program,
     script_program,
 )
+from harness.metrics.code.grader import HUMANEVAL, MBPP, STDIO, ProgramGrader
 from harness.metrics.code.pass_at_k import (
     KS,
     PROGRAM_METRICS,
     pass_at,
     pass_at_k,
     program_scores,
-    script_scores,
 )
 from harness.metrics.code.requests import called_names, humaneval_request, mbpp_request, stdio_request
 from harness.metrics.code.rows import (
@@ -48,16 +48,19 @@ __all__ = [
     "BLOCK_STOPS",
     "DOCSTRING_STOPS",
     "FENCE_STOPS",
+    "HUMANEVAL",
     "HUMANEVAL_STOPS",
     "KS",
+    "MBPP",
     "MBPP_STOPS",
     "PROGRAM_METRICS",
+    "STDIO",
     "HumanEvalRow",
     "MbppRow",
     "Program",
+    "ProgramGrader",
     "StdioRow",
     "apps_row",
-    "asked_in_chat",
     "base_name",
     "beginning",
     "called_names",
@@ -65,6 +68,7 @@ __all__ = [
     "chat_program",
     "chat_question",
     "contest_row",
+    "evalplus_chat",
     "function_program",
     "humaneval_request",
     "humaneval_row",
@@ -75,7 +79,6 @@ __all__ = [
     "program_scores",
     "reads_and_prints",
     "script_program",
-    "script_scores",
     "stdio_request",
     "unix_lines",
 ]

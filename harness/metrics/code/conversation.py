@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from harness.core.requests import Turn
+from harness.core.few_shot import ChatForm
 from harness.metrics.code.extract import BLOCK_STOPS
 
 MOST_NEW_TOKENS: Final = 768
@@ -20,15 +20,10 @@ _BEGUN: Final = (
 )
 
 
-def asked_in_chat(problem: str, shots: tuple[Turn, ...] = ()) -> dict[str, Any]:
-    """The fields of a ``Generate`` request that ask a chat, behind the turns of few-shot examples: the problem in a
-    block of code, and an answer that has begun its own block, ends with it, and may hold any number of definitions."""
-    question, begun = chat_question(problem), f"{_BEGUN}\n```python\n"
-    return {
-        "turns": (*shots, Turn("user", question), Turn("assistant", begun)),
-        "turns_stop": BLOCK_STOPS,
-        "turns_max_new_tokens": MOST_NEW_TOKENS,
-    }
+def evalplus_chat(problem: str) -> ChatForm:
+    """The problem in a block of code, and an answer that has begun its own block, ends with it, and may hold any number
+    of definitions."""
+    return ChatForm(chat_question(problem), f"{_BEGUN}\n```python\n", BLOCK_STOPS, MOST_NEW_TOKENS)
 
 
 def chat_question(problem: str) -> str:

@@ -9,12 +9,11 @@ Scores of a task from what became of its programs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from harness.core.errors import BenchmarkError
-from harness.core.requests import GenerateAnswer, RunProgram, RunProgramAnswer
-from harness.metrics.code.extract import chat_program, script_program
+from harness.core.requests import RunProgramAnswer
 
 KS: Final = (1, 5, 10, 20, 100)
 """The k that are reported, each where a task has at least so many samples."""
@@ -47,22 +46,6 @@ PROGRAM_METRICS: Final = (
     "graders_differ",
 )
 """The names of the scores of programs; which there are depends on the number of samples and the grader."""
-
-
-def script_scores(
-    answer: GenerateAnswer,
-    stops: Sequence[str],
-    request: Callable[[str], RunProgram],
-    needed: Collection[str] = (),
-) -> Generator[Any, Any, dict[str, float]]:
-    """A part of a benchmark (``yield from``): takes the programs out of texts, has them run as ``request`` makes
-    it of each, and returns the scores of the task. ``needed``: what a chat's program must define.
-    """
-    texts = [sample.text for sample in answer.samples]
-    chat = answer.chat and bool(needed)
-    programs = [chat_program(text, needed) if chat else script_program(text, stops) for text in texts]
-    answers = yield [request(program.source) for program in programs]
-    return {**program_scores(answers), "no_answer": float(sum(program.empty for program in programs))}
 
 
 def program_scores(answers: Sequence[RunProgramAnswer]) -> dict[str, float]:

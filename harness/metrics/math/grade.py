@@ -43,6 +43,12 @@ class MathGrade:
     minerva_exact: MathVerdict
     math_verify: MathVerdict
 
+    @property
+    def no_answer(self) -> bool:
+        """Whether math-verify found no answer in the output."""
+        return not self.math_verify.parsed
+
+    @property
     def scores(self) -> dict[str, float]:
         """The three verdicts as numbers, by name."""
         return {
