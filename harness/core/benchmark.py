@@ -39,9 +39,6 @@ CHECKPOINT_FIXTURE: Final = "checkpoint"
 ENGINE_FIXTURE: Final = "model_engine"
 """The session fixture with the engine of an item's checkpoint; asked for once a unit, not by every item."""
 
-POOL_FIXTURE: Final = "model_pool"
-"""The session fixture with all engines of this process, which knows what can be loaded beside one of them."""
-
 MOST_UNUSABLE: Final = 0.1
 """The share of outputs that may have no answer, or end at the limit, before a result is not valid."""
 

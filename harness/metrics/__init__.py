@@ -1,4 +1,4 @@
-"""What benchmarks compute from answers: pure functions, one rule each."""
+"""Scores that benchmarks compute from answers: pure functions, one rule each."""
 
 from __future__ import annotations
 

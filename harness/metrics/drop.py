@@ -3,16 +3,16 @@
 The rules are those of the dataset's evaluator (``drop_eval.py`` of AllenNLP), as lm-evaluation-harness 0.4.13
 has them (``tasks/drop``):
 
-1. a span is split at every space and hyphen, and nowhere else. Each piece is put in lower case, loses ASCII
-   punctuation unless it is a number as it stands, is written as a floating-point number if it is one now
+1. A span is split at every space and hyphen, and nowhere else. Each piece is put in lower case and loses ASCII
+   punctuation, unless it is a number as it stands. It is then written as a floating-point number if it is one now
    ("12" and "12.0" are the same, "3.5%" is 35.0), and loses the articles a, an, the. Hyphens split, so a
-   number has no sign. A new line does not split: in "12\\npain" the 12 is not a number;
-2. the bag of a span is the *set* of its words. Two bags score their F1, but 0 if the gold one has numbers and
-   shares none with the other;
-3. spans are paired one to one so that the sum of F1 is highest; a span without a partner scores 0. The F1 of
+   number has no sign. A new line does not split: in "12\\npain" the 12 is not a number.
+2. The bag of a span is the *set* of its words. Two bags score their F1, but 0 if the gold one has numbers and
+   shares none with the other.
+3. Spans are paired one to one so that the sum of F1 is highest; a span without a partner scores 0. The F1 of
    an answer is the mean over the larger number of spans, rounded to two decimals (as NumPy does, halves to
-   even). It is an exact match if both have the same spans, as sets, and the same number of them;
-4. of several gold answers the best F1 and the best exact match count, each for itself; one whose first span
+   even). It is an exact match if both have the same spans, as sets, and the same number of them.
+4. Of several gold answers the best F1 and the best exact match count, each for itself. One whose first span
    is blank does not count.
 
 A prediction is one string (what lm-evaluation-harness scores: it can pair with one span only), or a list of
@@ -51,7 +51,7 @@ class DropGrade:
 
     @property
     def no_answer(self) -> bool:
-        """Whether no word of the prediction is left to be compared."""
+        """Return whether no word of the prediction is left to be compared."""
         return not any(normalized(span) for span in self.prediction)
 
     @property
@@ -112,7 +112,7 @@ def listed_spans(output: str) -> tuple[str, ...]:
     """The spans of an answer that lists several: parted by a new line, ``;``, ``, `` or ``and``.
 
     This rule is ours: the reference takes lists as given. A comma inside a number parts nothing; a span that
-    has a comma or an "and" of its own is split, and scores less than it would as one string.
+    has a comma or an "and" in it is split, and scores less than it would as one string.
     """
     return tuple(filter(None, (span.strip(" \t\r.") for span in SEPARATORS.split(output))))
 
@@ -151,7 +151,7 @@ def _word(piece: str) -> str:
 
 
 def _is_number(word: str) -> bool:
-    """Whether Python reads the word as a float: also ``1e5``, ``1_000``, ``nan``, and digits of any script."""
+    """Return whether Python reads the word as a float: also ``1e5``, ``1_000``, ``nan``, and digits of any script."""
     try:
         float(word)
     except ValueError:

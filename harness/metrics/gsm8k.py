@@ -38,7 +38,7 @@ NUMBER: Final = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Gsm8kGrade:
-    """What was read out of one output, each as it stands there, and the three verdicts."""
+    """The answers read out of one output, each as it stands there, and the three verdicts."""
 
     strict: str | None
     flexible: str | None
@@ -56,7 +56,7 @@ class Gsm8kGrade:
 
     @property
     def no_answer(self) -> bool:
-        """Whether the output holds no number at all."""
+        """Return whether the output holds no number at all."""
         return self.number is None
 
     @property

@@ -1,4 +1,4 @@
-"""Which of several answers a model prefers, from the summed log-probabilities of each.
+"""The answer that a model prefers among several, from the summed log-probabilities of each.
 
 Four rules, which differ in what the sum is divided by before the highest is taken:
 
@@ -13,7 +13,7 @@ Four rules, which differ in what the sum is divided by before the highest is tak
 
 The choice is taken without the delimiter that stands before it in the prompt, so characters and bytes do not
 count the leading space; the token count is that of the whole continuation, delimiter included, because tokens
-cannot be split. For scripts of more than one byte a character (Korean) the four can disagree about every
+cannot be split. For scripts of more than one byte per character (Korean) the four can disagree about every
 single item: never compare one with another.
 """
 

@@ -1,8 +1,8 @@
-"""Work that may hang or take all memory, done by a process of its own with a limit for each item.
+"""Work that may hang or take all memory, done by a child process with a limit for each item.
 
 ``TimeLimitedWorker`` starts a fresh Python (never a copy of this process, which may hold torch and its threads)
-and keeps it warm; ``ask`` hands it one item and waits for the reply. Both sides speak messages of four bytes
-of length, most significant first, and as many bytes of JSON, over the child's standard input and output:
+and keeps it warm; ``ask`` hands it one item and waits for the reply. Both sides write lines of JSON to the child's
+standard input and output:
 
     child   {"ready": true}                            once its imports are done, or {"failed": "why"}
     parent  {"limit_s": 5.0, "item": ...}
@@ -21,7 +21,6 @@ import json
 import os
 import signal
 import site
-import struct
 import subprocess
 import sys
 import sysconfig
@@ -33,15 +32,14 @@ from typing import IO, Any, Final
 
 from harness.core.errors import BenchmarkError
 
-LENGTH: Final = struct.Struct(">I")
 MEMORY_BYTES: Final = 2 << 30
 START_S: Final = 120.0
-"""How long a child may take until it is ready."""
+"""Seconds until a child must be ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of one item: its value, or that it exceeded the limit, or what went wrong."""
+    """The outcome of one item: its value, or that it exceeded the limit, or the error."""
 
     value: Any = None
     timed_out: bool = False
@@ -56,7 +54,7 @@ def module_command(name: str) -> tuple[str, ...]:
 class TimeLimitedWorker:
     """A child process that answers one item at a time, started when first asked and again after a kill.
 
-    Safe to share between threads, which then wait for each other; a forked copy starts a child of its own.
+    Safe to share between threads, which then wait for each other; a forked copy starts another child.
     """
 
     def __init__(self, command: Sequence[str], *, patience_s: float = 30.0) -> None:
@@ -149,7 +147,7 @@ class TimeLimitedWorker:
 
 
 def serve(warm: Callable[[], None], answer: Callable[[Any], Any]) -> None:
-    """The child's whole life: warms up, then answers every item until its input ends.
+    """Run the child's whole life: warm up, then answer every item until its input ends.
 
     ``answer`` gives plain data; whatever it raises becomes the reply's error. Its output and what it prints
     are kept apart.
@@ -212,21 +210,14 @@ def _environment() -> dict[str, str]:
 
 
 def _send(pipe: IO[bytes], message: Mapping[str, Any]) -> None:
-    data = json.dumps(message).encode("ascii")
-    pipe.write(LENGTH.pack(len(data)) + data)
+    pipe.write(json.dumps(message).encode("ascii") + b"\n")
     pipe.flush()
 
 
 def _receive(pipe: IO[bytes]) -> dict[str, Any] | None:
     """The next message; None at the end of the stream, also in the middle of a message."""
-    head = pipe.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        return None
-    (length,) = LENGTH.unpack(head)
-    data = pipe.read(length)
-    if len(data) < length:
-        return None
-    message: dict[str, Any] = json.loads(data)
+    line = pipe.readline()
+    message: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
     return message
 
 
@@ -244,6 +235,6 @@ def _restrain() -> None:
 
 
 def _limit_time(seconds: float) -> None:
-    """Has the system end this process after so much processor time; 0 takes the limit away."""
+    """Makes the system end this process after so much processor time; 0 removes the limit."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_PROF, seconds)

@@ -1,4 +1,4 @@
-"""A comparison for terminals: a table a pair, the lists and notes below it."""
+"""A comparison for terminals: one table per pair, with its lists and notes below."""
 
 from __future__ import annotations
 

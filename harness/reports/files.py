@@ -6,14 +6,12 @@
     CHECKPOINT_eval_results.json       one checkpoint's Korean scores (``harness.compare.formats.korean_mlm``)
     checkpoints.csv                    those scores of all checkpoints
     report.html                        the page for people
-    errors.log                         each checkpoint and each item that should have been scored and was not
+    errors.log                         each checkpoint and item that should have been scored and was not
 
 A checkpoint with a benchmark's name keeps its file apart by the prefix ``checkpoint-``.
 
-The section ``eval`` of pytest-json-report's file.
-
-That plugin calls an item passed as soon as its setup passed, so the numbers and counts of this section, which
-come from the journal, are the ones to read.
+The section ``eval`` of pytest-json-report's file has the same numbers and counts. That plugin calls an item passed as
+soon as its setup passed; this section comes from the journal and is the one to read.
 """
 
 from __future__ import annotations
@@ -92,7 +90,7 @@ def _benchmark(summary: Summary, declaration: Declaration) -> dict[str, Any]:
 
 
 def _error_log(summary: Summary) -> str:
-    """One paragraph a fault: status and item (or checkpoint), then the message indented."""
+    """One paragraph per fault: status and item (or checkpoint), then the message indented."""
     paragraphs = [f"broken  {one['name']}\n    {one['message']}\n" for one in summary.broken]
     for fault in summary.faults:
         message = "\n".join(f"    {line}" for line in fault["message"].splitlines())

@@ -1,7 +1,4 @@
-"""The gate on the terminal, and in words for all reports.
-
-A gate in words: the decision in one sentence, and each line's numbers, baseline and reasons.
-"""
+"""The gate on the terminal, and in words for all reports: the decision, and each line's numbers and reasons."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ DECISIONS: Final = {
 
 
 def print_gate(gate: Mapping[str, Any] | None, write: Callable[..., None]) -> None:
-    """Prints a line a benchmark, the most pressing first, each with its reasons below; last the decision."""
+    """Prints one line per benchmark, the most pressing first, each with its reasons below; last the decision."""
     from rich.table import Table
     from rich.text import Text
 
@@ -58,7 +55,7 @@ def print_gate(gate: Mapping[str, Any] | None, write: Callable[..., None]) -> No
 
 
 def heading(gate: Mapping[str, Any]) -> str:
-    """How was judged, in a few words."""
+    """The mode, the baseline, the margin and alpha, in a few words."""
     mode = "verdicts only" if gate.get("mode") is None else gate["mode"]
     return (
         f"{mode}, against {gate['baseline']}, margin {points_text(gate['margin'])}, "
@@ -90,7 +87,7 @@ NAMED: Final = 3
 """Reasons that the decision names before "and N more"."""
 
 _SAID: Final = re.compile(r"[+-][\d.]+ points( \[[^]]*\])?(, p = \S+( after Holm over \d+ tests)?)?[:;] ")
-"""What a verdict's reason begins with and a line shows already."""
+"""The beginning of a verdict's reason, which a line shows already."""
 
 HINT: Final = "; --gate makes the exit code depend on them"
 
@@ -134,7 +131,7 @@ def points_text(share: float) -> str:
 
 
 def baseline_text(line: GateLine) -> str:
-    """Which baseline, and its value as measured and, of several, after allowing for the choice."""
+    """The baseline, with its value as measured and, of several, after allowing for the choice."""
     one = line.against
     if one is None:
         return ""
@@ -150,14 +147,14 @@ def baseline_text(line: GateLine) -> str:
 
 
 def reason_texts(line: GateLine) -> list[str]:
-    """Why the line is not valid, why it fails, what the verdict rests on, and notes."""
+    """The reasons for a line's being not valid or failing, those for its verdict, and notes."""
     fails = [reason for reason in line.fails if reason != "worse"]
     why = _SAID.sub("", line.why, count=1)
     return [*line.invalid, *fails, *([why] if why not in line.invalid else []), *line.notes]
 
 
 def _parts(gate: GateResult) -> str:
-    """Which benchmarks lack items that earlier results have: those that were compared with nothing, then the others."""
+    """The benchmarks that lack items of earlier results: those that were compared with nothing, then the others."""
     apart = [f"{_name(line, gate)} ({line.part})" for line in gate.lines if line.kind == "not compared"]
     some = [
         f"{_name(line, gate)} ({line.part})"
@@ -170,7 +167,7 @@ def _parts(gate: GateResult) -> str:
 
 
 def _failure(line: GateLine) -> str:
-    """Why a line fails, in a few words with its difference."""
+    """The reasons for which a line fails, in a few words with its difference."""
     moved = "" if line.difference is None else f" ({points(line.difference)} points)"
     told = (
         f"was compared with nothing ({line.part})"

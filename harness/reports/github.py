@@ -1,7 +1,7 @@
-"""What a job of continuous integration is told: properties for JUnit's XML, annotations and a summary for GitHub.
+"""Reports for jobs of continuous integration: properties for JUnit's XML, annotations and a summary for GitHub.
 
-The forms of GitHub's workflow commands and their escaping are those of its page "Workflow commands for GitHub Actions"
-and of ``@actions/core`` (``command.ts``): in a message %, CR and LF are escaped, in a property also : and ,.
+The forms of GitHub's workflow commands are those of its page "Workflow commands for GitHub Actions". The escaping is
+that of ``@actions/core`` (``command.ts``): in a message %, CR and LF are escaped, in a property also : and ,.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _COMMAND: Final = re.compile(r"^(\s*)::|##\[")
 
 
 def properties(summary: Summary) -> list[tuple[str, str]]:
-    """Names and values for the suite: every metric of every result, with what must be known beside them (``mark``,
-    ``asked``), what it has changed against the best so far, then what the gate says."""
+    """Names and values for the suite: every metric of every result with its ``mark`` and ``asked``, its change against
+    the best so far, then the gate's lines."""
     found = []
     for result in wholes(summary):
         where = f"touchstone.{result.checkpoint}.{result.benchmark}"
@@ -97,7 +97,7 @@ def harmless(line: str) -> str:
 
 
 def append_summary(environment: Mapping[str, str], text: str) -> str | None:
-    """Adds the text to the job's summary, where there is one; what went wrong, if anything did."""
+    """Adds the text to the job's summary, if it has one; returns the error, if there was one."""
     path = environment.get("GITHUB_STEP_SUMMARY")
     if not path:
         return None
@@ -110,7 +110,7 @@ def append_summary(environment: Mapping[str, str], text: str) -> str | None:
 
 
 def on_github(environment: Mapping[str, str]) -> bool:
-    """Whether this is a job of GitHub Actions."""
+    """Return whether this is a job of GitHub Actions."""
     return environment.get("GITHUB_ACTIONS") == "true"
 
 

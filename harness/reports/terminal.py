@@ -1,15 +1,13 @@
 """The table that pytest shows at the end of a run, and ``touchstone report`` later.
 
-One checkpoint: one table, a benchmark after the other, the groups of a benchmark above its whole. Several
-checkpoints: a table a benchmark, each metric with the checkpoints below each other; many checkpoints
-(``harness.reports.terminal``): a row each, a column a metric. ``*`` marks the primary metric, ``!`` every metric
-of a result that is not valid. Below: what was left out and why, and where the results lie. ASCII only, apart
-from names.
+- One checkpoint: one table, benchmark after benchmark, the groups of a benchmark above its whole.
+- Several checkpoints: one table per benchmark, each metric with the checkpoints below each other.
+- Many checkpoints: one row per checkpoint in order of series and step, one column per metric. The primary metric comes
+  first, with its interval; others that do not fit beside it follow in further tables. Between series there is an
+  empty row.
 
-Many checkpoints on one benchmark: a row each, in order of series and step, and a column a metric.
-
-The primary metric comes first, with its interval; where the others do not fit beside it they follow in further tables.
-``!`` before a checkpoint: its result is not valid. Between series there is an empty row.
+``*`` marks the primary metric, ``!`` a result that is not valid. Below: what was left out and why, and where the
+results lie. ASCII only, apart from names.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
 
 WIDE: Final = 132
-"""Columns from which the data pack has a column of its own; below, packs are listed under the table."""
+"""Columns from which the dataset has a column; below, datasets are listed under the table."""
 
 FAULTS_SHOWN: Final = 5
 UNFOLDED: Final = 24
@@ -314,11 +312,11 @@ def _best(summary: Summary) -> list[str]:
 
 
 FROM: Final = 4
-"""So many checkpoints are many."""
+"""The number of checkpoints from which they are many."""
 
 
 class Column(NamedTuple):
-    """A heading and what stands below it, a cell a checkpoint."""
+    """A heading and the cells below it, one per checkpoint."""
 
     heading: str
     cells: list[str]
@@ -330,8 +328,8 @@ class Column(NamedTuple):
 
 
 def tables(results: Sequence[Result], series: Mapping[str, str | None], width: int) -> list[Table]:
-    """The tables of a benchmark's results, one a checkpoint, at most ``width`` wide; ``series`` tells that of a
-    checkpoint."""
+    """The tables of a benchmark's results, one per checkpoint, at most ``width`` wide; ``series`` gives each
+    checkpoint's series."""
     names = Column(
         "  checkpoint", [f"{'!' if one.invalid else ' '} {formatting.who(one, results)}" for one in results]
     )

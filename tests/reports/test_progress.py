@@ -197,17 +197,6 @@ def test_it_shows_done_total_speed_time_left_and_errors(tmp_path, monkeypatch):
     progress.stop()
 
 
-def test_the_total_may_be_told_later(tmp_path):
-    terminal = Terminal(40, 5)
-    progress = on_terminal(tmp_path, terminal, total=0)
-    with progress.paused():
-        pass
-    progress.set_total(7)
-    progress.tick()
-    assert "0/7 items" in terminal.shown[-1]
-    progress.stop()
-
-
 def plain_lines(directory, seconds: list[float], column=None) -> str:
     now = [0.0]
     stream = io.StringIO()

@@ -46,7 +46,6 @@ from harness.core.errors import DataError
 from harness.results.store_entry import STUDIED
 from harness.results.summary import Metric, Result, Summary, wholes
 
-ABOUT: Final = {"series": str, "seq_len": int, "step": int, "epoch": float}
 _NAME: Final = ("checkpoint", "name")
 _REPORTED: Final = {"score": ("score", "reported_score"), "score_wiki": ("score_wiki",)}
 _STRICT: Final = "_strict"

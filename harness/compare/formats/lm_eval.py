@@ -25,7 +25,6 @@ from harness.core.dataset import RawRow, read_lines
 from harness.core.errors import DataError
 from harness.results.store_entry import ItemScores
 
-RESULTS: Final = "results_*.json"
 _SIGNS: Final = ("config", "configs", "versions", "n-shot")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d.-]+$")
 _OLD_MMLU: Final = "hendrycksTest-"

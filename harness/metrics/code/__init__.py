@@ -1,14 +1,14 @@
 """Programs that a checkpoint has written: what of its text is run, on what tests, and what that is worth.
 
-``conversation`` asks a chat, ``extract`` takes the program out of a text (``sanitize`` out of a chat's), ``rows``
-brings the published forms of a task into one, ``requests`` asks for a program to be run, ``pass_at_k`` scores what
-became of it, and ``grader`` is these steps in order, for benchmarks and for ``touchstone grade``.
+``extract`` asks a chat and takes the program out of a text (``sanitize`` out of a chat's). ``rows`` brings the
+published forms of a task into one, ``calling`` makes its tests call the program, ``requests`` asks for a program to be
+run, and ``pass_at_k`` scores the outcomes. ``grader`` is these steps in order, for benchmarks and for
+``touchstone grade``.
 """
 
 from __future__ import annotations
 
 from harness.metrics.code.calling import base_name
-from harness.metrics.code.conversation import chat_answer, chat_question, evalplus_chat
 from harness.metrics.code.extract import (
     APPS_STOPS,
     BLOCK_STOPS,
@@ -18,7 +18,10 @@ from harness.metrics.code.extract import (
     MBPP_STOPS,
     Program,
     beginning,
+    chat_answer,
     chat_program,
+    chat_question,
+    evalplus_chat,
     function_program,
     script_program,
 )

@@ -1,10 +1,10 @@
 """Tests as they are published, made into a script that runs them.
 
-Some texts of tests only define what tests: somebody else is to call it. Who, is a convention of the form:
+Some texts of tests only define tests, and leave it to a framework to call them. Each form has a convention:
 
     def check(candidate)              HumanEval: called with the entry point
-    def test_add(), class TestAdd     pytest: every function and method that begins with "test", each method on an
-                                      object of its own
+    def test_add(), class TestAdd     pytest: every function and method that begins with "test", each method on a
+                                      fresh object
     class Adds(unittest.TestCase)     unittest: each test method, with setUp and tearDown
     if __name__ == "__main__":        a script's: the block is run
     assert candidate(1, 2) == 3       a check without its head: ``candidate`` is the entry point
@@ -30,13 +30,13 @@ CANDIDATE: Final = "candidate"
 """The name by which tests of that form call the program's function."""
 
 _TEST: Final = "test"
-"""How the names of tests begin (pytest and unittest, their defaults)."""
+"""The beginning of the names of tests (pytest and unittest, their defaults)."""
 
 _TAKES_PROGRAM: Final = (CANDIDATE, "solution", "program", "function", "func", "fn", "f")
-"""What the one parameter of a test function is called that is given the entry point."""
+"""Names of a test function's only parameter by which it is given the entry point."""
 
 _DYNAMIC: Final = ("exec", "eval", "globals", "locals", "vars", "compile", "__import__")
-"""What may use names that a text only makes."""
+"""Names through which a text may use names that only running it makes."""
 
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -44,7 +44,7 @@ _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def script(tests: str, entry_point: str = "", own: Iterable[str] = ()) -> str:
-    """The text of tests with what runs them behind it; the text itself where it runs itself.
+    """The text of tests, followed by what runs them; the text itself if it runs itself.
 
     ``entry_point`` is the name of what is tested, or an expression such as ``Solution().add``. ``own`` are names of
     Python's that the program is known to define. Raises ``ValueError`` for tests that cannot be read, that want
@@ -69,8 +69,10 @@ def base_name(entry_point: str) -> str:
 
 
 def likely_entry_point(program: str, tests: str = "") -> str:
-    """The name of what a right program is called by, where no entry point is given: the one definition of it that
-    the tests use, else its only one, else the one that no other uses; empty where that is not one."""
+    """The likely entry point of a right program, for tasks that name none; empty if several are as likely.
+
+    It is the one definition that the tests use, else the program's only one, else the one that no other uses.
+    """
     try:
         body = _parsed(program).body
     except ValueError:
@@ -124,7 +126,7 @@ def _script(tests: str, entry_point: str, own: tuple[str, ...]) -> str:
 
 
 def _calls(module: ast.Module, entry_point: str) -> Iterator[str]:
-    """What calls the tests that nothing in the module calls."""
+    """The calls of those tests that nothing in the module calls."""
     used = _names(ast.Module(_executed(module), []))
     for node in module.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name not in used:
@@ -213,7 +215,7 @@ def _bases(node: ast.ClassDef) -> list[str]:
 
 
 def _guarded(module: ast.Module) -> list[ast.stmt]:
-    """What stands under ``if __name__ == "__main__":``."""
+    """The statements under ``if __name__ == "__main__":``."""
     return [one for node in module.body if _is_guard(node) and isinstance(node, ast.If) for one in node.body]
 
 
@@ -225,7 +227,7 @@ def _is_guard(node: ast.stmt) -> bool:
 
 
 def _is_main(node: ast.stmt) -> bool:
-    """Whether a statement has a framework find the tests of the script, which has no file here."""
+    """Return whether a statement has a framework find the script's tests (here the script is no file)."""
     return isinstance(node, ast.Expr) and any(
         isinstance(one, ast.Call) and ast.unparse(one.func) in ("unittest.main", "pytest.main")
         for one in ast.walk(node)
@@ -266,7 +268,7 @@ def _executed(module: ast.Module) -> list[ast.stmt]:
 
 
 def _reached(module: ast.Module) -> Iterator[ast.AST]:
-    """What runs at the module's level, and the definitions whose names are used there, and so on."""
+    """The nodes that run at the module's level, the definitions whose names are used there, and so on."""
     waiting: list[ast.AST] = []
     defined: dict[str, list[ast.AST]] = {}
     for node in module.body:
@@ -290,7 +292,7 @@ def _reached(module: ast.Module) -> Iterator[ast.AST]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    """The names that a node reads, but for those that a function in it has for itself."""
+    """The names that a node reads, without the local names of functions in it."""
     found: set[str] = set()
     waiting = [node]
     while waiting:
@@ -312,7 +314,7 @@ def _outside(arguments: ast.arguments) -> list[ast.expr]:
 
 
 def _own(node: _Function | ast.Lambda) -> set[str]:
-    """The names that are a function's own: its parameters, and what it sets without calling it global."""
+    """A function's local names: its parameters, and what it sets without declaring it global."""
     inside = list(ast.walk(node))
     shared = {name for one in inside if isinstance(one, (ast.Global, ast.Nonlocal)) for name in one.names}
     found = {one.arg for one in inside if isinstance(one, ast.arg)}
@@ -321,7 +323,7 @@ def _own(node: _Function | ast.Lambda) -> set[str]:
 
 
 def _bound(module: ast.Module) -> Iterator[str]:
-    """The names that a module binds at its own level."""
+    """The names that a module binds at its top level."""
     for node in module.body:
         for one in [node] if isinstance(node, _DEFINITIONS) else ast.walk(node):
             if isinstance(one, _DEFINITIONS):

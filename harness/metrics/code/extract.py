@@ -2,19 +2,19 @@
 
 Two styles of answer work with every benchmark, and the text itself tells which it is:
 
-- **A completion** goes on where the prompt ends. It ends in front of the earliest stop of the benchmark, or in
-  front of the fence (three backticks) that closes the code block which a chat's prompt has opened. Of a function
+- **A completion** goes on where the prompt ends. It ends before the earliest stop of the benchmark, or before the
+  fence (three backticks) that closes the code block which a chat's prompt has opened. Of a function
   to be completed the program is the prompt and the completion; otherwise it is the completion.
 - **A chat's answer** has its code in a fenced block: the first block marked as Python, else the first one, up to
-  the end of the text where it is never closed. The block is taken whole. Where it defines the function that was
-  asked for, the program is the block with what the prompt has in front of that function (imports, helpers)
-  before it; where it does not, it is taken for the function's body and the program is the prompt and the block.
+  the end of the text where it is never closed. The block is taken whole. If it defines the function that was
+  asked for, the program is the block after what the prompt has before that function (imports, helpers). If not, it
+  is taken for the function's body, and the program is the prompt and the block.
 
-A text with a fence is a completion when code stands in front of the first fence: its first line is indented, or
+A text with a fence is a completion when code stands before the first fence: its first line is indented, or
 a line of it begins as a statement does. Nothing is parsed: the text is a stranger's.
 
 Where a benchmark asks a chat for a function in EvalPlus's words, ``chat_program`` cuts as EvalPlus does; see
-``sanitizing``.
+``sanitize``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from harness.core.few_shot import ChatForm
 from harness.core.requests import earliest_stop
 from harness.metrics.code.sanitize import defines, parses, sanitized
 
@@ -39,7 +40,7 @@ APPS_STOPS: Final = ("\nQUESTION", "\n---", "\nANSWER")
 """bigcode-evaluation-harness, task apps."""
 
 FENCE_STOPS: Final = ("\n```",)
-"""Where the prompt has opened a block of code."""
+"""For prompts that have opened a block of code."""
 
 BLOCK_STOPS: Final = ("\n```\n", "<|endoftext|>", "<|endofmask|>", "</s>")
 """EvalPlus 0.3.1, provider/utility.py and provider/hf.py, for chat models: what ends the block that the answer begins
@@ -77,8 +78,8 @@ def cut(text: str, stops: Iterable[str]) -> str:
 def function_program(
     prompt: str, entry_point: str, text: str, stops: Sequence[str] = HUMANEVAL_STOPS
 ) -> Program:
-    """The program for a function that begins in the prompt; where none does, the prompt is no part of it, nor are
-    words in front of the function."""
+    """The program for a function that begins in the prompt; if none does, the prompt is no part of it, nor are words
+    before the function."""
     front = beginning(prompt, entry_point)
     if not front:
         return script_program(text, stops)
@@ -92,8 +93,11 @@ def function_program(
 
 
 def beginning(prompt: str, entry_point: str) -> str:
-    """The part of a prompt that is the beginning of the program: all of it where it is code; behind words, from the
-    first line on from which it is code; nothing where it does not begin what the tests call."""
+    """The part of a prompt that is the beginning of the program: all of it if it is code.
+
+    After words it starts with the first line from which on it is code. A prompt that does not begin what the tests
+    call has no such part.
+    """
     name = re.match(r"\w*", entry_point)
     begun = re.compile(rf"^(?:(?:async )?def|class) {name[0] if name else ''}\b", re.MULTILINE)
     if not begun.search(prompt):
@@ -110,7 +114,7 @@ def beginning(prompt: str, entry_point: str) -> str:
 
 def chat_program(text: str, needed: Collection[str], prompt: str = "") -> Program:
     """The program in a chat's answer that was begun with a block of code, for tests that call the names ``needed``:
-    what ``sanitizing`` leaves of it, tabs as four spaces (EvalPlus, provider/hf.py). Where it defines none of them
+    what ``sanitize`` leaves of it, tabs as four spaces (EvalPlus, provider/hf.py). Where it defines none of them
     and its first line is indented, it goes on where ``prompt`` ends."""
     text = text.replace("\t", "    ")
     first = next((line for line in text.splitlines() if line.strip()), "")
@@ -144,7 +148,7 @@ def _code(text: str) -> tuple[str, bool]:
 
 
 def _has_code(text: str) -> bool:
-    """Whether the first line that is not blank is indented, or any line begins as a statement does."""
+    """Return whether the first line that is not blank is indented, or any line begins as a statement does."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     return bool(lines) and (lines[0][0] in " \t" or any(map(_STATEMENT.match, lines)))
 
@@ -154,6 +158,37 @@ def _definition(name: str) -> re.Pattern[str]:
 
 
 def _in_front(prompt: str, entry_point: str) -> str:
-    """What the prompt has before the function: imports and helpers."""
+    """The part of the prompt before the function: imports and helpers."""
     found = _definition(entry_point).search(prompt)
     return prompt[: found.start()] if found else prompt
+
+
+# The words in which a chat is asked for a function: those of EvalPlus 0.3.1 (evalplus/codegen.py, provider/utility.py)
+
+MOST_NEW_TOKENS: Final = 768
+"""EvalPlus's limit, provider/base.py: the answer repeats the beginning of the function."""
+
+_ASKED: Final = (
+    "Please provide a self-contained Python script that solves the following problem "
+    "in a markdown code block:"
+)
+_BEGUN: Final = (
+    "Below is a Python script with a self-contained function that solves the problem "
+    "and passes corresponding tests:"
+)
+
+
+def evalplus_chat(problem: str) -> ChatForm:
+    """The problem in a block of code, and an answer that has begun its block, ends with it, and may hold any number of
+    definitions."""
+    return ChatForm(chat_question(problem), f"{_BEGUN}\n```python\n", BLOCK_STOPS, MOST_NEW_TOKENS)
+
+
+def chat_question(problem: str) -> str:
+    """The turn of the user."""
+    return f"{_ASKED}\n```\n{problem.strip()}\n```\n"
+
+
+def chat_answer(program: str) -> str:
+    """The turn of the assistant with a whole program, as a few-shot example has it."""
+    return f"{_BEGUN}\n```python\n{program.strip()}\n```"

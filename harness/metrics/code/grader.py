@@ -20,7 +20,7 @@ from harness.metrics.code.requests import called_names, humaneval_request, mbpp_
 
 @dataclass(frozen=True, slots=True)
 class ProgramGrader:
-    """Has the programs of a task run on its tests and scores what became of them.
+    """Runs the programs of a task on its tests and scores the outcomes.
 
     ``request`` makes the request to run a program of a row, for the benchmark of a name; ``needed`` are the names that
     a chat's program must define (none: a chat is read as any text); ``task_id`` is the field with a task's name.

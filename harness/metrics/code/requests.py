@@ -19,8 +19,8 @@ CONTEST_MEMORY: Final = 256
 
 
 def humaneval_request(row: Mapping[str, Any], program: str, benchmark: str = "humaneval") -> RunProgram:
-    """The task's tests, nearly always a ``check``, are called with the program's function; its helpers are the prompt's
-    own."""
+    """The request to call the task's tests, nearly always a ``check``, with the program's function; its helpers are
+    those of the prompt."""
     solution = row["canonical_solution"]
     right = function_program(row["prompt"], row["entry_point"], solution, stops=()).source
     return RunProgram(
@@ -37,7 +37,7 @@ def humaneval_request(row: Mapping[str, Any], program: str, benchmark: str = "hu
 
 
 def mbpp_request(row: Mapping[str, Any], program: str, benchmark: str = "mbpp") -> RunProgram:
-    """The task's imports, its setup code and its assertions, which call what the program defines."""
+    """The request to run the task's imports, setup code and assertions, which call what the program defines."""
     return RunProgram(
         program,
         CallTests(code=mbpp_tests(row), names=_names(row.get("entry_point", ""), row["code"])),
@@ -48,8 +48,8 @@ def mbpp_request(row: Mapping[str, Any], program: str, benchmark: str = "mbpp") 
 
 
 def stdio_request(row: Mapping[str, Any], program: str, benchmark: str = "codecontests") -> RunProgram:
-    """Each of the task's inputs is read, and what is printed compared with its output; where a function is to be
-    written, the task's tests call it."""
+    """The request to compare what the program prints for each of the task's inputs with the output that is due; if a
+    function is to be written, the task's tests call it."""
     tests: CallTests | InputOutputTests = InputOutputTests(_pairs(row["tests"]))
     if code := row.get("test"):
         entry_point = row.get("entry_point", "")
@@ -66,7 +66,7 @@ def stdio_request(row: Mapping[str, Any], program: str, benchmark: str = "codeco
 
 
 def _names(entry_point: str, solution: str) -> tuple[str, ...]:
-    """What is the program's in the tests, whatever else has that name."""
+    """The names that are the program's in the tests, whatever else has such a name."""
     return tuple(dict.fromkeys([*filter(None, [base_name(entry_point)]), *builtin_names(solution)]))
 
 

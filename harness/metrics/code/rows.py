@@ -52,7 +52,7 @@ class MbppRow(TypedDict):
 
 
 class Pair(TypedDict):
-    """What a program is given and what it must print."""
+    """An input of a program, and the output that it must print."""
 
     input: str
     output: str
@@ -162,8 +162,10 @@ def apps_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def reads_and_prints(row: dict[str, Any]) -> bool:
-    """Whether a task's programs read the standard input and print: not those that use files of their own, nor
-    those of APPS whose functions are called."""
+    """Return whether a task's programs read the standard input and print.
+
+    Those that use files do not, nor do those of APPS whose functions are called.
+    """
     if row.get("input_file") or row.get("output_file") or row.get("starter_code"):
         return False
     more = row.get("metadata")
@@ -201,8 +203,9 @@ def _stdio_row(row: Mapping[str, Any], name: str, description: Any) -> dict[str,
 
 
 def builtin_names(solution: str) -> tuple[str, ...]:
-    """What a right program defines under a name that is Python's own otherwise, such as a function ``sum``: in
-    the tests of such a task the name is the program's.
+    """The names of Python that a right program defines itself, such as a function ``sum``.
+
+    In the tests of such a task the name is the program's.
     """
     try:
         body = ast.parse(unix_lines(solution)).body
@@ -273,7 +276,7 @@ def _statements(tests: Any) -> list[str]:
 
 
 def _literal(text: str) -> Any:
-    """What a text of JSON or of Python's own literals stands for, None where it is neither."""
+    """The value of a text of JSON or of Python literals, None if it is neither."""
     if not text.lstrip().startswith(("[", "{")):
         return None
     for read in (json.loads, ast.literal_eval):

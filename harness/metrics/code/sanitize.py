@@ -1,4 +1,4 @@
-"""What of a chat's answer is run: the longest run of lines that is Python, and of it what the tests need.
+"""The part of a chat's answer that is run: of its longest run of lines that is Python, what the tests need.
 
 The rules are those of EvalPlus 0.3.1 (evalplus/sanitize.py), read with Python's own parser:
 
@@ -36,13 +36,13 @@ MOST_PARSED: Final = 1_000_000
 """Characters that are parsed in search of the longest run, in all; a second or two."""
 
 _EACH: Final = 200
-"""What parsing costs besides, in characters."""
+"""The fixed cost of parsing, in characters."""
 
 _LONGEST_LINE: Final = 20_000
 """A longer line belongs to no run."""
 
 _NO_SOURCE: Final = re.compile("[\0\ud800-\udfff]")
-"""What no Python source can have."""
+"""Characters that no Python source can have."""
 
 _NOT_PARSED: Final = (SyntaxError, ValueError, MemoryError, RecursionError)
 
@@ -70,7 +70,7 @@ def sanitized(text: str, needed: Collection[str]) -> str | None:
 
 
 def defines(text: str, needed: Collection[str]) -> bool:
-    """Whether some run of lines binds one of the names, if only by an import."""
+    """Return whether some run of lines binds one of the names, if only by an import."""
     found = longest_run(text, needed)
     return found is not None and _binds(found.body, needed)
 
@@ -117,12 +117,12 @@ class _Search:
                 yield number
 
     def size(self, start: int, end: int) -> int:
-        """How many of these lines are not blank."""
+        """The number of these lines that are not blank."""
         return self._full[end] - self._full[start]
 
     def longest_from(self, start: int) -> Run | None:
         """The longest run that begins there. Where the parser stops at a line, no run with that line in it
-        parses, so that the next to be tried ends in front of it."""
+        parses, so that the next to be tried ends before it."""
         end = self._unfit[bisect_left(self._unfit, start)]
         while end > start and self._left >= 0:
             source = "\n".join(self.lines[start:end])
@@ -137,7 +137,7 @@ class _Search:
 
 
 def parses(text: str) -> bool:
-    """Whether all of a text is Python."""
+    """Return whether all of a text is Python."""
     try:
         _parse(text)
     except _NOT_PARSED:
@@ -157,7 +157,7 @@ def _parse(source: str) -> list[ast.stmt]:
 
 
 def _binds(body: Sequence[ast.stmt], names: Collection[str]) -> bool:
-    """Whether one of the names is bound at the level of the module, as far as that shows without running it."""
+    """Return whether one of the names is bound at the module's level, as far as that shows without running it."""
     wanted = set(names)
     return bool(wanted) and any(not wanted.isdisjoint(_bound(node)) for node in body)
 
@@ -178,7 +178,7 @@ class _Part:
 
 
 def _reached(run: Run, needed: Collection[str]) -> str | None:
-    """The imports of a run, and behind them what the names ``needed`` reach; None where it binds none of them."""
+    """The imports of a run, followed by what the names ``needed`` reach; None where it binds none of them."""
     if not _binds(run.body, needed):
         return None
     parts = list(_parts(run))
@@ -202,8 +202,10 @@ def _reached(run: Run, needed: Collection[str]) -> str | None:
 
 
 def _meant(parts: Sequence[_Part]) -> list[_Part]:
-    """The parts without all but one of the functions and classes that have the same name: the first that returns
-    something, else the first that yields, else the last, so that a stub is not taken for the function."""
+    """The parts with one of the functions and classes of each name, so that a stub is not taken for the function.
+
+    It is the first that returns something, else the first that yields, else the last.
+    """
     meant: dict[str, tuple[int, int]] = {}
     for number, part in enumerate(parts):
         if isinstance(part.node, _DEFINITIONS):
@@ -289,7 +291,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _used(source: str, node: ast.stmt) -> set[str]:
-    """The names that a statement looks up in the module: not parameters, nor variables of its functions' own."""
+    """The names that a statement looks up in the module: not parameters, nor local variables of its functions."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,13 +1,13 @@
-"""Real@k: does a masked language model know which noun is mentioned again?
+"""Real@k: the accuracy of a masked language model at the masked second mention of a noun.
 
 The rules, in the order in which they are applied:
 
-1. the text is clipped to 200 characters on each side of its mask, times max(1, seq_len / 512);
-2. the model's 50 most probable tokens at the mask are stripped of their continuation marks; those that are
+1. The text is clipped to 200 characters on each side of its mask, times max(1, seq_len / 512).
+2. The model's 50 most probable tokens at the mask are stripped of their continuation marks. Those that are
    nouns stay, in order of probability: the candidates. A word that the vocabulary holds twice (with and
-   without the mark) counts twice;
-3. **lenient** hit at k: among the first k candidates one equals the target, contains it or is contained in
-   it; **strict** hit at k: one of them equals it. No candidate is a miss.
+   without the mark) counts twice.
+3. **Lenient** hit at k: among the first k candidates one equals the target, contains it or is contained in
+   it. **Strict** hit at k: one of them equals it. No candidate is a miss.
 
 Lenient is what published tables use. Containment lets a one-syllable candidate count for every longer noun
 that has the syllable, so the strict score always stands beside it. The **copy baseline** answers, without a
@@ -51,7 +51,7 @@ def noun_candidates(tokens: Iterable[str], is_noun: Callable[[str], bool]) -> tu
 
 
 def is_lenient_hit(target: str, candidate: str) -> bool:
-    """Whether one of the two contains the other; an empty candidate is none."""
+    """Return whether one of the two contains the other; an empty candidate is no hit."""
     return bool(candidate) and (candidate in target or target in candidate)
 
 
@@ -96,7 +96,7 @@ def mask_target(text: str, target: str) -> str:
     """Ko-LAMBADA's rule: the text with its target masked.
 
     If the text, less white space at its end, ends with the target, the end is masked; else the first
-    occurrence; else a mask is appended, behind a space. A text that has a mask already is left as it is.
+    occurrence; else a mask is appended after a space. A text that has a mask already is left as it is.
     """
     if MASK in text:
         return text

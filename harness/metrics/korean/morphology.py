@@ -42,7 +42,7 @@ def _shared_kiwi() -> Any:
     """The one Kiwi of this process: it takes two seconds to load and keeps no state between questions."""
     from kiwipiepy import Kiwi
 
-    # One worker: the harness is parallel by processes already, and Kiwi would start a thread a core.
+    # One worker: the harness is parallel by processes already, and Kiwi would start one thread per core.
     return Kiwi(num_workers=1)
 
 
@@ -67,7 +67,7 @@ class Korean:
         return tuple(noun_occurrences(text, self.morphemes(text)))
 
     def _is_noun(self, token: str) -> bool:
-        """Whether the bare ``token`` is one noun (see the module's rule)."""
+        """Return whether the bare ``token`` is one noun (see the module's rule)."""
         bare = token.strip()
         found = self.morphemes(bare) if bare else ()
         return len(found) == 1 and found[0].tag in NOUN_TAGS and found[0].form == bare
@@ -81,7 +81,7 @@ def noun_occurrences(text: str, morphemes: Iterable[Morpheme]) -> Iterator[Morph
 
 
 def has_pronoun(morphemes: Iterable[Morpheme]) -> bool:
-    """Whether one of the morphemes is a pronoun (tag NP)."""
+    """Return whether one of the morphemes is a pronoun (tag NP)."""
     return any(m.tag == PRONOUN_TAG for m in morphemes)
 
 

@@ -21,7 +21,7 @@ LIMIT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class MathVerdict:
-    """Whether an output is right under one rule, and what was read out of it (None: nothing)."""
+    """The verdict of one rule on an output, and the answer read out of it (None: nothing)."""
 
     correct: bool
     answer: str | None
@@ -30,7 +30,7 @@ class MathVerdict:
 
     @property
     def parsed(self) -> bool:
-        """Whether an answer was found in the output; one that took too long was."""
+        """Return whether an answer was found in the output; one that took too long was."""
         return self.answer is not None or self.timed_out
 
 
@@ -45,7 +45,7 @@ class MathGrade:
 
     @property
     def no_answer(self) -> bool:
-        """Whether math-verify found no answer in the output."""
+        """Return whether math-verify found no answer in the output."""
         return not self.math_verify.parsed
 
     @property
@@ -59,7 +59,7 @@ class MathGrade:
 
 
 class MathJudge:
-    """Asks SymPy and math-verify, in a process of their own that is started when it is first needed."""
+    """Asks SymPy and math-verify, in a process that is started when it is first needed."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self.limit_s = limit_s

@@ -1,18 +1,18 @@
 """``hendrycks_exact``: the texts are the same once both are written in one way.
 
 The prediction is what stands between the first and the last ``$`` of the output, the whole output if there
-are fewer than two. Both answers are rewritten by the same steps, in this order (Hendrycks et al. 2021,
-``math_equivalence.py``, as lm-evaluation-harness 0.4.13 runs it in ``tasks/hendrycks_math``):
+are fewer than two. Both answers are rewritten by the same steps in this order. They are those of Hendrycks et al.
+(2021, ``math_equivalence.py``), as lm-evaluation-harness 0.4.13 runs them in ``tasks/hendrycks_math``.
 
-1. newlines, ``\\!``, one of two backslashes, ``\\left`` and ``\right``, degrees, ``\\$`` go; ``tfrac`` and
-   ``dfrac`` become ``frac``;
-2. what follows ``\text{ `` is a unit and goes; ``\\%`` goes (a bare percent sign stays);
-3. a decimal point without a digit before it gets its zero; "k = " goes if at most two characters stand left
-   of the only equals sign;
-4. ``\\sqrt3`` gets its braces; spaces go; ``\frac12`` gets its braces; a whole text ``0.5`` becomes one half,
+1. Newlines, ``\\!``, one of two backslashes, ``\\left`` and ``\\right``, degrees, ``\\$`` go; ``tfrac`` and
+   ``dfrac`` become ``frac``.
+2. What follows ``\\text{ `` is a unit and goes; ``\\%`` goes (a bare percent sign stays).
+3. A decimal point without a digit before it gets its zero. "k = " goes if at most two characters stand left
+   of the only equals sign.
+4. ``\\sqrt3`` gets its braces; spaces go; ``\\frac12`` gets its braces. A whole text ``0.5`` becomes one half,
    and a whole text a/b of two integers becomes a fraction.
 
-If a step cannot be done for one of the two (two units, a root of nothing, a/b of which one is not an integer),
+A step may be impossible for one of the two: two units, a root of nothing, a/b of which one is not an integer. Then
 the reference compares both as they came, and so do we: "x/2" and "x/2 " differ.
 
 The gold answer of a MATH solution: what stands in its last box.
@@ -48,7 +48,7 @@ def prediction(output: str) -> str:
 
 
 def same_text(left: str | None, right: str | None) -> bool:
-    """Whether two answers are the same text once rewritten; two missing answers are, by the reference's rule."""
+    """Return whether two answers are the same text once rewritten; two missing ones are, by the reference's rule."""
     if left is None or right is None:
         return left is right
     try:
@@ -122,7 +122,7 @@ COMMANDS: Final = ("\\boxed", "\\fbox")
 
 
 def boxed_answer(solution: str) -> str | None:
-    """What the last ``\\boxed{}`` of the solution holds, or the last ``\\fbox{}`` where there is no boxed.
+    """The content of the last ``\\boxed{}`` of the solution, or of the last ``\\fbox{}`` where there is no boxed.
 
     If ``\\boxed`` is followed by a space anywhere, the answer is what follows the last such place, up to a
     ``$``. None when there is no box, or its braces are not balanced. As ``last_boxed_only_string`` of

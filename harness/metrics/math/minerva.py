@@ -2,14 +2,14 @@
 
 "I hope it is correct." is appended to the output, then the first "Final Answer: The final answer is (answer).
 I hope it is correct." on one line gives the prediction. Each full stop of that sentence stands for any one
-character. So an output that was cut off right behind "answer. " still has an answer, one that ends without
+character. So an output that was cut off right after "answer. " still has an answer, one that ends without
 that space has none.
 
-Normalisation (Lewkowycz et al. 2022, appendix D, with the corrections of lm-evaluation-harness 0.4.13,
-``tasks/minerva_math``, version 3): keep what follows the last equals sign; remove unit words, whole words
-first, then also such as have grown together, but never inside a LaTeX command; unwrap formulas, text, bold,
-overlines and boxes; give ``\\frac`` and ``\\sqrt`` their braces; delete ``$``; delete commas that part
-thousands of a number (a tuple keeps its own).
+Normalisation is that of Lewkowycz et al. (2022, appendix D), with the corrections of lm-evaluation-harness 0.4.13
+(``tasks/minerva_math``, version 3). Keep what follows the last equals sign. Remove unit words, whole words first,
+then also such as have grown together, but never inside a LaTeX command. Unwrap formulas, text, bold, overlines and
+boxes. Give ``\\frac`` and ``\\sqrt`` their braces. Delete ``$``, and commas that part thousands of a number (a
+tuple keeps its commas).
 
 The same text is right, unless it is empty. Else both are parsed as LaTeX, and the difference has to simplify
 to zero: tuples, intervals, sets and matrices cannot be parsed, so those must be the same text.
@@ -82,7 +82,7 @@ def normalized(answer: str) -> str:
 
 
 def difference_is_zero(left: str, right: str) -> bool:
-    """Whether SymPy reads both as LaTeX and simplifies their difference to zero; may take for ever.
+    """Return whether SymPy reads both as LaTeX and simplifies their difference to zero; may take for ever.
 
     Runs in the process that checks answers, never in that of the tests.
     """

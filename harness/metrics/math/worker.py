@@ -36,7 +36,7 @@ def warm() -> None:
 
 
 def answer(item: list[str]) -> Any:
-    """What the rule named first in the item says of its two texts."""
+    """The verdict on the item's two texts by the rule that it names first."""
     rule, gold, output = item
     return difference_is_zero(gold, output) if rule == "minerva" else verified(gold, output)
 
