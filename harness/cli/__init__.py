@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _grade_options(grade: argparse.ArgumentParser) -> None:
     add = grade.add_argument
-    add("benchmark", metavar="BENCHMARK", help="humaneval, mbpp, mbpp_sanitized, codecontests or apps_stdin")
+    add("benchmark", metavar="BENCHMARK", help="a shipped benchmark of programs, such as humaneval")
     add("samples", type=Path, metavar="SAMPLES", help="JSON lines: task_id, and completion or solution")
     add("--problems", type=Path, metavar="FILE", help="the tasks (default: of --data, else the shipped pack)")
     add("--data", metavar="DIR", help="folder of data packs")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.cli.grading import (
-    KINDS,
     Graded,
+    gradable,
     grade,
     load_problems,
     mark_of,
@@ -37,7 +37,7 @@ NOTE_EVERY: Final = 0.2
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Grades the file and writes the verdicts; what ``--json`` prints. Raises ``HarnessError`` for a mistake."""
-    _one_of("BENCHMARK", options.benchmark, tuple(KINDS))
+    _one_of("BENCHMARK", options.benchmark, tuple(gradable()))
     table, seconds = settings_table(), options.program_seconds
     table["sandbox"].read(options.sandbox, "--sandbox")
     table["grader"].read(options.grader, "--grader")

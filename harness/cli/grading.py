@@ -13,6 +13,7 @@ samples, for every k that each of them has samples enough for; tasks without any
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,27 +22,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from harness.core.benchmark import Benchmark, Dataset
+from harness.core.benchmark import Benchmark, declared
 from harness.core.dataset import DatasetRows, RawRow, load_dataset, read_lines, row_checker
 from harness.core.errors import DataError, MissingDataError
+from harness.core.files import load_module
+from harness.core.grade import Grader
 from harness.core.marks import SHIPPED, Extent, mark
 from harness.core.requests import RunProgram, RunProgramAnswer
+from harness.core.resources import shipped_evals
 from harness.engines.sandbox.soundness import UNSOUND
-from harness.metrics.code import (
-    HumanEvalRow,
-    MbppRow,
-    StdioRow,
-    apps_row,
-    beginning,
-    contest_row,
-    humaneval_request,
-    humaneval_row,
-    mbpp_request,
-    mbpp_row,
-    pass_at,
-    reads_and_prints,
-    stdio_request,
-)
+from harness.metrics.code import pass_at
 
 AHEAD: Final = 64
 """Programs a worker that are handed to the sandbox before the first of them is waited for."""
@@ -54,65 +44,21 @@ class Runner(Protocol):
         """Has the program run; many may be under way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A benchmark whose samples can be graded: its rows, the field with a task's name, and what is run."""
-
-    spec: Benchmark
-    name: str
-    request: Callable[[Mapping[str, Any], str, str], RunProgram]
-    begun: bool = False
-    """Whether a completion goes on behind the prompt."""
-
-
-def _spec(name: str, data: str, row: Any, prepare: Any, **more: Any) -> Benchmark:
-    """The declaration, as far as grading needs it; ``more`` are fields of ``Benchmark``."""
-    kinds = (RunProgram,)
-    return Benchmark(
-        name=name,
-        version=1,
-        data=Dataset(local=data),
-        asks=kinds,
-        primary="pass@1",
-        row=row,
-        prepare=prepare,
-        **more,
-    )
+@functools.cache
+def gradable() -> dict[str, Benchmark]:
+    """The shipped benchmarks that declare a grader of programs, by name."""
+    found: dict[str, Benchmark] = {}
+    for path in sorted(shipped_evals().glob("test_*.py")):
+        module = load_module(path, f"touchstone_graded_{path.stem}")
+        specs = (declared(value) for value in vars(module).values())
+        found |= {spec.name: spec for spec in specs if spec is not None and spec.grader is not None}
+    return dict(sorted(found.items()))
 
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "humaneval": Kind(
-        _spec("humaneval", "humaneval/HumanEval", HumanEvalRow, humaneval_row, published_rows=164),
-        "task_id",
-        humaneval_request,
-        begun=True,
-    ),
-    "mbpp": Kind(_spec("mbpp", "mbpp/test", MbppRow, mbpp_row, published_rows=500), "task_id", mbpp_request),
-    "mbpp_sanitized": Kind(
-        _spec("mbpp_sanitized", "mbpp/sanitized_test", MbppRow, mbpp_row, published_rows=257),
-        "task_id",
-        mbpp_request,
-    ),
-    "codecontests": Kind(
-        _spec(
-            "codecontests",
-            "codecontests/problems",
-            StdioRow,
-            contest_row,
-            keep=reads_and_prints,
-            published_rows=165,
-            own_rows="problems of our own",
-        ),
-        "id",
-        stdio_request,
-    ),
-    "apps_stdin": Kind(
-        _spec("apps_stdin", "apps_stdin/selected", StdioRow, apps_row, keep=reads_and_prints),
-        "id",
-        stdio_request,
-    ),
-}
-"""The benchmarks that ``touchstone grade`` knows, by name."""
+def _grader(benchmark: str) -> Grader:
+    grader = gradable()[benchmark].grader
+    assert grader is not None
+    return grader
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,16 +131,16 @@ def load_problems(
 
     Raises ``DataError`` naming file, row and field of what cannot be used.
     """
-    kind = KINDS[benchmark]
+    spec, task_id = gradable()[benchmark], _grader(benchmark).task_id
     if problems is None:
-        rows = [example.row for example in _pack(kind.spec, data).examples]
+        rows = [example.row for example in _rows(spec, data).examples]
     else:
-        check, keep = row_checker(kind.spec), kind.spec.keep
+        check, keep = row_checker(spec), spec.keep
         rows = [check(line) for line in read_lines(problems) if keep is None or keep(line.data)]
-    return {_task_name(row[kind.name]): row for row in rows}
+    return {_task_name(row[task_id]): row for row in rows}
 
 
-def _pack(spec: Benchmark, data: str | None) -> DatasetRows:
+def _rows(spec: Benchmark, data: str | None) -> DatasetRows:
     try:
         return load_dataset(spec, data)
     except MissingDataError as error:
@@ -207,12 +153,11 @@ def _pack(spec: Benchmark, data: str | None) -> DatasetRows:
 
 def read_samples(path: Path, benchmark: str, problems: Mapping[str, Mapping[str, Any]]) -> list[Sample]:
     """The samples of a file; raises ``DataError`` naming file and row of one that cannot be used."""
-    kind = KINDS[benchmark]
-    prompts = {row["prompt"]: name for name, row in problems.items()} if kind.begun else {}
+    prompts = {row["prompt"]: name for name, row in problems.items() if "prompt" in row}
     numbers: Counter[str] = Counter()
     found: list[Sample] = []
     for line in read_lines(path):
-        for task, program, row in _programs(line, kind, problems, prompts):
+        for task, program, row in _programs(line, benchmark, problems, prompts):
             found.append(Sample(task, numbers[task], program, row))
             numbers[task] += 1
     if not found:
@@ -232,7 +177,7 @@ def grade(
     say: Callable[[int], None] = lambda _: None,
 ) -> Graded:
     """Has every sample run, and says after each how many are done."""
-    request, began = KINDS[benchmark].request, time.monotonic()
+    request, began = _grader(benchmark).request, time.monotonic()
     sampled = {sample.task for sample in samples}
     graded = Graded(benchmark, list(samples), [name for name in problems if name not in sampled])
     waiting: deque[Future[RunProgramAnswer]] = deque()
@@ -252,7 +197,7 @@ def mark_of(graded: Graded, *, shipped: bool) -> str:
     """The mark of its pass@k: of how many tasks, and whether these are a sample (the ``shipped`` ones are)."""
     judged = graded.tasks().keys() - set(graded.not_judged())
     known = len(graded.tasks().keys() | set(graded.missing))
-    spec = KINDS[graded.benchmark].spec
+    spec = gradable()[graded.benchmark]
     published = spec.published_rows if isinstance(spec.published_rows, int) else None
     extent = Extent(of=known, rows=known, published=published)
     return mark(len(judged), extent, origin=SHIPPED if shipped else "--data", own=spec.own_rows)
@@ -280,7 +225,7 @@ def verdict_row(sample: Sample, answer: RunProgramAnswer) -> dict[str, Any]:
 
 
 def _programs(
-    line: RawRow, kind: Kind, problems: Mapping[str, Mapping[str, Any]], prompts: Mapping[str, str]
+    line: RawRow, benchmark: str, problems: Mapping[str, Mapping[str, Any]], prompts: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """The task and the program of every sample in a line, and what the line says of that sample."""
     row, where = line.data, f"{line.path}, row {line.number}"
@@ -288,19 +233,19 @@ def _programs(
         task = _task_name(row["task_id"])
         if task not in problems:
             raise DataError(
-                f"{where}: task {row['task_id']!r} is none of the {len(problems)} tasks of {kind.spec.name}; "
+                f"{where}: task {row['task_id']!r} is none of the {len(problems)} tasks of {benchmark}; "
                 "give their file with --problems, or their folder with --data"
             )
     elif "prompt" in row and "samples" in row:
         if row["prompt"] not in prompts:
             raise DataError(
-                f"{where}: no task of {kind.spec.name} has this prompt; give the file of tasks whose prompts "
+                f"{where}: no task of {benchmark} has this prompt; give the file of tasks whose prompts "
                 "these are with --problems"
             )
         task = prompts[row["prompt"]]
     else:
         raise DataError(f"{where}: field 'task_id' is missing; a sample names its task")
-    front = beginning(problems[task]["prompt"], problems[task]["entry_point"]) if kind.begun else ""
+    front = _grader(benchmark).begun(problems[task])
     if "solution" in row:
         yield task, _text(row["solution"], where, "solution"), row
     elif "completion" in row:

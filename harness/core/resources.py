@@ -21,6 +21,12 @@ def shipped(*parts: str) -> Path:
     return root.joinpath(*parts)
 
 
+def shipped_evals() -> Path:
+    """The folder of the shipped benchmarks: ``harness/evals`` in a wheel, ``evals`` in a checkout."""
+    inside = _HERE / "evals"
+    return inside if inside.is_dir() else _HERE.parent / "evals"
+
+
 def load_shipped_module(name: str) -> ModuleType:
     """The shipped Python file ``NAME.py`` as a module.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,9 @@ import pytest
 from harness.cli import grade as grade_command
 from harness.cli import main
 from harness.cli.grading import (
-    KINDS,
     Graded,
     Sample,
+    gradable,
     grade,
     load_problems,
     mark_of,
@@ -143,8 +145,9 @@ def test_tasks_of_mbpp_are_named_by_number_in_three_ways(tmp_path: Path, name: A
 def test_the_shipped_tasks_are_there_without_a_file(benchmark: str, count: int) -> None:
     tasks = load_problems(benchmark)
     assert len(tasks) == count
-    kind = KINDS[benchmark]
-    assert all(kind.request(row, "PROGRAM", benchmark).reference for row in tasks.values())
+    grader = gradable()[benchmark].grader
+    assert grader is not None
+    assert all(grader.request(row, "PROGRAM", benchmark).reference for row in tasks.values())
 
 
 def test_a_file_of_problems_may_be_packed(tmp_path: Path, problems: Path) -> None:
@@ -289,7 +292,10 @@ def test_tasks_whose_tests_cannot_fail_are_named_left_out_and_end_with_9(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["grade", "winogrande", "x.jsonl"], "BENCHMARK: 'winogrande' is not one of humaneval, mbpp"),
+        (
+            ["grade", "winogrande", "x.jsonl"],
+            "BENCHMARK: 'winogrande' is not one of apps_stdin, codecontests, humaneval, mbpp, ",
+        ),
         (["grade", "humaneval", "x.jsonl"], "x.jsonl: cannot be read: No such file or directory"),
         (["grade", "humaneval", "x.jsonl", "--k", "0"], "--k: '0' is no list of whole numbers"),
         (
@@ -316,6 +322,18 @@ def test_a_mistake_is_one_line_and_exit_code_4(
     assert said in line
 
 
+def test_help_loads_no_heavy_package() -> None:
+    program = (
+        "import sys; from harness.cli import main\n"
+        "try: main(['grade', '--help'])\n"
+        "except SystemExit: pass\n"
+        "print('LOADED', sorted({'torch', 'transformers', 'numpy', 'scipy', 'rich', 'kiwipiepy'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "a shipped benchmark of programs" in found.stdout
+    assert "LOADED []" in found.stdout
+
+
 def test_broken_json_is_named_by_its_row(
     tmp_path: Path, problems: Path, stand: Stand, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -338,9 +356,17 @@ def test_pass_at_k_over_some_of_the_tasks_says_of_how_many() -> None:
     assert mark_of(unknown, shipped=False) == ""
 
 
-def test_the_numbers_of_published_tasks_are_those_that_the_benchmarks_declare() -> None:
-    for name in KINDS:
-        spec = declared(functions()[name][1])
+def test_every_shipped_benchmark_of_programs_can_be_graded_by_its_own_grader() -> None:
+    assert set(gradable()) == set(functions())
+    for name, (_, function) in functions().items():
+        spec = declared(function)
         assert spec is not None
-        mine = KINDS[name].spec
-        assert (mine.published_rows, mine.own_rows) == (spec.published_rows, spec.own_rows)
+        assert spec.grader == gradable()[name].grader
+
+
+def test_tasks_that_a_benchmark_leaves_out_are_no_tasks_here_either(tmp_path: Path) -> None:
+    rows = [
+        {"task_id": number, "text": "Do it.", "code": "def f(): pass", "test_list": ["assert f() is None"]}
+        for number in (1, 2)
+    ]
+    assert list(load_problems("mbpp", write(tmp_path / "mbpp.jsonl", rows))) == ["2"]

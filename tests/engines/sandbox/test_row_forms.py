@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.cli.grading import KINDS
-from harness.core.requests import CallTests
+from harness.cli.grading import gradable
+from harness.core.requests import CallTests, RunProgram
 from harness.engines.sandbox.sandbox import Sandbox
 from tests.support.sandbox_here import opened_here
 
@@ -85,10 +85,16 @@ def sandbox() -> Iterator[Sandbox]:
         yield opened
 
 
+def request(benchmark: str, row: dict[str, Any], program: str) -> RunProgram:
+    """The program as the benchmark's own grader has it run."""
+    spec = gradable()[benchmark]
+    assert spec.prepare is not None
+    assert spec.grader is not None
+    return spec.grader.request(spec.prepare(row), program, benchmark)
+
+
 def outcome(sandbox: Sandbox, benchmark: str, row: dict[str, Any], program: str) -> str:
-    kind = KINDS[benchmark]
-    assert kind.spec.prepare is not None
-    return sandbox.run(kind.request(kind.spec.prepare(row), program, benchmark)).outcome
+    return sandbox.run(request(benchmark, row, program)).outcome
 
 
 def training_row(form: str, output: str = RIGHT) -> dict[str, Any]:
@@ -136,9 +142,7 @@ def test_a_function_that_has_a_name_of_pythons_own_is_the_programs(sandbox: Sand
         "task_id": "t/1",
         "metadata": {"test": "assert sum(1, 2) == 3", "entry_point": "sum"},
     }
-    kind = KINDS["mbpp"]
-    assert kind.spec.prepare is not None
-    tests = kind.request(kind.spec.prepare(row), "", "mbpp").tests
+    tests = request("mbpp", row, "").tests
     assert isinstance(tests, CallTests)
     assert tests.names == ("sum",)
     assert outcome(sandbox, "mbpp", row, "def sum(a, b):\n    return a + b\n") == "passed"
@@ -173,7 +177,7 @@ def test_tests_that_nothing_would_call_are_refused(benchmark: str, test: str, sa
         "task_id": "t/1",
         "metadata": {"test": test, "entry_point": "add"},
     }
-    prepare = KINDS[benchmark].spec.prepare
+    prepare = gradable()[benchmark].prepare
     assert prepare is not None
     with pytest.raises((ValueError, KeyError), match=said):
         prepare(row)
@@ -187,14 +191,14 @@ def test_an_entry_point_that_names_nothing_is_refused(entry_point: str) -> None:
         "task_id": "t/1",
         "metadata": {"test": CHECK, "entry_point": entry_point},
     }
-    prepare = KINDS["mbpp"].spec.prepare
+    prepare = gradable()["mbpp"].prepare
     assert prepare is not None
     with pytest.raises(ValueError, match="entry_point is"):
         prepare(row)
 
 
 def test_check_without_anything_that_names_a_function_is_refused() -> None:
-    prepare = KINDS["mbpp"].spec.prepare
+    prepare = gradable()["mbpp"].prepare
     assert prepare is not None
     with pytest.raises(ValueError, match="nothing says what to give it"):
         prepare({"instruction": "Add.", "output": "", "task_id": "t/1", "metadata": {"test": CHECK}})
