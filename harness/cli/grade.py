@@ -25,6 +25,7 @@ from harness.cli.grading import (
 from harness.core.errors import DataError, HarnessError
 from harness.core.files import write_atomic
 from harness.core.settings import integer, read_as, settings_table
+from harness.core.text import listed
 from harness.engines.sandbox import open_sandbox
 from harness.engines.sandbox.soundness import UNSOUND, Checked
 
@@ -124,8 +125,7 @@ def _print(found: dict[str, Any]) -> None:
 def _print_names(names: list[str], what: str) -> None:
     """How many tasks, what of them, and the first few; nothing where there are none."""
     if names:
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        print(f"{len(names)} {what}: {', '.join(names[:SHOWN])}{more}")
+        print(f"{len(names)} {what}: {listed(names, SHOWN)}")
 
 
 def _counts(found: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from harness.compare.candidate import NO_ITEMS, Candidate
 from harness.compare.formats.korean_mlm import Table
 from harness.compare.load import check_sizes, parse_sizes, read_file
 from harness.core.errors import HarnessError
-from harness.reports.formatting import count
+from harness.core.text import count
 from harness.results.store import ResultStore
 
 

@@ -12,13 +12,13 @@ A run is found by its saved results, and without them, as where its folder was c
 
 from __future__ import annotations
 
-import difflib
 import json
 from pathlib import Path
 
 from harness.compare.baselines import BaselineSource
 from harness.compare.named_baselines import list_named_baselines, pinned, read_named_baseline
 from harness.core.errors import GateError, HarnessError
+from harness.core.text import did_you_mean
 from harness.results.journal import latest, read_journal
 from harness.results.store import FOLDER, ResultStore
 from harness.results.store_entry import StoredResult, saved_from_json, saved_of
@@ -89,10 +89,7 @@ def _of_name(text: str, output: Path) -> BaselineSource | None:
 
 def _unknown(text: str, output: Path) -> GateError:
     runs = [one.run_id for one in ResultStore(output).find()]
-    near = difflib.get_close_matches(
-        text, [*runs, *(one.name for one in list_named_baselines(output)), "best", "none"], 1
-    )
-    hint = f"did you mean {near[0]}? " if near else ""
+    hint = did_you_mean(text, [*runs, *(one.name for one in list_named_baselines(output)), "best", "none"])
     return GateError(
         f"{text}: no run in {output}, no folder or file, and no baseline of that name; {hint}"
         "`touchstone baseline list` shows what there is"

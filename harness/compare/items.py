@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from harness.core.aggregation import MACRO
 from harness.core.errors import GateError
+from harness.core.text import count, listed
 from harness.results.store_entry import ItemScores, StoredResult
 
 NAMED: Final = 3
@@ -135,7 +136,5 @@ def _rows(items: ItemScores, score: str) -> dict[str, str]:
 
 
 def _named(names: Iterable[str], what: str) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
-    count = "1 item" if len(listed) == 1 else f"{len(listed)} items"
-    return f"{count} {what}: {', '.join(listed[:NAMED])}{more}"
+    known = list(names)
+    return f"{count(len(known), 'item')} {what}: {listed(known, NAMED)}"

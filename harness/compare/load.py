@@ -32,8 +32,9 @@ from harness.compare.formats.task_json import (
     read_korean_file,
     read_task_file,
 )
-from harness.compare.names import listed, nearest, only, select
+from harness.compare.names import nearest, only, select
 from harness.core.errors import DataError
+from harness.core.text import listed
 from harness.results.store import ResultStore
 from harness.results.store_entry import StoredResult
 from harness.results.summary import SUMMARY

@@ -6,15 +6,12 @@ A name is meant by itself, or by parts that all fit it: ``mlm_v2/390`` and ``MLM
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from harness.core.errors import DataError
-
-LISTED: Final = 12
-"""Names in a message before "and N more"."""
+from harness.core.text import LISTED, alike, listed
 
 
 class Named(Protocol):
@@ -55,15 +52,8 @@ def only(candidates: Sequence[One], wanted: str, where: str) -> One:
 def nearest(wanted: str, names: Iterable[str]) -> str:
     """The names for a message, those like the wanted one first."""
     known = list(dict.fromkeys(names))
-    like = difflib.get_close_matches(wanted, known, n=LISTED, cutoff=0.3)
+    like = alike(wanted, known, LISTED, cutoff=0.3)
     return listed([*like, *(name for name in known if name not in like)])
-
-
-def listed(names: Iterable[str]) -> str:
-    """The names, separated by commas, the first dozen of them."""
-    known = list(names)
-    rest = len(known) - LISTED
-    return (", ".join(known[:LISTED]) + (f" and {rest} more" if rest > 0 else "")) or "none"
 
 
 def _parts(one: Named) -> set[str]:

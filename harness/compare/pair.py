@@ -30,9 +30,9 @@ from harness.compare.metric import (
     metric_of,
     shared_columns,
 )
-from harness.compare.names import listed
 from harness.core.composite import Composite
 from harness.core.errors import DataError
+from harness.core.text import listed
 from harness.results.store_entry import ItemScores, composites_of
 from harness.results.summary import Metric
 from harness.statistics.comparison import Comparison

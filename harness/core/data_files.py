@@ -12,7 +12,6 @@ Few-shot rows are found by their own name alone: those of another split might be
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -22,6 +21,7 @@ from typing import Final
 
 from harness.core.errors import DataError
 from harness.core.resources import shipped
+from harness.core.text import alike
 
 PROCESSED: Final = "processed"
 VALIDATION: Final = ("validation", "valid", "val", "dev")
@@ -115,7 +115,7 @@ def _alike(wanted: str, paths: Iterable[Path]) -> Path | None:
     by_name: dict[str, Path] = {}
     for path in paths:
         by_name.setdefault(_plain(_stem(path.name)), path)
-    close = difflib.get_close_matches(_plain(wanted), by_name, n=1, cutoff=LIKE)
+    close = alike(_plain(wanted), by_name, cutoff=LIKE)
     return by_name[close[0]] if close else None
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from harness.core.errors import OptionError
 from harness.core.exit_codes import ExitCode
+from harness.core.text import either
 
 Affects: TypeAlias = Literal["answers", "rounding", "items", "checkpoints", "speed", "output"]
 
@@ -143,7 +144,7 @@ def number(text: str, least: float = 0.0, most: float = math.inf) -> float:
 
 def _text(text: str, choices: Sequence[str] = (), pattern: str = ".*") -> str:
     if (choices and text not in choices) or not re.fullmatch(pattern, text, re.DOTALL):
-        raise ValueError(" or ".join(filter(None, [", ".join(choices[:-1]), *choices[-1:]])))
+        raise ValueError(either(choices))
     return text
 
 

@@ -42,6 +42,7 @@ from harness.core.errors import (
 from harness.core.few_shot import FewShot, Sampling
 from harness.core.grade import NO_ANSWER
 from harness.core.requests import RunProgram
+from harness.core.text import listed
 from harness.engines.sandbox import open_checked
 from harness.plugin.options import Settings
 from harness.plugin.returned import returned_names
@@ -251,7 +252,7 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
     named = ", ".join(kind.__name__ for kind in asked)
     for kind in dict.fromkeys(info.kind for info in infos):
         names = [info.name for info in infos if info.kind == kind and info not in suited]
-        who = ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} others"
+        who = listed(names, 3)
         if names:
             leave_out(f"asks {named}, which {who} ({kind} LM) cannot answer")
     return suited

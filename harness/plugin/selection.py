@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from harness.core.benchmark import Benchmark, declared
+from harness.core.text import count
 from harness.plugin.collection import Collection, Remark, Withheld, given_of
 
 MOST_NAMES = 3
@@ -63,7 +64,7 @@ def _fault(selected: Iterable[Benchmark], remarks: Sequence[Remark], *, asked: b
     if fatal := next((one.line for one in remarks if one.fatal), None):
         return fatal
     lines = list(dict.fromkeys(one.line for one in remarks if one.mistake and not asked))
-    more = f"; and {_count(len(lines) - 1, 'other benchmark')} likewise" if len(lines) > 1 else ""
+    more = f"; and {count(len(lines) - 1, 'other benchmark')} likewise" if len(lines) > 1 else ""
     return f"{lines[0]}{more}" if lines else None
 
 
@@ -99,7 +100,3 @@ def nearest(words: Iterable[str], names: Sequence[str]) -> list[str]:
         close = sorted((name for name in lower if likeness[name] >= least), key=likeness.__getitem__)
         found += [lower[name] for name in reversed(close)]
     return list(dict.fromkeys(found))[:MOST_NAMES]
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"

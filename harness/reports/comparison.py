@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 
 from harness.compare.candidate import Candidate
 from harness.compare.metric import MetricComparison, best_scorer, condition_text, conditions_apart, metric_of
-from harness.compare.names import listed
 from harness.compare.pair import Mean, Pair
 from harness.core.requests import MASK
-from harness.reports.formatting import NOTHING, count, number, p_exact, points, points_interval
+from harness.core.text import count, listed
+from harness.reports.formatting import NOTHING, number, p_exact, points, points_interval
 from harness.statistics.verdicts import Kind
 
 SCHEMA: Final = 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.checkpoints.training_state import step_of_row
 from harness.core import marks
 from harness.core.data_files import DatasetInfo
+from harness.core.text import count
 from harness.results.summary import Metric, Result, Summary, wholes
 
 if TYPE_CHECKING:
@@ -63,11 +64,6 @@ def p_exact(p: float | None) -> str:
 def p_short(p: float | None) -> str:
     """Two digits, ``< 0.0001`` below that: for verdicts."""
     return NOTHING if p is None else "< 0.0001" if p < 0.0001 else f"{p:.2g}"
-
-
-def count(items: int, noun: str, plural: str | None = None) -> str:
-    """``1 error``, ``2 errors``."""
-    return f"{items} {noun if items == 1 else plural or noun + 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from harness.compare.baselines import FIRST_ON_ITEMS
 from harness.compare.gate.result import KINDS, STRICT, GateLine, GateResult, lines_from_json, ordered
+from harness.core.text import listed
 from harness.reports.formatting import number, p_short, points, points_interval
 
 STYLES: Final = {
@@ -104,10 +105,10 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
     invalid = [*broken, *(f"{_name(line, gate)}: {line.invalid[0]}" for line in gate.lines if line.invalid)]
     fails = [f"{_name(line, gate)} {_failure(line)}" for line in gate.lines if line.fails]
     if invalid:
-        besides = f"; besides, {_listed(fails)}" if fails else ""
-        return f"gate not valid (exit code {code}): {_listed(invalid)}{besides}"
+        besides = f"; besides, {listed(fails, NAMED, between='; ')}" if fails else ""
+        return f"gate not valid (exit code {code}): {listed(invalid, NAMED, between='; ')}{besides}"
     if fails:
-        return f"gate failed (exit code {code}): {_listed(fails)}"
+        return f"gate failed (exit code {code}): {listed(fails, NAMED, between='; ')}"
     if gate.lines and all(line.kind == "first" for line in gate.lines):
         on = " on these items" if any(line.why == FIRST_ON_ITEMS for line in gate.lines) else ""
         return f"gate passed: no baseline yet{on}; this run is the first, and is saved"
@@ -161,8 +162,8 @@ def _parts(gate: GateResult) -> str:
         for line in gate.lines
         if line.part and line.kind != "not compared"
     ]
-    texts = [f"NOTHING WAS COMPARED for {_listed(apart)}"] if apart else []
-    texts += [f"only a part was asked of {_listed(some)}"] if some else []
+    texts = [f"NOTHING WAS COMPARED for {listed(apart, NAMED, between='; ')}"] if apart else []
+    texts += [f"only a part was asked of {listed(some, NAMED, between='; ')}"] if some else []
     return "".join(f"; {text}" for text in texts)
 
 
@@ -188,8 +189,3 @@ def _name(line: GateLine, gate: GateResult) -> str:
 def _counted(lines: Iterable[GateLine]) -> str:
     counts = Counter(line.kind for line in lines)
     return ", ".join(f"{counts[kind]} {kind}" for kind in reversed(KINDS) if counts[kind])
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = f"; and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
-    return "; ".join(texts[:NAMED]) + more

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from harness.compare.formats import korean_mlm
 from harness.compare.gate.result import lines_from_json, ordered
+from harness.core.text import count
 from harness.reports import formatting, gate, notes
 from harness.results.summary import Declaration, Metric, Result, Summary, totals
 
@@ -108,7 +109,7 @@ def _when(summary: Summary) -> str:
         time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if isinstance(began, (int, float)) else ""
     )
     took = f"{formatting.duration(summary.seconds)} in all" if summary.seconds else ""
-    checkpoints = formatting.count(len(formatting.checkpoints(summary)), "checkpoint")
+    checkpoints = count(len(formatting.checkpoints(summary)), "checkpoint")
     return ", ".join(part for part in (clock, took, checkpoints) if part)
 
 
@@ -136,7 +137,7 @@ def _benchmark(declared: Declaration, results: Sequence[Result]) -> dict[str, An
         "name": declared.name,
         "facts": ", ".join(filter(None, facts)),
         "rows": rows,
-        "groups": formatting.count(len(names), "group") if groups else "",
+        "groups": count(len(names), "group") if groups else "",
         "open": len(groups) <= OPEN_GROUPS,
         "primary": primary,
         "group_rows": [

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from harness.core.text import count, listed
 from harness.engines.base import SLOW_WAYS
-from harness.reports.formatting import checkpoints, count, duration, shown_metrics
+from harness.reports.formatting import checkpoints, duration, shown_metrics
 from harness.results.records import GENERATED
 from harness.results.summary import Result, Summary, totals, wholes
 from harness.results.usage import Usage
@@ -52,7 +53,7 @@ def weak_tests(summary: Summary) -> list[str]:
         if not tasks:
             continue
         kinds = dict.fromkeys(name for accepted in tasks.values() for name in accepted)
-        names = _some(task.removeprefix(f"{benchmark}/") for task in tasks)
+        names = listed((task.removeprefix(f"{benchmark}/") for task in tasks), 4)
         most = max(one.scored for one in same)
         of = f"{len(tasks)} of {count(most, 'task')}"
         lines.append(f"{benchmark}: the tests of {of} accept {' or '.join(kinds)}: {names}")
@@ -71,7 +72,9 @@ def warnings(summary: Summary) -> list[str]:
     failed = {one["name"] for one in summary.broken}
     unknown = [row["name"] for row in summary.checkpoints if row.get("fingerprint", "") is None]
     if names := [name for name in unknown if name not in failed]:
-        found.append(f"{_some(names)}: no fingerprint from its engine, so no answer is taken from the cache")
+        found.append(
+            f"{listed(names, 4)}: no fingerprint from its engine, so no answer is taken from the cache"
+        )
     notes = (note for row in summary.effort for note in row.engine.get("notes", ()))
     return [*found, *dict.fromkeys(notes), *slow_ways(summary)]
 
@@ -99,7 +102,7 @@ def _slow_way(name: str, way: str, costs: Sequence[Mapping[str, Any]]) -> str:
     what, unit = SLOW_WAYS[way]
     computed, enough = (sum(one[part] for one in costs) for part in ("computed", "enough"))
     return (
-        f"{name}: {what}, which is slow ({_some(dict.fromkeys(one['reason'] for one in costs), most=1)}): "
+        f"{name}: {what}, which is slow ({listed(dict.fromkeys(one['reason'] for one in costs), 1)}): "
         f"{computed:,} {unit} computed where about {enough:,} would do, {computed / max(1, enough):.1f} times as many"
     )
 
@@ -116,7 +119,7 @@ def reasons(summary: Summary) -> list[str]:
         for metric in shown_metrics(result):
             if metric.why:
                 found.setdefault(metric.why, []).append(f"{result.name} {metric.name}")
-    return [f"{why}: {_some(list(dict.fromkeys(names)))}" for why, names in found.items()]
+    return [f"{why}: {listed(dict.fromkeys(names), 4)}" for why, names in found.items()]
 
 
 def items(summary: Summary) -> str:
@@ -170,7 +173,7 @@ def reused(summary: Summary) -> list[str]:
             if one.reused != one.collected
         ]
         runs = sorted({run for one in found for run in one.reused_from})
-        lines.append(f"{_some(parts)}, from {_some(runs)}")
+        lines.append(f"{listed(parts, 4)}, from {listed(runs, 4)}")
     return lines
 
 
@@ -277,12 +280,6 @@ def _summed(tables: Sequence[Sequence[int]]) -> list[int]:
 
 def _gigabytes(count: int) -> str:
     return f"{count / 2**30:.2f} GiB"
-
-
-def _some(names: Iterable[str], most: int = 4) -> str:
-    listed = list(names)
-    rest = len(listed) - most
-    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 # The end of a run

@@ -42,6 +42,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
+from harness.core.text import count
 from harness.reports.formatting import duration
 
 DRAW: Final = "\x1bD\x1b[A\x1b7\x1b[B\r\x1b[2K{text}\x1b8"
@@ -165,7 +166,7 @@ class Progress:
         else:
             parts += [f"{_speed(rate)}", f"{duration((self._total - done) / rate)} left"]
         faults = self._tally.faults
-        parts.append(f"{faults} error{'' if faults == 1 else 's'}")
+        parts.append(count(faults, "error"))
         return ", ".join(parts)
 
     def _draw(self) -> None:

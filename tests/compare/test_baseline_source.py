@@ -108,7 +108,7 @@ def test_a_run_whose_folder_was_copied_alone_is_read_from_its_journal(
     [
         (
             "bets",
-            r"bets: no run in .*, no folder or file, and no baseline of that name; did you mean best\?",
+            r"bets: no run in .*, no folder or file, and no baseline of that name; did you mean 'best'\?",
         ),
         ("nowhere/at/all", r"nowhere/at/all: no run in "),
         ("empty", r"empty is the folder of no finished run \(no summary\.json\), and no results folder"),

@@ -28,6 +28,7 @@ from harness.checkpoints.formats.weights import state_dict
 from harness.checkpoints.info import SERVES, CheckpointInfo
 from harness.checkpoints.training_state import number, plain, step_in
 from harness.core.errors import CheckpointError
+from harness.core.text import count
 
 PREFIXES: Final = ("module.", "_orig_mod.", "transformer.", "adapter.")
 """What wrappers put in front of the names of tensors, mtp.md's list."""
@@ -103,7 +104,7 @@ def _described(path: Path, asked: Asked) -> CheckpointInfo:
         kind="causal",
         format=Llama.name,
         model_type="mtp" if heads > 1 else "llama",
-        architecture=f"Llama's reference code, {heads} prediction head{'s' if heads > 1 else ''}",
+        architecture=f"Llama's reference code, {count(heads, 'prediction head')}",
         seq_len=asked.limited(path, params.get("max_seq_len") or _LENGTH),
         serves=SERVES["causal"],
         global_step=step if step is not None else step_in(path.stem),

@@ -20,9 +20,9 @@ from typing import Any, Final
 from harness.compare.candidate import Candidate, Entry, Source, published_entry
 from harness.compare.formats.task_json import file_stem, is_task_file, read_json, table_of
 from harness.compare.formats.task_metrics import PERPLEXITIES, metric_name, metrics_of, primary_of
-from harness.compare.names import listed
 from harness.core.dataset import RawRow, read_lines
 from harness.core.errors import DataError
+from harness.core.text import listed
 from harness.results.store_entry import ItemScores
 
 _SIGNS: Final = ("config", "configs", "versions", "n-shot")

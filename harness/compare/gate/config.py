@@ -23,7 +23,6 @@ known is refused, with the nearest name there is.
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 import re
@@ -36,14 +35,13 @@ from typing import Any, Final
 
 from harness.core.composite import Composite
 from harness.core.errors import GateError
+from harness.core.text import did_you_mean, listed
 from harness.results.summary import base_name
 from harness.statistics.verdicts import ALPHA, MARGIN
 
 MODES: Final = ("plain", "strict")
 KEYS: Final = ("mode", "baseline", "metric", "metrics", "allow", "margin", "alpha", "benchmarks")
 OWN_KEYS: Final = ("metric", "metrics", "margin", "max_drop", "floors")
-KNOWN_SHOWN: Final = 10
-"""Names that a message lists, where one is not known."""
 
 TABLE: Final = "tool.touchstone.gate"
 
@@ -204,14 +202,11 @@ def number_of(text: str) -> float | None:
 def check_names(names: Iterable[str], known: Iterable[str], where: str, what: str) -> None:
     """Raises ``GateError`` naming the first that is not known, the nearest one, and those that there are, of many the
     first few."""
-    listed = list(known)
-    more = len(listed) - KNOWN_SHOWN
-    shown = ", ".join(listed[:KNOWN_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    there = list(known)
     for name in names:
-        if name not in listed:
-            near = difflib.get_close_matches(str(name), listed, 1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise GateError(f"{where}: unknown {what} {name!r}; {hint}known are {shown or 'none'}")
+        if name not in there:
+            hint = did_you_mean(str(name), there)
+            raise GateError(f"{where}: unknown {what} {name!r}; {hint}known are {listed(there)}")
 
 
 def _own(table: Mapping[str, Any], where: str) -> BenchmarkRules:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.formats.weights import PICKLED, PICKLED_INDEX
 from harness.core.errors import CheckpointError
+from harness.core.text import count, listed
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.compat import gguf_parsed_once, pages_let_go, quiet
 
@@ -125,17 +126,17 @@ def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
             for name, file, model in mismatched
         ]
         raise CheckpointError(
-            f"{info.path}: shape mismatch: {_some(named)}; save the checkpoint again with its own config"
+            f"{info.path}: shape mismatch: {listed(named, 5)}; save the checkpoint again with its own config"
         )
     if missing := sorted(report["missing_keys"]):
         raise CheckpointError(
-            f"{info.path}: {_count(missing)} of {info.architecture} missing from the weights: {_some(missing)}; "
-            "save the whole model, with its language-model head"
+            f"{info.path}: {count(len(missing), 'tensor')} of {info.architecture} missing from the weights: "
+            f"{listed(missing, 5)}; save the whole model, with its language-model head"
         )
     if unexpected := sorted(key for key in report["unexpected_keys"] if not _LEFT_OVER.search(key)):
         raise CheckpointError(
-            f"{info.path}: {_count(unexpected)} in the weights without a place in {info.architecture}: "
-            f"{_some(unexpected)}; save the checkpoint again with its own config"
+            f"{info.path}: {count(len(unexpected), 'tensor')} in the weights without a place in {info.architecture}: "
+            f"{listed(unexpected, 5)}; save the checkpoint again with its own config"
         )
 
 
@@ -245,12 +246,6 @@ def _check_gguf_reader(info: CheckpointInfo) -> None:
         )
 
 
-def _some(names: Iterable[str], most: int = 5) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more
-
-
 def _one_line(error: BaseException) -> str:
     if found := re.search(r"GLOBAL ([\w.]+)", str(error)):  # torch's refusal, which names it further down
         return f"its pickle wants {found[1]}, which may run code"
@@ -258,10 +253,6 @@ def _one_line(error: BaseException) -> str:
     if len(lines) > 1 and lines[0].endswith(":"):
         lines[0] += f" {lines[1]}"
     return f"{type(error).__name__}: {lines[0]}"[:300] if lines else type(error).__name__
-
-
-def _count(names: Sequence[str]) -> str:
-    return f"{len(names)} tensor{'s' if len(names) != 1 else ''}"
 
 
 _SHORT: Final = {

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.core.errors import CheckpointError
+from harness.core.text import count, listed
 from harness.engines.transformers.compat import let_go
 from harness.engines.transformers.mtp.config import MtpConfig
 
@@ -97,7 +98,9 @@ def weights_of(
     expected = config.shapes(vocabulary)
     _check(path, tensors, expected)
     scale, low_rank = _low_rank(path, parts, expected, trained) if parts else (1.0, {})
-    notes = [f"{path}: its value head ({_some(left_out)}) answers nothing here: left out"] if left_out else []
+    notes = (
+        [f"{path}: its value head ({listed(left_out, 5)}) answers nothing here: left out"] if left_out else []
+    )
     return Weights(path, tensors, vocabulary, low_rank, scale, tuple(notes))
 
 
@@ -128,16 +131,16 @@ def _check(path: Path, tensors: Mapping[str, torch.Tensor], expected: Mapping[st
     ]
     if wrong:
         raise CheckpointError(
-            f"{path}: shape mismatch: {_some(wrong)}; give the params.json that belongs to these weights"
+            f"{path}: shape mismatch: {listed(wrong, 5)}; give the params.json that belongs to these weights"
         )
     if missing := [name for name in expected if name not in tensors]:
         raise CheckpointError(
-            f"{path}: {len(missing)} tensors of the model are missing: {_some(missing)}; "
+            f"{path}: {count(len(missing), 'tensor')} of the model missing: {listed(missing, 5)}; "
             "save the whole model, or correct n_layers and n_future_tokens"
         )
     if unexpected := [name for name in tensors if name not in expected]:
         raise CheckpointError(
-            f"{path}: {len(unexpected)} tensors have no place in the model: {_some(unexpected)}; "
+            f"{path}: {count(len(unexpected), 'tensor')} without a place in the model: {listed(unexpected, 5)}; "
             "its config belongs to another model"
         )
 
@@ -205,11 +208,6 @@ def _settings(path: Path, trained: Mapping[str, Any]) -> tuple[int, float]:
 
 def _first(tables: list[Any], *names: str) -> Any:
     return next((table[name] for name in names for table in tables if table.get(name) is not None), None)
-
-
-def _some(names: list[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 _STATES: Final = ("model_state_dict", "state_dict")

@@ -1,0 +1,39 @@
+"""Lists, counts and similar names in messages."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Final
+
+LISTED: Final = 12
+"""Names in a message before "and N more"."""
+
+
+def listed(names: Iterable[str], most: int = LISTED, *, between: str = ", ") -> str:
+    """Return the first names, and how many there are besides: ``A, B and 3 more``; ``none`` for no name."""
+    known = list(names)
+    rest = len(known) - most
+    more = f"{between.rstrip().strip(',')} and {rest} more" if rest > 0 else ""
+    return (between.join(known[:most]) + more) or "none"
+
+
+def either(words: Iterable[str]) -> str:
+    """Return the choices that there are: ``A, B or C``."""
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun: ``1 item``, ``2 items``."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def alike(wanted: str, names: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Return the names that are like the wanted one, the most similar first."""
+    return difflib.get_close_matches(wanted, list(names), most, cutoff)
+
+
+def did_you_mean(wanted: str, names: Iterable[str]) -> str:
+    """Return a question with the most similar name and a space; nothing where none is similar."""
+    return "".join(f"did you mean {name!r}? " for name in alike(wanted, names))
