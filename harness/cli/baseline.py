@@ -10,11 +10,12 @@ touchstone baseline rm NAME|RUN_ID       takes the name away; or the run's saved
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from harness.cli.command import Output, add_output
 from harness.compare.baselines import incomplete, shown, worth
 from harness.compare.gate.changes import values_of
 from harness.compare.named_baselines import (
@@ -36,59 +37,92 @@ from harness.results.store_entry import StoredResult, composites_of
 TOLD: Final = ("version", "data", "shots", "seed", "limit")
 """Conditions that a list tells; ``show --json`` has all."""
 
-Adds = Callable[[Any, str, Callable[[argparse.Namespace], Any], str], argparse.ArgumentParser]
+
+def set_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``baseline set``."""
+    parser.add_argument("run_id", metavar="RUN_ID", help="the run")
+    parser.add_argument("--checkpoint", metavar="NAME", help="which of its checkpoints, if it has several")
+    parser.add_argument("--name", default=MAIN, metavar="NAME", help=f"the name (default: {MAIN})")
+    add_output(parser)
 
 
-def add_commands(commands: Any, command: Adds) -> None:
-    """Adds ``baseline`` and what it can do; ``command`` makes one parser."""
-    text = "the saved results that runs are held against"
-    group = commands.add_parser("baseline", help=text, description=text)
-    below = group.add_subparsers(required=True, metavar="set|show|list|rm")
-    make = command(below, "set", _set, "give a run's checkpoint a name, for `pytest --baseline NAME`")
-    make.add_argument("run_id", metavar="RUN_ID", help="the run")
-    make.add_argument("--checkpoint", metavar="NAME", help="which of its checkpoints, if it has several")
-    make.add_argument("--name", default=MAIN, metavar="NAME", help=f"the name (default: {MAIN})")
-    show = command(below, "show", _show, "what a name or a run has")
-    show.add_argument("target", nargs="?", default=MAIN, metavar="NAME|RUN_ID", help=f"default: {MAIN}")
-    listed = command(below, "list", _list, "what is saved, the best first")
-    listed.add_argument("--benchmark", metavar="NAME", help="only this one")
-    listed.add_argument(
-        "--by", metavar="METRIC", help="rank checkpoints by this metric or composite (score), like with like"
-    )
-    remove = command(below, "rm", _remove, "take a name away, or a run's saved results")
-    remove.add_argument("target", metavar="NAME|RUN_ID")
-    remove.add_argument("--checkpoint", metavar="NAME", help="of a run, only this checkpoint's results")
-    for parser in (make, show, listed, remove):
-        parser.add_argument(
-            "--output",
-            default="results",
-            type=Path,
-            metavar="DIR",
-            help="the results folder (default: results)",
-        )
-
-
-def _set(options: argparse.Namespace) -> dict[str, Any]:
+def set_run(options: argparse.Namespace) -> Output:
+    """Give a run's checkpoint a name."""
     pin = set_named_baseline(options.output, options.name, options.run_id, options.checkpoint)
-    if not options.json:
-        print(f"{_pin(pin)}; use it with --baseline {pin.name}")
-    return asdict(pin)
+    return Output(asdict(pin), f"{_pin(pin)}; use it with --baseline {pin.name}")
 
 
-def _show(options: argparse.Namespace) -> dict[str, Any]:
+def show_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``baseline show``."""
+    parser.add_argument("target", nargs="?", default=MAIN, metavar="NAME|RUN_ID", help=f"default: {MAIN}")
+    add_output(parser)
+
+
+def show_run(options: argparse.Namespace) -> Output:
+    """All metrics and conditions of what a name or a run has."""
     pin, found = _meant(options.output, options.target)
-    if not options.json:
-        if pin is not None:
-            print(_pin(pin))
-        for saved in found:
-            print(f"{saved.benchmark}, {saved.checkpoint} in {saved.run_id}{_about(saved)}{_flaw(saved)}")
-            for metric in saved.metrics.values():
-                print(f"  {metric.name:20} {number(metric.value)}  n {metric.n}")
-            print(f"  {', '.join(f'{name} {shown(value)}' for name, value in saved.conditions.items())}")
-    return {"name": pin.name if pin is not None else None, "results": [asdict(saved) for saved in found]}
+    lines = [] if pin is None else [_pin(pin)]
+    for saved in found:
+        lines.append(f"{saved.benchmark}, {saved.checkpoint} in {saved.run_id}{_about(saved)}{_flaw(saved)}")
+        lines += [f"  {one.name:20} {number(one.value)}  n {one.n}" for one in saved.metrics.values()]
+        lines.append(f"  {', '.join(f'{name} {shown(value)}' for name, value in saved.conditions.items())}")
+    plain = {"name": pin.name if pin is not None else None, "results": [asdict(saved) for saved in found]}
+    return Output(plain, "\n".join(lines))
 
 
-def _rank(options: argparse.Namespace) -> dict[str, Any]:
+def list_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``baseline list``."""
+    parser.add_argument("--benchmark", metavar="NAME", help="only this one")
+    text = "rank checkpoints by this metric or composite (score), like with like"
+    parser.add_argument("--by", metavar="METRIC", help=text)
+    add_output(parser)
+
+
+def list_run(options: argparse.Namespace) -> Output:
+    """The saved results by benchmark, the best first, then the names; or a ranking."""
+    if options.by is not None:
+        return _rank(options)
+    saved = best_first(ResultStore(options.output).find(benchmark=options.benchmark))
+    pins = list_named_baselines(options.output)
+    lines = []
+    for benchmark in dict.fromkeys(one.benchmark for one in saved):
+        same = [one for one in saved if one.benchmark == benchmark]
+        lines.append(f"{benchmark} {same[0].primary}")
+        for one in same:
+            names = [pin.name for pin in pins if pinned(pin, [one])]
+            lines.append(f"  {_row(one)}{'  = ' + ', '.join(names) if names else ''}")
+    lines += map(_pin, pins)
+    lines += [] if saved else [f"no saved results in {options.output}/"]
+    plain = {"results": [_plain(one) for one in saved], "names": [asdict(pin) for pin in pins]}
+    return Output(plain, "\n".join(lines))
+
+
+def remove_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``baseline rm``."""
+    parser.add_argument("target", metavar="NAME|RUN_ID", help="a name, or a run whose saved results go")
+    parser.add_argument("--checkpoint", metavar="NAME", help="of a run, only this checkpoint's results")
+    add_output(parser)
+
+
+def remove_run(options: argparse.Namespace) -> Output:
+    """Take a name away, or a run's saved results."""
+    output: Path = options.output
+    if options.checkpoint is None and remove_named_baseline(output, options.target):
+        text = f"{options.target} is no name of a baseline any more; its results stay"
+        return Output({"name": options.target, "results": []}, text)
+    _, found = _meant(output, options.target)
+    mine = [one for one in found if options.checkpoint in (None, one.checkpoint)]
+    if not mine:
+        names = ", ".join(dict.fromkeys(one.checkpoint for one in found))
+        raise GateError(f"{options.target} has no checkpoint {options.checkpoint!r}; it has {names}")
+    store = ResultStore(output)
+    for saved in mine:
+        store.remove(saved)
+    text = f"{len(mine)} saved result(s) of {options.target} removed; the run's folder stays"
+    return Output({"name": None, "results": [_plain(one) for one in mine]}, text)
+
+
+def _rank(options: argparse.Namespace) -> Output:
     store = ResultStore(options.output)
     saved = store.find(benchmark=options.benchmark)
     known = composites_of(saved, project_composites(Path("pyproject.toml")))
@@ -96,17 +130,15 @@ def _rank(options: argparse.Namespace) -> dict[str, Any]:
     if composite is not None and options.benchmark is not None:
         raise GateError(f"--by {options.by}: it is made of several benchmarks; leave out --benchmark")
     rankings = rank(saved, options.by, store.items, known) if saved else []
-    if not options.json:
-        for one in rankings:
-            print(_ranking_head(one, rankings))
-            for place, row in enumerate(one.rows, start=1):
-                limits = "" if row.low is None or row.high is None else f"[{row.low:.4f}, {row.high:.4f}]"
-                print(
-                    f"{place:>4}  {number(row.value)} {limits:16}  n {row.n}  {row.checkpoint}  {row.run_id}"
-                )
-        if not rankings:
-            print(_no_ranking(options, saved, composite))
-    return {"by": options.by, "rankings": [asdict(one) for one in rankings]}
+    lines = []
+    for one in rankings:
+        lines.append(_ranking_head(one, rankings))
+        for place, row in enumerate(one.rows, start=1):
+            limits = "" if row.low is None or row.high is None else f"[{row.low:.4f}, {row.high:.4f}]"
+            told = f"{number(row.value)} {limits:16}  n {row.n}  {row.checkpoint}  {row.run_id}"
+            lines.append(f"{place:>4}  {told}")
+    plain = {"by": options.by, "rankings": [asdict(one) for one in rankings]}
+    return Output(plain, "\n".join(lines) or _no_ranking(options, saved, composite))
 
 
 def _no_ranking(
@@ -144,44 +176,6 @@ def _flat(conditions: dict[str, Any]) -> dict[str, Any]:
         inner = value if isinstance(value, dict) and name != "few_shot" else None
         found |= {name: value} if inner is None else {f"{name} {key}": one for key, one in inner.items()}
     return found
-
-
-def _list(options: argparse.Namespace) -> dict[str, Any]:
-    if options.by is not None:
-        return _rank(options)
-    saved = best_first(ResultStore(options.output).find(benchmark=options.benchmark))
-    pins = list_named_baselines(options.output)
-    if not options.json:
-        for benchmark in dict.fromkeys(one.benchmark for one in saved):
-            same = [one for one in saved if one.benchmark == benchmark]
-            print(f"{benchmark} {same[0].primary}")
-            for one in same:
-                names = [pin.name for pin in pins if pinned(pin, [one])]
-                print(f"  {_row(one)}{'  = ' + ', '.join(names) if names else ''}")
-        for pin in pins:
-            print(_pin(pin))
-        if not saved:
-            print(f"no saved results in {options.output}/")
-    return {"results": [_plain(one) for one in saved], "names": [asdict(pin) for pin in pins]}
-
-
-def _remove(options: argparse.Namespace) -> dict[str, Any]:
-    output: Path = options.output
-    if options.checkpoint is None and remove_named_baseline(output, options.target):
-        if not options.json:
-            print(f"{options.target} is no name of a baseline any more; its results stay")
-        return {"name": options.target, "results": []}
-    _, found = _meant(output, options.target)
-    mine = [one for one in found if options.checkpoint in (None, one.checkpoint)]
-    if not mine:
-        names = ", ".join(dict.fromkeys(one.checkpoint for one in found))
-        raise GateError(f"{options.target} has no checkpoint {options.checkpoint!r}; it has {names}")
-    store = ResultStore(output)
-    for saved in mine:
-        store.remove(saved)
-    if not options.json:
-        print(f"{len(mine)} saved result(s) of {options.target} removed; the run's folder stays")
-    return {"name": None, "results": [_plain(one) for one in mine]}
 
 
 def best_first(saved: Sequence[StoredResult]) -> list[StoredResult]:

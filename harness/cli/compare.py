@@ -8,8 +8,9 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from harness.cli.command import Output, add_output
 from harness.compare.answers import Shown, shown_answers
 from harness.compare.candidate import Candidate
 from harness.compare.gate.config import number_of
@@ -27,11 +28,11 @@ ARGUMENTS: Final = (
 )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add = parser.add_argument
     add("what", nargs="*", metavar="WHAT", help=f"the baseline, then what is compared with it: {ARGUMENTS}")
-    add("--output", default="results", metavar="DIR", help="the results folder (default: results)")
+    add_output(parser)
     add("--metric", metavar="NAME", help="judge by this metric where a benchmark has it")
     add("--all-metrics", action="store_true", help="show every metric, not only the primary ones")
     add("--groups", action="store_true", help="compare the groups of a benchmark (subjects), not the whole")
@@ -52,16 +53,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--show-flips", default="0", metavar="N", help="print so many items gained and lost of each benchmark"
     )
-    add("--markdown", action="store_true", help="print Markdown instead of text")
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Compares and prints; what ``--json`` prints. Raises ``HarnessError`` for a mistake."""
+def run(options: argparse.Namespace) -> Output:
+    """Compare every result with the first. Raises ``HarnessError`` for a mistake."""
     margin, alpha = _rate("--margin", options.margin, zero=True), _rate("--alpha", options.alpha)
     count = read_as("--show-flips", options.show_flips, integer)
-    if options.json and options.markdown:
-        raise HarnessError("--json and --markdown: give one of them")
-    found = find_contenders(options.what, output=Path(options.output), sizes=parse_sizes(options.items))
+    found = find_contenders(options.what, output=options.output, sizes=parse_sizes(options.items))
     first, *others = [by_group(one) for one in found] if options.groups else found
     composites = project_composites(Path("pyproject.toml"))
     pairs = [
@@ -77,17 +75,21 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         for other in others
     ]
     flips = [flips_of(pair, count) for pair in pairs] if count else []
-    if options.markdown:
-        from harness.reports.markdown import comparison_page
 
-        print(comparison_page(pairs, flips), end="")
-    elif not options.json:
+    def text() -> str:
         from harness.reports.comparison_terminal import render
 
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        print(render(pairs, flips, width=shutil.get_terminal_size((100, 24)).columns, color=color))
+        return render(pairs, flips, width=shutil.get_terminal_size((100, 24)).columns, color=color)
+
+    def markdown() -> str:
+        from harness.reports.markdown import comparison_page
+
+        return comparison_page(pairs, flips).rstrip("\n")
+
     facts = [pair_facts(pair, flips[place] if flips else None) for place, pair in enumerate(pairs)]
-    return {"schema": SCHEMA, "kind": "comparison", "margin": margin, "alpha": alpha, "pairs": facts}
+    data = {"schema": SCHEMA, "kind": "comparison", "margin": margin, "alpha": alpha, "pairs": facts}
+    return Output(data, text, markdown=markdown)
 
 
 def flips_of(pair: Pair, count: int) -> Flips:

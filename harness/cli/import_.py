@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from harness.cli.command import Output, add_output
 from harness.compare.candidate import NO_ITEMS, Candidate
 from harness.compare.formats.korean_mlm import Table
 from harness.compare.load import check_sizes, parse_sizes, read_file
@@ -16,11 +18,11 @@ from harness.core.text import count
 from harness.results.store import ResultStore
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add = parser.add_argument
     add("file", type=Path, metavar="FILE", help="a .csv or .json file of published results")
-    add("--output", default="results", metavar="DIR", help="the results folder (default: results)")
+    add_output(parser)
     add(
         "--items",
         action="append",
@@ -30,8 +32,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Imports the file; what ``--json`` prints. Raises ``HarnessError`` for a mistake and for a file with no result."""
+def run(options: argparse.Namespace) -> Output:
+    """Import the file. Raises ``HarnessError`` for a mistake and for a file with no result."""
     path: Path = options.file
     if not path.is_file():
         raise HarnessError(f"{path}: no such file; give a .csv or .json file of results")
@@ -43,7 +45,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         )
     benchmarks = dict.fromkeys(name for one in table.contenders for name in one.entries)
     check_sizes(sizes, benchmarks)
-    store = ResultStore(Path(options.output))
+    store = ResultStore(options.output)
     try:
         for contender in table.contenders:
             save(store, contender, time.time())
@@ -51,15 +53,14 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         raise HarnessError(
             f"cannot write into {store.folder}: {error.strerror}; give --output DIR"
         ) from error
-    if not options.json:
-        _print(path, table, store)
-    return {
+    data = {
         "file": str(path),
         "saved": str(store.folder),
         "imported": [_row(one) for one in table.contenders],
         "contradictions": [one._asdict() for one in table.contradictions],
         "not_read": [asdict(one) for one in table.bad],
     }
+    return Output(data, "\n".join(_lines(path, table, store)))
 
 
 def save(store: ResultStore, contender: Candidate, now: float) -> None:
@@ -79,33 +80,33 @@ def _row(one: Candidate) -> dict[str, Any]:
     return {"name": one.name, **one.about, "metrics": metrics}
 
 
-def _print(path: Path, table: Table, store: ResultStore) -> None:
+def _lines(path: Path, table: Table, store: ResultStore) -> Iterator[str]:
     benchmarks = dict.fromkeys(name for one in table.contenders for name in one.entries)
-    print(
+    yield (
         f"{count(len(table.contenders), 'checkpoint')} of {path.name} imported into {store.folder}/: "
         f"{', '.join(benchmarks)}"
     )
     for one in table.contenders:
-        print(f"  {one.name}")
+        yield f"  {one.name}"
     unknown = [
         name
         for name in benchmarks
         if any(name in one.entries and not one.entries[name].saved.scored for one in table.contenders)
     ]
     if unknown:
-        print(f"numbers of items are not known of {', '.join(unknown)}; --items NAME=N gives them")
+        yield f"numbers of items are not known of {', '.join(unknown)}; --items NAME=N gives them"
     if table.contradictions:
         rows = count(len(table.contradictions), "row")
-        print(f"{rows} with a composite that contradicts its own parts by more than rounding:")
+        yield f"{rows} with a composite that contradicts its own parts by more than rounding:"
         for wrong in table.contradictions:
-            print(
+            yield (
                 f"  {wrong.name}: {wrong.composite} is {wrong.reported:.4f} there, {wrong.computed:.4f} by the formula "
                 f"({100 * (wrong.reported - wrong.computed):+.2f} points)"
             )
-        print("(composites are always computed from their parts; the written ones are not used)")
+        yield "(composites are always computed from their parts; the written ones are not used)"
     if table.bad:
-        print(f"{count(len(table.bad), 'row')} that cannot be read:")
+        yield f"{count(len(table.bad), 'row')} that cannot be read:"
         for bad in table.bad:
-            print(f"  {bad}")
+            yield f"  {bad}"
     for note in (note for one in table.contenders for note in one.notes):
-        print(f"note: {note}")
+        yield f"note: {note}"

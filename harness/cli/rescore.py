@@ -7,9 +7,10 @@ the reason.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.info import info_from_plain
+from harness.cli.command import Output, add_run, run_folder
 from harness.core.benchmark import CHECKPOINT_FIXTURE, declared, generator_function
 from harness.core.dataset import Example
 from harness.core.errors import BenchmarkError, DataError, HarnessError
@@ -49,6 +51,34 @@ class Rescored:
     unscored: list[tuple[str, str]] = field(default_factory=list)
     means: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By benchmark and primary score: the mean before and now, over the items scored both times."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_run(parser)
+    parser.add_argument("--data", metavar="DIR", help="folder of data packs (default: the run's)")
+    parser.add_argument(
+        "--root", type=Path, metavar="DIR", help="the folder pytest ran in (default: the run's)"
+    )
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Today's verdicts beside those of the run."""
+    found = rescore(run_folder(options, "run.json"), data=options.data, root=options.root)
+    return Output(asdict(found), "\n".join(_lines(found)))
+
+
+def _lines(found: Rescored) -> Iterator[str]:
+    for change in found.changes:
+        said = ", ".join(f"{name} {before} -> {now}" for name, (before, now) in change.scores.items())
+        yield f"{change.item}: {said}"
+    for item, why in found.unscored:
+        yield f"{item}: not scored again: {why}"
+    for name, (before, now) in found.means.items():
+        yield f"{name}: {before:.4f} -> {now:.4f}"
+    yield (
+        f"{found.items} items, {len(found.changes)} with another verdict, {len(found.unscored)} not scored again"
+    )
 
 
 def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) -> Rescored:

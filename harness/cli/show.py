@@ -6,16 +6,30 @@ the current one; nothing of them is run.
 
 from __future__ import annotations
 
+import argparse
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo, resolve
+from harness.cli.command import Output
 from harness.core.requests import RunProgram
 from harness.engines.registry import identity
 
 _WIDTH: Final = 18
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("source", metavar="PATH", help="anything that --checkpoint takes")
+    parser.add_argument("--base-model", metavar="PATH", help="the model that a LoRA adapter is applied to")
+
+
+def run(options: argparse.Namespace) -> Output:
+    """A table per checkpoint."""
+    found = rows(options.source, base_model=options.base_model)
+    return Output(found, "\n\n".join("\n".join(lines(row)) for row in found))
 
 
 def rows(source: str, *, base_model: str | None = None) -> list[dict[str, Any]]:

@@ -1,0 +1,81 @@
+"""The seam of commands: what ``touchstone NAME`` takes, does and gives back.
+
+A package adds one by an entry point in the group ``touchstone.commands``: a ``Command``, named after the entry point.
+
+    [project.entry-points."touchstone.commands"]
+    count = "my_package.count:COMMAND"
+
+Printing, ``--json``, ``--markdown``, errors and exit codes are ``harness.cli.main``'s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from harness.core.errors import HarnessError
+
+GROUP: Final = "touchstone.commands"
+
+Text: TypeAlias = str | Callable[[], str]
+"""What is printed; a function where making it takes time, so that ``--json`` does without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a command has found: ``data`` for ``--json``, ``text`` for people (nothing is printed for an empty one)."""
+
+    data: Any
+    text: Text = ""
+    exit_code: int = 0
+    markdown: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command. ``run`` raises ``HarnessError`` for a mistake of the user.
+
+    ``json`` and ``markdown`` say which options it has; ``commands`` are those of a group, which has nothing else.
+    """
+
+    name: str
+    help: str
+    add_arguments: Callable[[argparse.ArgumentParser], None] = lambda _: None
+    run: Callable[[argparse.Namespace], Output] = lambda _: Output(None)
+    markdown: bool = False
+    commands: tuple[Command, ...] = ()
+
+
+def shown(output: Output, options: argparse.Namespace) -> str:
+    """Return what is printed; raises ``HarnessError`` where two forms are asked for."""
+    markdown = getattr(options, "markdown", False)
+    if options.json and markdown:
+        raise HarnessError("--json and --markdown: give one of them")
+    if options.json:
+        return json.dumps(output.data, ensure_ascii=False, indent=2, default=str)
+    text = output.markdown if markdown and output.markdown is not None else output.text
+    return text if isinstance(text, str) else text()
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add ``--output``, the results folder."""
+    text = "the results folder (default: results)"
+    parser.add_argument("--output", default=Path("results"), type=Path, metavar="DIR", help=text)
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add ``RUN`` and ``--output``."""
+    parser.add_argument("target", metavar="RUN", help="a run id or a run's folder")
+    add_output(parser)
+
+
+def run_folder(options: argparse.Namespace, file: str) -> Path:
+    """Return the folder of the run that is named, by path or by id; it has ``file``. Raises ``HarnessError``."""
+    for folder in (Path(options.target), options.output / options.target):
+        if (folder / file).is_file():
+            return folder
+    raise HarnessError(f"{options.target}: no such run in {options.output}/; `touchstone list` shows them")
