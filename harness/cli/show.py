@@ -7,13 +7,13 @@ the current one; nothing of them is run.
 from __future__ import annotations
 
 import argparse
-import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo, resolve
 from harness.cli.command import Output
+from harness.compare.gate.validate import declared_in
 from harness.core.requests import RunProgram
 from harness.engines.registry import identity
 
@@ -81,17 +81,5 @@ def _settings(prefix: str, table: dict[str, Any]) -> Iterator[str]:
 
 def _benchmarks(folder: Path = Path("evals")) -> dict[str, set[str]]:
     """The benchmarks of a folder and the kinds of request that each asks a checkpoint."""
-    found: dict[str, set[str]] = {}
-    for path in sorted(folder.glob("**/test_*.py")):
-        try:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-        except (OSError, SyntaxError, ValueError):
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "benchmark":
-                given = {word.arg: word.value for word in node.keywords}
-                name, asks = given.get("name"), given.get("asks")
-                if isinstance(name, ast.Constant) and asks is not None:
-                    kinds = {one.id for one in ast.walk(asks) if isinstance(one, ast.Name)}
-                    found[str(name.value)] = kinds - {RunProgram.__name__}
-    return found
+    found = {name: asks for path in sorted(folder.glob("**/test_*.py")) for name, asks in declared_in(path)}
+    return {name: asks - {RunProgram.__name__} for name, asks in found.items() if asks}
