@@ -35,7 +35,7 @@ NAMES: Final = (KO_MLM, SMOLLM2, MTP)
 
 
 def cache_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where a fetched checkpoint is kept: ``TOUCHSTONE_CACHE``, else ``XDG_CACHE_HOME/touchstone``, else
+    """The folder of fetched checkpoints: ``TOUCHSTONE_CACHE``, else ``XDG_CACHE_HOME/touchstone``, else
     ``~/.cache/touchstone``."""
     if own := environ.get("TOUCHSTONE_CACHE"):
         return Path(own) / name

@@ -86,7 +86,7 @@ class FingerprintCache:
 
 
 def stamps(files: Sequence[Path]) -> list[Stamp]:
-    """What the file system says of each file: path, device, inode, size, ``mtime_ns``, ``ctime_ns``."""
+    """The facts that the file system has of each file: path, device, inode, size, ``mtime_ns``, ``ctime_ns``."""
     found = []
     for path in files:
         try:

@@ -52,7 +52,7 @@ class Matches(NamedTuple):
 
 
 def expand(pattern: str) -> Matches:
-    """What a glob matches, folders of checkpoints resolved. Raises ``CheckpointError`` where that is nothing."""
+    """The matches of a glob, folders of checkpoints resolved. Raises ``CheckpointError`` where that is nothing."""
     # pathlib refuses absolute patterns, hence the module glob.
     matches = [Path(path) for path in glob.glob(str(Path(pattern).expanduser()), recursive=True)]  # noqa: PTH207
     recursive = "**" in Path(pattern).parts
@@ -96,7 +96,7 @@ def ordered(infos: Iterable[CheckpointInfo]) -> Iterator[tuple[str, CheckpointIn
 
 
 def step(info: CheckpointInfo) -> float | None:
-    """How far a checkpoint is: the trainer's step, else the number at the end of its name, else its epoch."""
+    """The progress of a checkpoint: the trainer's step, else the number at the end of its name, else its epoch."""
     if info.global_step is not None:
         return info.global_step
     number = number_of(info.path)

@@ -27,7 +27,7 @@ class TrainingState:
 
 
 def progress_of(folder: Path) -> TrainingState:
-    """What ``trainer_state.json`` says; the step else from the folder's name."""
+    """The state in ``trainer_state.json``; the step else from the folder's name."""
     path = folder / "trainer_state.json"
     if not path.is_file():
         return TrainingState(step_in(folder.resolve().name))

@@ -27,7 +27,7 @@ Text: TypeAlias = str | Callable[[], str]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a command has found: ``data`` for ``--json``, ``text`` for people (nothing is printed for an empty one)."""
+    """The findings of a command: ``data`` for ``--json``, ``text`` for people (nothing is printed for an empty one)."""
 
     data: Any
     text: Text = ""

@@ -40,7 +40,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What became of a file of verdicts: cases compared, cases of its scorers that it lacks, differences."""
+    """The outcome for a file of verdicts: cases compared, cases of its scorers that it lacks, differences."""
 
     compared: int
     missing: int
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output:
-    """How a file's verdicts differ from the recorded ones; without a file, what the kit has."""
+    """The differences between a file's verdicts and the recorded ones; without a file, the content of the kit."""
     if options.cases is not None:
         found = [
             {"scorer": options.cases, "gold": one["gold"], "output": one["output"]}

@@ -38,7 +38,7 @@ AHEAD: Final = 64
 
 
 class Runner(Protocol):
-    """What runs programs: a sandbox, or a stand-in."""
+    """Something that runs programs: a sandbox, or a stand-in."""
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """Has the program run; many may be under way."""
@@ -73,7 +73,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Graded:
-    """What became of the samples of a file; ``answers`` belong to ``samples``, in order."""
+    """The outcomes of a file's samples; ``answers`` belong to ``samples``, in order."""
 
     benchmark: str
     samples: list[Sample]
@@ -176,7 +176,7 @@ def grade(
     workers: int = 1,
     say: Callable[[int], None] = lambda _: None,
 ) -> Graded:
-    """Has every sample run, and says after each how many are done."""
+    """Run every sample, and report after each the number that is done."""
     request, began = _grader(benchmark).request, time.monotonic()
     sampled = {sample.task for sample in samples}
     graded = Graded(benchmark, list(samples), [name for name in problems if name not in sampled])

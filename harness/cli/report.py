@@ -14,7 +14,7 @@ add_arguments = add_run
 
 
 def run(options: argparse.Namespace) -> Output:
-    """What the run's end has printed, in the width of today's terminal."""
+    """The tables that the run's end has printed, in the width of today's terminal."""
     summary = load_summary(run_folder(options, SUMMARY))
 
     def text() -> str:

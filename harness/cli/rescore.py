@@ -44,7 +44,7 @@ class Change:
 
 @dataclass(slots=True)
 class Rescored:
-    """What today's scorers say of a run."""
+    """The results of a run by today's scorers."""
 
     items: int = 0
     changes: list[Change] = field(default_factory=list)

@@ -37,7 +37,7 @@ class Shown:
 
 
 def shown_answers(entry: Entry, metric: str, examples: Iterable[str]) -> dict[str, Shown]:
-    """What is known of these items by id; nothing where nobody kept the answers. Raises ``HarnessError`` where they
+    """The known facts of these items by id; nothing where nobody kept the answers. Raises ``HarnessError`` where they
     cannot be read."""
     wanted = set(examples)
     if entry.answers is None or not wanted:

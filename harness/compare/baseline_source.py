@@ -26,7 +26,7 @@ from harness.results.summary import SUMMARY, Summary, summary_from_json
 
 
 def open_source(text: str, output: Path, *, folder: Path) -> BaselineSource:
-    """Where the baselines that ``text`` names come from; paths are below ``folder``, run ids in ``output``.
+    """The source of the baselines that ``text`` names; paths are below ``folder``, run ids in ``output``.
 
     Raises ``HarnessError`` with one line that says what there is not, or cannot be read.
     """

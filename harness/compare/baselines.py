@@ -42,7 +42,7 @@ State = Literal["chosen", "first", "apart", "absent", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineSource:
-    """Where baselines come from: what a person calls it, its kind, the results, and how to get their items."""
+    """A source of baselines: its name for a person, its kind, the results, and how to get their items."""
 
     name: str
     kind: Literal["best", "run", "none"]
@@ -57,7 +57,7 @@ class BaselineSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineChoice:
-    """What a result is held against. ``state`` is "chosen" (``baselines`` has at least one), "first" (there is no
+    """The baselines of a result. ``state`` is "chosen" (``baselines`` has at least one), "first" (there is no
     earlier result of this benchmark on its items, nor on more), "apart" (all earlier ones have items that it lacks),
     "absent" (the baseline has none of it), or "refused", with ``reason``. ``part``: how many of an earlier result's
     items it has, where it lacks some, such as "2 of 400 items". ``notes`` are for a reader."""
@@ -70,7 +70,7 @@ class BaselineChoice:
 
 
 def find(new: Entry, source: BaselineSource, *, metric: str, allow: Iterable[str] = ()) -> BaselineChoice:
-    """What the source has to hold the new result against, by this metric.
+    """The source's baselines for the new result, by this metric.
 
     Raises ``GateError`` for a metric that the new result has not.
     """
@@ -221,7 +221,7 @@ def shown(value: Any) -> str:
 
 
 def origin(saved: StoredResult) -> str:
-    """Which result is meant: the checkpoint and its run."""
+    """The name of a result for a person: the checkpoint and its run."""
     return f"{saved.checkpoint} in {saved.run_id}"
 
 
@@ -257,7 +257,7 @@ def _nothing(earlier: Sequence[StoredResult], source: BaselineSource) -> Baselin
 
 
 def incomplete(saved: StoredResult) -> str:
-    """Why a result is not whole, for a person."""
+    """The reason for a person why a result is not whole."""
     parts = [f"{saved.faults} of {saved.collected} items ended in error or were lost"] if saved.faults else []
     parts += [f"{saved.skipped} of {saved.collected} items were skipped"] if saved.skipped else []
     parts += [saved.invalid] if saved.invalid else []

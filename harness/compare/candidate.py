@@ -86,7 +86,7 @@ def published_entry(
     of: int | None = None,
     mark: str | None = None,
 ) -> StoredResult:
-    """What is known of a benchmark from totals alone; the fingerprint is made of file and name, so that no two rows of
+    """A benchmark's entry from totals alone; the fingerprint is made of file and name, so that no two rows of
     any files share one."""
     n = metrics[primary].n
     digest = hashlib.sha256(f"{source.digest}\0{name}".encode("utf-8", "backslashreplace")).hexdigest()

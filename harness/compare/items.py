@@ -25,8 +25,8 @@ class Entry(NamedTuple):
 
 
 class ItemDifferences(NamedTuple):
-    """How the items of two results differ, by ids: only the baseline has, only the new one has, other rows; and
-    how many items are the same."""
+    """The differences between the items of two results, by ids: missing in the new one, only in the new one, other
+    rows; and how many items are the same."""
 
     missing: tuple[str, ...]
     extra: tuple[str, ...]
@@ -78,7 +78,7 @@ def score_name(saved: StoredResult, metric: str) -> str:
 
 
 def item_differences(new: ItemScores, baseline: ItemScores, score: str) -> ItemDifferences:
-    """Which items the two results do not share."""
+    """The items that the two results do not share."""
     if _alike(new, baseline, score):
         return ItemDifferences((), (), (), len(new.examples))
     mine, other = _rows(new, score), _rows(baseline, score)

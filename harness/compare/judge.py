@@ -54,7 +54,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What was compared, and the verdict."""
+    """A comparison and its verdict."""
 
     compared: Compared
     verdict: Verdict

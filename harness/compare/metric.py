@@ -160,7 +160,7 @@ class Shared(NamedTuple):
 
 
 def shared_columns(baseline: Entry, new: Entry, metric: str) -> Shared | None:
-    """What two results share by this metric; None where that is too little to pair them."""
+    """The scores that two results share by this metric; None where that is too little to pair them."""
     if baseline.items is None or new.items is None:
         return None
     try:

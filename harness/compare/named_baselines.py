@@ -66,7 +66,7 @@ def set_named_baseline(output: Path, name: str, run_id: str, checkpoint: str | N
 
 
 def read_named_baseline(output: Path, name: str) -> NamedBaseline | None:
-    """What the name means, None where nothing has it; raises ``GateError`` for a file that cannot be read."""
+    """The baseline that the name means, None if there is none; raises ``GateError`` for a file that cannot be read."""
     path = _path(output, name)
     try:
         data = json.loads(path.read_bytes())

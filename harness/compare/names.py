@@ -15,7 +15,7 @@ from harness.core.text import LISTED, alike, listed
 
 
 class Named(Protocol):
-    """What has a name, and perhaps more that it is known by."""
+    """Something with a name, and perhaps other terms that it is known by."""
 
     @property
     def name(self) -> str: ...

@@ -202,7 +202,7 @@ def _unknown(name: str) -> Metric:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a benchmark is held against, the stop, and the comparison that decided it."""
+    """The baseline of a benchmark that stopped, the stop, and the comparison that decided it."""
 
     found: BaselineChoice
     stop: Stop

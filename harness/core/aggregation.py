@@ -37,7 +37,7 @@ Function: TypeAlias = Callable[[Sequence[float], Sequence[str | None] | None], A
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """How a metric is made of the score ``of``.
+    """The way in which a metric is made of the score ``of``.
 
     ``by`` is the name that messages use. ``function`` is None for the aggregations of this package. ``rises`` says
     whether the metric rises with the score: a perplexity falls as the log-probability rises. ``unit`` stands beside

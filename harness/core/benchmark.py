@@ -54,7 +54,7 @@ class HubData:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Where a benchmark's rows come from.
+    """The place that a benchmark's rows come from.
 
     On the Hub (``--eval-data hub``) they are ``datasets.load_dataset(path, config, split=split)``; without ``path``
     they are not there. In a folder of data they are ``local``, as ``NAME/FILE`` (or ``NAME/FOLDER``, one file per
@@ -97,7 +97,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """What a benchmark declares about itself.
+    """The declaration of a benchmark.
 
     ``data`` says where its rows come from, a text stands for ``Dataset(local=...)``; ``row`` is a TypedDict
     that every row is checked against (of ``typing_extensions`` below Python 3.12); ``asks`` the kinds of request it

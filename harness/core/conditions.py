@@ -27,7 +27,7 @@ def affects(name: str) -> Affects:
 
 
 def is_condition(name: str) -> bool:
-    """Whether results with different values of it were asked otherwise, or asked other items."""
+    """Return whether results with different values of it were asked otherwise, or asked other items."""
     return name in OF_RESULTS or affects(name) in ("answers", "items")
 
 
@@ -81,7 +81,7 @@ def ways_of_asking(conditions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def same_answers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether a run with these settings may take the answers of one with the others, by their manifests."""
+    """Return whether a run with these settings may take the answers of one with the others, by their manifests."""
     apart = differing(_complete(mine), _complete(other))
     return not any(affects(name) in ("answers", "rounding") for name in apart)
 

@@ -122,7 +122,7 @@ def subsample(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequen
 
 
 def extents_of(spec: Benchmark, pack: DatasetRows, seed: int) -> dict[str, Extent]:
-    """How much the benchmark has with this data, by group, the whole under ""."""
+    """The benchmark's numbers of items with this data, by group, the whole under ""."""
     rows = Counter(example.group or "" for example in pack.examples)
     items = Counter(example.group or "" for example in subsample(spec, pack.examples, seed))
     # Rows of the project's own are no part of what was published.

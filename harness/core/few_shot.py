@@ -45,7 +45,7 @@ class ChatForm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How texts are drawn for a benchmark whose answers are samples: the argument ``sampling``.
+    """The way in which texts are drawn for a benchmark whose answers are samples: the argument ``sampling``.
 
     ``samples`` of them, greedy at ``temperature`` 0; ``seed`` is the run's until ``of`` makes it an example's.
     """

@@ -36,7 +36,7 @@ Scores: TypeAlias = Generator[Any, Any, Mapping[str, float] | Grade]
 
 
 class Grader(Protocol):
-    """What a benchmark of programs declares so that ``touchstone grade`` can grade a file of them."""
+    """The declaration of a benchmark of programs by which ``touchstone grade`` can grade a file of them."""
 
     @property
     def task_id(self) -> str:

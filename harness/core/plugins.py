@@ -11,7 +11,7 @@ from harness.core.errors import HarnessError
 
 @functools.cache
 def plugins(group: str, error: type[HarnessError] = HarnessError) -> tuple[Any, ...]:
-    """What installed packages register in an entry-point group, by name; a class is called without arguments.
+    """The objects that installed packages register in an entry-point group, by name; a class is called.
 
     Raises ``error`` (one line) for one that cannot be loaded: to go on without it would change what is found.
     """

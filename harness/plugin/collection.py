@@ -67,7 +67,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What speaks against asking a benchmark; it counts only where somebody selects an item of the benchmark.
+    """A reason against asking a benchmark; it counts only where somebody selects an item of the benchmark.
 
     A benchmark is left out for it, a person's ``mistake`` ends the run where no other benchmark is left, and a
     ``fatal`` one does so in any case.
@@ -89,7 +89,7 @@ class Withheld:
 
 @dataclass(slots=True)
 class Collection:
-    """What the collection of benchmarks has found so far in this process.
+    """The benchmarks and items that collection has found so far in this process.
 
     ``loaded`` and ``specs`` know benchmarks by the identity of their declarations: two may have one name, and only one
     of them be selected. ``selected`` says whether any benchmark is; ``deselected`` is what was left out, ``nothing``
@@ -333,14 +333,16 @@ def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
 
 
 def reusable(item: pytest.Item) -> bool:
-    """Whether an item is told by its checkpoint and example alone, so that an earlier run's record of them is the
-    same item's. It is not where it has parameters of its own."""
+    """Return whether an item is told by its checkpoint and example alone, so that an earlier run's record is usable.
+
+    It is not if it has other parameters.
+    """
     callspec = getattr(item, "callspec", None)
     return callspec is not None and callspec.params.keys() <= {CHECKPOINT_FIXTURE, *OWN_ARGUMENTS}
 
 
 def given_of(item: pytest.Item) -> Given | None:
-    """What the plugin gave a benchmark item, None for any other item."""
+    """The values that the plugin gave a benchmark item, None for any other item."""
     callspec = getattr(item, "callspec", None)
     given = callspec.params.get("example") if callspec is not None else None
     return given if isinstance(given, Given) else None

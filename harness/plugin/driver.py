@@ -63,7 +63,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an item ended: its record, and what it raised, if it did."""
+    """The end of an item: its record, and the exception that it raised, if any."""
 
     record: Record
     raised: BaseException | None = None
@@ -133,7 +133,7 @@ class RunningBatch:
 
 
 class Recorder(Protocol):
-    """Where records go: the journal."""
+    """The receiver of records: the journal."""
 
     def append(self, record: Record) -> None:
         """Writes a record."""

@@ -62,7 +62,7 @@ def schedules_json(courses: Mapping[Series, LookSchedule]) -> list[dict[str, Any
 
 
 def schedules_from_json(rows: Sequence[Mapping[str, Any]]) -> dict[Series, LookSchedule]:
-    """What ``schedules_json`` made plain."""
+    """The schedules that ``schedules_json`` made plain."""
     return {
         (row["checkpoint"], row["benchmark"]): LookSchedule(
             row["items"], row["examples"], row["rows"], tuple(row["looks"])

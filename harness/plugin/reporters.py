@@ -14,7 +14,7 @@ from harness.results.summary import Summary
 
 
 class Wrong(NamedTuple):
-    """What went wrong, and whether a person had asked for it, so that the run must not end well."""
+    """A fault, and whether a person had asked for the thing, so that the run must not end well."""
 
     line: str
     asked: bool

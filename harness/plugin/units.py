@@ -21,7 +21,7 @@ UNITS_PER_WORKER: Final = 4
 
 
 def batch_key(nodeid: str) -> str:
-    """What a unit's items share: file, function, checkpoint, benchmark and group.
+    """The properties that a batch's items share: file, function, checkpoint, benchmark and group.
 
     Example ids end in ``/ROW`` (``winogrande/17``, ``mmlu_stem/machine_learning/3``), so this is the node id
     without its last part. The node id is cut at ``::`` first: a file's name may hold brackets.

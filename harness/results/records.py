@@ -21,7 +21,7 @@ GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What became of one item.
+    """The outcome of one item.
 
     ``item`` is its node id; ``example`` its id within the data (``winogrande/17``), the same in every run;
     ``row`` the hash of its data row. ``scores`` is empty unless ``status`` is "scored". ``seconds`` is the

@@ -55,7 +55,7 @@ Decision: TypeAlias = dict[str, dict[str, list[Source]]]
 
 
 def benchmarks_of(declarations: Mapping[str, Declaration]) -> dict[str, dict[str, Any]]:
-    """What a manifest says of each benchmark, so that a later run can tell whether it is the same."""
+    """The facts that a manifest has of each benchmark, so that a later run can tell whether it is the same."""
     return {
         name: {
             "version": one.version,

@@ -173,7 +173,7 @@ class RunDirectory:
 
 
 def environment(command: Sequence[str], folder: Path, root: Path) -> dict[str, Any]:
-    """What a run's manifest says of the command, the program versions, the machine and the commit."""
+    """The part of a run's manifest about the command, the program versions, the machine and the commit."""
     return {
         "command": list(command),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},

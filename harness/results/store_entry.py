@@ -174,8 +174,11 @@ def items_from_json(data: Mapping[str, Any]) -> ItemScores:
 
 
 def conditions_of(declaration: Declaration, settings: Mapping[str, Any], *, chat: bool) -> dict[str, Any]:
-    """What the scores may depend on beside the checkpoint: the benchmark, its data, how it was asked (``chat``: through
-    a chat template), and of the manifest's settings those that count."""
+    """The conditions that the scores may depend on beside the checkpoint.
+
+    They are the benchmark, its data, the way of asking (``chat``: through a chat template), and those of the
+    manifest's settings that count.
+    """
     few_shot = {name: value for name, value in declaration.few_shot.items() if name != "num_fewshot"}
     return {
         "version": declaration.version,

@@ -44,7 +44,7 @@ class Usage:
 
 
 class UsageMeter:
-    """What the answers of this process cost, with an entry for each engine, so that the counts of a checkpoint
+    """The usage of this process, with an entry for each engine, so that the counts of a checkpoint
     that is loaded anew add up."""
 
     def __init__(self, who: str, write: Callable[[Sequence[Usage]], None]) -> None:

@@ -21,7 +21,7 @@ ENGINES: Final = "touchstone.engines"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the user typed, and the options that go with it.
+    """The text that the user typed, and the options that go with it.
 
     ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of ``--eval-seq-len`` and so on;
     ``options`` those of ``TARGET?NAME=VALUE&...`` for an engine that declares them. ``resolve_base`` resolves the

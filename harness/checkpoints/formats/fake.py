@@ -16,7 +16,7 @@ _KINDS: Final[dict[str, Kind]] = {"fake:causal": "causal", "fake:masked": "maske
 
 
 class Fake:
-    """What begins with ``fake:``; nothing on disk."""
+    """The checkpoints whose names begin with ``fake:``; nothing on disk."""
 
     name = "fake"
     targets = ("fake:",)

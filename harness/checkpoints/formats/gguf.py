@@ -88,7 +88,7 @@ class GgufHeader(NamedTuple):
 
 
 def read_gguf(path: Path) -> GgufHeader:
-    """What the header says. Raises ``CheckpointError`` when it is no GGUF file or the file is cut off."""
+    """The content of the header. Raises ``CheckpointError`` when it is no GGUF file or the file is cut off."""
     try:
         with path.open("rb") as file:
             if file.read(4) != b"GGUF":

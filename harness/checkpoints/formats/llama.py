@@ -46,7 +46,7 @@ _LENGTH: Final = 2048
 
 
 def has_params(folder: Path) -> bool:
-    """Whether it is a folder of Llama's reference code and not one of Transformers."""
+    """Return whether it is a folder of Llama's reference code and not one of Transformers."""
     return (folder / "params.json").is_file() and not (folder / "config.json").is_file()
 
 

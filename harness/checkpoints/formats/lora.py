@@ -168,8 +168,10 @@ def _by_pattern(patterns: dict[str, Any] | None, module: str, default: Any, wher
 
 
 def fits(pattern: str, module: str, where: Path) -> bool:
-    """Whether a pattern from a config matches a module's name; one that repeats a group, which can take for ever,
-    is a ``CheckpointError``, as is one that is none."""
+    """Return whether a pattern from a config matches a module's name.
+
+    Raises ``CheckpointError`` for what is no pattern, and for one that repeats a group, which can take for ever.
+    """
     try:
         if not re.search(r"\)[*+{]", pattern):
             return re.match(pattern, module) is not None

@@ -72,7 +72,7 @@ class _Named(NamedTuple):
 
 
 def read_pickled(path: Path) -> Any:
-    """What the file holds, tensors as ``Tensor``. Raises ``CheckpointError`` for a file that is cut off, that is
+    """The content of the file, tensors as ``Tensor``. Raises ``CheckpointError`` for a file that is cut off, that is
     not torch's, or that names anything which is not plain data."""
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb") as file:
@@ -95,7 +95,7 @@ def read_pickled(path: Path) -> Any:
 
 
 def is_old(path: Path) -> bool:
-    """Whether torch before version 1.6 wrote it: pickles behind each other, the first of them a magic number."""
+    """Return whether torch before version 1.6 wrote it: a row of pickles, the first of them a magic number."""
     return _starts(path, _OLD)
 
 

@@ -100,7 +100,7 @@ def _patterns(info: CheckpointInfo) -> tuple[str, ...]:
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether a tokenizer's files are in the folder."""
+    """Return whether a tokenizer's files are in the folder."""
     return any((folder / name).is_file() for name in TOKENIZER_FILES)
 
 

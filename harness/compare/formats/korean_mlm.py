@@ -77,7 +77,7 @@ class Row(NamedTuple):
 
 
 def is_korean(fields: Mapping[str, Any]) -> bool:
-    """Whether these are the fields of such a row."""
+    """Return whether these are the fields of such a row."""
     return any(column.key in fields for column in COLUMNS)
 
 
@@ -245,7 +245,7 @@ class BadRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a file of several checkpoints says, and what is wrong in it."""
+    """The content of a file of several checkpoints, and its faults."""
 
     contenders: tuple[Candidate, ...]
     contradictions: tuple[Contradiction, ...] = ()

@@ -32,7 +32,7 @@ _OURS: Final = {"lambada_openai": "lambada"}
 
 
 def is_lm_eval(content: object) -> bool:
-    """Whether this is the content of a results file of lm-evaluation-harness."""
+    """Return whether this is the content of a results file of lm-evaluation-harness."""
     return is_task_file(content) and isinstance(content, Mapping) and any(sign in content for sign in _SIGNS)
 
 

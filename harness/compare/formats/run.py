@@ -14,7 +14,7 @@ from harness.results.summary import SUMMARY, load_summary
 
 
 def is_run(folder: Path) -> bool:
-    """Whether this is the folder of a run that ended."""
+    """Return whether this is the folder of a run that ended."""
     return (folder / SUMMARY).is_file()
 
 
@@ -36,7 +36,7 @@ def read_run(folder: Path) -> list[Candidate]:
 
 
 def about(info: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a checkpoint's row a person wants beside its name."""
+    """The fields of a checkpoint's row that a person wants beside its name."""
     given = {
         "series": info.get("series"),
         "step": step_of_row(info),

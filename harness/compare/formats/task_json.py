@@ -49,7 +49,7 @@ def table_of(value: object) -> Mapping[str, Any]:
 
 
 def is_task_file(content: object) -> bool:
-    """Whether this is the content of a file by task, or of lm-evaluation-harness."""
+    """Return whether this is the content of a file by task, or of lm-evaluation-harness."""
     return (
         isinstance(content, Mapping)
         and isinstance(content.get("results"), Mapping)
@@ -58,7 +58,7 @@ def is_task_file(content: object) -> bool:
 
 
 def is_korean_file(content: object) -> bool:
-    """Whether this is the content of a file by checkpoint: an object, or a list of them."""
+    """Return whether this is the content of a file by checkpoint: an object, or a list of them."""
     rows = content if isinstance(content, list) else [content]
     return bool(rows) and all(isinstance(row, Mapping) and is_korean(row) for row in rows)
 

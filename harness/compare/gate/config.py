@@ -79,7 +79,7 @@ class Floor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkRules:
-    """What is asked of one benchmark beside the rest; None, or empty, where nothing is."""
+    """The rules for one benchmark beside the general ones; None, or empty, where nothing is."""
 
     metrics: tuple[str, ...] = ()
     margin: float | None = None
@@ -89,7 +89,7 @@ class BenchmarkRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateConfig:
-    """What a gate is to do. ``mode`` None: verdicts are shown, and the exit code does not depend on them."""
+    """The settings of a gate. ``mode`` None: verdicts are shown, and the exit code does not depend on them."""
 
     mode: str | None = None
     baseline: str = "best"

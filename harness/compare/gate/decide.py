@@ -65,9 +65,8 @@ def decide(
     plan: GateConfig,
     early: Mapping[tuple[str, str], Early] = MappingProxyType({}),
 ) -> GateResult:
-    """What the gate finds over all checkpoints. ``early`` has the verdicts that are settled already, by checkpoint and
-    benchmark. Raises ``GateError`` for a metric that was asked for and that no
-    result has."""
+    """The result of the gate over all checkpoints; ``early`` has the verdicts that are settled already, by checkpoint
+    and benchmark. Raises ``GateError`` for a metric that was asked for and that no result has."""
     results = [entry.saved for case in cases for entry in case.entries.values()]
     plan = replace(plan, composites=tuple(composites_of([*results, *source.saved])))
     _check_metric(results, plan)
@@ -301,7 +300,7 @@ ROUNDING: Final = 1e-9
 
 @dataclass(slots=True)
 class Reasons:
-    """Why a line fails, and why nothing can be said."""
+    """The reasons for which a line fails, and for which nothing can be said."""
 
     fails: list[str] = field(default_factory=list)
     invalid: list[str] = field(default_factory=list)

@@ -96,7 +96,7 @@ class GateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """What a gate found over all checkpoints of a run. ``mode`` None: nobody asked it to decide.
+    """The findings of a gate over all checkpoints of a run. ``mode`` None: nobody asked it to decide.
 
     ``asked``: of a gate that may stop early, how many items were asked, of how many. ``mistake``: what was asked for is
     not there, such as a floor of an unknown metric; ``broken``: the baselines could not be read. Either leaves nothing

@@ -36,7 +36,7 @@ class Attention:
 
 
 def attention_of(model: Any) -> Attention | str:
-    """How the model attends, or why rows with branches are nothing for it."""
+    """The model's form of attention, or the reason why rows with branches are nothing for it."""
     config = model.config.get_text_config()
     implementation = getattr(config, "_attn_implementation", None)
     if implementation not in ("sdpa", "eager"):

@@ -27,7 +27,7 @@ _BLOCK: Final = 1 << 18
 
 @contextmanager
 def in_float32() -> Iterator[None]:
-    """What this thread computes within the block is computed in float32 where it would be in half precision."""
+    """Compute in float32, within the block and this thread, what would be computed in half precision."""
     import torch
     from torch.overrides import TorchFunctionMode
 

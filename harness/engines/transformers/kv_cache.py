@@ -49,7 +49,7 @@ class KeyValues:
 
 
 class SharedPast:
-    """What a model's layers ask of a cache: their keys and values behind those of the beginning.
+    """The cache that a model's layers use: their keys and values after those of the prompt prefix.
 
     With ``record``, what they become is kept in ``made``.
     """

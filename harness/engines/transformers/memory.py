@@ -40,7 +40,7 @@ class BatchBudget:
 
 
 def first_batch_budget(model: Any, vocabulary: int) -> BatchBudget:
-    """What a quarter of the free memory holds, and no more than is useful on the model's device."""
+    """The tokens that a quarter of the free memory holds, and no more than is useful on the model's device."""
     kind = model.device.type
     config = model.config.get_text_config()
     width = int(getattr(config, "hidden_size", 1024))
@@ -74,7 +74,7 @@ def free_memory(device: Any) -> int | None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether torch raised it because memory ran out, on an accelerator or in main memory."""
+    """Return whether torch raised it because memory ran out, on an accelerator or in main memory."""
     import torch
 
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):

@@ -15,7 +15,7 @@ from harness.engines.transformers.tokenizer import TextTokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMode:
-    """How texts are asked for: through the chat template where a request has turns (``chat``), or only so
+    """The way in which texts are asked for: through the chat template where a request has turns (``chat``), or only so
     (``only_chat``); with another limit of new tokens than the request's own."""
 
     chat: bool = False
@@ -24,7 +24,7 @@ class ChatMode:
 
 
 def chat_mode_of(info: CheckpointInfo, tokenizer: Any, chat: Chat, max_new_tokens: int | None) -> ChatMode:
-    """How a checkpoint is asked. Raises ``CheckpointError`` where a template is demanded and missing."""
+    """The way in which a checkpoint is asked. Raises ``CheckpointError`` where a template is demanded and missing."""
     template = bool(getattr(tokenizer, "chat_template", None))
     if chat == "on" and not template:
         raise CheckpointError(

@@ -19,7 +19,7 @@ _LIKELIEST: Final = 1024
 
 
 class SamplingParams(NamedTuple):
-    """How logits become the distribution that is drawn from, in this order; temperature 0 is greedy."""
+    """The steps from logits to the distribution that is drawn from, in this order; temperature 0 is greedy."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -27,7 +27,7 @@ class SamplingParams(NamedTuple):
 
 
 class DrawKey(NamedTuple):
-    """What one draw depends on besides the logits."""
+    """The facts that one draw depends on besides the logits."""
 
     warp: SamplingParams
     seed: int

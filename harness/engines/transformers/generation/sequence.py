@@ -27,7 +27,7 @@ from harness.engines.transformers.tokenizer import TextTokenizer
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What ends a text by itself, and how tokens are read."""
+    """The tokens that end a text by themselves, and the way in which tokens are read."""
 
     tokenizer: TextTokenizer
     tokens: frozenset[int]
@@ -141,7 +141,7 @@ class StopWatch:
 
 
 def may_begin_before(text: str, stops: Sequence[str], at: int) -> bool:
-    """Whether a stop sequence whose beginning stands at the end of the text begins before ``at``."""
+    """Return whether a stop sequence whose beginning stands at the end of the text begins before ``at``."""
     return any(
         stop.startswith(text[start:])
         for stop in stops

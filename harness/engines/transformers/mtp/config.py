@@ -89,7 +89,7 @@ class MtpConfig:
 
 
 def is_params(found: Any) -> bool:
-    """Whether it holds a model's sizes, under either kind of names."""
+    """Return whether it holds a model's sizes, under either kind of names."""
     return isinstance(found, Mapping) and any(name in found for name in _NAMES["dim"])
 
 

@@ -30,7 +30,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(slots=True)
 class Sizes:
-    """What engines look up in transformers' configs, under the same names."""
+    """The fields that engines look up in transformers' configs, under the same names."""
 
     hidden_size: int
     intermediate_size: int

@@ -221,7 +221,7 @@ class PtFile(NamedTuple):
 
 
 def read_pt(path: Path) -> PtFile:
-    """What the file holds. Raises ``CheckpointError`` where it is broken, needs more than tensors and plain
+    """The content of the file. Raises ``CheckpointError`` where it is broken, needs more than tensors and plain
     values, or holds no model."""
     content = _load(path)
     if not isinstance(content, Mapping):

@@ -45,7 +45,7 @@ class Score(NamedTuple):
 
 
 class Slow(NamedTuple):
-    """What a slow way has computed, and what would have been enough."""
+    """The amount that a slow way has computed, and the amount that would have been enough."""
 
     computed: int
     enough: int

@@ -110,7 +110,7 @@ class Stem:
 
 
 def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two sequences begin with alike."""
+    """The number of tokens with which two sequences begin alike."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -277,7 +277,7 @@ _WIDTHS: Final = (1, 2, 3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a batch holds at most, though always one piece; ``row``: a length that rows are not made longer
+    """The most that a batch holds, though always one piece; ``row``: a length that rows are not made longer
     than for the sake of fewer gaps."""
 
     tokens: int
