@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.in_float32 import HALF, in_float32
-from harness.engines.transformers.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     import torch

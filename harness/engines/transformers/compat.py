@@ -1,22 +1,21 @@
-"""Keeps transformers from printing: it shows progress, warns, and logs while models are loaded and run.
+"""Every work-around of another library, in one place.
 
-Keeps Python's garbage collector away from torch and transformers, and out of the way of models that are loaded.
+Each was checked with the version named; ``tests/engines/transformers/test_compat.py`` has a test per line that fails
+when the library has changed what is patched, or does by itself what the work-around is for.
 
-Importing the two makes some hundred thousand objects that live as long as the process. Left alone, the collector goes
-over all of them again and again while they come, whenever it collects afterwards, and several times more when pytest
-and Python end, and finds nothing: a third of the time of a run that ends with a checkpoint that cannot be loaded.
-
-Parses a GGUF file once instead of three times while transformers loads it.
-
-transformers reads the header anew for the config, the tokenizer and the weights, and builds the table of
-tensor names anew for every module; both are pure Python and take most of the time that a small model needs to
-load. Within the block the two functions of the ``gguf`` package remember what they gave.
-
-Lets go of a weights file's pages while transformers converts it to another number type.
-
-transformers maps the file into memory and copies every tensor out of it as it is converted; the pages that were read
-stay, so that at its end the whole file is in memory beside the whole model. Within the block each tensor's pages are
-given back when it has been copied; they are the file's own, and whoever reads them again gets them from there.
+    name                  library, version      reason
+    quiet                 transformers 5.23     bars, logs and warnings go to the terminal, GGUF's bar past its setting
+    import_libraries      torch 2.13            the garbage collector goes over what its import makes, again and again
+    gguf_parsed_once      transformers 5.23     a GGUF file is parsed for config, tokenizer and weights anew
+    pages_let_go          transformers 5.23     pages of a mapped file stay in memory beside the converted model
+    MISMATCHES            transformers 5.23     tensors of other shapes are printed, and the error does not name them
+    no_length_limit       transformers 5.23     a text longer than the tokenizer's own limit is warned of
+    plain_generation      transformers 5.23     a model's own settings are added to those that ``generate`` is given
+    check_gguf_packages   transformers 5.23     an absent package is told of late, and by more than a line
+    check_sentencepiece   transformers 5.23     without sentencepiece its files are taken for tiktoken's
+    is_panic              tokenizers 0.23       a panic in Rust is no ``Exception``
+    refused_global        torch 2.13            the name that ``weights_only`` refuses stands in the text alone
+    is_out_of_memory      torch 2.13            main memory that runs out is a ``RuntimeError`` like any other
 """
 
 from __future__ import annotations
@@ -25,15 +24,19 @@ import ctypes
 import functools
 import gc
 import mmap
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Final
+
+from harness.core.errors import CheckpointError
 
 if TYPE_CHECKING:
     import torch
@@ -128,8 +131,12 @@ def collector_paused() -> Iterator[None]:
 
 @functools.cache
 def import_libraries() -> None:
-    """Imports them; whatever there is by then the collector leaves alone from now on. Done before any model is there,
-    since a model that it leaves alone may never be freed."""
+    """Import them; whatever there is by then the collector leaves alone from now on.
+
+    They make some hundred thousand objects that live as long as the process; to go over them took a third of the time
+    of a run that ends with a checkpoint that cannot be loaded. It is done before any model is there, since a model that
+    the collector leaves alone may never be freed.
+    """
     with collector_paused():
         for name in _LARGE:
             import_module(name)
@@ -138,7 +145,10 @@ def import_libraries() -> None:
 
 @contextmanager
 def gguf_parsed_once() -> Iterator[None]:
-    """``gguf.GGUFReader`` and ``gguf.get_tensor_name_map`` give the same object for the same arguments."""
+    """``gguf.GGUFReader`` and ``gguf.get_tensor_name_map`` give the same object for the same arguments.
+
+    Both are pure Python, and take most of the time that a small model needs to load.
+    """
     import gguf
 
     reader, name_map = gguf.GGUFReader, gguf.get_tensor_name_map
@@ -156,7 +166,11 @@ _MADV_DONTNEED: Final = 4
 
 @contextmanager
 def pages_let_go() -> Iterator[None]:
-    """transformers gives pages back in here, on Linux; where it has no such function any more, nothing changes."""
+    """Each tensor's pages are given back when transformers has copied it, on Linux.
+
+    They are the file's own, and whoever reads them again gets them from there. Where transformers has no such function
+    any more, nothing changes.
+    """
     from transformers import core_model_loading
 
     copy = getattr(core_model_loading, "_materialize_copy", None)
@@ -205,3 +219,66 @@ def let_go(tensor: torch.Tensor) -> None:
     length = (begin + size) // page * page - first
     if length > 0 and tensor.is_contiguous() and tensor.device.type == "cpu":
         ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(length), _MADV_DONTNEED)
+
+
+MISMATCHES: Final[dict[str, bool]] = {"ignore_mismatched_sizes": True}
+"""Options of ``from_pretrained`` with which its report names tensors of other shapes (``loading.check_report``)."""
+
+
+def no_length_limit(tokenizer: Any) -> Any:
+    """The tokenizer, which cuts and warns of nothing: the engines cut texts themselves."""
+    tokenizer.model_max_length = int(1e30)
+    return tokenizer
+
+
+@contextmanager
+def plain_generation(model: Any) -> Iterator[None]:
+    """The model has no settings of generation of its own, which could change logits (a penalty of repetition)."""
+    from transformers import GenerationConfig
+
+    before = getattr(model, "generation_config", None)
+    model.generation_config = GenerationConfig()
+    try:
+        yield
+    finally:
+        model.generation_config = before
+
+
+def check_gguf_packages(path: Path) -> None:
+    """Raise ``CheckpointError`` where a package is absent that transformers reads GGUF files with."""
+    if absent := [name for name in ("gguf", "accelerate") if find_spec(name) is None]:
+        raise CheckpointError(
+            f"{path}: reading GGUF needs the package {absent[0]}; run: pip install 'pytest-touchstone[gguf]'"
+        )
+
+
+def check_sentencepiece(path: Path) -> None:
+    """Raise ``CheckpointError`` where a package is absent that transformers reads sentencepiece's files with."""
+    for module, package in (("sentencepiece", "sentencepiece"), ("google.protobuf", "protobuf")):
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise CheckpointError(
+                f"{path}: reading it needs the package {package}; run: pip install 'pytest-touchstone[llama]'"
+            ) from error
+
+
+def is_panic(error: BaseException) -> bool:
+    """Return whether it is a panic of the tokenizers library."""
+    return not isinstance(error, Exception) and type(error).__name__ == "PanicException"
+
+
+def refused_global(error: BaseException) -> str | None:
+    """The name that torch refuses to take from a pickle, since it may run code; None for another error."""
+    found = re.search(r"GLOBAL ([\w.]+)", str(error))
+    return None if found is None else found[1]
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether torch raised it because memory ran out, on an accelerator or in main memory."""
+    import torch
+
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and ("t allocate memory" in text or "out of memory" in text)

@@ -23,7 +23,16 @@ from harness.checkpoints.formats.weights import PICKLED, PICKLED_INDEX
 from harness.core.errors import CheckpointError
 from harness.core.text import count, listed
 from harness.engines.settings import ModelSettings
-from harness.engines.transformers.compat import gguf_parsed_once, pages_let_go, quiet
+from harness.engines.transformers.compat import (
+    MISMATCHES,
+    check_gguf_packages,
+    gguf_parsed_once,
+    is_panic,
+    no_length_limit,
+    pages_let_go,
+    quiet,
+    refused_global,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -98,10 +107,7 @@ def load_tokenizer(info: CheckpointInfo) -> Any:
             f"{info.path}: its tokenizer cannot be loaded", "copy it from the model that was trained"
         ),
     ):
-        tokenizer = _tokenizer(info)
-    # The engines cut texts themselves; the tokenizer's own length would only make it warn.
-    tokenizer.model_max_length = int(1e30)
-    return tokenizer
+        return no_length_limit(_tokenizer(info))
 
 
 @contextmanager
@@ -112,8 +118,8 @@ def one_line_errors(what: str, remedy: str) -> Iterator[None]:
     except (CheckpointError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        # transformers raises whatever its parts raise, and a panic of the tokenizers library is no Exception.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        # transformers raises whatever its parts raise.
+        if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise CheckpointError(f"{what} ({_one_line(error)}); {remedy}") from error
 
@@ -188,13 +194,12 @@ def _model(info: CheckpointInfo, config: Any, dtype: Any) -> tuple[Any, dict[str
         pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
         options |= {"config": config, "use_safetensors": None if pickled else True}
         folder = info.path
-    # Mismatched shapes are let through here only so that check_report can name the tensors.
     model, report = auto.from_pretrained(
         folder,
         dtype=dtype,
         output_loading_info=True,
-        ignore_mismatched_sizes=True,
         weights_only=True,
+        **MISMATCHES,
         **options,
     )
     return model, report
@@ -232,23 +237,13 @@ def _tokenizer(info: CheckpointInfo) -> Any:
 def _parsed_once(info: CheckpointInfo) -> AbstractContextManager[None]:
     if not _is_gguf(info):
         return nullcontext()
-    _check_gguf_reader(info)
+    check_gguf_packages(info.path)
     return gguf_parsed_once()
 
 
-def _check_gguf_reader(info: CheckpointInfo) -> None:
-    from importlib.util import find_spec
-
-    if absent := [name for name in ("gguf", "accelerate") if find_spec(name) is None]:
-        raise CheckpointError(
-            f"{info.path}: reading GGUF needs the package {absent[0]}; "
-            "run: pip install 'pytest-touchstone[gguf]'"
-        )
-
-
 def _one_line(error: BaseException) -> str:
-    if found := re.search(r"GLOBAL ([\w.]+)", str(error)):  # torch's refusal, which names it further down
-        return f"its pickle wants {found[1]}, which may run code"
+    if (name := refused_global(error)) is not None:
+        return f"its pickle wants {name}, which may run code"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[0].endswith(":"):
         lines[0] += f" {lines[1]}"

@@ -73,16 +73,6 @@ def free_memory(device: Any) -> int | None:
         return None
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether torch raised it because memory ran out, on an accelerator or in main memory."""
-    import torch
-
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
-    text = str(error)
-    return isinstance(error, RuntimeError) and ("t allocate memory" in text or "out of memory" in text)
-
-
 def release(device: Any) -> None:
     """Gives cached memory back to an accelerator, so that smaller batches find room."""
     if device.type == "cuda":

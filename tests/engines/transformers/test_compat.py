@@ -1,14 +1,31 @@
-"""transformers is silent within ``quiet``, and as before afterwards, whatever other threads do."""
+"""Work-arounds of other libraries: they work, they are still needed, and what they patch is still there.
+
+A test that fails after an update says what to look at: the library does by itself now what ours is for, or it does
+otherwise what ours relies on.
+"""
 
 from __future__ import annotations
 
+import gc
+import inspect
+import io
+import json
 import logging as standard
+import os
+import re
+import subprocess
+import sys
 import threading
 import warnings
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.core.errors import CheckpointError
+from harness.engines.transformers import compat
 from harness.engines.transformers.compat import quiet
+from tests.support.tiny import bytelevel_tokenizer, tiny_causal
 
 
 def state() -> tuple[int, bool]:
@@ -67,3 +84,167 @@ def test_warnings_of_other_threads_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [True]
+
+
+def test_every_workaround_is_in_the_table_with_a_test_and_the_version_it_was_checked_with() -> None:
+    rows = re.findall(r"^    (\w+) +(\w+) ([\d.]+) ", compat.__doc__ or "", re.MULTILINE)
+    here = Path(__file__).read_text(encoding="utf-8")
+    own = {
+        name
+        for name, one in vars(compat).items()
+        if callable(one) and getattr(one, "__module__", "") == compat.__name__ and not name.startswith("_")
+    }
+    parts = {"collector_paused", "let_go"}  # of ``import_libraries`` and ``pages_let_go``
+    assert {name for name, _, _ in rows} == own - parts | {"MISMATCHES"}
+    assert all(f"{name}" in here for name, _, _ in rows)
+
+
+def test_quiet_is_needed_for_ggufs_bar_which_knows_no_setting() -> None:
+    from tqdm.auto import tqdm  # type: ignore[import-untyped]
+    from transformers import modeling_gguf_pytorch_utils
+
+    assert modeling_gguf_pytorch_utils.tqdm is tqdm
+
+
+def test_import_libraries_keeps_what_they_make_from_the_collector() -> None:
+    program = (
+        "import gc; before = gc.get_count(); from harness.engines.transformers.compat import import_libraries;"
+        "import_libraries(); print(gc.get_freeze_count(), gc.isenabled())"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    count, enabled = found.split()
+    assert (int(count) > 100_000, enabled) == (True, "True")
+    assert gc.isenabled()
+
+
+def test_gguf_parsed_once_patches_what_transformers_imports_where_it_is_used() -> None:
+    from transformers import modeling_gguf_pytorch_utils as theirs
+
+    sources = [
+        inspect.getsource(one) for one in (theirs.load_gguf_checkpoint, theirs.get_gguf_hf_weights_map)
+    ]
+    assert "        from gguf import GGUFReader" in sources[0]
+    assert "        from gguf import MODEL_ARCH_NAMES, get_tensor_name_map" in sources[1]
+    assert not any("cache" in line for line in sources[0].splitlines() if "GGUFReader" in line)
+    import gguf
+
+    llama = gguf.MODEL_ARCH.LLAMA
+    before = (gguf.GGUFReader, gguf.get_tensor_name_map)
+    with compat.gguf_parsed_once():
+        assert gguf.get_tensor_name_map(llama, 1) is gguf.get_tensor_name_map(llama, 1)
+    assert (gguf.GGUFReader, gguf.get_tensor_name_map) == before
+    assert gguf.get_tensor_name_map(llama, 1) is not gguf.get_tensor_name_map(llama, 1)
+
+
+def test_pages_let_go_patches_the_function_that_copies_a_tensor() -> None:
+    from transformers import core_model_loading as theirs
+
+    copy = theirs._materialize_copy
+    assert list(inspect.signature(copy).parameters) == ["tensor", "device", "dtype"]
+    assert "madvise" not in inspect.getsource(theirs)
+    with compat.pages_let_go():
+        assert (theirs._materialize_copy is copy) == (sys.platform != "linux")
+    assert theirs._materialize_copy is copy
+
+
+def changed(folder: Path, **values: object) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **values}), encoding="utf-8")
+    return folder
+
+
+def test_mismatches_are_named_by_the_report_alone(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    folder = changed(tiny_causal(tmp_path / "c"), intermediate_size=72)
+    with quiet():
+        _, report = AutoModelForCausalLM.from_pretrained(
+            folder, output_loading_info=True, **compat.MISMATCHES
+        )
+        with pytest.raises(RuntimeError) as error:
+            AutoModelForCausalLM.from_pretrained(folder)
+    (name, file, model) = min(report["mismatched_keys"])
+    assert (name.endswith("mlp.down_proj.weight"), tuple(file) == tuple(model)) == (True, False)
+    assert "down_proj" not in str(error.value)
+
+
+def test_no_length_limit_keeps_a_tokenizer_from_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import tokenization_utils_base
+
+    said: list[str] = []
+    monkeypatch.setattr(tokenization_utils_base.logger, "warning", said.append)
+    limited, free = (bytelevel_tokenizer() for _ in range(2))
+    limited.model_max_length = free.model_max_length = 3
+    compat.no_length_limit(free).encode("She was very glad of the river")
+    assert not said
+    limited.encode("She was very glad of the river")
+    assert "longer than the specified maximum" in said[0]
+
+
+def test_plain_generation_takes_a_models_own_settings_away(tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, GenerationConfig
+
+    with quiet():
+        model: Any = AutoModelForCausalLM.from_pretrained(tiny_causal(tmp_path / "c")).eval()
+    ids = torch.tensor([[1, 2, 3]])
+    greedy = GenerationConfig(max_new_tokens=8, do_sample=False, pad_token_id=0)
+
+    def texts() -> list[int]:
+        found = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=greedy)
+        return [int(token) for token in found[0]]
+
+    model.generation_config = GenerationConfig()
+    plain = texts()
+    own = model.generation_config = GenerationConfig(suppress_tokens=[plain[3]])
+    assert texts() != plain  # transformers adds the model's to those it is given
+    with compat.plain_generation(model):
+        assert texts() == plain
+    assert model.generation_config is own
+
+
+def test_check_gguf_packages_and_check_sentencepiece_name_what_is_absent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compat.check_gguf_packages(tmp_path)
+    compat.check_sentencepiece(tmp_path)
+    monkeypatch.setattr(compat, "find_spec", lambda name: None)
+    with pytest.raises(CheckpointError, match=r"needs the package gguf; run: pip install .*\[gguf\]"):
+        compat.check_gguf_packages(tmp_path)
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    with pytest.raises(CheckpointError, match=r"needs the package protobuf; run: pip install .*\[llama\]"):
+        compat.check_sentencepiece(tmp_path)
+
+
+def test_is_panic_knows_one_of_tokenizers_which_is_no_exception(capfd: pytest.CaptureFixture[str]) -> None:
+    from tokenizers import Tokenizer
+
+    normalizer = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+    model = {"type": "BPE", "vocab": {"a": 0}, "merges": []}
+    with pytest.raises(BaseException, match="precompiled_charsmap") as error:
+        Tokenizer.from_str(json.dumps({"version": "1.0", "normalizer": normalizer, "model": model}))
+    assert not isinstance(error.value, Exception)
+    assert compat.is_panic(error.value)
+    assert not compat.is_panic(KeyboardInterrupt())
+
+
+def test_refused_global_finds_the_name_in_torchs_text() -> None:
+    import torch
+
+    content = io.BytesIO()
+    torch.save({"weights": os.system}, content)
+    content.seek(0)
+    with pytest.raises(Exception, match="GLOBAL") as error:
+        torch.load(content, weights_only=True)
+    assert compat.refused_global(error.value) == f"{os.name}.system"
+    assert compat.refused_global(ValueError("no such thing")) is None
+
+
+def test_is_out_of_memory_knows_main_memory_by_torchs_text() -> None:
+    import torch
+
+    with pytest.raises(RuntimeError) as error:
+        torch.empty(1 << 60)
+    assert not isinstance(error.value, torch.OutOfMemoryError)
+    assert compat.is_out_of_memory(error.value)
+    assert not compat.is_out_of_memory(RuntimeError("shapes differ"))

@@ -14,8 +14,9 @@ from harness.core.requests import FillMask, Loglikelihood
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.causal import CausalEngine
+from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.masked import MaskedEngine
-from harness.engines.transformers.memory import BatchBudget, first_batch_budget, free_memory, is_out_of_memory
+from harness.engines.transformers.memory import BatchBudget, first_batch_budget, free_memory
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
 
 

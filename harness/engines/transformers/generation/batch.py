@@ -22,11 +22,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import difference
+from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.generation.sampling import choose
 from harness.engines.transformers.generation.sequence import Ended, Ends, GeneratedSequence, samples_of
 from harness.engines.transformers.generation.step import DecodeStep
 from harness.engines.transformers.kv_cache import Held, KeyValues, SlotCache
-from harness.engines.transformers.memory import BatchBudget, free_memory, is_out_of_memory, release
+from harness.engines.transformers.memory import BatchBudget, free_memory, release
 from harness.engines.transformers.prompts import Prompt
 from harness.engines.transformers.scoring.plan import TokenWork
 from harness.engines.transformers.scoring.prefix_tree import common

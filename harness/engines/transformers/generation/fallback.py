@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.engines.transformers.compat import plain_generation
 from harness.engines.transformers.generation.batch import group
 from harness.engines.transformers.generation.sampling import choose
 from harness.engines.transformers.generation.sequence import Ended, Ends, GeneratedSequence, samples_of
@@ -67,10 +68,7 @@ class SequentialGenerator:
 
         prompt = sample.prompt
         ids = torch.tensor([prompt.tokens], device=self._model.device)
-        # The model's own settings could change logits (a penalty of repetition, for one).
-        before = getattr(self._model, "generation_config", None)
-        self._model.generation_config = GenerationConfig()
-        try:
+        with plain_generation(self._model):
             self._model.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
@@ -80,8 +78,6 @@ class SequentialGenerator:
                 logits_processor=LogitsProcessorList([choice]),
                 stopping_criteria=StoppingCriteriaList([stop]),
             )
-        finally:
-            self._model.generation_config = before
         self._done.prefilled += len(prompt.tokens)
         self._done.decoded += max(0, len(sample.tokens) - 1)
         computed = len(prompt.tokens) + max(0, len(sample.tokens) - 1)

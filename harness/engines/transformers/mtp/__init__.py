@@ -4,14 +4,12 @@ the file."""
 from __future__ import annotations
 
 import logging
-from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
 from harness.core.errors import CheckpointError
 from harness.engines.settings import ModelSettings
-from harness.engines.transformers.compat import quiet
+from harness.engines.transformers.compat import check_sentencepiece, no_length_limit, quiet
 from harness.engines.transformers.loading import (
     MAKE_ROOM,
     Loaded,
@@ -55,11 +53,9 @@ def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
             **to,
         )
     check_vocabulary(info, model, tokenizer)
-    # The engines cut texts themselves; the tokenizer's own length would only make it warn.
-    tokenizer.model_max_length = int(1e30)
     for note in weights.notes:
         _LOG.warning("%s", note)
-    return Loaded(model, tokenizer, weights.notes)
+    return Loaded(model, no_length_limit(tokenizer), weights.notes)
 
 
 def load_tokenizer(info: CheckpointInfo) -> Any:
@@ -77,7 +73,7 @@ def load_tokenizer(info: CheckpointInfo) -> Any:
     kind = PreTrainedTokenizerFast if fast else LlamaTokenizer
     name = "tokenizer.json" if fast else "tokenizer.model"
     if not fast:
-        _check_sentencepiece(folder / name)
+        check_sentencepiece(folder / name)
     # Where no settings say otherwise, the reference code's: BOS in front.
     plain = not fast and not (folder / "tokenizer_config.json").is_file()
     settings = {"add_bos_token": True} if plain else {}
@@ -86,18 +82,6 @@ def load_tokenizer(info: CheckpointInfo) -> Any:
         tokenizer = kind.from_pretrained(folder, local_files_only=True, **settings)
     _name_ends(tokenizer)
     return tokenizer
-
-
-def _check_sentencepiece(file: Path) -> None:
-    """Raises ``CheckpointError`` where a package is absent with which transformers reads such files; without it,
-    transformers takes them for tiktoken's."""
-    for module, package in (("sentencepiece", "sentencepiece"), ("google.protobuf", "protobuf")):
-        try:
-            import_module(module)
-        except ImportError as error:
-            raise CheckpointError(
-                f"{file}: reading it needs the package {package}; run: pip install 'pytest-touchstone[llama]'"
-            ) from error
 
 
 def _name_ends(tokenizer: Any) -> None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.core.errors import CheckpointError
 from harness.core.text import count, listed
-from harness.engines.transformers.compat import let_go
+from harness.engines.transformers.compat import let_go, refused_global
 from harness.engines.transformers.mtp.config import MtpConfig
 
 if TYPE_CHECKING:
@@ -254,17 +254,18 @@ def _load(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError as error:
-        raise CheckpointError(_refused(path, str(error))) from error
+        raise CheckpointError(_refused(path, error)) from error
     except Exception as error:  # torch raises whatever its parts raise; a person needs one line
         raise CheckpointError(_broken(path, error)) from error
 
 
-def _refused(path: Path, message: str) -> str:
-    if found := re.search(r"GLOBAL ([\w.]+)", message):
+def _refused(path: Path, error: Exception) -> str:
+    if (name := refused_global(error)) is not None:
         return (
-            f"{path}: needs {found[1]}, which is code and not weights, so it is not loaded; "
+            f"{path}: needs {name}, which is code and not weights, so it is not loaded; "
             "save it again with nothing in it but tensors, numbers, texts, lists and dicts"
         )
+    message = str(error)
     first = next((line for line in message.splitlines() if "rror" in line), message.partition("\n")[0])
     return f"{path}: cannot be unpickled safely ({first.strip()[:200]}); save the checkpoint again with torch.save"
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.logits import SelectiveLogits, read_targets
-from harness.engines.transformers.memory import BatchBudget, is_out_of_memory, release
+from harness.engines.transformers.memory import BatchBudget, release
 from harness.engines.transformers.scoring.plan import Score, TokenWork, WorkDone, batches
 from harness.engines.transformers.scoring.prefix_tree import grow
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import difference
 from harness.engines.transformers.attention_masks import Attention
+from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.kv_cache import KeyValues, PrefixCache, SharedPast
 from harness.engines.transformers.logits import SelectiveLogits, read_targets
-from harness.engines.transformers.memory import BatchBudget, is_out_of_memory, release
+from harness.engines.transformers.memory import BatchBudget, release
 from harness.engines.transformers.scoring.plan import Score, TokenWork, WorkDone
 from harness.engines.transformers.scoring.prefix_tree import (
     ROOM,
