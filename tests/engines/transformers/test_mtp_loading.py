@@ -180,11 +180,11 @@ def test_frequencies_that_older_code_saves_must_be_the_configs(tmp_path: Path) -
     [
         (
             {"layers.1.attention.wq.weight": None},
-            "1 tensors of the model are missing: layers.1.attention.wq.weight",
+            "1 tensor of the model missing: layers.1.attention.wq.weight",
         ),
-        ({"norm.weight": None, "extra_heads.0.ffn_norm.weight": None}, "2 tensors of the model are missing"),
-        ({"critic.weight": (2, 2)}, "1 tensors have no place in the model: critic.weight"),
-        ({"layers.2.attention.wq.weight": (32, 32)}, "have no place in the model: layers.2"),
+        ({"norm.weight": None, "extra_heads.0.ffn_norm.weight": None}, "2 tensors of the model missing"),
+        ({"critic.weight": (2, 2)}, "1 tensor without a place in the model: critic.weight"),
+        ({"layers.2.attention.wq.weight": (32, 32)}, "without a place in the model: layers.2"),
         (
             {"extra_heads.0.attention.wk.weight": (32, 32)},
             "extra_heads.0.attention.wk.weight [32, 32] in the file",
