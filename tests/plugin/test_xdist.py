@@ -20,11 +20,13 @@ class RecordedNode:
     def __init__(self, name: str) -> None:
         self.gateway = SimpleNamespace(id=name)
         self.queue: list[int] = []
+        self.sent: list[list[int]] = []
         self.shutting_down = False
 
     def send_runtest_some(self, indices: list[int]) -> None:
         assert not self.shutting_down
         self.queue.extend(indices)
+        self.sent.append(indices)
 
     def shutdown(self) -> None:
         self.shutting_down = True
@@ -75,7 +77,7 @@ def run_to_end(
             break
         node = chance.choice(ready)
         index = node.queue[0]
-        unit_mates = [i for i in node.queue if scheduler._unit_of[i] == scheduler._unit_of[index]]
+        unit_mates = [i for i in next(unit for unit in node.sent if index in unit) if i in node.queue]
         alone = nodeids[index] in scheduler.quarantine.items()
         fatal = (
             {index} if alone else {i for i in unit_mates if nodeids[i] not in scheduler.quarantine.items()}
@@ -155,4 +157,8 @@ def test_what_a_dead_worker_had_not_begun_stays_a_unit(tmp_path: Path) -> None:
         scheduler.mark_test_complete(node, index)
     assert scheduler.remove_node(node) == nodeids[3]
     assert scheduler.quarantine.items() == {nodeids[3]}
-    assert list(scheduler._units) == [[4, 5, 6, 7]]
+    other = RecordedNode("gw1")
+    scheduler.add_node(other)
+    scheduler.add_node_collection(other, nodeids)
+    scheduler.schedule()
+    assert other.sent == [[4, 5, 6, 7]]

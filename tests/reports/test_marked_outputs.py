@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.cli.baseline import _row as baseline_row
 from harness.compare.baselines import BaselineSource
 from harness.compare.formats import korean_mlm, task_json
 from harness.compare.formats.run import read_run
@@ -29,6 +28,7 @@ from harness.reports.gate import decision_text
 from harness.reports.terminal import render
 from harness.results.aggregate import summarize
 from harness.results.journal import Journal
+from harness.results.store import ResultStore
 from harness.results.store_entry import saved_of
 from harness.results.summary import Summary
 from tests.support.summaries import DECLARATIONS, checkpoint_row, collect, record
@@ -210,6 +210,10 @@ def test_a_comparison_and_the_lists_have_them(
     assert f"({told})" in markdown.comparison_page([pair])
     [line] = [row for row in pair_facts(pair)["benchmarks"] if row["benchmark"] == "gsm8k"]
     assert (line["baseline_about"], line["new_about"]) == (f"5-shot, chat; {SAMPLE}", SAMPLE)
-    assert f"n 4 ({PART})" in baseline_row(one.entries["winogrande"].saved)
+    entry = one.entries["winogrande"]
+    assert entry.items is not None
+    ResultStore(tmp_path / "results").save(entry.saved, entry.items)
+    assert main(["baseline", "list", "--output", str(tmp_path / "results")]) == 0
+    assert f"n 4 ({PART})" in capsys.readouterr().out
     assert main(["list", "--output", str(tmp_path / "results")]) == 0
     assert "(40 of 86 items)" in capsys.readouterr().out
