@@ -18,8 +18,9 @@ from harness.compare.load import find_contenders, parse_sizes
 from harness.compare.pair import Pair, by_group, compare_pair
 from harness.core.composite import project_composites
 from harness.core.errors import HarnessError
+from harness.core.files import SCHEMA
 from harness.core.settings import integer, read_as
-from harness.reports.comparison import SCHEMA, Flip, Flips, pair_facts
+from harness.reports.comparison import Flip, Flips, pair_facts
 from harness.statistics.verdicts import ALPHA, MARGIN
 
 ARGUMENTS: Final = (

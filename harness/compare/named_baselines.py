@@ -11,13 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.core.errors import GateError
-from harness.core.files import write_json
+from harness.core.errors import GateError, HarnessError
+from harness.core.files import SCHEMA, check_kind, write_json
 from harness.results.store import ResultStore
 from harness.results.store_entry import StoredResult
 
 FOLDER: Final = "baselines"
-SCHEMA: Final = 1
 RESERVED: Final = ("best", "none")
 MAIN: Final = "main"
 """The name that is given where a person gives none."""
@@ -70,12 +69,11 @@ def read_named_baseline(output: Path, name: str) -> NamedBaseline | None:
     path = _path(output, name)
     try:
         data = json.loads(path.read_bytes())
-        if data["schema"] != SCHEMA or data["kind"] != "baseline":
-            raise ValueError(f"no baseline of schema {SCHEMA}")
+        check_kind(data, "baseline")
         return NamedBaseline(**{field: str(data[field]) for field in NamedBaseline.__dataclass_fields__})
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (HarnessError, OSError, ValueError, KeyError, TypeError) as error:
         raise GateError(f"{path}: cannot be read ({error}); set the baseline again") from None
 
 

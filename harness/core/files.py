@@ -8,12 +8,26 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from harness.core.errors import HarnessError
+
 LONGEST_NAME: Final = 120
 """Characters of a name kept; file systems take 255 bytes, and a Korean syllable is three."""
+
+SCHEMA: Final = 1
+"""The version of all forms of files that are written; a change that former readers cannot read raises it."""
+
+
+def check_kind(data: object, kind: str, error: type[HarnessError] = HarnessError) -> None:
+    """Raise ``error`` where an object read from JSON is not of this kind, or has another schema."""
+    found = (data.get("schema"), data.get("kind")) if isinstance(data, Mapping) else ()
+    if found != (SCHEMA, kind):
+        said = ": schema={!r}, kind={!r}".format(*found) if found else ""
+        raise error(f"no {kind} of schema {SCHEMA}{said}")
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:

@@ -24,7 +24,6 @@ from harness.core.text import count, listed
 from harness.reports.formatting import NOTHING, number, p_exact, points, points_interval
 from harness.statistics.verdicts import Kind
 
-SCHEMA: Final = 1
 LISTS: Final[tuple[tuple[Kind, str], ...]] = (
     ("better", "improvements"),
     ("worse", "regressions"),

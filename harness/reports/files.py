@@ -19,15 +19,13 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from harness.compare.formats import korean_mlm, task_json
 from harness.core.errors import HarnessError
-from harness.core.files import file_name, write_atomic, write_json
+from harness.core.files import SCHEMA, file_name, write_atomic, write_json
 from harness.reports import html
 from harness.results.summary import SUMMARY, Declaration, Summary, finite, summary_json
-
-SCHEMA: Final = 1
 
 
 def write_results(summary: Summary, directory: Path | None = None) -> list[Path]:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from harness.core.errors import JournalError
-
-SCHEMA: Final = 1
+from harness.core.files import SCHEMA, check_kind
 
 Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost"]
 STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost")
@@ -68,10 +67,7 @@ def to_json(record: Record) -> dict[str, Any]:
 
 def from_json(data: dict[str, Any]) -> Record:
     """The record that ``to_json`` wrote; raises ``JournalError`` naming what is wrong with any other object."""
-    if data.get("schema") != SCHEMA or data.get("kind") != "item":
-        raise JournalError(
-            f"not an item record of schema {SCHEMA}: schema={data.get('schema')!r}, kind={data.get('kind')!r}"
-        )
+    check_kind(data, "item", JournalError)
     known = {name: data[name] for name in Record.__dataclass_fields__ if name in data}
     try:
         record = Record(**known)

@@ -23,13 +23,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from harness.core.conditions import same_answers
 from harness.core.errors import JournalError
-from harness.core.files import write_atomic
+from harness.core.files import SCHEMA, write_atomic
 from harness.results.journal import read_line
 from harness.results.records import Record
 from harness.results.summary import Declaration
 
 FILE: Final = "reuse.json"
-SCHEMA: Final = 1
 
 MOST_RUNS: Final = 20
 """Runs that are looked at for one checkpoint and benchmark, the newest."""

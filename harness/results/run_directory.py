@@ -27,11 +27,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.core.errors import JournalError
-from harness.core.files import write_atomic
+from harness.core.files import SCHEMA, write_atomic
 from harness.results.summary import Collected, Declaration, declaration_from_json
 from harness.results.usage import Usage
 
-SCHEMA: Final = 1
 COLUMNS: Final = tuple(one.name for one in fields(Collected))
 PACKAGES: Final = (
     "pytest-touchstone",

@@ -15,11 +15,10 @@ from harness.core.aggregation import Aggregation, aggregation_of
 from harness.core.composite import Composite, composites_from_plain, parse_composite
 from harness.core.conditions import known_conditions, of_settings
 from harness.core.errors import HarnessError
+from harness.core.files import SCHEMA, check_kind
 from harness.core.marks import asked
 from harness.results.records import Record
 from harness.results.summary import Declaration, Metric, Summary, wholes
-
-SCHEMA: Final = 1
 
 _REAL: Final = {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3}
 STUDIED: Final = (
@@ -141,8 +140,7 @@ def saved_json(saved: StoredResult) -> dict[str, Any]:
 
 def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
     """The entry that ``saved_json`` wrote; raises ``HarnessError`` saying what is wrong with any other object."""
-    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA or data.get("kind") != "saved":
-        raise HarnessError(f"no saved result of schema {SCHEMA}")
+    check_kind(data, "saved")
     known = {name: data[name] for name in StoredResult.__dataclass_fields__ if name in data}
     try:
         known["metrics"] = {name: Metric(**metric) for name, metric in data["metrics"].items()}
@@ -158,8 +156,7 @@ def items_json(items: ItemScores) -> dict[str, Any]:
 
 def items_from_json(data: Mapping[str, Any]) -> ItemScores:
     """The scores that ``items_json`` wrote; raises ``HarnessError`` saying what is wrong with any other object."""
-    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA or data.get("kind") != "saved items":
-        raise HarnessError(f"no saved items of schema {SCHEMA}")
+    check_kind(data, "saved items")
     try:
         items = ItemScores(**{name: data[name] for name in ItemScores.__dataclass_fields__})
         columns: list[list[Any]] = [items.examples, items.rows, items.groups, items.clusters]

@@ -18,11 +18,9 @@ from typing import Any, Final
 
 from harness.core.data_files import DatasetInfo
 from harness.core.errors import HarnessError
+from harness.core.files import SCHEMA, check_kind
 from harness.core.marks import Extent
 from harness.results.usage import Usage
-
-SCHEMA: Final = 1
-
 
 SUMMARY: Final = "summary.json"
 
@@ -197,9 +195,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
 def summary_from_json(data: Mapping[str, Any]) -> Summary:
     """The summary that ``summary_json`` wrote; raises ``HarnessError`` saying what is wrong with any
     other."""
-    if data.get("schema") != SCHEMA or data.get("kind") != "summary":
-        found = f"schema={data.get('schema')!r}, kind={data.get('kind')!r}"
-        raise HarnessError(f"not a summary of schema {SCHEMA}: {found}")
+    check_kind(data, "summary")
     known = {name: data[name] for name in Summary.__dataclass_fields__ if name in data}
     try:
         known["results"] = [_result(result) for result in data["results"]]

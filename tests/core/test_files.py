@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.files import load_module, unwritable, write_atomic
+from harness.core.errors import JournalError
+from harness.core.files import check_kind, load_module, unwritable, write_atomic
 
 
 def test_a_module_is_run_anew_and_found_under_its_name(tmp_path: Path) -> None:
@@ -87,3 +88,12 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     assert found == ["new"]
     assert pipe.is_fifo()
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.parametrize(
+    "data", [[], None, {}, {"schema": 2, "kind": "saved"}, {"schema": 1, "kind": "summary"}]
+)
+def test_an_object_of_another_kind_or_schema_is_refused(data: object) -> None:
+    with pytest.raises(JournalError, match="no saved of schema 1"):
+        check_kind(data, "saved", JournalError)
+    check_kind({"schema": 1, "kind": "saved"}, "saved")

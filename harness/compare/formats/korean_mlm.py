@@ -43,6 +43,7 @@ from harness.checkpoints.training_state import step_of_row
 from harness.compare.candidate import Candidate, Entry, Source, published, published_entry, source_of
 from harness.core.composite import composite_value
 from harness.core.errors import DataError
+from harness.core.files import SCHEMA
 from harness.results.store_entry import STUDIED
 from harness.results.summary import Metric, Result, Summary, wholes
 
@@ -316,9 +317,6 @@ def _check_length(fields: Mapping[str | None, object], width: int) -> None:
         )
     if missing := [name for name, value in fields.items() if value is None]:
         raise WrongValueError(str(missing[0]), None, f"the row has fewer than {width} fields")
-
-
-SCHEMA: Final = 1
 
 
 class Column(NamedTuple):

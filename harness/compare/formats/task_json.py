@@ -27,6 +27,7 @@ from harness.compare.candidate import Candidate, Entry, Source, published_entry,
 from harness.compare.formats.korean_mlm import BadRow, Row, Table, WrongValueError, is_korean, read_row
 from harness.compare.formats.task_metrics import metrics_of, primary_of
 from harness.core.errors import DataError
+from harness.core.files import SCHEMA
 from harness.results.summary import Result, Summary
 
 _ENDINGS: Final = ("_eval_results", "_results")
@@ -127,9 +128,6 @@ def _wholes(results: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
         if len(parts) > 1 and len(known) == len(parts) and sum(known) == values.get("samples"):
             found[task] = len(parts)
     return found
-
-
-SCHEMA: Final = 1
 
 
 def by_task(summary: Summary, checkpoint: str) -> dict[str, Any]:

@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from harness.core.exit_codes import ExitCode
+from harness.core.files import SCHEMA
 from harness.results.summary import finite
-
-SCHEMA: Final = 1
 
 KINDS: Final = (
     *("not valid", "not judged", "worse", "failed", "cannot tell", "not compared", "first", "no baseline"),
