@@ -19,6 +19,7 @@ from harness.compare.candidate import Entry
 from harness.compare.formats.lm_eval import samples_of
 from harness.core.dataset import read_lines
 from harness.core.errors import HarnessError
+from harness.metrics.multiple_choice import preferred
 from harness.results.journal import each_record, latest
 from harness.results.records import Record
 from harness.results.summary import load_summary
@@ -123,16 +124,9 @@ def _choice(exchanges: Sequence[Mapping[str, Any]], metric: str) -> Shown:
         word = str(requests[0]["continuation"]).strip()
         return Shown(contexts[0], word if right else "another continuation", word)
     texts = [str(one["continuation"]).removeprefix(" ") for one in requests]
-    lengths = {
-        "acc_norm": [len(text) for text in texts],
-        "acc_bytes": [len(text.encode("utf-8", "surrogatepass")) for text in texts],
-        "acc_tokens": [one["answer"].get("tokens", 1) for one in exchanges],
-    }.get(metric, [1] * len(texts))
-    values = [
-        float(one["answer"].get("logprob", "-inf")) / max(1, length)
-        for one, length in zip(exchanges, lengths, strict=True)
-    ]
-    best = max(range(len(values)), key=values.__getitem__)
+    answers = [one["answer"] for one in exchanges]
+    logprobs = [float(one.get("logprob", "-inf")) for one in answers]
+    best = preferred(metric, logprobs, texts, [one.get("tokens", 1) for one in answers])
     if len(set(contexts)) == 1:
         return Shown(contexts[0], texts[best])
     start = _common_start(contexts)
@@ -177,8 +171,8 @@ def _known_sample(data: Mapping[str, Any], metric: str) -> Shown:
     options = [one[1] for one in arguments if len(one) > 1]
     scored = [one for one in answers if isinstance(one, list) and len(one) == 2]
     if len(scored) == len(answers) == len(options) > 1:
-        lengths = [max(1, len(text.strip())) if metric == "acc_norm" else 1 for text in options]
-        best = max(range(len(scored)), key=lambda place: float(scored[place][0]) / lengths[place])
+        logprobs = [float(one[0]) for one in scored]  # their tokens are not kept
+        best = preferred(metric, logprobs, [text.strip() for text in options], [1] * len(scored))
         place = int(str(target)) if str(target).isdecimal() else -1  # a number, as it is or as text
         gold = options[place] if 0 <= place < len(options) else target
         return Shown(question, options[best].strip(), None if gold is None else str(gold).strip())

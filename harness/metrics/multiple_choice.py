@@ -67,17 +67,15 @@ def choice_scores(
         raise BenchmarkError(
             f"log-probabilities {list(logprobs)}: one is not a number, so none is the highest"
         )
-    lengths = {
-        "acc": [1] * len(choices),
-        "acc_norm": [len(choice) for choice in choices],
-        "acc_bytes": [len(choice.encode("utf-8", "surrogatepass")) for choice in choices],
-        "acc_tokens": list(tokens),
-    }
-    return {
-        name: float(argmax([_each(logprob, n) for logprob, n in zip(logprobs, counts, strict=True)]) == gold)
-        for name, counts in lengths.items()
-    }
+    return {name: float(preferred(name, logprobs, choices, tokens) == gold) for name in CHOICE_METRICS}
 
 
-def _each(logprob: float, length: int) -> float:
-    return logprob / length if length > 0 else -math.inf
+def preferred(metric: str, logprobs: Sequence[float], choices: Sequence[str], tokens: Sequence[int]) -> int:
+    """Return the number of the choice that the rule of a score prefers; a score of another name divides by nothing."""
+    if metric == "acc_norm":
+        lengths: Sequence[int] = [len(choice) for choice in choices]
+    elif metric == "acc_bytes":
+        lengths = [len(choice.encode("utf-8", "surrogatepass")) for choice in choices]
+    else:
+        lengths = tokens if metric == "acc_tokens" else [1] * len(choices)
+    return argmax([logprob / n if n > 0 else -math.inf for logprob, n in zip(logprobs, lengths, strict=True)])

@@ -170,3 +170,21 @@ def test_samples_of_another_form_are_shown_as_nothing(tmp_path: Path, data: dict
 )
 def test_the_right_answer_of_a_row_is_found(row: dict[str, Any], gold: str | None) -> None:
     assert gold_of(row) == gold
+
+
+@pytest.mark.parametrize(("metric", "index"), [("acc", 0), ("acc_norm", 1), ("acc_bytes", 2)])
+def test_a_published_choice_goes_by_the_rule_of_the_metric_too(
+    tmp_path: Path, metric: str, index: int
+) -> None:
+    options = ["no", "certainly", "그렇습니다"]  # 2, 9 and 5 characters; 2, 9 and 15 bytes
+    data = {
+        "doc_id": 0,
+        "arguments": [["Q", f" {text}"] for text in options],
+        "filtered_resps": [["-1.0", "False"], ["-2.0", "False"], ["-3.0", "False"]],
+        "target": "0",
+    }
+    path = tmp_path / "samples_b_2026.jsonl"
+    path.write_text(json.dumps(data) + "\n", encoding="utf-8")
+    made = entry([1.0])
+    found = shown_answers(Entry(saved=made.saved, items=made.items, answers=path), metric, ["b/0"])["b/0"]
+    assert found.answer == options[index]

@@ -168,3 +168,9 @@ def test_a_setting_with_another_name_now_is_known_by_the_one_before() -> None:
     before = {("unit" if name == "batch_items" else name): value for name, value in now.items()}
     assert same_answers(now, before)
     assert not differing(of_settings(now), of_settings(before))
+
+
+def test_a_run_on_a_cpu_and_one_on_an_accelerator_are_asked_alike_but_share_no_answers() -> None:
+    cpu, gpu = recorded(device="cpu"), recorded(device="cuda")
+    assert not differing(of_settings(cpu), of_settings(gpu))
+    assert not same_answers(cpu, gpu)
