@@ -1,4 +1,4 @@
-"""How near to the machine's speed scoring comes.
+"""The speed of scoring as a share of the machine's.
 
 Useful arithmetic: each distinct token (a token after a beginning that no other request had before) once, 2
 operations a parameter without the embeddings, plus the output layer at each distinct place whose logits are

@@ -1,4 +1,4 @@
-"""How fast a fingerprint is made, against reading the same bytes and hashing them.
+"""The speed of fingerprints, against reading the same bytes and hashing them.
 
     python -m perf.fingerprint [--mebibytes 1024] [--shards 1]
 

@@ -1,4 +1,4 @@
-"""How the time of scoring grows with few-shot examples, choices or items: a table and the fitted exponent."""
+"""The growth of the time of scoring with few-shot examples, choices or items: a table and the fitted exponent."""
 
 from __future__ import annotations
 

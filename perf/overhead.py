@@ -1,4 +1,4 @@
-"""What an item costs above plain pytest: trivial items that answer from hashes against trivial tests.
+"""The cost of an item above plain pytest: trivial items that answer from hashes against trivial tests.
 
 python -m perf.overhead [--items 10000 50000] [--workers 0 2] [--pairs 3] [--json FILE]
 """

@@ -1,4 +1,4 @@
-"""What our benchmarks ask, item by item, without a model: rendered prompts, choices, the right answer.
+"""The requests of our benchmarks, item by item, without a model: rendered prompts, choices, the right answer.
 
 Everything comes from the benchmark itself: its rows, its few-shot examples, the requests that its generator
 yields, so that another harness can be given exactly the same.

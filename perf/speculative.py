@@ -1,4 +1,4 @@
-"""Greedy texts with tokens guessed ahead by extra heads, against head 0 alone.
+"""Greedy texts with speculative decoding by extra heads, against head 0 alone.
 
     python -m perf.speculative --prompts 32 --tokens 128 --batches 1,4,16,64
 

@@ -1,4 +1,4 @@
-"""Greedy texts with tokens guessed ahead are those of head 0 alone, token for token.
+"""Greedy texts with speculative decoding are those of head 0 alone, token for token.
 
     python -m perf.speculative_equal --prompts 200 --tokens 128 --batches 1,7,64
 

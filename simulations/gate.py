@@ -1,4 +1,4 @@
-"""How often the gate fails over a checkpoint that is as good as its baseline, and how often it catches a real drop.
+"""The share of gates that fail over a checkpoint as good as its baseline, and of those that catch a real drop.
 
 python -m simulations.gate [--runs 2000] [--seed 1] [--only NAME]
 

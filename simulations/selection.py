@@ -1,4 +1,4 @@
-"""How often a gate against the best of 11 fails, with the choice allowed for and without.
+"""The share of gates against the best of 11 that fail, with the choice allowed for and without.
 
 python -m simulations.selection [--runs 2000] [--seed 1] [--only NAME]
 

@@ -1,4 +1,4 @@
-"""What stopping early saves, and that it costs no error: the same simulated runs judged at looks and at the end.
+"""The savings and error rates of stopping early: the same simulated runs judged at interim analyses and at the end.
 
 python -m simulations.sequential [--runs 2000] [--seed 1] [--only NAME]
 

@@ -1,4 +1,4 @@
-"""Which checkpoints a folder, a glob or several paths mean, and in which order they come."""
+"""The checkpoints that a folder, a glob or several paths mean, in order."""
 
 from __future__ import annotations
 

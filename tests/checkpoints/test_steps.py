@@ -1,4 +1,4 @@
-"""What ``--eval-steps`` means."""
+"""``--eval-steps``: ranges, lists and mistakes."""
 
 from __future__ import annotations
 

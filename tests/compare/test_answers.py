@@ -1,4 +1,4 @@
-"""Of an item that flipped, a person sees the question, the answer and the right one, whatever kind it is."""
+"""An item that flipped is shown with its question, the answer and the right one, whatever its kind."""
 
 from __future__ import annotations
 

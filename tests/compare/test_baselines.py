@@ -1,4 +1,4 @@
-"""What a result is held against: the best comparable ones, or nothing and the reason."""
+"""The baseline of a result: the best comparable one, or none and the reason."""
 
 from __future__ import annotations
 

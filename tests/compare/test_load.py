@@ -1,4 +1,4 @@
-"""What a person names is found, and where it is not, the message says what there is."""
+"""Results are found by their names; a message about an unknown name lists those that there are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of two totals no more is said than what is known of them allows."""
+"""Two totals are compared only as far as their errors and numbers of items are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two contenders are compared on what both have, item by item where they can be, and judged together."""
+"""Two candidates are compared on the results that both have, item by item where possible, and judged together."""
 
 from __future__ import annotations
 

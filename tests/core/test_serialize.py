@@ -1,4 +1,4 @@
-"""What may travel between processes."""
+"""Values that travel between processes are plain; anything else is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a checkpoint's text becomes the program."""
+"""The program that is taken out of a checkpoint's text."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""What of a chat's answer is run. ``sanitized.jsonl`` has texts such as chat models write, the program that is made of
-each, and, where that is another, the one that EvalPlus 0.3.1 makes of it (``evalplus.sanitize.sanitize``)."""
+"""The program that is run of a chat's answer.
+
+``sanitized.jsonl`` has texts such as chat models write, and the program that is made of each. Where EvalPlus 0.3.1
+(``evalplus.sanitize.sanitize``) makes another one, it has that too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run has changed against the best so far stands in its own output, and saved results are ranked on request."""
+"""The changes against the best so far are in a run's output, and saved results are ranked on request."""
 
 from __future__ import annotations
 

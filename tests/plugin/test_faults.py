@@ -1,4 +1,4 @@
-"""What one item does wrong is its own error: all others are scored, and the exit code is not 0."""
+"""A fault in one item is an error of that item: all others are scored, and the exit code is not 0."""
 
 from __future__ import annotations
 

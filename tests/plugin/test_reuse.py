@@ -1,4 +1,4 @@
-"""What an earlier run has scored is not scored again, unless something that its scores depend on has changed."""
+"""Scores of an earlier run are taken from the cache, unless something that they depend on has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``--eval-samples``, ``--eval-temperature`` and ``--eval-top-p`` mean together."""
+"""``--eval-samples``, ``--eval-temperature`` and ``--eval-top-p`` together."""
 
 from __future__ import annotations
 

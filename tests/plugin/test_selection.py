@@ -1,4 +1,4 @@
-"""What nobody selects cannot stop a run or speak in it; what is selected and cannot be asked is named."""
+"""Benchmarks that nobody selects cannot stop a run or print in it; selected ones that cannot be asked are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees of ``--eval-gate-sequential``: benchmarks that stop once they are settled."""
+"""``--eval-gate-sequential`` at the terminal: benchmarks that stop once they are settled."""
 
 from __future__ import annotations
 

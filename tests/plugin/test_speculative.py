@@ -1,4 +1,4 @@
-"""A multi-token-prediction checkpoint in a run: what its heads guessed is in the results."""
+"""A multi-token-prediction checkpoint in a run: speculative decoding is counted in the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The unit scheduler against recorded nodes: every item runs, whatever crashes."""
+"""The batch scheduler against recorded nodes: every item runs, whatever crashes."""
 
 from __future__ import annotations
 

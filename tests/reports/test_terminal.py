@@ -1,4 +1,4 @@
-"""What people see: the table in the terminal and the page."""
+"""The table in the terminal, and the page."""
 
 from __future__ import annotations
 

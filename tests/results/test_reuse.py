@@ -1,4 +1,4 @@
-"""Which earlier runs are looked at, and which of their records count."""
+"""The earlier runs that the cache searches, and the records that count."""
 
 from __future__ import annotations
 

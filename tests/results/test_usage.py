@@ -1,4 +1,4 @@
-"""What a run's answers cost is noted, put together over processes, and shown."""
+"""The usage of a run's answers is noted, added up over processes, and shown."""
 
 from __future__ import annotations
 

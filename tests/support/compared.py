@@ -1,4 +1,4 @@
-"""Made-up contenders for the tests of comparisons."""
+"""Made-up candidates for the tests of comparisons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Scores = Sequence[float | None] | Mapping[str, Sequence[float | None]]
 
 
 def ran(name: str, benchmarks: Mapping[str, Scores], **more: Any) -> Candidate:
-    """A contender with items."""
+    """A candidate with items."""
     entries = {}
     for benchmark, scores in benchmarks.items():
         made = entry(scores, checkpoint=name, benchmark=benchmark, **more)
@@ -23,7 +23,7 @@ def ran(name: str, benchmarks: Mapping[str, Scores], **more: Any) -> Candidate:
 def printed(
     name: str, benchmarks: Mapping[str, tuple[float, float | None, int]], metric: str = "acc"
 ) -> Candidate:
-    """A contender of whom a table gives value, error and number of items."""
+    """A candidate whose values, errors and numbers of items are in a table."""
     entries = {
         benchmark: Entry(
             saved=published_entry(

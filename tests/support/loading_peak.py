@@ -1,4 +1,4 @@
-"""How much memory loading a folder's weights takes at its peak, over the bytes of its weights as they are in memory.
+"""The peak memory of loading a folder's weights, over the bytes of the loaded weights.
 
     python -m tests.support.loading_peak CHECKPOINT WARM
 

@@ -1,4 +1,4 @@
-"""What hostile programs may not reach: a file, an environment variable, open ports; and what they may have left."""
+"""The things that hostile programs may not reach: a file, an environment variable, open ports; and their traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether two printed texts are the same, by the rule of CodeContests."""
+"""Printed texts are compared by the rule of CodeContests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sandbox says of programs, how it goes on when it is hurt, and that nothing is left of it."""
+"""A sandbox judges programs, goes on when a part of it dies, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an exception of the program is in the tests: itself, or their end, and never a signal to the interpreter."""
+"""An exception of the program is itself in the tests, or ends them, and is never a signal to the interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that cannot fail are found in the real sandbox, in every form that they come in."""
+"""Tests that cannot fail are found in the real sandbox, in each of their forms."""
 
 from __future__ import annotations
 
