@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.cli.command import Output, add_output
 from harness.compare.candidate import NO_ITEMS, Candidate
-from harness.compare.formats.korean_mlm import Table
+from harness.compare.formats.base import Table
 from harness.compare.load import check_sizes, parse_sizes, read_file
 from harness.core.errors import HarnessError
 from harness.core.text import count

@@ -22,16 +22,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from harness.compare.candidate import Candidate, Entry
-from harness.compare.formats.korean_mlm import SETS, Table, read_table
-from harness.compare.formats.lm_eval import is_lm_eval, read_lm_eval
-from harness.compare.formats.run import about, answers_of, is_run, read_run
-from harness.compare.formats.task_json import (
-    is_korean_file,
-    is_task_file,
-    read_json,
-    read_korean_file,
-    read_task_file,
-)
+from harness.compare.formats import format_of, result_formats
+from harness.compare.formats.base import Table, read_json
+from harness.compare.formats.korean_mlm import SETS, TABLES, read_table
+from harness.compare.formats.run import about, answers_of
 from harness.compare.names import nearest, only, select
 from harness.core.errors import DataError
 from harness.core.text import listed
@@ -39,7 +33,6 @@ from harness.results.store import ResultStore
 from harness.results.store_entry import StoredResult
 from harness.results.summary import SUMMARY
 
-_PATTERNS: Final = ("*_results.json", "results_*.json", "*/results_*.json", "checkpoints.csv")
 _OF_RUNS: Final = ("run.json", "collected.json")
 
 
@@ -65,17 +58,14 @@ def find_contenders(
 
 def read_file(path: Path, sizes: Mapping[str, int]) -> Table:
     """Every checkpoint of a results file, whatever its form. Raises ``DataError`` for a file of none."""
-    if path.suffix.lower() in (".csv", ".tsv"):
-        return read_table(path, sizes)
+    known = format_of(path)
+    if known is not None:
+        return known.read(path, sizes)
+    if path.suffix.lower() in TABLES:
+        return read_table(path, sizes)  # which says what its columns lack
     if path.suffix.lower() != ".json":
         raise DataError(f"{path}: no results file; give a .csv or .json file, or the folder of a run")
-    _, content = read_json(path)
-    if is_lm_eval(content):
-        return Table((read_lm_eval(path, sizes),))
-    if is_korean_file(content):
-        return read_korean_file(path, sizes)
-    if is_task_file(content):
-        return Table((read_task_file(path, sizes),))
+    read_json(path)
     raise DataError(
         f"{path}: neither of the forms that can be read: results of lm-evaluation-harness, "
         '{"model": ..., "results": {TASK: {METRIC: value}}}, or an object with real1, real5, lambada_top1'
@@ -108,11 +98,10 @@ def _several(argument: str, output: Path, sizes: Mapping[str, int]) -> list[Cand
     """What a single argument names, where that is more than one contender."""
     place = _place(argument, output)
     if place is not None and not place.name:
-        files = [] if is_run(place.path) else _files(place.path)
+        own = format_of(place.path) if place.path.is_dir() else None
+        files = [place.path] if own is not None else _files(place.path)
         found = [one for file in files[-2:] for one in read_file(file, sizes).contenders]
-        if len(files) > 1 and len(found) > 1:
-            return found
-        if is_run(place.path) and len(found := read_run(place.path)) > 1:
+        if (own is not None or len(files) > 1) and len(found) > 1:
             return found
     one = _one(argument, output, sizes)
     raise DataError(f"{argument} is one checkpoint, {one.name}; name another to compare it with")
@@ -120,10 +109,8 @@ def _several(argument: str, output: Path, sizes: Mapping[str, int]) -> list[Cand
 
 def _read(path: Path, sizes: Mapping[str, int]) -> list[Candidate]:
     """The checkpoints of a file or folder; none for a folder without results, such as a checkpoint's own."""
-    if path.is_file():
+    if path.is_file() or format_of(path) is not None:
         return list(_all(path, sizes))
-    if is_run(path):
-        return read_run(path)
     if files := _files(path):
         return [one for file in files[-1:] for one in _all(file, sizes)]
     if any((path / name).is_file() for name in _OF_RUNS):
@@ -143,7 +130,8 @@ def _files(folder: Path) -> list[Path]:
     """The results files of a folder, oldest first."""
     if not folder.is_dir():
         return []
-    found = {path for pattern in _PATTERNS for path in folder.glob(pattern) if path.is_file()}
+    patterns = {pattern for one in result_formats() for pattern in one.patterns}
+    found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
     return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
 
 

@@ -21,7 +21,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.compare.formats import korean_mlm, task_json
+from harness.compare.formats import korean_mlm, result_formats
+from harness.compare.formats.base import WritableFormat
 from harness.core.errors import HarnessError
 from harness.core.files import SCHEMA, file_name, write_atomic, write_json
 from harness.reports import html
@@ -34,43 +35,39 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     Raises ``HarnessError`` when the disk refuses.
     """
     folder = Path(summary.directory) if directory is None else directory
-    rows = korean_mlm.rows(summary)
-    plain: dict[str, Any] = {SUMMARY: {**summary_json(summary), "best": korean_mlm.best(rows)}}
+    best = korean_mlm.best(korean_mlm.rows(summary))
+    plain: dict[str, Any] = {SUMMARY: {**summary_json(summary), "best": best}}
     benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
     plain |= {name: _benchmark(summary, declaration) for name, declaration in benchmarks.items()}
-    plain |= _by_checkpoint(summary, rows, benchmarks)
     text = {"report.html": html.page(summary), "errors.log": _error_log(summary)}
-    if rows:
-        text["checkpoints.csv"] = korean_mlm.table(rows)
-    _write(folder, plain, text)
-    return [folder / name for name in (*plain, *text)]
+    files = plain | _of_formats(summary, benchmarks) | text
+    _write(folder, files)
+    return [folder / name for name in files]
 
 
 def write_checkpoints(summary: Summary, benchmarks: Iterable[str]) -> None:
     """Writes the files of the summary's checkpoints alone, into the run's folder; ``benchmarks`` are all of the
     run's. Raises ``HarnessError`` when the disk refuses."""
     taken = [f"{file_name(name)}_results.json" for name in benchmarks]
-    _write(Path(summary.directory), _by_checkpoint(summary, korean_mlm.rows(summary), taken), {})
+    files = _of_formats(summary, taken)  # of tables, there is but one for all checkpoints
+    _write(
+        Path(summary.directory), {name: value for name, value in files.items() if not isinstance(value, str)}
+    )
 
 
-def _by_checkpoint(
-    summary: Summary, rows: list[dict[str, Any]], taken: Container[str]
-) -> dict[str, dict[str, Any]]:
-    """The files of each checkpoint by name; ``taken`` are names of benchmarks' files."""
-    plain: dict[str, dict[str, Any]] = {}
-    for checkpoint in dict.fromkeys(result.checkpoint for result in summary.results):
-        name = f"{file_name(checkpoint)}_results.json"
-        own = f"checkpoint-{name}" if name in taken else name
-        plain[own] = finite(task_json.by_task(summary, checkpoint))
-    return plain | {f"{file_name(row['checkpoint'])}_eval_results.json": finite(row) for row in rows}
+def _of_formats(summary: Summary, taken: Container[str]) -> dict[str, Any]:
+    """The files of all result formats that are written, by name; ``taken`` are names of benchmarks' files."""
+    found: dict[str, Any] = {}
+    for one in result_formats():
+        if isinstance(one, WritableFormat):
+            found |= one.write(summary, taken)
+    return found
 
 
-def _write(folder: Path, plain: Mapping[str, Any], text: Mapping[str, str]) -> None:
+def _write(folder: Path, files: Mapping[str, Any]) -> None:
     try:
-        for name, value in plain.items():
-            write_json(folder / name, value)
-        for name, content in text.items():
-            write_atomic(folder / name, content)
+        for name, value in files.items():
+            (write_atomic if isinstance(value, str) else write_json)(folder / name, value)
     except OSError as error:
         raise HarnessError(f"cannot write results into {folder}: {error.strerror}") from error
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.compare.candidate import Candidate
-from harness.compare.formats.korean_mlm import Table
+from harness.compare.formats.base import Table
 from harness.compare.load import read_file
 from harness.compare.pair import compare_pair
 from harness.core.errors import DataError

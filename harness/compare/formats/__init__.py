@@ -1,11 +1,24 @@
-"""Results of all kinds -> contenders: what one checkpoint has reached on each benchmark, in one form.
+"""The registry of result formats; of the first that knows a file its reader is taken."""
 
-    run_folder     a run of this harness: summary and journal
-    kept           what is saved of runs, and what was imported
-    korean         result files and tables of Korean masked-LM studies
-    task_files     {"model", "results": {task: {metric: value, metric_stderr: value}}}
-    lm_eval        results of lm-evaluation-harness, with the samples beside them
-    find           which of these a person means
+from __future__ import annotations
 
-Reading only; what is compared with what is ``harness.compare``'s.
-"""
+from pathlib import Path
+
+from harness.compare.formats.base import GROUP, ResultFormat
+from harness.core.errors import DataError
+from harness.core.plugins import plugins
+
+
+def result_formats() -> tuple[ResultFormat, ...]:
+    """Ours in order, the more special first, then those of installed packages. Raises ``DataError``."""
+    from harness.compare.formats.korean_mlm import KoreanStudy
+    from harness.compare.formats.lm_eval import LmEval
+    from harness.compare.formats.run import RunFolder
+    from harness.compare.formats.task_json import TaskFile
+
+    return (RunFolder(), LmEval(), KoreanStudy(), TaskFile(), *plugins(GROUP, DataError))
+
+
+def format_of(path: Path) -> ResultFormat | None:
+    """Return the format of a file or folder, None for what no format knows."""
+    return next((one for one in result_formats() if one.sniff(path)), None)

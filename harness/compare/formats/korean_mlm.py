@@ -34,23 +34,54 @@ import csv
 import io
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from harness.checkpoints.training_state import step_of_row
 from harness.compare.candidate import Candidate, Entry, Source, published, published_entry, source_of
+from harness.compare.formats.base import BadRow, Contradiction, Table, json_content, read_json
 from harness.core.composite import composite_value
 from harness.core.errors import DataError
-from harness.core.files import SCHEMA
+from harness.core.files import SCHEMA, file_name
 from harness.results.store_entry import STUDIED
-from harness.results.summary import Metric, Result, Summary, wholes
+from harness.results.summary import Metric, Result, Summary, finite, wholes
 
+TABLES: Final = (".csv", ".tsv")
 _NAME: Final = ("checkpoint", "name")
 _REPORTED: Final = {"score": ("score", "reported_score"), "score_wiki": ("score_wiki",)}
 _STRICT: Final = "_strict"
 _STDERR: Final = "_stderr"
+
+
+class KoreanStudy:
+    """Objects in JSON, or a table, of Korean masked-LM studies."""
+
+    name = "korean_mlm"
+    patterns = ("*_results.json", "checkpoints.csv")
+
+    def sniff(self, path: Path) -> bool:
+        """Return whether every object, or the first line of the table, has one of the shares."""
+        if path.suffix.lower() in TABLES and path.is_file():
+            with path.open(encoding="utf-8-sig", errors="replace") as lines:
+                names = re.split(r"[,;\t]", lines.readline())
+            return is_korean({name.strip().strip('"'): "" for name in names})
+        content = json_content(path)
+        rows = content if isinstance(content, list) else [content]
+        return bool(rows) and all(isinstance(row, Mapping) and is_korean(row) for row in rows)
+
+    def read(self, path: Path, sizes: Mapping[str, int]) -> Table:
+        """Read every row."""
+        return (read_table if path.suffix.lower() in TABLES else read_objects)(path, sizes)
+
+    def write(self, summary: Summary, taken: Container[str]) -> dict[str, Any]:
+        """Return an object per checkpoint that ran one of the benchmarks, and the table of all."""
+        del taken  # no other file ends so
+        found = rows(summary)
+        files: dict[str, Any] = {
+            f"{file_name(row['checkpoint'])}_eval_results.json": finite(row) for row in found
+        }
+        return files | ({"checkpoints.csv": table(found)} if found else {})
 
 
 class WrongValueError(Exception):
@@ -59,15 +90,6 @@ class WrongValueError(Exception):
     def __init__(self, column: str, value: object, remedy: str) -> None:
         super().__init__(f"{column} is {value!r}: {remedy}")
         self.column, self.value, self.remedy = column, value, remedy
-
-
-class Contradiction(NamedTuple):
-    """A composite that does not follow from the parts beside it by more than rounding."""
-
-    name: str
-    composite: str
-    reported: float
-    computed: float
 
 
 class Row(NamedTuple):
@@ -231,26 +253,19 @@ def _rounding(written: object) -> float:
     return 0.5 * 10.0 ** -(len(match[1]) + (2 if match[2] else 0))
 
 
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """A row that cannot be read: its line in the file, the column, the value, and what to do."""
-
-    line: int
-    column: str
-    value: str | None
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"line {self.line}, {self.column}: {self.value!r}: {self.remedy}"
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The content of a file of several checkpoints, and its faults."""
-
-    contenders: tuple[Candidate, ...]
-    contradictions: tuple[Contradiction, ...] = ()
-    bad: tuple[BadRow, ...] = ()
+def read_objects(path: Path, sizes: Mapping[str, int]) -> Table:
+    """The checkpoints of such a file; ``BadRow.line`` is the place in its list."""
+    source, content = read_json(path)
+    found: list[Row] = []
+    bad: list[BadRow] = []
+    for place, fields in enumerate(content if isinstance(content, list) else [content], start=1):
+        try:
+            found.append(read_row(fields, origin=path.name, source=source, sizes=sizes))
+        except WrongValueError as error:
+            value = None if error.value is None else str(error.value)
+            bad.append(BadRow(place, error.column, value, error.remedy))
+    contradictions = tuple(one for row in found for one in row.contradictions)
+    return Table(tuple(row.contender for row in found), contradictions, tuple(bad))
 
 
 def read_table(path: Path, sizes: Mapping[str, int]) -> Table:

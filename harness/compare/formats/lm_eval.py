@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.compare.candidate import Candidate, Entry, Source, published_entry
-from harness.compare.formats.task_json import file_stem, is_task_file, read_json, table_of
+from harness.compare.formats.base import Table, json_content, read_json
+from harness.compare.formats.task_json import file_stem, is_task_file, table_of
 from harness.compare.formats.task_metrics import PERPLEXITIES, metric_name, metrics_of, primary_of
 from harness.core.dataset import RawRow, read_lines
 from harness.core.errors import DataError
@@ -31,9 +32,20 @@ _OLD_MMLU: Final = "hendrycksTest-"
 _OURS: Final = {"lambada_openai": "lambada"}
 
 
-def is_lm_eval(content: object) -> bool:
-    """Return whether this is the content of a results file of lm-evaluation-harness."""
-    return is_task_file(content) and isinstance(content, Mapping) and any(sign in content for sign in _SIGNS)
+class LmEval:
+    """Results of lm-evaluation-harness."""
+
+    name = "lm_eval"
+    patterns = ("results_*.json", "*/results_*.json")
+
+    def sniff(self, path: Path) -> bool:
+        """Return whether it is a file by task that says how it was configured."""
+        content = json_content(path)
+        return is_task_file(content) and any(sign in content for sign in _SIGNS)
+
+    def read(self, path: Path, sizes: Mapping[str, int]) -> Table:
+        """Read the file, and the samples beside it."""
+        return Table((read_lm_eval(path, sizes),))
 
 
 def benchmark_name(task: str) -> str:

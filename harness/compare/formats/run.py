@@ -8,14 +8,26 @@ from typing import Any
 
 from harness.checkpoints.training_state import step_of_row
 from harness.compare.candidate import Candidate, Entry
+from harness.compare.formats.base import Table
 from harness.results.journal import latest, read_journal
 from harness.results.store_entry import StoredResult, saved_of
 from harness.results.summary import SUMMARY, load_summary
 
 
-def is_run(folder: Path) -> bool:
-    """Return whether this is the folder of a run that ended."""
-    return (folder / SUMMARY).is_file()
+class RunFolder:
+    """The folder of a run that ended."""
+
+    name = "run"
+    patterns = ()
+
+    def sniff(self, path: Path) -> bool:
+        """Return whether it has a summary."""
+        return (path / SUMMARY).is_file()
+
+    def read(self, path: Path, sizes: Mapping[str, int]) -> Table:
+        """Read summary and journal."""
+        del sizes  # a run has its items
+        return Table(tuple(read_run(path)))
 
 
 def read_run(folder: Path) -> list[Candidate]:

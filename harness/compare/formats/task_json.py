@@ -1,47 +1,52 @@
-"""Result files in JSON, by checkpoint and by task, and which form a file has.
-
-By task: ``{"model": NAME, "results": {TASK: {METRIC: value, METRIC_stderr: value, "samples": n}}}``; ``samples`` may
-be missing: then the number of items is read off the standard error where only one fits, else not known.
-
-A task that is the whole of others in the file (its items are theirs together) is left out: its parts are compared.
-
-Results by task, as comparison scripts of fine-tuning studies read them, one file a checkpoint.
+"""Result files by task, one per checkpoint, as comparison scripts of fine-tuning studies read them.
 
     {"model": NAME, "results": {TASK: {METRIC: value, METRIC_stderr: value, "samples": n}}}
 
-A task is a benchmark; the subjects of MMLU are tasks named ``mmlu_SUBJECT``, the groups of any other
-benchmark ``BENCHMARK_GROUP``. A value that is undefined is null. ``of`` is how many items the task has with this
-data, ``mark`` says when the values are over fewer, or over a sample; ``template`` is "chat" where texts were asked for
-through a chat template, else "plain". ``not_valid``, where it is there, says why the values of a task must not be
-believed.
+``samples`` may be missing: then the number of items is read off the standard error where only one fits, else not known.
+A task that is the whole of others in the file (its items are theirs together) is left out: its parts are compared.
+
+A task is a benchmark; the subjects of MMLU are tasks named ``mmlu_SUBJECT``, the groups of any other benchmark
+``BENCHMARK_GROUP``. A value that is undefined is null. ``of`` is how many items the task has with this data, ``mark``
+says when the values are over fewer, or over a sample; ``template`` is "chat" where texts were asked for through a chat
+template, else "plain". ``not_valid``, where it is there, says why the values of a task must not be believed.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
-from harness.compare.candidate import Candidate, Entry, Source, published_entry, source_of
-from harness.compare.formats.korean_mlm import BadRow, Row, Table, WrongValueError, is_korean, read_row
+from harness.compare.candidate import Candidate, Entry, published_entry
+from harness.compare.formats.base import Table, json_content, read_json
 from harness.compare.formats.task_metrics import metrics_of, primary_of
-from harness.core.errors import DataError
-from harness.core.files import SCHEMA
-from harness.results.summary import Result, Summary
+from harness.core.files import SCHEMA, file_name
+from harness.results.summary import Result, Summary, finite
 
 _ENDINGS: Final = ("_eval_results", "_results")
 
 
-def read_json(path: Path) -> tuple[Source, Any]:
-    """The file and what it holds; raises ``DataError`` for what is no JSON."""
-    source, data = source_of(path)
-    try:
-        return source, json.loads(data)
-    except ValueError as error:
-        raise DataError(f"{path}: not valid JSON ({error})") from None
-    except RecursionError:
-        raise DataError(f"{path}: not valid JSON that can be read (it nests too deep)") from None
+class TaskFile:
+    """One file per checkpoint, by task."""
+
+    name = "task_json"
+    patterns = ("*_results.json",)
+
+    def sniff(self, path: Path) -> bool:
+        """Return whether it has a table per task."""
+        return is_task_file(json_content(path))
+
+    def read(self, path: Path, sizes: Mapping[str, int]) -> Table:
+        """Read the checkpoint."""
+        return Table((read_task_file(path, sizes),))
+
+    def write(self, summary: Summary, taken: Container[str]) -> dict[str, Any]:
+        """Return a file per checkpoint; one with a benchmark's name is kept apart by the prefix ``checkpoint-``."""
+        found = {}
+        for checkpoint in dict.fromkeys(result.checkpoint for result in summary.results):
+            name = f"{file_name(checkpoint)}_results.json"
+            found[f"checkpoint-{name}" if name in taken else name] = finite(by_task(summary, checkpoint))
+        return found
 
 
 def table_of(value: object) -> Mapping[str, Any]:
@@ -49,34 +54,13 @@ def table_of(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def is_task_file(content: object) -> bool:
+def is_task_file(content: object) -> TypeGuard[Mapping[str, Any]]:
     """Return whether this is the content of a file by task, or of lm-evaluation-harness."""
     return (
         isinstance(content, Mapping)
         and isinstance(content.get("results"), Mapping)
         and all(isinstance(one, Mapping) for one in content["results"].values())
     )
-
-
-def is_korean_file(content: object) -> bool:
-    """Return whether this is the content of a file by checkpoint: an object, or a list of them."""
-    rows = content if isinstance(content, list) else [content]
-    return bool(rows) and all(isinstance(row, Mapping) and is_korean(row) for row in rows)
-
-
-def read_korean_file(path: Path, sizes: Mapping[str, int]) -> Table:
-    """The checkpoints of such a file; ``BadRow.line`` is the place in its list."""
-    source, content = read_json(path)
-    rows: list[Row] = []
-    bad: list[BadRow] = []
-    for place, fields in enumerate(content if isinstance(content, list) else [content], start=1):
-        try:
-            rows.append(read_row(fields, origin=path.name, source=source, sizes=sizes))
-        except WrongValueError as error:
-            value = None if error.value is None else str(error.value)
-            bad.append(BadRow(place, error.column, value, error.remedy))
-    contradictions = tuple(one for row in rows for one in row.contradictions)
-    return Table(tuple(row.contender for row in rows), contradictions, tuple(bad))
 
 
 def read_task_file(path: Path, sizes: Mapping[str, int]) -> Candidate:
