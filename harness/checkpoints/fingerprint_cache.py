@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from harness.checkpoints.builtin import cache_folder
-from harness.core.errors import CheckpointError
+from harness.checkpoints.formats.paths import unreadable
 from harness.core.files import write_atomic
 
 _TICK: Final = 2_000_000_000
@@ -92,9 +92,7 @@ def stamps(files: Sequence[Path]) -> list[Stamp]:
         try:
             said = path.stat()
         except OSError as error:
-            raise CheckpointError(
-                f"{path}: cannot be read ({error.strerror}); check the file's rights"
-            ) from error
+            raise unreadable(path, error) from error
         times = (said.st_mtime_ns, said.st_ctime_ns)
         found.append([str(path.absolute()), said.st_dev, said.st_ino, said.st_size, *times])
     return found

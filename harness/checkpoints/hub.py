@@ -6,23 +6,13 @@ import re
 from pathlib import Path
 from typing import Final
 
+from harness.checkpoints.formats.content import TOKENIZER
 from harness.core.errors import CheckpointError
 
 _FILES: Final = (
-    "config.json",
-    "generation_config.json",
-    "*.safetensors",
-    "*.safetensors.index.json",
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.*",
-    "merges.txt",
-    "spiece.model",
-    "spm.model",
-    "sentencepiece.bpe.model",
-    "chat_template.*",
-    "adapter_config.json",
+    *("config.json", "generation_config.json", "adapter_config.json"),
+    *("*.safetensors", "*.safetensors.index.json"),
+    *TOKENIZER,
 )
 """Config, safetensors and tokenizer: no pickled weights, no code."""
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
+from harness.checkpoints.formats.paths import unreadable
 from harness.core.errors import CheckpointError
 
 
@@ -106,9 +107,7 @@ def read_json(path: Path, model: type[Model]) -> Model:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise CheckpointError(
-            f"{path}: cannot be read ({error.strerror}); check the file's rights"
-        ) from error
+        raise unreadable(path, error) from error
     try:
         return model.model_validate_json(text)
     except ValidationError as error:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+from harness.checkpoints.formats.paths import unreadable
 from harness.checkpoints.formats.tensors import Tensors
 from harness.core.errors import CheckpointError
 
@@ -49,7 +50,7 @@ def file_lines(paths: Iterable[Path], name: str | None = None) -> Iterator[str]:
         try:
             size = path.stat().st_size
         except OSError as error:
-            raise _unreadable(str(path), error) from error
+            raise unreadable(path, error) from error
         yield f"{name or path.name}\0{hash_bytes(str(path), 0, size)}\n"
 
 
@@ -83,9 +84,5 @@ def hash_bytes(file: str, begin: int, end: int) -> str:
                 digest.update(buffer[:count])
                 left -= count
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
     return digest.hexdigest()
-
-
-def _unreadable(file: str, error: OSError) -> CheckpointError:
-    return CheckpointError(f"{file}: cannot be read ({error.strerror}); check the file's rights")

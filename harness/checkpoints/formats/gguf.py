@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from harness.checkpoints.formats.base import Asked
 from harness.checkpoints.formats.content import file_lines
+from harness.checkpoints.formats.paths import unreadable
 from harness.checkpoints.info import SERVES, CheckpointInfo
 from harness.core.errors import CheckpointError
 
@@ -107,9 +108,7 @@ def read_gguf(path: Path) -> GgufHeader:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 return _Header(path, content).read()
     except OSError as error:
-        raise CheckpointError(
-            f"{path}: cannot be read ({error.strerror}); check the file's rights"
-        ) from error
+        raise unreadable(path, error) from error
     except (struct.error, UnicodeDecodeError, KeyError, ValueError, OverflowError) as error:
         raise CheckpointError(
             f"{path}: cut off or broken within its header; fetch or convert it again"

@@ -30,8 +30,11 @@ from harness.checkpoints.training_state import number, plain, step_in
 from harness.core.errors import CheckpointError
 from harness.core.text import count
 
-PREFIXES: Final = ("module.", "_orig_mod.", "transformer.", "adapter.")
-"""What wrappers put in front of the names of tensors, mtp.md's list."""
+PREFIXES: Final = re.compile(r"^(?:(?:module|_orig_mod|transformer|adapter)\.)+")
+"""The prefixes that wrappers put before the names of tensors, several at once."""
+
+STATES: Final = ("model_state_dict", "state_dict")
+"""The keys under which training scripts save a model's tensors."""
 
 FILES: Final = (".pt", ".pth")
 
@@ -41,7 +44,6 @@ SIDE: Final = re.compile(
 """Names of files that a trainer leaves beside the weights."""
 
 _BLOCK: Final = re.compile(r"^(layers|extra_heads)\.(\d+)\.")
-_STATES: Final = ("model_state_dict", "state_dict")
 _LENGTH: Final = 2048
 
 
@@ -91,7 +93,7 @@ def _described(path: Path, asked: Asked) -> CheckpointInfo:
     tensors = tensors_of(path, content)
     held = content if "config" in content else {}
     config, metrics = _part(held, "config"), _part(held, "val_metrics")
-    names = bare_names(tensors)
+    names = {PREFIXES.sub("", name) for name in tensors}
     base = None if asked.base_model is None else Path(asked.base_model).expanduser()
     places = list(_places(path, config, base))
     params = _params(path, config, names, places)
@@ -135,7 +137,7 @@ def _part(held: dict[str, Any], name: str) -> dict[str, Any]:
 def tensors_of(path: Path, content: Any) -> Tensors:
     """The model's tensors in what a ``.pt`` file holds; a ``CheckpointError`` where there are none."""
     held = content if isinstance(content, dict) else {}
-    state = next((held[name] for name in _STATES if isinstance(held.get(name), dict)), None)
+    state = next((held[name] for name in STATES if isinstance(held.get(name), dict)), None)
     if state is not None:
         return state_dict(path, state)
     if has_params(path.parent):
@@ -144,21 +146,6 @@ def tensors_of(path: Path, content: Any) -> Tensors:
         f"{path}: has no 'model_state_dict', and no params.json is beside it; "
         "give a file that holds both model_state_dict and config, or a Transformers folder"
     )
-
-
-def bare_names(tensors: Tensors) -> dict[str, str]:
-    """Name without wrappers' prefixes -> name in the file."""
-    found: dict[str, str] = {}
-    for name in tensors:
-        bare = name
-        while (shorter := _shorter(bare)) != bare:
-            bare = shorter
-        found.setdefault(bare, name)
-    return found
-
-
-def _shorter(name: str) -> str:
-    return next((name.removeprefix(one) for one in PREFIXES if name.startswith(one)), name)
 
 
 def _places(path: Path, config: dict[str, Any], base: Path | None) -> Iterator[Path]:
@@ -174,9 +161,7 @@ def _places(path: Path, config: dict[str, Any], base: Path | None) -> Iterator[P
                 yield folder if folder.is_dir() else folder.parent
 
 
-def _params(
-    path: Path, config: dict[str, Any], names: dict[str, str], places: Iterable[Path]
-) -> dict[str, Any]:
+def _params(path: Path, config: dict[str, Any], names: set[str], places: Iterable[Path]) -> dict[str, Any]:
     """The sizes under Llama's own names, what is counted in the weights put in."""
     blocks = {kind: set[int]() for kind in ("layers", "extra_heads")}
     for name in names:

@@ -38,3 +38,8 @@ def shard_path(index: Path, shard: str) -> Path:
     if not path.is_file():
         raise CheckpointError(f"{path}: missing, though {index.name} names it; copy the checkpoint again")
     return path
+
+
+def unreadable(path: Path | str, error: OSError) -> CheckpointError:
+    """The error for a file that the system does not let us read."""
+    return CheckpointError(f"{path}: cannot be read ({error.strerror}); check the file's rights")

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from harness.checkpoints.formats.config_files import ShardIndex, read_json
-from harness.checkpoints.formats.paths import shard_path
+from harness.checkpoints.formats.paths import shard_path, unreadable
 from harness.checkpoints.formats.tensors import Tensor, Tensors, size_of
 from harness.core.errors import CheckpointError
 
@@ -45,9 +45,7 @@ def read_tensors(path: Path) -> Tensors:
                 )
             header = file.read(length)
     except OSError as error:
-        raise CheckpointError(
-            f"{path}: cannot be read ({error.strerror}); check the file's rights"
-        ) from error
+        raise unreadable(path, error) from error
     if len(header) < length:
         raise _cut_off(path, size, 8 + length)
     entries = _parse(path, header)

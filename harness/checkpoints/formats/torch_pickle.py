@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
+from harness.checkpoints.formats.paths import unreadable
 from harness.checkpoints.formats.tensors import Tensor, size_of
 from harness.core.errors import CheckpointError
 
@@ -78,9 +79,7 @@ def read_pickled(path: Path) -> Any:
         with zipfile.ZipFile(path) as archive, path.open("rb") as file:
             return _Reader(path, *_records(path, archive, file)).load()
     except OSError as error:
-        raise CheckpointError(
-            f"{path}: cannot be read ({error.strerror}); check the file's rights"
-        ) from error
+        raise unreadable(path, error) from error
     except _RefusedError as error:
         raise CheckpointError(
             f"{path}: its pickle wants {error}, which may run code, and is not loaded; "

@@ -169,9 +169,9 @@ def test_settings_of_transformers_mean_the_same() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"dim": None}, "dim or hidden_size is missing"),
+        ({"dim": None}, "the field 'dim' is missing"),
         ({"dim": 30}, "does not divide"),
-        ({"dim": True}, "no whole number"),
+        ({"dim": True}, "dim=True: input should be a valid integer"),
         ({"n_layers": 0}, "n_layers=0"),
         ({"n_layers": "5"}, "n_layers='5'"),
         ({"n_kv_heads": 3}, "no multiple"),

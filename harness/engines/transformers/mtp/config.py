@@ -9,25 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from harness.core.errors import CheckpointError
+from pydantic import AliasChoices, ConfigDict, Field
 
-_NAMES: Final = {
-    "dim": ("dim", "hidden_size"),
-    "n_layers": ("n_layers", "num_hidden_layers"),
-    "n_heads": ("n_heads", "num_attention_heads"),
-    "n_kv_heads": ("n_kv_heads", "num_key_value_heads"),
-    "vocab_size": ("vocab_size",),
-    "norm_eps": ("norm_eps", "rms_norm_eps"),
-    "rope_theta": ("rope_theta",),
-    "max_seq_len": ("max_seq_len", "max_position_embeddings"),
-    "n_future_tokens": ("n_future_tokens",),
-    "multiple_of": ("multiple_of",),
-    "ffn_dim_multiplier": ("ffn_dim_multiplier",),
-    "intermediate_size": ("intermediate_size",),
-}
-"""Each setting under the names that files have it, the reference code's first."""
+from harness.checkpoints.formats.config_files import LlamaParams, check_table
+from harness.core.errors import CheckpointError
 
 _UNKNOWN: Final = ("use_scaled_rope", "rope_scaling")
 """Settings that change what the model computes, in ways that this architecture does not have."""
@@ -88,46 +76,55 @@ class MtpConfig:
         }
 
 
-def is_params(found: Any) -> bool:
-    """Return whether it holds a model's sizes, under either kind of names."""
-    return isinstance(found, Mapping) and any(name in found for name in _NAMES["dim"])
+class _Params(LlamaParams):
+    """Sizes and settings as files have them, under either kind of names; strictly of their types."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False, protected_namespaces=())
+
+    n_layers: int = Field(validation_alias=AliasChoices("n_layers", "num_hidden_layers"), gt=0)
+    n_kv_heads: int | None = Field(
+        None, validation_alias=AliasChoices("n_kv_heads", "num_key_value_heads"), gt=0
+    )
+    norm_eps: float = Field(1e-5, validation_alias=AliasChoices("norm_eps", "rms_norm_eps"), gt=0)
+    max_seq_len: int = Field(
+        DEFAULT_LENGTH, validation_alias=AliasChoices("max_seq_len", "max_position_embeddings"), gt=0
+    )
+    n_future_tokens: int = Field(1, gt=0)
+    rope_theta: float | None = Field(None, gt=0)
+    rope_parameters: dict[str, Any] = Field(default_factory=dict)
+    multiple_of: int = Field(256, gt=0)
+    ffn_dim_multiplier: float = Field(1.0, gt=0)
+    intermediate_size: int | None = Field(None, gt=0)
+
+    @property
+    def hidden(self) -> int:
+        """Width of the feed-forward part, by default by the rule of Llama's reference code: two thirds of four times
+        ``dim``, by ``ffn_dim_multiplier``, up to the next multiple of ``multiple_of``."""
+        wide = int(self.ffn_dim_multiplier * (2 * 4 * self.dim // 3))
+        return self.intermediate_size or -(-wide // self.multiple_of) * self.multiple_of
 
 
 def config_of(params: Mapping[str, Any], where: str) -> MtpConfig:
-    """The checked sizes. ``where`` is what messages call their place. Raises ``CheckpointError``."""
-    values = _Values(params, where)
+    """The checked sizes. ``where`` is the name of their place in messages. Raises ``CheckpointError``."""
     if odd := [name for name in _UNKNOWN if params.get(name)]:
         raise CheckpointError(
             f"{where}: {odd[0]}={params[odd[0]]!r} is not part of the multi-token-prediction architecture"
         )
-    dim, heads = values.count("dim"), values.count("n_heads")
-    theta = (
-        params.get("rope_parameters", {}) if isinstance(params.get("rope_parameters"), Mapping) else {}
-    ).get("rope_theta", 10000.0)
+    known = check_table(Path(where), {key: one for key, one in params.items() if one is not None}, _Params)
     made = MtpConfig(
-        dim=dim,
-        n_layers=values.count("n_layers"),
-        n_heads=heads,
-        n_kv_heads=values.count("n_kv_heads", heads),
-        hidden=values.count("intermediate_size", _hidden(values, dim)),
-        vocab_size=None if values.get("vocab_size") in (None, -1) else values.count("vocab_size"),
-        norm_eps=values.number("norm_eps", 1e-5),
-        rope_theta=values.number("rope_theta", theta),
-        max_seq_len=values.count("max_seq_len", DEFAULT_LENGTH),
-        n_future_tokens=values.count("n_future_tokens", 1),
+        dim=known.dim,
+        n_layers=known.n_layers,
+        n_heads=known.n_heads,
+        n_kv_heads=known.n_kv_heads or known.n_heads,
+        hidden=known.hidden,
+        vocab_size=None if known.vocab_size == -1 else known.vocab_size,
+        norm_eps=known.norm_eps,
+        rope_theta=float(known.rope_theta or known.rope_parameters.get("rope_theta", 10000.0)),
+        max_seq_len=known.max_seq_len,
+        n_future_tokens=known.n_future_tokens,
     )
     _check(made, where)
     return made
-
-
-def _hidden(values: _Values, dim: int) -> int:
-    """Width of the feed-forward part by the rule of Llama's reference code: two thirds of four times ``dim``,
-    by ``ffn_dim_multiplier``, up to the next multiple of ``multiple_of``."""
-    hidden = 2 * 4 * dim // 3
-    if values.get("ffn_dim_multiplier") is not None:
-        hidden = int(values.number("ffn_dim_multiplier", 1.0) * hidden)
-    multiple = values.count("multiple_of", 256)
-    return multiple * ((hidden + multiple - 1) // multiple)
 
 
 def _check(made: MtpConfig, where: str) -> None:
@@ -145,34 +142,3 @@ def _check(made: MtpConfig, where: str) -> None:
             f"{where}: n_future_tokens={made.n_future_tokens} is more than n_layers={made.n_layers}, "
             "which counts the heads too; correct one of them"
         )
-
-
-class _Values:
-    """Settings by the reference code's names."""
-
-    def __init__(self, params: Mapping[str, Any], where: str) -> None:
-        self._params, self._where = params, where
-
-    def get(self, name: str) -> Any:
-        """The value under the first of its names that is there, else None."""
-        found = (self._params[one] for one in _NAMES[name] if self._params.get(one) is not None)
-        return next(found, None)
-
-    def count(self, name: str, default: int | None = None) -> int:
-        """A whole number from 1 up."""
-        value = default if (found := self.get(name)) is None else found
-        if value is None:
-            raise CheckpointError(
-                f"{self._where}: {' or '.join(_NAMES[name])} is missing; "
-                "copy params.json from the model that was trained"
-            )
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise CheckpointError(f"{self._where}: {name}={value!r} is no whole number from 1 up; correct it")
-        return value
-
-    def number(self, name: str, default: Any) -> float:
-        """A finite number above 0."""
-        value = default if (found := self.get(name)) is None else found
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-            raise CheckpointError(f"{self._where}: {name}={value!r} is no number above 0; correct it")
-        return float(value)

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from harness.checkpoints.formats.llama import PREFIXES, STATES
 from harness.core.errors import CheckpointError
 from harness.core.text import count, listed
 from harness.engines.transformers.compat import let_go, refused_global
@@ -30,8 +31,6 @@ from harness.engines.transformers.mtp.config import MtpConfig
 if TYPE_CHECKING:
     import torch
 
-
-_PREFIXES: Final = re.compile(r"^(?:(?:module|transformer|adapter|_orig_mod)\.)+")
 
 _LORA: Final = re.compile(r"^(.+\.attention\.w[qkvo])\.lora_([AB])(?:\.default)?(?:\.weight)?$")
 
@@ -85,7 +84,7 @@ def weights_of(
     parts: dict[str, dict[str, torch.Tensor]] = {}
     left_out: list[str] = []
     for given, tensor in found.items():
-        name = _PREFIXES.sub("", given)
+        name = PREFIXES.sub("", given)
         if _VALUE_HEAD.match(name):
             left_out.append(name)
         elif (lora := _LORA.match(name)) is not None:
@@ -210,9 +209,6 @@ def _first(tables: list[Any], *names: str) -> Any:
     return next((table[name] for name in names for table in tables if table.get(name) is not None), None)
 
 
-_STATES: Final = ("model_state_dict", "state_dict")
-
-
 class PtFile(NamedTuple):
     """The tensors under the names that the file has for them, and its ``config``, perhaps empty."""
 
@@ -228,7 +224,7 @@ def read_pt(path: Path) -> PtFile:
         raise CheckpointError(
             f"{path}: holds a {type(content).__name__}, not a dict; save the model's state_dict()"
         )
-    state = next((content[name] for name in _STATES if isinstance(content.get(name), Mapping)), content)
+    state = next((content[name] for name in STATES if isinstance(content.get(name), Mapping)), content)
     tensors = {str(name): value for name, value in state.items() if _is_tensor(value)}
     others = [name for name, value in state.items() if not _is_tensor(value)]
     if not tensors:
