@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from harness import __version__
+from harness.core.benchmark import declared
 from harness.core.errors import HarnessError
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
@@ -39,13 +40,15 @@ _REST_ON: Final = (
 def code_of(functions: Iterable[Callable[..., Any]], root: Path) -> str:
     """The hash (hex) of what these functions of a benchmark compute with; ``root`` is the project's folder."""
     digest = hashlib.sha256(_own_code().encode())
-    given = [inspect.unwrap(function) for function in functions]
-    files = {
-        Path(function.__code__.co_filename).resolve() for function in given if hasattr(function, "__code__")
-    }
-    modules = [module for function in given if (module := _module(function)) is not None]
-    top = root.resolve()
-    for path in sorted({*filter(lambda path: _counts(path, top), files), *_sources(modules, top)}):
+    top, files, modules = root.resolve(), set[Path](), list[ModuleType]()
+    for function in functions:
+        inner = inspect.unwrap(function)
+        path = Path(inner.__code__.co_filename).resolve() if hasattr(inner, "__code__") else None
+        # A benchmark's file counts wherever it lies: an installed one may be edited too.
+        if path is not None and (declared(function) is not None or _counts(path, top)):
+            files.add(path)
+        modules += [module] if (module := _module(inner)) is not None else []
+    for path in sorted({*files, *_sources(modules, top)}):
         digest.update(f"{path.name}\0".encode("utf-8", "backslashreplace") + _content(path))
     return digest.hexdigest()
 

@@ -89,3 +89,48 @@ def test_rows_that_cannot_be_had_are_one_line(
     done = pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider")
     assert done.ret == 4
     done.stderr.fnmatch_lines([f"ERROR: {said}"])
+
+
+FORMER = """
+from harness import Generate, Shot, Turn, benchmark
+
+
+@benchmark(name="named", version=1, data="world/test", shots_from="world/train", asks=Generate, primary="right",
+           num_fewshot=1, shot=lambda row: Shot(f"{row['country']}:", row["capital"]))
+def test_named(example, shots, turns, sampling):
+    asked = f"{example['country']}:"
+    answer = yield Generate(shots + asked, stop=("\\n",), max_new_tokens=8, turns=(*turns, Turn("user", asked)),
+                            **sampling.arguments())
+    return {"right": example["capital"] in answer.samples[0].text, "no_answer": example["country"] == "Peru"}
+"""
+
+NOW = """
+from harness import Dataset, FewShot, Generate, Graded, Scores, Shot, benchmark
+
+
+@benchmark("named", version=1, data=Dataset("somebody/world", fewshot="train"), asks=Generate, primary="right",
+           num_fewshot=1, shot=lambda row: Shot(f"{row['country']}:", row["capital"]))
+def test_named(example, fewshot: FewShot) -> Scores:
+    answer = yield fewshot.generate(f"{example['country']}:", stop=("\\n",), max_new_tokens=8, sampled=True)
+    return Graded({"right": example["capital"] in answer.text}, no_answer=example["country"] == "Peru")
+"""
+
+
+def test_the_former_arguments_ask_and_score_the_same(pytester: pytest.Pytester) -> None:
+    folder = pytester.mkdir("data") / "world"
+    folder.mkdir()
+    for split in ("test", "train"):
+        (folder / f"{split}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8"
+        )
+    found = []
+    for number, text in enumerate((FORMER, NOW)):
+        (pytester.path / "test_world.py").write_text(text, encoding="utf-8")
+        if number:
+            (pytester.path / "results").rename("former")
+        results, records = run(pytester, "--eval-data", "data", "--eval-samples", "2", "--eval-seed", "7")
+        result = {name: results["named"][name] for name in ("metrics", "no_answer", "outputs", "scored")}
+        found.append((result, {name: (one.scores, one.exchanges) for name, one in records.items()}))
+    assert found[0] == found[1]
+    assert found[0][0]["no_answer"] == 1
+    assert found[0][1]["named/0"][1][0]["request"]["samples"] == 2
