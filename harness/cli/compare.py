@@ -17,7 +17,6 @@ from harness.compare.gate.config import number_of
 from harness.compare.load import find_contenders, parse_sizes
 from harness.compare.pair import Pair, by_group, compare_pair
 from harness.core.composite import project_composites
-from harness.core.errors import HarnessError
 from harness.core.files import SCHEMA
 from harness.core.settings import integer, read_as
 from harness.reports.comparison import Flip, Flips, pair_facts
@@ -58,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Compare every result with the first. Raises ``HarnessError`` for a mistake."""
-    margin, alpha = _rate("--margin", options.margin, zero=True), _rate("--alpha", options.alpha)
+    margin = read_as("--margin", options.margin, _rate, zero=True)
+    alpha = read_as("--alpha", options.alpha, _rate)
     count = read_as("--show-flips", options.show_flips, integer)
     found = find_contenders(options.what, output=options.output, sizes=parse_sizes(options.items))
     first, *others = [by_group(one) for one in found] if options.groups else found
@@ -128,10 +128,8 @@ def _shown(one: Candidate, benchmark: str, metric: str, chosen: Mapping[str, boo
     return shown_answers(one.entries[benchmark], metric, chosen)
 
 
-def _rate(name: str, text: str, *, zero: bool = False) -> float:
+def _rate(text: str, *, zero: bool = False) -> float:
     value = number_of(text)
     if value is None or not (0 < value < 1 or (zero and value == 0)):
-        raise HarnessError(
-            f"{name}: {text!r} is no share; give a number from 0 to below 1: 0.01, or 1%, is one point"
-        )
+        raise ValueError(f"a number {'from' if zero else 'above'} 0, and below 1: 0.01, or 1%, is one point")
     return value

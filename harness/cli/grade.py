@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ from harness.cli.grading import (
 from harness.core.errors import DataError, HarnessError
 from harness.core.exit_codes import ExitCode
 from harness.core.files import write_atomic
-from harness.core.settings import integer, read_as, settings_table
+from harness.core.settings import integer, read_as, settings_table, word
 from harness.core.text import listed
 from harness.engines.sandbox import open_sandbox
 from harness.engines.sandbox.soundness import UNSOUND, Checked
@@ -55,11 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Grade the file and write the verdicts. Raises ``HarnessError`` for a mistake."""
-    _one_of("BENCHMARK", options.benchmark, tuple(gradable()))
+    read_as("BENCHMARK", options.benchmark, word, choices=tuple(gradable()))
     table, seconds = settings_table(), options.program_seconds
     table["sandbox"].read(options.sandbox, "--sandbox")
     table["grader"].read(options.grader, "--grader")
-    ks, workers = _numbers("--k", options.k), _workers(options.workers)
+    ks, workers = read_as("--k", options.k, _numbers), _workers(options.workers)
     limit = None if seconds is None else table["program_seconds"].read(seconds, "--program-seconds")
     if options.data is not None and not Path(options.data).is_dir():
         raise DataError(f"--data: {options.data!r} is no folder; give the folder that holds NAME/FILE.jsonl")
@@ -167,15 +166,11 @@ def _progress(total: int) -> Callable[[int], None]:
     return say
 
 
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise HarnessError(f"{name}: {value!r} is not one of {', '.join(choices)}")
-
-
-def _numbers(name: str, text: str) -> tuple[int, ...]:
-    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", text):
-        raise HarnessError(f"{name}: {text!r} is no list of whole numbers from 1 up, such as 1,10,100")
-    return tuple(sorted({int(number) for number in text.split(",")}))
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({integer(one, 1) for one in text.split(",")}))
+    except ValueError:
+        raise ValueError("whole numbers from 1 up, such as 1,10,100") from None
 
 
 def _workers(text: str | None) -> int:

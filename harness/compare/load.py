@@ -28,6 +28,7 @@ from harness.compare.formats.korean_mlm import SETS, TABLES, read_table
 from harness.compare.formats.run import about, answers_of
 from harness.compare.names import nearest, only, select
 from harness.core.errors import DataError
+from harness.core.settings import read_as
 from harness.core.text import listed
 from harness.results.store import ResultStore
 from harness.results.store_entry import StoredResult
@@ -258,14 +259,19 @@ _SHORT: Final = {**SETS, "real": "real_coref"}
 
 
 def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
-    """The number of items by benchmark; raises ``DataError`` for anything else."""
+    """The number of items by benchmark; raises ``OptionError`` for anything else."""
     found: dict[str, int] = {}
     for part in (one.strip() for text in texts for one in text.split(",")):
-        name, _, count = (piece.strip() for piece in part.partition("="))
-        if not name or not re.fullmatch(r"[1-9]\d*", count):
-            raise DataError(f"--items: {part!r} is no BENCHMARK=N, such as real_coref=2400,ko_lambada=600")
-        found[_SHORT.get(name, name)] = int(count)
+        name, size = read_as("--items", part, _size)
+        found[_SHORT.get(name, name)] = size
     return found
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, _, size = (piece.strip() for piece in text.partition("="))
+    if not name or not re.fullmatch(r"[1-9][0-9]*", size):
+        raise ValueError("BENCHMARK=N, such as real_coref=2400,ko_lambada=600")
+    return name, int(size)
 
 
 def check_sizes(sizes: Iterable[str], benchmarks: Iterable[str]) -> None:

@@ -142,7 +142,8 @@ def number(text: str, least: float = 0.0, most: float = math.inf) -> float:
     return float(text)
 
 
-def _text(text: str, choices: Sequence[str] = (), pattern: str = ".*") -> str:
+def word(text: str, choices: Sequence[str] = (), pattern: str = ".*") -> str:
+    """Return a text that is one of the choices, or as the pattern says; raise ``ValueError`` with the choices."""
     if (choices and text not in choices) or not re.fullmatch(pattern, text, re.DOTALL):
         raise ValueError(either(choices))
     return text
@@ -178,7 +179,7 @@ LIMITS: Final = ("choices", "pattern", "least", "most")
 """Fields of a row that its function of ``parse`` is told."""
 
 PARSERS: Final[Mapping[str, Callable[..., Any]]] = {
-    "text": _text,
+    "text": word,
     "integer": integer,
     "number": number,
     "limit": _limit,

@@ -148,13 +148,22 @@ def test_sizes_that_a_file_does_not_give_come_from_the_option(
         (["checkpoints.csv#nobody", "checkpoints.csv#ft"], "no checkpoint 'nobody'; there are: "),
         (["checkpoints.csv#ft"], "is one checkpoint, ft/2048/checkpoint-1600; name another"),
         ([], "0 runs in results/; name two"),
-        (["checkpoints.csv#ft", "checkpoints.csv#plain", "--margin", "5"], "--margin: '5' is no share"),
-        (["checkpoints.csv#ft", "checkpoints.csv#plain", "--alpha", "0"], "--alpha: '0' is no share"),
+        (
+            ["checkpoints.csv#ft", "checkpoints.csv#plain", "--margin", "5"],
+            "invalid --margin '5': expected a number from 0, and below 1",
+        ),
+        (
+            ["checkpoints.csv#ft", "checkpoints.csv#plain", "--alpha", "0"],
+            "invalid --alpha '0': expected a number above 0",
+        ),
         (
             ["checkpoints.csv#ft", "checkpoints.csv#plain", "--show-flips", "x"],
             "invalid --show-flips 'x': expected a whole number",
         ),
-        (["checkpoints.csv#ft", "checkpoints.csv#plain", "--items", "x"], "--items: 'x' is no BENCHMARK=N"),
+        (
+            ["checkpoints.csv#ft", "checkpoints.csv#plain", "--items", "x"],
+            "invalid --items 'x': expected BENCHMARK=N",
+        ),
         (
             ["checkpoints.csv#ft", "checkpoints.csv#plain", "--metric", "f1"],
             "no benchmark has the metric 'f1'",

@@ -294,10 +294,10 @@ def test_tasks_whose_tests_cannot_fail_are_named_left_out_and_end_with_9(
     [
         (
             ["grade", "winogrande", "x.jsonl"],
-            "BENCHMARK: 'winogrande' is not one of apps_stdin, codecontests, humaneval, mbpp, ",
+            "invalid BENCHMARK 'winogrande': expected apps_stdin, codecontests, humaneval, mbpp, ",
         ),
         (["grade", "humaneval", "x.jsonl"], "x.jsonl: cannot be read: No such file or directory"),
-        (["grade", "humaneval", "x.jsonl", "--k", "0"], "--k: '0' is no list of whole numbers"),
+        (["grade", "humaneval", "x.jsonl", "--k", "0"], "invalid --k '0': expected whole numbers from 1 up"),
         (
             ["grade", "humaneval", "x.jsonl", "--workers", "two"],
             "invalid --workers 'two': expected a whole number from 1 up",

@@ -17,7 +17,7 @@ from harness.compare.formats.run import read_run
 from harness.compare.items import Entry as Paired
 from harness.compare.load import find_contenders, parse_sizes, read_file
 from harness.compare.pair import compare_pair
-from harness.core.errors import DataError
+from harness.core.errors import DataError, OptionError
 from harness.reports import comparison
 from harness.reports.files import write_results
 from harness.results.aggregate import summarize
@@ -263,7 +263,7 @@ def test_numbers_of_items_are_given_by_name(texts: list[str], sizes: dict[str, i
 
 @pytest.mark.parametrize("text", ["", "real", "real=", "real=0", "real=-1", "real=1.5", "=5", "real=5,"])
 def test_what_is_no_number_of_items_is_refused(text: str) -> None:
-    with pytest.raises(DataError, match=r"--items: .* is no BENCHMARK=N"):
+    with pytest.raises(OptionError, match=r"invalid --items .*: expected BENCHMARK=N"):
         parse_sizes([text])
 
 
