@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from harness.checkpoints.training_state import step_of_row
 from harness.compare.baselines import BaselineChoice, BaselineSource, find
 from harness.compare.gate.config import GateConfig
 from harness.compare.gate.decide import Early, metrics_of
@@ -31,7 +30,7 @@ from harness.compare.judge import Compared, Judged, compare
 from harness.results.journal import Following, latest
 from harness.results.records import Record
 from harness.results.run_directory import RunDirectory
-from harness.results.store_entry import ItemScores, StoredResult, conditions_of, items_of
+from harness.results.store_entry import ItemScores, StoredResult, items_of, stored_result
 from harness.results.summary import Declaration, Metric
 from harness.statistics.sequential import Plan, Stop, look_at, plan_looks
 from harness.statistics.verdicts import Verdict
@@ -128,30 +127,16 @@ class SequentialMonitor:
             (one for one in manifest.get("checkpoints", ()) if one["name"] == checkpoint), {}
         )
         scores = dict.fromkeys(name for record in records for name in record.scores)
-        count = len(self.courses[series].items)
-        return StoredResult(
+        return stored_result(
+            declaration,
+            manifest,
+            row,
             run_id=self.directory.run_id,
             directory=str(self.directory.path),
-            began=float(manifest.get("began") or 0.0),
             checkpoint=checkpoint,
-            fingerprint=row.get("fingerprint") or "",
-            path=row.get("path") or "",
-            step=step_of_row(row),
-            benchmark=benchmark,
-            primary=declaration.primary,
-            conditions=conditions_of(
-                declaration,
-                manifest.get("settings", {}),
-                chat=any(record.chat for record in records),
-            ),
-            aggregate=declaration.aggregate,
+            chat=any(record.chat for record in records),
             metrics={name: _unknown(name) for name in (*scores, *declaration.aggregate)},
-            collected=count,
-            scored=count,
-            skipped=0,
-            faults=0,
-            invalid=None,
-            items_sha256="",
+            collected=len(self.courses[series].items),
         )
 
 

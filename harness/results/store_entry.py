@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from harness.checkpoints.training_state import step_of_row
@@ -170,21 +170,55 @@ def items_from_json(data: Mapping[str, Any]) -> ItemScores:
     return items
 
 
-def conditions_of(declaration: Declaration, settings: Mapping[str, Any], *, chat: bool) -> dict[str, Any]:
-    """The conditions that the scores may depend on beside the checkpoint.
+def stored_result(
+    declaration: Declaration,
+    manifest: Mapping[str, Any],
+    row: Mapping[str, Any],
+    *,
+    run_id: str,
+    directory: str,
+    checkpoint: str,
+    chat: bool,
+    metrics: Mapping[str, Metric],
+    collected: int,
+) -> StoredResult:
+    """Return the result of a checkpoint on a benchmark of a run as it is once every item has been scored.
 
-    They are the benchmark, its data, the way of asking (``chat``: through a chat template), and those of the
-    manifest's settings that count.
+    ``row`` is the checkpoint's in the manifest; one without a fingerprint (of another program) gets "". The conditions
+    are the benchmark, its data, the way of asking (``chat``: through a chat template), and those of the manifest's
+    settings that count.
     """
     few_shot = {name: value for name, value in declaration.few_shot.items() if name != "num_fewshot"}
-    return {
+    conditions = {
         "version": declaration.version,
         "data": declaration.pack.sha256,
         "shots": int(declaration.few_shot.get("num_fewshot") or 0),
         "few_shot": few_shot,
         "template": "chat" if chat else "plain",
-        **of_settings(settings),
+        **of_settings(manifest.get("settings", {})),
     }
+    return StoredResult(
+        run_id=run_id,
+        directory=directory,
+        began=float(manifest.get("began") or 0.0),
+        checkpoint=checkpoint,
+        fingerprint=row.get("fingerprint") or "",
+        path=row.get("path") or "",
+        step=step_of_row(row),
+        benchmark=declaration.name,
+        primary=declaration.primary,
+        conditions=conditions,
+        aggregate=declaration.aggregate,
+        metrics=dict(metrics),
+        collected=collected,
+        scored=collected,
+        skipped=0,
+        faults=0,
+        invalid=None,
+        items_sha256="",
+        checkpoint_info=dict(row),
+        composites=declaration.composites,
+    )
 
 
 def saved_of(
@@ -193,36 +227,29 @@ def saved_of(
     *,
     codes: Mapping[str, str] | None = None,
 ) -> list[tuple[StoredResult, ItemScores]]:
-    """An entry for each checkpoint and benchmark of the run. ``codes`` gives the hash of what scored each benchmark.
-
-    A checkpoint without a fingerprint (a manifest of another program) has none here: its entry says "".
-    """
+    """An entry for each checkpoint and benchmark of the run. ``codes`` gives the hash of what scored each benchmark."""
     by_place: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.status == "scored":
             by_place.setdefault((record.checkpoint, record.benchmark), []).append(record)
     rows = {row["name"]: row for row in summary.checkpoints}
     declared = {declaration.name: declaration for declaration in summary.declarations}
-    settings = summary.manifest.get("settings", {})
     found = []
     for result in wholes(summary):
         items = items_of(by_place.get((result.checkpoint, result.benchmark), []))
-        row = rows.get(result.checkpoint, {})
-        declaration = declared[result.benchmark]
-        saved = StoredResult(
+        whole = stored_result(
+            declared[result.benchmark],
+            summary.manifest,
+            rows.get(result.checkpoint, {}),
             run_id=summary.run_id,
             directory=summary.directory,
-            began=float(summary.manifest.get("began") or 0.0),
             checkpoint=result.checkpoint,
-            fingerprint=row.get("fingerprint") or "",
-            path=row.get("path") or "",
-            step=step_of_row(row),
-            benchmark=result.benchmark,
-            primary=result.primary,
-            conditions=conditions_of(declaration, settings, chat=bool(result.chat)),
-            aggregate=declaration.aggregate,
+            chat=bool(result.chat),
             metrics=result.metrics,
             collected=result.collected,
+        )
+        saved = replace(
+            whole,
             scored=result.scored,
             skipped=result.skipped,
             faults=result.faults,
@@ -230,10 +257,8 @@ def saved_of(
             items_sha256=items.digest(),
             code=(codes or {}).get(result.benchmark),
             reused_from=result.reused_from,
-            checkpoint_info=dict(row),
             of=result.of,
             mark=result.mark,
-            composites=declaration.composites,
         )
         found.append((saved, items))
     return found

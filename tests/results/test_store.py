@@ -11,8 +11,9 @@ import pytest
 
 from harness.core.errors import DataError
 from harness.results.store import ResultStore
-from harness.results.store_entry import ItemScores, StoredResult
+from harness.results.store_entry import ItemScores, StoredResult, stored_result
 from harness.results.summary import Metric
+from tests.support.summaries import DECLARATIONS
 
 
 def items() -> ItemScores:
@@ -116,3 +117,22 @@ def test_an_entry_of_an_earlier_release_is_read_and_is_no_part(tmp_path: Path) -
     path.write_text(json.dumps(plain))
     [old] = store.find()
     assert (old.of, old.mark, old.part) == (0, "", False)
+
+
+@pytest.mark.parametrize("step", [None, 300])
+def test_a_result_has_the_step_that_the_trainer_wrote_not_its_place_in_the_series(step: int | None) -> None:
+    row = {"name": "gpt2", "global_step": step, "step": 2, "fingerprint": "f", "path": "runs/gpt2"}
+    found = stored_result(
+        DECLARATIONS["real_coref"],
+        {"began": 5, "settings": {"limit": None, "device_kind": "cuda"}},
+        row,
+        run_id="r",
+        directory="results/r",
+        checkpoint="gpt2",
+        chat=False,
+        metrics={},
+        collected=7,
+    )
+    assert (found.step, found.fingerprint, found.scored, found.complete) == (step, "f", 7, True)
+    assert found.composites == DECLARATIONS["real_coref"].composites
+    assert "device_kind" not in found.conditions
