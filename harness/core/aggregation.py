@@ -1,4 +1,4 @@
-"""How the values of one score over all items become one metric.
+"""The functions that make one metric of the values of a score over all items.
 
     aggregate={
         "perplexity": perplexity("logprob"),
@@ -7,7 +7,8 @@
     }
 
 A function takes the score's values and the items' clusters (None where items share nothing). It returns an ``Estimate``
-with an interval of its own, or a number, which then has none. It must stand at the top of a module: the process that
+with an interval, or a
+number, which then has none. It must stand at the top of a module: the process that
 sums up a run may not be the one that collected it, and finds the function again by module, file and name.
 
 Paired tests compare runs item by item, by the score that a metric is made of. For a metric that is no function of that

@@ -54,7 +54,7 @@ class HubData:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The place that a benchmark's rows come from.
+    """The source of a benchmark's rows.
 
     On the Hub (``--eval-data hub``) they are ``datasets.load_dataset(path, config, split=split)``; without ``path``
     they are not there. In a folder of data they are ``local``, as ``NAME/FILE`` (or ``NAME/FOLDER``, one file per
@@ -99,29 +99,26 @@ class Dataset:
 class Benchmark:
     """The declaration of a benchmark.
 
-    ``data`` says where its rows come from, a text stands for ``Dataset(local=...)``; ``row`` is a TypedDict
-    that every row is checked against (of ``typing_extensions`` below Python 3.12); ``asks`` the kinds of request it
-    yields;
-    ``group`` the row's field that splits the results (``file``: the name of the file); ``cluster`` the
-    field of what items share (a text), for honest intervals; ``subsets`` the field that splits the results
-    where its rows have several values of it (the sources of a set), without a place in the items' ids.
-    ``metrics`` names the scores that the function may return, so that a gate's metrics are checked before it
-    runs; without it they are read off the code where that shows them.
-    Few-shot examples come from ``data.fewshot`` (same group as the example, or any with ``shots_for_all``)
-    or, without it, from the evaluation rows themselves, never the example itself; ``shot`` renders
-    one of them, as text or as a ``Shot``.
-    ``shots_pick`` is "first" (file order) or "sample" (seeded, one draw for all examples). With ``shots_fixed`` they
-    are the prompt itself (a paper's), and come with the benchmark whatever the data. ``aggregate``
-    adds metrics, or replaces the mean of the score with the same name. ``keep`` says which rows of a data
-    set belong to the benchmark, ``prepare`` brings other forms of a row into the one that ``row``
-    describes; where rows have the field ``own_prompt``, which holds a prompt of their own, there are no few-shot
-    examples; of more than ``most_rows`` of them that number is drawn with the run's seed. ``published_rows``
-    is how many rows the published set has (a number, or one for each group), so that results over fewer of them
-    say so; ``own_rows`` says what the shipped rows are where none of them was published. ``needs`` maps
-    packages that its scorer imports to how they are installed. ``most_unusable`` is the share of generated
-    texts that may have no answer in them, or end at the limit of tokens, before the result counts as not
-    valid. ``grader`` is what ``touchstone grade`` judges a file of programs with. ``rule`` and ``source`` are for
-    people; ``folder`` is that of the benchmark's module.
+    ``data`` says where its rows come from, a text stands for ``Dataset(local=...)``; ``row`` is a TypedDict that
+    every row is checked against (of ``typing_extensions`` below Python 3.12); ``asks`` the kinds of request it
+    yields; ``group`` the row's field that splits the results (``file``: the name of the file); ``cluster`` the field
+    of what items share (a text), for honest intervals; ``subsets`` the field that splits the results where its rows
+    have several values of it (the sources of a set), without a place in the items' ids. ``metrics`` names the scores
+    that the function may return, so that a gate's metrics are checked before it runs; without it they are read off
+    the code where that shows them. Few-shot examples come from ``data.fewshot`` (same group as the example, or any
+    with ``shots_for_all``) or, without it, from the evaluation rows themselves, never the example itself; ``shot``
+    renders one of them, as text or as a ``Shot``. ``shots_pick`` is "first" (file order) or "sample" (seeded, one
+    draw for all examples). With ``shots_fixed`` they are the prompt itself (a paper's), and come with the benchmark
+    whatever the data. ``aggregate`` adds metrics, or replaces the mean of the score with the same name. ``keep``
+    selects the rows of a dataset that belong to the benchmark; ``prepare`` brings other forms of a row into the one
+    that ``row`` describes. Rows with the field ``own_prompt`` bring the whole prompt, and there are no few-shot
+    examples then. Of more than ``most_rows`` rows that number is drawn with the run's seed. ``published_rows`` is the
+    number of rows of the published set (one number, or one per group), so that results over fewer of them say so.
+    ``own_rows`` describes the shipped rows where none of them was published. ``needs`` maps packages that its scorer
+    imports to how they are installed. ``most_unusable`` is the share of generated texts that may have no answer in
+    them, or end at the limit of tokens, before the result counts as not valid. ``grader`` is what ``touchstone
+    grade`` judges a file of programs with. ``rule`` and ``source`` are for people; ``folder`` is that of the
+    benchmark's module.
     """
 
     name: str

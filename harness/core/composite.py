@@ -1,15 +1,15 @@
 """Scores made of several benchmarks' metrics with fixed weights.
 
-A composite is defined by its name alone: whatever takes other parts is another composite with another name,
-so that two numbers under one name always mean the same thing. A composite exists only where all its parts do;
-weights are never spread over the parts that happen to be there.
+A composite is defined by its name alone: a composite of other parts has another name, so that two numbers under one
+name always mean the same thing. A composite exists only where all its parts do; weights are never spread over the
+parts that happen to be there.
 
 A composite is declared by ``composite`` in a benchmark file, a conftest or a plug-in, or in pyproject.toml:
 
     [tool.touchstone.composites]
     score = { "real_coref:real@1" = 0.7, "ko_lambada:lambada@1" = 0.3 }
 
-Each result keeps the composites that its benchmark is part of; whoever reads results needs no declaration.
+Each result keeps the composites that its benchmark is part of, so that readers of results need no declaration.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Found = TypeVar("Found")
 
 
 class Part(NamedTuple):
-    """One summand: its weight, and which metric of which benchmark it is."""
+    """One summand: its weight, benchmark and metric."""
 
     weight: float
     benchmark: str

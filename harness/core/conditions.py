@@ -1,8 +1,8 @@
-"""What the settings of a run say of its results: which were asked alike, and whose answers may be taken.
+"""The settings of runs as conditions of results: which results compare, and whose answers the cache may take.
 
-The table of settings (``harness/core/settings.toml``) says what each affects; the manifest, the cache of answers, saved
-results, ``touchstone compare`` and gates all go by it. What an earlier release did not know of, it did as the default
-says: results of such runs still compare.
+The table of settings (``harness/core/settings.toml``) says what each affects; the manifest, the cache of answers,
+saved results, ``touchstone compare`` and gates all go by it. An earlier release that lacked a setting did as its
+default says, so results of such runs still compare.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def _alike(wanted: str, paths: Iterable[Path]) -> Path | None:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The folders in this one, without those that hold another pack under its right name."""
+    """The folders in this one, without those that hold another dataset under its right name."""
     others = {path.name for path in shipped("data").iterdir()}
     return [
         Path(one)

@@ -1,8 +1,8 @@
-"""Data packs: where a benchmark's rows come from, and the check of every row.
+"""Datasets: the sources of a benchmark's rows, and the check of every row.
 
 Rows come from one place alone: the folder of ``--eval-data`` (or ``TOUCHSTONE_DATA``), the Hub when ``--eval-data
-hub`` says so, else the small packs that ship with the project. What a folder or the Hub lacks is missing, never taken
-from the shipped packs. ``harness.core.data_files`` tells which files of a folder are the pack ``NAME/FILE``.
+hub`` says so, else the small datasets that ship with the project. Rows that a folder or the Hub lacks are missing,
+never taken from the shipped ones. ``harness.core.data_files`` finds the files of a dataset ``NAME/FILE`` in a folder.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OWN: Final = "the benchmark's own"
 """The origin of rows that a benchmark has itself, as a list or in a file beside its module."""
 
 OWN_FILE: Final = ".jsonl"
-"""How the name of such a file ends."""
+"""The ending of such a file's name."""
 
 PROMPT: Final = "the benchmark's prompt"
 """The origin of few-shot rows that are part of a benchmark, whatever its data."""
@@ -121,12 +121,12 @@ def subsample(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequen
     return [examples[place] for place in sorted(chosen)]
 
 
-def extents_of(spec: Benchmark, pack: DatasetRows, seed: int) -> dict[str, Extent]:
+def extents_of(spec: Benchmark, dataset: DatasetRows, seed: int) -> dict[str, Extent]:
     """The benchmark's numbers of items with this data, by group, the whole under ""."""
-    rows = Counter(example.group or "" for example in pack.examples)
-    items = Counter(example.group or "" for example in subsample(spec, pack.examples, seed))
+    rows = Counter(example.group or "" for example in dataset.examples)
+    items = Counter(example.group or "" for example in subsample(spec, dataset.examples, seed))
     # Rows of the project's own are no part of what was published.
-    published = None if spec.own_rows and pack.info.origin == SHIPPED else spec.published_rows
+    published = None if spec.own_rows and dataset.info.origin == SHIPPED else spec.published_rows
     known = published if isinstance(published, Mapping) else {}
     found = {
         group: Extent(of=items[group], rows=count, published=known.get(group))
@@ -255,7 +255,7 @@ def _checked(spec: Benchmark, name: str, origin: str, path: str, lines: list[Raw
     if spec.subsets is not None:
         examples = _by_subset(spec.subsets, kept, examples)
     if not examples:
-        raise DataError(f"{path}: no rows; a pack has one JSON object a line")
+        raise DataError(f"{path}: no rows; a dataset has one JSON object per line")
     info = DatasetInfo(name=name, origin=origin, path=path, rows=len(examples), sha256=whole.hexdigest())
     return DatasetRows(info, tuple(examples))
 
@@ -272,8 +272,8 @@ def _canonical(line: RawRow) -> bytes:
 
 
 def _place(spec: Benchmark, group: str | None) -> str:
-    """What stands before a row's number in its id. Items of one folder make units (``harness.plugin.units``): where
-    groups have few-shot examples of their own each is a folder, else all rows of the benchmark are one."""
+    """The part of a row's id before its number. Items of one folder make batches: where groups have separate few-shot
+    examples each is a folder, else all rows of the benchmark are one."""
     if group is None:
         return ""
     return f"{group}-" if spec.shots_for_all else f"{group}/"
@@ -354,7 +354,7 @@ def _fault(detail: Mapping[str, Any]) -> str:
 
 
 def _row_type(spec: Benchmark) -> Any:
-    """What checks rows; raises ``DataError`` for a row type that cannot be used."""
+    """The adapter that checks rows; raises ``DataError`` for a row type that cannot be used."""
     from pydantic.errors import PydanticUserError
 
     try:

@@ -1,9 +1,8 @@
 """The draw of few-shot examples: the same ones whatever is selected, in whatever order, on however many workers.
 
 Drawn from (seed, benchmark, group) alone, so that all examples of a group share one prefix. Where a benchmark
-has no file of its own for them, they come from the evaluation rows: one more is drawn than needed, and an
-example that was drawn itself is left out of its own prefix (the rule that lm-evaluation-harness uses for such
-tasks).
+has no file for them, they come from the evaluation rows: one more is drawn than needed, and an example that was drawn
+itself is left out of its prefix. lm-evaluation-harness has the same rule for such tasks.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class DrawnShots:
     pick: Literal["first", "sample"]
 
     def description(self) -> dict[str, Any]:
-        """What results say about the few-shot examples."""
+        """The few-shot examples as results describe them."""
         return {
             "num_fewshot": self.count,
             "from": self.origin if self.count else None,
@@ -51,8 +50,8 @@ class DrawnShots:
     def few_shot(self, spec: Benchmark, example: Example, sampling: Sampling = GREEDY) -> FewShot:
         """The argument ``fewshot`` for one example, with the run's ``sampling``.
 
-        Each example of the prompt is followed by a blank line; as a chat it is a question of the user's and an answer
-        of the assistant's, unless the benchmark renders its examples in one piece.
+        Each example of the prompt is followed by a blank line. As a chat it is a question of the user and an answer
+        of the assistant, unless the benchmark renders its examples in one piece.
         """
         rendered = self._rendered(spec, example)
         text = "".join((one.text if isinstance(one, Shot) else one) + SEPARATOR for one in rendered)
@@ -72,9 +71,9 @@ class DrawnShots:
 
 
 def draw_shots(
-    spec: Benchmark, count: int, seed: int, pack: DatasetRows, source: DatasetRows | None
+    spec: Benchmark, count: int, seed: int, dataset: DatasetRows, source: DatasetRows | None
 ) -> DrawnShots:
-    """``count`` few-shot examples for each group of ``pack``, from ``source`` or from the pack itself.
+    """``count`` few-shot examples for each group of ``dataset``, from ``source`` or from the dataset itself.
 
     Raises ``ShotsError`` when the benchmark cannot render any, or when there are too few.
     """
@@ -83,8 +82,8 @@ def draw_shots(
             f"{spec.name} has no few-shot form; run it with --eval-shots 0, or leave it out with -k 'not {spec.name}'"
         )
     own = source is None
-    chosen = pack if source is None else source
-    groups = {example.group for example in pack.examples}
+    chosen = dataset if source is None else source
+    groups = {example.group for example in dataset.examples}
     drawn = (
         {group: _draw(spec, count, seed, chosen, group, own=own) for group in sorted(groups, key=str)}
         if count

@@ -1,8 +1,8 @@
 """The errors a person can meet.
 
     HarnessError                 base: the message says what is wrong, which value, and what to do
-      CheckpointError            a checkpoint is missing, broken, or of an unknown kind
-      DataError                  a data pack or one of its rows is missing or wrong
+      CheckpointError            a checkpoint is missing, cannot be loaded, or is of an unknown kind
+      DataError                  a dataset or one of its rows is missing or wrong
         ShotsError               a benchmark cannot give as many few-shot examples as were asked for
         MissingDataError         a benchmark has no rows where they were looked for; others may have theirs
       BenchmarkError             a benchmark function breaks its contract
@@ -29,7 +29,7 @@ class CheckpointError(HarnessError):
 
 
 class DataError(HarnessError):
-    """A data pack cannot be used: the message names the file, the row number and the fault."""
+    """A dataset cannot be used: the message names the file, the row number and the fault."""
 
 
 class ShotsError(DataError):
@@ -65,4 +65,4 @@ class GateError(HarnessError):
 
 
 class OptionError(HarnessError):
-    """Raised for a value of an option that cannot be taken."""
+    """A value of an option cannot be taken."""

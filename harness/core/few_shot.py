@@ -1,4 +1,4 @@
-"""How a benchmark asks: its question once, with few-shot examples before it, as plain text and as a chat.
+"""A benchmark's question with few-shot examples before it, as plain text and as a chat.
 
 answer = yield fewshot.generate(prompt(example), stop=("\\n",), max_new_tokens=64)
 answers = yield [fewshot.loglikelihood(prompt(example), " " + choice) for choice in example["choices"]]
@@ -45,7 +45,7 @@ class ChatForm(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """The way in which texts are drawn for a benchmark whose answers are samples: the argument ``sampling``.
+    """The sampling parameters of a benchmark whose answers are samples.
 
     ``samples`` of them, greedy at ``temperature`` 0; ``seed`` is the run's until ``of`` makes it an example's.
     """
@@ -79,7 +79,8 @@ class FewShot:
     """The argument ``fewshot``: makes requests of an example's question.
 
     ``text`` are the few-shot examples as they stand before the question, ``turns`` the same as a chat has them (empty
-    where the benchmark renders them in one piece); ``sampling`` is what the run's options say about samples.
+    where the benchmark renders them in one piece); ``sampling`` has the run's sampling
+    parameters.
     """
 
     text: str = ""
@@ -87,7 +88,7 @@ class FewShot:
     sampling: Sampling = GREEDY
 
     def loglikelihood(self, context: str, continuation: str, *, header: str = "") -> Loglikelihood:
-        """Asks for log P(continuation | header, few-shot examples, context)."""
+        """A request for log P(continuation | header, few-shot examples, context)."""
         return Loglikelihood(f"{header}{self.text}{context}", continuation)
 
     def generate(
@@ -100,7 +101,7 @@ class FewShot:
         sampled: bool = False,
         **more: Any,
     ) -> Generate:
-        """Asks for the text after few-shot examples and prompt; as ``chat`` of a checkpoint with a chat template.
+        """A request for the text after few-shot examples and prompt; as ``chat`` of a checkpoint with a chat template.
 
         Greedy, unless it is ``sampled``: then ``--eval-samples``, ``--eval-temperature`` and ``--eval-top-p`` count.
         ``more`` are other fields of ``Generate``.

@@ -1,4 +1,4 @@
-"""What a benchmark returns: its scores, and in how many generated texts no answer was found."""
+"""The return value of a benchmark: its scores, and the number of generated texts in which no answer was found."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Grader(Protocol):
 
     @property
     def request(self) -> Callable[[Mapping[str, Any], str, str], RunProgram]:
-        """Of a row, a program and the benchmark's name: the request to run it on the task's tests."""
+        """The request to run a program on a task's tests, from the row, the program and the benchmark's name."""
 
     def begun(self, row: Mapping[str, Any], /) -> str:
         """The beginning of the program, which a completion continues; empty where it has none."""

@@ -1,4 +1,4 @@
-"""What installed packages add, by entry points."""
+"""The additions of installed packages, by entry points."""
 
 from __future__ import annotations
 

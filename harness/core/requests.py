@@ -1,4 +1,4 @@
-"""What a benchmark may ask a checkpoint or the sandbox, and what it is answered.
+"""The requests of a benchmark to a checkpoint or the sandbox, and their answers.
 
 A benchmark yields one request or a list of them and is sent the answers in the same order:
 
@@ -23,11 +23,11 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 MASK: Final = "[MASK]"
-"""How data and benchmarks write a mask; the engine puts the checkpoint's own mask token in its place."""
+"""The mask in data and benchmarks; the engine puts the checkpoint's own mask token in its place."""
 
 LATER: Final[Mapping[str, bool]] = MappingProxyType({"later": True})
-"""Metadata of a field that requests have not always had: as plain data it is there only where it is set, so that
-requests that were kept before it came still equal those that do not use it."""
+"""Metadata of a field that earlier requests do not have. As plain data it is there only where it is set, so that stored
+requests without the field still equal those that do not use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """Asks how the checkpoint goes on behind ``prompt``, ``samples`` times.
+    """Asks how the checkpoint goes on after ``prompt``, ``samples`` times.
 
     ``temperature`` 0 is greedy: always the most probable token. Otherwise logits are divided by it, then only
     the ``top_k`` most probable tokens stay (0: all), then the fewest that have ``top_p`` of the probability.
@@ -80,7 +80,7 @@ class Generate:
     turns_max_new_tokens: int | None = field(default=None, metadata=LATER)
 
     def fault(self) -> str | None:
-        """What is wrong with the request, or None."""
+        """The fault of the request, or None."""
         stops, most = self.turns_stop or (), self.turns_max_new_tokens
         checks = (
             (self.max_new_tokens >= 1, f"max_new_tokens is {self.max_new_tokens}; ask for at least one"),
@@ -143,9 +143,9 @@ class InputOutputTests:
 class RunProgram:
     """Asks whether a program passes its tests; it is run in the sandbox.
 
-    ``task`` says what it is a program for. ``seconds`` is the limit of CPU time (of every test where tests are
-    pairs of input and output), raised where the ``reference`` program, a right one, needs more than a part of
-    it on this machine; ``memory`` is in MiB.
+    ``task`` names its task. ``seconds`` is the limit of CPU time, per test where tests are pairs
+    of input and output. It is raised where the ``reference`` program, a right one, needs more than a part of it on this
+    machine. ``memory`` is in MiB.
     """
 
     program: str
@@ -183,13 +183,13 @@ class RollingAnswer:
 
 
 FinishReason: TypeAlias = Literal["stop", "length", "eos"]
-"""Why a text ended: a stop sequence, the limit of new tokens, or the checkpoint's own end token."""
+"""The reason why a text ended: a stop sequence, the limit of new tokens, or the checkpoint's own end token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """One sample: its text, without the stop sequence and what came behind it; ``tokens``: how many were
-    generated, those of the stop sequence and the end token included.
+    """One sample: its text, without the stop sequence and the text after it. ``tokens`` counts the generated ones,
+    those of the stop sequence and the end token included.
     """
 
     text: str
@@ -245,9 +245,9 @@ class FillMaskAnswer:
 ProgramOutcome: TypeAlias = Literal[
     "passed", "wrong", "error", "timeout", "memory", "crashed", "refused", "fault"
 ]
-"""What became of a program: right; an answer that a test did not expect; an exception; too much time; too much
-memory; ended by itself or by a signal; did what the sandbox forbids; could not be judged, which is no fault of
-the program's.
+"""The outcomes in order: right; an answer that a test did not expect; an exception; too much time; too much memory;
+ended by itself or by a signal; tried something that the sandbox forbids; could not be judged, which is no fault of
+the program.
 """
 
 

@@ -1,4 +1,4 @@
-"""How programs are run; plain values, known without starting anything."""
+"""The settings of a sandbox; plain values, known without starting anything."""
 
 from __future__ import annotations
 
