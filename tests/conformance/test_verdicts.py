@@ -17,7 +17,7 @@ import pytest
 
 from harness.metrics.drop import grade_drop
 from harness.metrics.gsm8k import grade_gsm8k
-from harness.metrics.math import MathJudge, hendrycks_exact, math_verify, minerva_exact
+from harness.metrics.math.grade import MathJudge, hendrycks_exact, math_verify, minerva_exact
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "conformance"
 Scorer = Callable[[Any, Any, MathJudge], bool | float]

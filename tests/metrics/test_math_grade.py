@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.metrics.math import MathJudge, grade_math, math_verify, minerva_exact, shared_judge
+from harness.metrics.math import grade_math
+from harness.metrics.math.grade import MathJudge, math_verify, minerva_exact, shared_judge
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLD = "So it is $\\boxed{\\frac{1}{2}}$."

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.metrics.math import hendrycks, hendrycks_exact, minerva
+from harness.metrics.math import hendrycks, minerva
+from harness.metrics.math.grade import hendrycks_exact
 from harness.metrics.math.hendrycks import boxed_answer
 
 LATEX = (

@@ -15,24 +15,6 @@ Never compare one with another. What each does exactly stands in the module of i
 
 from __future__ import annotations
 
-from harness.metrics.math.grade import (
-    MathGrade,
-    MathJudge,
-    MathVerdict,
-    grade_math,
-    hendrycks_exact,
-    math_verify,
-    minerva_exact,
-    shared_judge,
-)
+from harness.metrics.math.grade import grade_math
 
-__all__ = [
-    "MathGrade",
-    "MathJudge",
-    "MathVerdict",
-    "grade_math",
-    "hendrycks_exact",
-    "math_verify",
-    "minerva_exact",
-    "shared_judge",
-]
+__all__ = ["grade_math"]

@@ -18,12 +18,6 @@ DEEPEST: Final = 150
 
 _SAFE: Final = 2**53
 
-_TIMES: Final = (
-    datetime.datetime,
-    datetime.date,
-    datetime.time,
-)  # a datetime is a date too, so it comes first
-
 
 class UntravelledError(Exception):
     """A value that cannot travel, or a message that is no value."""
