@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.compare.pair import Pair
 from harness.reports import comparison
 from harness.reports.comparison import Cells, Flip, Flips
-from harness.reports.formatting import NOTHING, console_of, written
+from harness.reports.formatting import NOTHING, console_of, labelled, open_table, written
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,9 +48,7 @@ def _pair(pair: Pair, flips: Flips, write: Callable[..., None], width: int) -> N
 
 
 def _table(pair: Pair, *, wide: bool) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2 if wide else 1, 0, 0), header_style="dim")
+    table = open_table(2 if wide else 1)
     labels = _header(pair.lines[0].comparison.level, wide=wide)
     names = 2 if wide else 1
     for place, label in enumerate(labels):
@@ -126,21 +124,15 @@ def _texts(one: Cells, primary: bool, *, wide: bool) -> list[Any]:
 
 
 def _notes(pair: Pair) -> Table:
-    from rich.table import Table
     from rich.text import Text
 
-    notes = Table.grid(padding=(0, 2, 0, 0))
-    notes.add_column(no_wrap=True, style="dim")
-    notes.add_column(overflow="fold")
-    for title, text in comparison.lists(pair):
-        notes.add_row(title, text)
-    for line in pair.composites:
-        notes.add_row(line.benchmark, f"{line.verdict.why if line.verdict else ''}; = {line.metric}")
-    if pair.mean is not None:
-        notes.add_row("mean", comparison.mean(pair.mean))
-    for text in comparison.notes(pair):
-        notes.add_row("note", Text(text, style="yellow"))
-    return notes
+    rows: list[tuple[str, str | Text]] = [*comparison.lists(pair)]
+    rows += [
+        (line.benchmark, f"{line.verdict.why if line.verdict else ''}; = {line.metric}")
+        for line in pair.composites
+    ]
+    rows += [("mean", comparison.mean(pair.mean))] if pair.mean is not None else []
+    return labelled([*rows, *(("note", Text(text, style="yellow")) for text in comparison.notes(pair))])
 
 
 def _flips(name: str, found: Sequence[Flip], write: Callable[..., None], width: int) -> None:
@@ -160,15 +152,4 @@ def _flips(name: str, found: Sequence[Flip], write: Callable[..., None], width: 
                 continue
             room = (3 if label == "question" else 2) * (width - 12) - 1
             shown = comparison.clipped(text or NOTHING, room, end=end)
-            write(_labelled(label, shown))
-
-
-def _labelled(label: str, text: str) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    line = Table.grid(padding=(0, 2, 0, 0))
-    line.add_column(no_wrap=True, style="dim", min_width=10, justify="right")
-    line.add_column(overflow="fold")
-    line.add_row(label, Text(text))
-    return line
+            write(labelled([(label, Text(shown))], width=10))

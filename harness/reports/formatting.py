@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,8 @@ from harness.results.summary import Metric, Result, Summary, wholes
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 NOTHING: Final = "-"
 HASH_SHOWN: Final = 8
@@ -225,6 +227,27 @@ def console_of(width: int, *, color: bool) -> Console:
         emoji=False,
         legacy_windows=False,
     )
+
+
+def open_table(gap: int = 1) -> Table:
+    """A table of rich without lines, its columns so many spaces apart."""
+    from rich.table import Table
+
+    return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+
+
+def labelled(rows: Iterable[tuple[str | Text, str | Text]], *, dim: bool = True, width: int = 0) -> Table:
+    """Labels, of at least this width, with their texts beside them, which may fold."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(
+        no_wrap=True, style="dim" if dim else "", min_width=width, justify="right" if width else "left"
+    )
+    table.add_column(overflow="fold")
+    for label, text in rows:
+        table.add_row(label, text)
+    return table
 
 
 def written(console: Console) -> str:

@@ -10,7 +10,8 @@ from typing import Any, Final
 from harness.compare.baselines import FIRST_ON_ITEMS
 from harness.compare.gate.result import KINDS, STRICT, GateLine, GateResult, lines_from_json, ordered
 from harness.core.text import listed
-from harness.reports.formatting import number, p_short, points, points_interval
+from harness.reports.formatting import labelled, number, p_short, points, points_interval
+from harness.statistics.verdicts import points_text
 
 STYLES: Final = {
     "worse": "bold red",
@@ -32,25 +33,23 @@ DECISIONS: Final = {
 
 def print_gate(gate: Mapping[str, Any] | None, write: Callable[..., None]) -> None:
     """Prints one line per benchmark, the most pressing first, each with its reasons below; last the decision."""
-    from rich.table import Table
     from rich.text import Text
 
     if gate is None:
         return
     lines = ordered(tuple(lines_from_json(gate)))
     write(Text.assemble(("\ngate", "bold cyan"), f"  {heading(gate)}"))
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
     several = len({line.checkpoint for line in lines}) > 1
+    rows: list[tuple[Text, Text]] = []
     for line in lines:
-        table.add_row(Text(line.kind, style=STYLES.get(line.kind, "")), Text(_numbers(line, several)))
-        against = baseline_text(line)
-        for text in (*([f"baseline {against}"] if against else []), *reason_texts(line)):
-            table.add_row("", Text(text, style="dim" if text not in (*line.fails, *line.invalid) else ""))
-    for note in gate.get("notes", ()):
-        table.add_row(Text("note", style="yellow"), Text(note))
-    write(table)
+        rows.append((Text(line.kind, style=STYLES.get(line.kind, "")), Text(_numbers(line, several))))
+        bad = (*line.fails, *line.invalid)
+        rows += [
+            (Text(), Text(text, style="" if text in bad else "dim"))
+            for text in reason_texts(line, "baseline ")
+        ]
+    rows += [(Text("note", style="yellow"), Text(note)) for note in gate.get("notes", ())]
+    write(labelled(rows, dim=False))
     style = DECISIONS.get(str(gate.get("decision")), "bold")
     write(Text(str(gate.get("text", "")), style=style), soft_wrap=True)  # one line, to be searched for
 
@@ -126,11 +125,6 @@ def difference_text(line: GateLine) -> str:
     return f"{points(line.difference)}{limits}"
 
 
-def points_text(share: float) -> str:
-    """``1 point``, ``2.5 points``."""
-    return "1 point" if f"{100 * share:g}" == "1" else f"{100 * share:g} points"
-
-
 def baseline_text(line: GateLine) -> str:
     """The baseline, with its value as measured and, of several, after allowing for the choice."""
     one = line.against
@@ -147,11 +141,16 @@ def baseline_text(line: GateLine) -> str:
     )
 
 
-def reason_texts(line: GateLine) -> list[str]:
-    """The reasons for a line's being not valid or failing, those for its verdict, and notes."""
+def reason_texts(line: GateLine, against: str | None = None) -> list[str]:
+    """The reasons for a line's being not valid or failing, those for its verdict, and notes.
+
+    ``against`` stands before the line's baseline, which then comes first.
+    """
+    baseline = baseline_text(line) if against is not None else ""
     fails = [reason for reason in line.fails if reason != "worse"]
     why = _SAID.sub("", line.why, count=1)
-    return [*line.invalid, *fails, *([why] if why not in line.invalid else []), *line.notes]
+    said = [] if why in line.invalid else [why]
+    return [*([f"{against}{baseline}"] if baseline else []), *line.invalid, *fails, *said, *line.notes]
 
 
 def _parts(gate: GateResult) -> str:

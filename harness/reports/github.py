@@ -15,7 +15,7 @@ from typing import Any, Final
 from harness.compare.gate.result import lines_from_json, ordered
 from harness.core import marks
 from harness.reports import formatting
-from harness.reports.gate import baseline_text, difference_text, reason_texts
+from harness.reports.gate import difference_text, reason_texts
 from harness.results.summary import Summary, wholes
 
 ANNOTATIONS: Final = 10
@@ -70,13 +70,11 @@ def commands(summary: Summary) -> list[str]:
     bad = [line for line in ordered(tuple(lines_from_json(gate))) if line.fails or line.invalid]
     found = []
     for line in bad[:ANNOTATIONS] if gate["mode"] is not None else []:
-        against = baseline_text(line)
         moved = difference_text(line)
         parts = [
             f"{moved} points" if moved else "",
-            f"against {against}" if against else "",
             line.about,
-            *reason_texts(line),
+            *reason_texts(line, "against "),
         ]
         message = "; ".join(part for part in parts if part)
         found.append(

@@ -16,7 +16,7 @@ from harness.compare.gate.result import GateLine, lines_from_json, ordered
 from harness.compare.pair import Pair
 from harness.reports import comparison, formatting, notes
 from harness.reports.comparison import Cells, Flip, Flips
-from harness.reports.gate import baseline_text, difference_text, heading, reason_texts
+from harness.reports.gate import difference_text, heading, reason_texts
 from harness.results.summary import Result, Summary, wholes
 
 ROWS: Final = 100
@@ -84,8 +84,6 @@ def _gate(gate: dict[str, Any] | None) -> list[str]:
 def _row(line: GateLine) -> tuple[str, ...]:
     metric = "" if line.metric == "composite" else f" {code(line.metric)}"
     strong = "**" if line.fails or line.invalid else ""
-    against = baseline_text(line)
-    reasons = [*([f"against {against}"] if against else []), *reason_texts(line)]
     return (
         f"{strong}{line.kind}{strong}",
         code(line.checkpoint),
@@ -93,7 +91,7 @@ def _row(line: GateLine) -> tuple[str, ...]:
         formatting.number(line.value) + (f" ({plain(line.about)})" if line.about else ""),
         difference_text(line) or "-",
         plain(formatting.p_short(line.p_adjusted)),
-        "<br>".join(plain(text) for text in reasons),
+        "<br>".join(plain(text) for text in reason_texts(line, "against ")),
     )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.compare.formats import korean_mlm
 from harness.reports import formatting, notes
-from harness.reports.formatting import console_of, written
+from harness.reports.formatting import console_of, labelled, open_table, written
 from harness.reports.gate import print_gate
 from harness.results.summary import Metric, Result, Summary, wholes
 
@@ -182,10 +182,9 @@ def _group(name: str) -> str:
 
 
 def _table(first: str, rows: Sequence[Row], wide: bool, *, metric_first: bool) -> Table:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2 if wide else 1, 0, 0), header_style="dim")
+    table = open_table(2 if wide else 1)
     labels = ("  metric", first) if metric_first else (first, "  metric")
     for label in labels:
         table.add_column(label, overflow="fold", no_wrap=label == "  metric" and not metric_first)
@@ -215,7 +214,6 @@ def _heading(write: Callable[..., None], name: str, what: str) -> None:
 
 def _changes(summary: Summary, write: Callable[..., None]) -> None:
     """Prints each metric's value before and now, the change and the checkpoint that it is against."""
-    from rich.table import Table
     from rich.text import Text
 
     rows = formatting.shown_changes(summary)
@@ -225,7 +223,7 @@ def _changes(summary: Summary, write: Callable[..., None]) -> None:
     points = all(row["unit"] == "points" for row in rows)
     of = {row["of"] for row in rows}
     same = of.pop() if len(of) == 1 else 1
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    table = open_table()
     first = "checkpoint" if several else "benchmark"
     longest = max(len(str(row[first])) for row in rows)
     table.add_column(f"\n{first}", overflow="fold", min_width=min(longest, UNFOLDED))
@@ -236,13 +234,8 @@ def _changes(summary: Summary, write: Callable[..., None]) -> None:
     before = ""
     for row in rows:
         name = str(row[first])
-        metric = (
-            formatting.change_label(row)
-            if several
-            else ""
-            if row["metric"] == "composite"
-            else str(row["metric"])
-        )
+        alone = "" if row["metric"] == "composite" else str(row["metric"])
+        metric = formatting.change_label(row) if several else alone
         best, now, change = formatting.change_cells(row)
         whose = formatting.best_so_far(row, of=same == 1)
         moved = change.removesuffix(" points") if points else change
@@ -255,15 +248,9 @@ def _changes(summary: Summary, write: Callable[..., None]) -> None:
 
 
 def _notes(summary: Summary, write: Callable[..., None], width: int) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True, style="dim")
-    grid.add_column(overflow="fold")
-    for label, text, style in _note_lines(summary, width):
-        grid.add_row(label, Text(text, style=style))
-    write(grid)
+    write(labelled((label, Text(text, style=style)) for label, text, style in _note_lines(summary, width)))
 
 
 def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
@@ -374,10 +361,9 @@ def _gaps(series: Sequence[str | None]) -> set[int]:
 
 
 def _curve_table(columns: Sequence[Column], gaps: set[int]) -> Table:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    table = open_table()
     for number, column in enumerate(columns):
         table.add_column(
             column.heading, justify="right" if number else "left", no_wrap=bool(number), overflow="fold"

@@ -133,19 +133,20 @@ def _why(
         moved += f" [{100 * comparison.low:+.2f}, {100 * comparison.high:+.2f}]"
     if kind in ("worse", "better"):
         over = f" after Holm over {family} tests" if family > 1 else ""
-        return f"{moved}, p = {p:.2g}{over}: by more than {_points(margin)} and by more than chance"
+        return f"{moved}, p = {p:.2g}{over}: by more than {points_text(margin)} and by more than chance"
     if kind == "not worse":
-        return f"{moved}: a loss of more than {_points(margin)} is ruled out"
+        return f"{moved}: a loss of more than {points_text(margin)} is ruled out"
     if comparison.low is None:
         return f"{moved}; {comparison.why or 'no interval'}"
     if p is not None and p <= 1 - comparison.level and (comparison.oriented.difference or 0) < 0:
         word = "lower" if comparison.higher_is_better else "higher"
-        return f"{moved}: {word}, but within the margin of {_points(margin)} or beyond it, nobody can say"
+        return f"{moved}: {word}, but within the margin of {points_text(margin)} or beyond it, nobody can say"
     more = f"; about {items} items would tell" if items else ""
-    return f"{moved}: neither no loss nor one of {_points(margin)} is ruled out{more}"
+    return f"{moved}: neither no loss nor one of {points_text(margin)} is ruled out{more}"
 
 
-def _points(share: float) -> str:
+def points_text(share: float) -> str:
+    """``1 point``, ``2.5 points``."""
     return "1 point" if f"{100 * share:g}" == "1" else f"{100 * share:g} points"
 
 

@@ -17,9 +17,10 @@ from harness.metrics.code.extract import (
     chat_answer,
     chat_question,
     evalplus_chat,
+    script_program,
 )
 from harness.metrics.code.grader import HUMANEVAL, MBPP, STDIO
-from harness.metrics.code.pass_at_k import PROGRAM_METRICS, pass_at
+from harness.metrics.code.pass_at_k import PROGRAM_METRICS, pass_at, program_scores
 from harness.metrics.code.rows import (
     HumanEvalRow,
     MbppRow,
@@ -53,6 +54,8 @@ __all__ = [
     "humaneval_row",
     "mbpp_row",
     "pass_at",
+    "program_scores",
     "reads_and_prints",
+    "script_program",
     "unix_lines",
 ]
