@@ -141,7 +141,7 @@ def _given(config: pytest.Config, row: Setting, notes: list[str]) -> Any:
         found.append(former)
         if former:
             now = f"{row.flag} {flag.partition('=')[2]}".rstrip()
-            notes.append(f"note: {flag} is now {now}; the next version has no {flag} any more")
+            notes.append(f"note: {flag} is now {now}; it goes in the next version")
     if row.action == "switch":
         return True if any(found) else None
     if row.action == "append":

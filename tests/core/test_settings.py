@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.conditions import condition_names, differing, of_settings, same_answers
 from harness.core.errors import OptionError
-from harness.core.settings import PARSERS, TITLES, former_names, settings_table
+from harness.core.settings import FILE, PARSERS, TITLES, former_names, options_page, settings_table
 from harness.engines.sandbox.settings import SandboxSettings
 from harness.engines.settings import ModelSettings
 from harness.plugin import pytest_addoption
@@ -104,6 +106,46 @@ def test_every_field_of_the_settings_has_a_row() -> None:
     assert names <= set(TABLE)
     assert {field.name for field in dataclasses.fields(ModelSettings)} - {"threads"} <= set(TABLE)
     assert {field.name for field in dataclasses.fields(SandboxSettings)} - {"kind"} <= set(TABLE)
+
+
+ROW = """
+[answers.repetition_penalty]
+metavar = "R"
+parse = "number"
+least = 1
+default = 1.0
+affects = "answers"
+help = "divide the logits of tokens that are there already"
+"""
+
+
+@pytest.fixture
+def one_row_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The table with ``ROW``."""
+    path = tmp_path / "settings.toml"
+    path.write_text(FILE.read_text(encoding="utf-8") + ROW, encoding="utf-8")
+    with monkeypatch.context() as patch:
+        patch.setattr("harness.core.settings.FILE", path)
+        patch.setattr("harness.plugin.TABLE", path)
+        settings_table.cache_clear()
+        yield
+    settings_table.cache_clear()
+
+
+@pytest.mark.usefixtures("one_row_more")
+def test_a_new_setting_is_one_row() -> None:
+    assert registered()["--eval-repetition-penalty"]["metavar"] == "R"
+    before, after = settings().recorded(), settings(eval_repetition_penalty="1.2").recorded()
+    assert (before["repetition_penalty"], after["repetition_penalty"]) == (1.0, 1.2)
+    assert not same_answers(before, after)
+    assert differing(of_settings(before), of_settings(after)) == {"repetition_penalty": (1.0, 1.2)}
+    assert same_answers(before, {name: before[name] for name in before if name != "repetition_penalty"})
+    assert "repetition_penalty" in condition_names()
+    assert "| `--eval-repetition-penalty R` |" in options_page()
+    with pytest.raises(
+        pytest.UsageError, match="invalid --eval-repetition-penalty '0': expected a number from 1 up"
+    ):
+        settings(eval_repetition_penalty="0")
 
 
 def test_what_a_run_writes_down_is_plain() -> None:

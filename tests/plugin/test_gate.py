@@ -92,7 +92,7 @@ def test_the_mode_after_gate_is_taken_for_a_version_more_with_a_note(
     assert result.ret == 8
     assert gate(skilled, "strict")["mode"] == "strict"
     result.stdout.fnmatch_lines(
-        ["note: --gate=strict is now --eval-gate-mode strict; the next version has no --gate=strict any more"]
+        ["note: --gate=strict is now --eval-gate-mode strict; it goes in the next version"]
     )
 
 
