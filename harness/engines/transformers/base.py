@@ -36,7 +36,7 @@ class ModelEngine(Generic[Made]):
         self, info: CheckpointInfo, loaded: Loaded, make: Callable[[Sequence[Request]], list[Made]]
     ) -> None:
         self._info = info
-        self._loaded: Loaded | None = loaded
+        self._held: Loaded | None = loaded
         self._ahead = PretokenizeQueue(make)
         self._done = WorkDone()
         self._needed = SelectiveLogits(loaded.model, self._done)
@@ -82,7 +82,7 @@ class ModelEngine(Generic[Made]):
         """Frees the model's memory; the engine cannot answer afterwards."""
         self._ahead.close()
         self._needed.close()
-        self._loaded = None
+        self._held = None
         del self._needed
 
     def _goes_slowly(self, way: str, reason: str) -> None:
@@ -97,9 +97,10 @@ class ModelEngine(Generic[Made]):
         return f"{self._info.path}: {SLOW_WAYS[way][0]}, which is slow: {self._slow[way]}"
 
     @property
-    def _open(self) -> Loaded:
-        assert self._loaded is not None, "the engine is closed"
-        return self._loaded
+    def loaded(self) -> Loaded:
+        """The model and its tokenizer, until the engine is closed."""
+        assert self._held is not None, "the engine is closed"
+        return self._held
 
 
 _CALLS: Final = 2

@@ -38,8 +38,18 @@ _PROBE_TOKENS: Final = 24
 class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
     """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``."""
 
-    def __init__(self, info: CheckpointInfo, loaded: Loaded, settings: ModelSettings | None = None) -> None:
-        """Raises ``CheckpointError`` where the chat template that is asked for is missing."""
+    def __init__(
+        self,
+        info: CheckpointInfo,
+        loaded: Loaded,
+        settings: ModelSettings | None = None,
+        *,
+        together: bool = True,
+    ) -> None:
+        """Raise ``CheckpointError`` where the chat template that is asked for is missing.
+
+        Without ``together`` every sequence is scored, and every text generated, by itself.
+        """
         super().__init__(info, loaded, self._plans)
         settings = settings or ModelSettings()
         self._asking = chat_mode_of(info, loaded.tokenizer, settings.chat, settings.max_new_tokens)
@@ -53,7 +63,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
             probe = [TokenWork(tuple(range(length)), (0,)) for length in (min(5, info.seq_len), 3)]
             if (different := self._needed.verify(self._plain.inputs(probe))) is not None:
                 self._goes_slowly("logits", different)
-            self._shared = self._verified(how)
+            self._shared = self._verified(how) if together else None
         self._done.reset()
 
     @property
@@ -166,7 +176,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
 
     @property
     def _model(self) -> Any:
-        return self._open.model
+        return self.loaded.model
 
 
 def _tails(length: int, vocabulary: int) -> list[tuple[int, ...]]:

@@ -72,7 +72,7 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
 
     def _tokenize_all(self, requests: Sequence[Request]) -> list[MaskedText | Refusal]:
         """The texts with the checkpoint's own mask token, each cut around it to the length that fits."""
-        tokenizer = self._open.tokenizer
+        tokenizer = self.loaded.tokenizer
         mask, token = tokenizer.mask_token_id, tokenizer.mask_token
         found: list[MaskedText | Refusal] = []
         ids: Iterator[list[int]] = iter(())
@@ -132,7 +132,7 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
             budget=self._budget,
             size=self._batch,
             vocabulary=self._rows,
-            device=self._open.model.device,
+            device=self.loaded.model.device,
         )
         return answers
 
@@ -197,7 +197,7 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         """
         import torch
 
-        model, tokenizer = self._open.model, self._open.tokenizer
+        model, tokenizer = self.loaded.model, self.loaded.tokenizer
         given = getattr(model.config, "pad_token_id", None)
         padding = given if given is not None else tokenizer.pad_token_id or 0
         longest = max(map(len, texts))

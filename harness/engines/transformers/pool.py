@@ -82,30 +82,30 @@ class Switched:
     """An engine that puts its own adapter on before it answers."""
 
     def __init__(self, engine: Engine, adapters: Adapters, name: str | None) -> None:
-        self._engine, self._adapters, self._name = engine, adapters, name
+        self.engine, self._adapters, self._name = engine, adapters, name
 
     @property
     def info(self) -> CheckpointInfo:
         """What the checkpoint is."""
-        return self._engine.info
+        return self.engine.info
 
     @property
     def effort(self) -> dict[str, Any]:
         """What answering has cost so far."""
-        return self._engine.effort
+        return self.engine.effort
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """One answer a request, in the order asked."""
         self._adapters.put_on(self._name)
-        return self._engine.answer(requests, done)
+        return self.engine.answer(requests, done)
 
     def prepare(self, requests: Sequence[Request]) -> None:
         """What can be done without the model; no adapter matters to it."""
-        self._engine.prepare(requests)
+        self.engine.prepare(requests)
 
     def close(self) -> None:
         """Frees the adapter; the base stays for others."""
-        self._engine.close()
+        self.engine.close()
         if self._name is not None:
             self._adapters.drop(self._name)
         del self._adapters

@@ -346,7 +346,7 @@ def test_nothing_of_a_probe_is_left(dtype: Dtype, tmp_path: Path) -> None:
     assert engine.work_done == WorkDone()
     assert engine._shared is not None
     assert engine._shared._kept._entries == []
-    assert engine._model.config._attn_implementation == "sdpa"
+    assert engine.loaded.model.config._attn_implementation == "sdpa"
     after = loaded.model.state_dict()
     assert all(
         after[name].dtype is one.dtype and torch.equal(after[name], one) for name, one in before.items()

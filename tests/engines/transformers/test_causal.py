@@ -230,7 +230,7 @@ def test_half_precision_is_loaded_when_asked(llama: Path) -> None:
     (info,) = resolve(str(llama), seq_len=None)
     engine = open_engine(info, ModelSettings(device="cpu", dtype="bfloat16", threads=1))
     assert isinstance(engine, CausalEngine)
-    assert engine._model.dtype is torch.bfloat16
+    assert engine.loaded.model.dtype is torch.bfloat16
     (answer,) = engine.answer([Loglikelihood("the", " answer")])
     (exact,) = engine_for(llama).answer([Loglikelihood("the", " answer")])
     assert answer.logprob == pytest.approx(exact.logprob, abs=0.5)  # type: ignore[union-attr]

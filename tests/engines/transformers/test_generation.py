@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +23,8 @@ from harness.engines.settings import Dtype
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.generation.batch import group
 from harness.engines.transformers.scoring.prefix_tree import common
-from tests.engines.transformers.test_memory import out_of_memory, short_of_memory
+from harness.engines.transformers.tokenizer import TextTokenizer
+from tests.engines.transformers.test_memory import before_each_pass, out_of_memory, short_of_memory
 from tests.engines.transformers.test_shared_prefix import SEQ_LEN, SHOTS, engine_for, model_of
 from tests.support.tiny import CORPUS, metaspace_tokenizer, tiny_causal
 
@@ -60,7 +62,7 @@ def check_greedy(engine: CausalEngine, request: Generate) -> None:
     """The text is that of ``generate``, as far as the two likeliest tokens are not tied."""
     import torch
 
-    model, tokenizer = engine._model, engine._loaded.tokenizer  # type: ignore[union-attr]
+    model, tokenizer = engine.loaded.model, engine.loaded.tokenizer
     ids = torch.tensor([tokenizer.encode(request.prompt)])
     with torch.no_grad():
         made = model.generate(
@@ -116,8 +118,7 @@ def test_texts_do_not_depend_on_company_order_or_batch(
 
 
 def test_both_ways_of_generating_give_the_same(llama: Path) -> None:
-    engine, single = engine_for(llama), engine_for(llama)
-    single._shared = None
+    engine, single = engine_for(llama), engine_for(llama, together=False)
     assert not single.generates_together
     stops = ("e", " a", "42")
     requests = [*prompts(), *with_samples(), Generate(SHOTS, max_new_tokens=30, stop=stops)]
@@ -190,7 +191,7 @@ def test_a_model_whose_probe_differs_is_generated_one_by_one(
 def test_a_common_beginning_and_a_prompt_with_samples_are_computed_once(llama: Path) -> None:
     engine = engine_for(llama)
     assert engine.generates_together
-    shots = len(engine._tokenizer.prompt(SHOTS))  # type: ignore[arg-type]
+    shots = len(TextTokenizer(engine.loaded.tokenizer).prompt(SHOTS))  # type: ignore[arg-type]
     requests = [Generate(f"{SHOTS} {word}", max_new_tokens=2) for word in ("a", "the", "river", "is")]
     engine.answer(requests)
     assert engine.work_done.computed < shots + 50
@@ -201,7 +202,7 @@ def test_a_common_beginning_and_a_prompt_with_samples_are_computed_once(llama: P
             for word in ("one", "2", "x")[:together]
         ]
         engine.answer(many)
-        length = sum(len(engine._tokenizer.prompt(one.prompt)) for one in many)  # type: ignore[arg-type,misc]
+        length = sum(len(TextTokenizer(engine.loaded.tokenizer).prompt(one.prompt)) for one in many)  # type: ignore[arg-type,misc]
         assert engine.work_done.computed - engine.work_done.padded - engine.work_done.decoded <= length
         assert engine.work_done.decoded <= together * 20 * 4
 
@@ -232,7 +233,7 @@ def test_a_prompt_alone_is_continued_in_one_piece(llama: Path, monkeypatch: pyte
 
 def test_beginnings_are_kept_from_call_to_call(llama: Path) -> None:
     engine = engine_for(llama)
-    shots = len(engine._tokenizer.prompt(SHOTS))  # type: ignore[arg-type]
+    shots = len(TextTokenizer(engine.loaded.tokenizer).prompt(SHOTS))  # type: ignore[arg-type]
     wanted = texts(engine, prompts()[:5])
     engine.work_done.reset()
     assert [texts(engine, [request])[0] for request in prompts()[:5]] == wanted
@@ -283,12 +284,12 @@ def test_the_checkpoints_end_tokens_end_a_text(llama: Path) -> None:
     assert (reason, tokens) == ("length", 12)
     import torch
 
-    model, tokenizer = engine._model, engine._loaded.tokenizer  # type: ignore[union-attr]
+    model, tokenizer = engine.loaded.model, engine.loaded.tokenizer
     ids = torch.tensor([tokenizer.encode(CORPUS[0])])
     made = model.generate(ids, max_new_tokens=12, do_sample=False, pad_token_id=0)[0, ids.shape[1] :].tolist()
     end = made[7]
     engine = engine_for(llama)
-    engine._model.generation_config.eos_token_id = [end, 0]
+    engine.loaded.model.generation_config.eos_token_id = [end, 0]
     ((text, reason, tokens),) = texts(engine, [request])[0]
     assert (reason, tokens) == ("eos", made.index(end) + 1)
     assert text == tokenizer.decode(made[: made.index(end)])
@@ -297,14 +298,14 @@ def test_the_checkpoints_end_tokens_end_a_text(llama: Path) -> None:
 def test_a_long_prompt_is_cut_on_the_left_and_an_impossible_one_refused(llama: Path) -> None:
     engine = engine_for(llama)
     long = " ".join(CORPUS)
-    tokens = engine._tokenizer.prompt(long)
+    tokens = TextTokenizer(engine.loaded.tokenizer).prompt(long)
     assert not isinstance(tokens, Refusal)
     (answer,) = engine.answer([Generate(long, max_new_tokens=30)])
     assert isinstance(answer, GenerateAnswer)
     assert answer.prompt_tokens == SEQ_LEN - 30
     assert answer.truncated == len(tokens) - SEQ_LEN + 30
-    cut = engine._tokenizer.readable(tokens[-(SEQ_LEN - 30) :])
-    assert engine._tokenizer.prompt(cut) == tokens[-(SEQ_LEN - 30) :]
+    cut = TextTokenizer(engine.loaded.tokenizer).readable(tokens[-(SEQ_LEN - 30) :])
+    assert TextTokenizer(engine.loaded.tokenizer).prompt(cut) == tokens[-(SEQ_LEN - 30) :]
     assert texts(engine, [Generate(cut, max_new_tokens=30)]) == [
         [(one.text, one.finish_reason, one.tokens) for one in answer.samples]
     ]
@@ -338,11 +339,10 @@ def test_requests_of_all_kinds_are_answered_in_order(llama: Path) -> None:
     kinds = (GenerateAnswer, LoglikelihoodAnswer, Refusal, GenerateAnswer, LoglikelihoodAnswer)
     assert tuple(map(type, found)) == kinds
     assert found[1] == engine.answer([score])[0]
-    assert engine._model.config._attn_implementation == "sdpa"
+    assert engine.loaded.model.config._attn_implementation == "sdpa"
 
 
 def test_a_start_token_stands_in_front_once() -> None:
-    from harness.engines.transformers.tokenizer import TextTokenizer
 
     tokenizer = TextTokenizer(metaspace_tokenizer())
     start = tokenizer.start
@@ -362,21 +362,18 @@ def test_rows_too_many_for_memory_wait_and_lose_nothing(
     engine = engine_for(llama)
     requests = [*prompts(), *with_samples()]
     wanted = texts(engine, requests)
-    plain = engine._needed.logits
     sizes: list[tuple[int, int]] = []
     failed = 0
 
-    def limited(inputs: dict[str, Any], rows: Any, positions: Any) -> Any:
+    def look(cells: torch.Size) -> None:
         nonlocal failed
-        cells = inputs["input_ids"].shape
         # Prompts go in, but after a while so many rows do not go on.
         if (cells[1] == 1 and cells[0] > 3 and len(sizes) > 4) or cells.numel() > 150:
             failed += 1
             raise out_of_memory(kind)
         sizes.append((cells[0], cells[1]))
-        return plain(inputs, rows, positions)
 
-    monkeypatch.setattr(engine._needed, "logits", limited)
+    before_each_pass(engine, look)
     with caplog.at_level(logging.WARNING, logger="harness"):
         assert texts(engine, requests) == wanted
     assert failed > 2
@@ -392,10 +389,10 @@ def test_a_batch_that_was_asked_for_or_cannot_get_smaller_fails(
     for batch in (4, None):
         engine = engine_for(llama, batch=batch)
         assert engine.generates_together
-        short_of_memory(engine, monkeypatch, 0, out_of_memory("accelerator"))
+        short_of_memory(engine, 0, out_of_memory("accelerator"))
         with pytest.raises(torch.OutOfMemoryError):
             engine.answer(prompts()[:3])
-        assert engine._model.config._attn_implementation == "sdpa"
+        assert engine.loaded.model.config._attn_implementation == "sdpa"
 
 
 def test_broken_weights_are_told(llama: Path) -> None:
@@ -404,7 +401,7 @@ def test_broken_weights_are_told(llama: Path) -> None:
     engine = engine_for(llama)
     assert engine.generates_together
     with torch.no_grad():
-        engine._model.get_output_embeddings().weight[5] = float("nan")
+        engine.loaded.model.get_output_embeddings().weight[5] = float("nan")
     (answer,) = engine.answer([Generate("The", max_new_tokens=4)])
     assert isinstance(answer, Refusal)
     assert "NaN" in answer.reason

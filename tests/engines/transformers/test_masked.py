@@ -143,7 +143,7 @@ def test_a_long_text_is_cut_around_the_mask(bert: Path, before: int) -> None:
     tokenized = engine.tokenize(FillMask("a " * before + "[MASK]" + " b" * (200 - before)))
     assert isinstance(tokenized, MaskedText)
     assert (len(tokenized.ids), tokenized.truncated) == (16, 201 - 14)
-    assert tokenized.ids[tokenized.position] == engine._open.tokenizer.mask_token_id
+    assert tokenized.ids[tokenized.position] == engine.loaded.tokenizer.mask_token_id
     left, right = tokenized.position - 1, 14 - tokenized.position
     assert left == before or right == 200 - before or abs(left - right) <= 1
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from harness.checkpoints import resolve
 from harness.core.requests import FillMask, Loglikelihood
@@ -17,27 +19,37 @@ from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.memory import BatchBudget, first_batch_budget, free_memory
+from harness.engines.transformers.pool import load_weights
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
 
 
-def engine_for(folder: Path, batch: int | None = None) -> Any:
+def engine_for(folder: Path, batch: int | None = None, *, together: bool = True) -> Any:
     (info,) = resolve(str(folder), seq_len=None)
-    return open_engine(info, ModelSettings(device="cpu", threads=1, batch=batch))
+    settings = ModelSettings(device="cpu", threads=1, batch=batch)
+    if together:
+        return open_engine(info, settings)
+    return CausalEngine(info, load_weights(info, settings), settings, together=False)
 
 
-def short_of_memory(engine: Any, monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[int]:
-    """Makes forward passes over more than ``most`` tokens fail; the sizes of those that did not."""
-    plain = engine._needed.logits
+def before_each_pass(engine: Any, look: Callable[[torch.Size], None]) -> None:
+    """Tell ``look``, before each forward pass, its rows and columns; what it raises the model raises."""
+
+    def hook(_model: Any, _args: Any, inputs: dict[str, Any]) -> None:
+        look(inputs["input_ids"].shape)
+
+    engine.loaded.model.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def short_of_memory(engine: Any, most: int, error: Exception) -> list[int]:
+    """Make forward passes over more than ``most`` tokens fail; the sizes of those that do not."""
     sizes: list[int] = []
 
-    def limited(inputs: dict[str, Any], rows: Any, positions: Any) -> Any:
-        size = inputs["input_ids"].numel()
-        if size > most:
+    def look(cells: torch.Size) -> None:
+        if cells.numel() > most:
             raise error
-        sizes.append(size)
-        return plain(inputs, rows, positions)
+        sizes.append(cells.numel())
 
-    monkeypatch.setattr(engine._needed, "logits", limited)
+    before_each_pass(engine, look)
     return sizes
 
 
@@ -62,13 +74,11 @@ def out_of_memory(kind: str) -> Exception:
 def test_a_batch_too_large_is_made_again_smaller(
     kind: str, shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine = engine_for(tiny_causal(tmp_path / "c"))
+    engine = engine_for(tiny_causal(tmp_path / "c"), together=shared)
     assert isinstance(engine, CausalEngine)
-    if not shared:
-        engine._shared = None
     expected = engine.answer(some_requests())
     first = engine.budget.tokens
-    sizes = short_of_memory(engine, monkeypatch, 150, out_of_memory(kind))
+    sizes = short_of_memory(engine, 150, out_of_memory(kind))
     with caplog.at_level(logging.WARNING, logger="harness"):
         for answer, wanted in zip(engine.answer(some_requests()), expected, strict=True):
             assert answer.logprob == pytest.approx(wanted.logprob, abs=1e-4)  # type: ignore[union-attr]
@@ -88,7 +98,7 @@ def test_masks_are_filled_in_smaller_batches(tmp_path: Path, monkeypatch: pytest
     assert isinstance(engine, MaskedEngine)
     requests = [FillMask(f"{text[:60]} [MASK]", 3) for text in CORPUS] * 4
     expected = engine.answer(requests)
-    short_of_memory(engine, monkeypatch, 200, out_of_memory("accelerator"))
+    short_of_memory(engine, 200, out_of_memory("accelerator"))
     answers = engine.answer(requests)
     assert [[one.token for one in answer.candidates] for answer in answers] == [  # type: ignore[union-attr]
         [one.token for one in answer.candidates]  # type: ignore[union-attr]
@@ -100,7 +110,7 @@ def test_a_size_that_was_asked_for_stays(tmp_path: Path, monkeypatch: pytest.Mon
     import torch
 
     engine = engine_for(tiny_causal(tmp_path / "c"), batch=8)
-    short_of_memory(engine, monkeypatch, 10, out_of_memory("accelerator"))
+    short_of_memory(engine, 10, out_of_memory("accelerator"))
     before = engine.budget.tokens
     with pytest.raises(torch.OutOfMemoryError):
         engine.answer(some_requests())
@@ -111,7 +121,7 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_for(tiny_causal(tmp_path / "c"))
-    short_of_memory(engine, monkeypatch, 10, RuntimeError("shapes differ"))
+    short_of_memory(engine, 10, RuntimeError("shapes differ"))
     with pytest.raises(RuntimeError, match="shapes differ"):
         engine.answer(some_requests())
     assert is_out_of_memory(MemoryError())
@@ -122,7 +132,7 @@ def test_a_batch_that_cannot_get_smaller_fails(tmp_path: Path, monkeypatch: pyte
     import torch
 
     engine = engine_for(tiny_causal(tmp_path / "c"))
-    short_of_memory(engine, monkeypatch, 0, out_of_memory("accelerator"))
+    short_of_memory(engine, 0, out_of_memory("accelerator"))
     with pytest.raises(torch.OutOfMemoryError):
         engine.answer(some_requests())
 

@@ -12,6 +12,7 @@ from harness.core.requests import Generate
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.generation.speculative import SpeculationTuner
 from harness.engines.transformers.mtp.weights import read_pt
+from harness.engines.transformers.tokenizer import TextTokenizer
 from perf.speculative_equal import requests, texts
 from tests.engines.transformers.test_mtp_model import reference
 from tests.support.tiny_mtp import mtp_engine
@@ -46,11 +47,15 @@ def test_its_heads_logits_are_those_of_an_independent_forward_pass(info: Checkpo
 
     assert info.params is not None
     engine = mtp_engine(info)
-    ids = [*engine._tokenizer.prompt("def __add__(self, other):\n    '''Returns the sum of two")]  # type: ignore[misc]
+    ids = [
+        *TextTokenizer(engine.loaded.tokenizer).prompt(
+            "def __add__(self, other):\n    '''Returns the sum of two"
+        )
+    ]  # type: ignore[misc]
     wanted = reference(read_pt(info.path).tensors, info.params, ids)
     with torch.no_grad():
         for number, theirs in enumerate(wanted):
-            found = engine._model.head(number, torch.tensor([ids]))[0].numpy()
+            found = engine.loaded.model.head(number, torch.tensor([ids]))[0].numpy()
             assert np.abs(found - theirs).max() < 1e-4
 
 

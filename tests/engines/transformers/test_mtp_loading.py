@@ -16,6 +16,7 @@ from harness.checkpoints import resolve
 from harness.core.errors import CheckpointError
 from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, Request
 from harness.engines.transformers.mtp.weights import put, read_pt
+from harness.engines.transformers.tokenizer import TextTokenizer
 from perf.mtp_memory import MIB, measured
 from tests.engines.transformers.test_mtp_model import reference
 from tests.support.tiny import CORPUS
@@ -29,7 +30,7 @@ def logits(path: Path, **settings: Any) -> Any:
 
     engine = mtp_engine(info_of(path), **settings)
     with torch.no_grad():
-        return engine._model(torch.tensor([IDS])).logits[0].numpy()
+        return engine.loaded.model(torch.tensor([IDS])).logits[0].numpy()
 
 
 def refusal(path: Path) -> str:
@@ -117,7 +118,10 @@ def test_lora_weights_are_added_with_alpha_over_rank(place: str, ending: str, tm
     engine = mtp_engine(info_of(path))
     with torch.no_grad():
         for head in (0, 1):
-            assert abs(engine._model.head(head, torch.tensor([IDS]))[0].numpy() - wanted[head]).max() < 1e-4
+            assert (
+                abs(engine.loaded.model.head(head, torch.tensor([IDS]))[0].numpy() - wanted[head]).max()
+                < 1e-4
+            )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +161,7 @@ def test_a_value_head_is_left_out_and_said_so(tmp_path: Path, caplog: pytest.Log
     with caplog.at_level(logging.WARNING, logger="harness"):
         engine = mtp_engine(info_of(path))
     with torch.no_grad():
-        assert (engine._model(torch.tensor([IDS])).logits[0].numpy() == plain).all()
+        assert (engine.loaded.model(torch.tensor([IDS])).logits[0].numpy() == plain).all()
     (note,) = engine.effort["notes"]
     assert (
         note == f"{path}: its value head (value_head.weight, value_head.bias) answers nothing here: left out"
@@ -353,8 +357,8 @@ def test_without_speculation_extra_heads_are_checked_but_not_held(tmp_path: Path
     path = save_mtp(tmp_path, random_state())
     assert (logits(path, speculative="off") == logits(path)).all()
     engine = mtp_engine(info_of(path), speculative="off")
-    assert engine._model.drafts == 0
-    assert engine._model._heads.wo.numel() == 0
+    assert engine.loaded.model.drafts == 0
+    assert engine.loaded.model._heads.wo.numel() == 0
 
 
 def test_sentencepieces_tokenizer_loads_and_puts_bos_in_front(tmp_path: Path) -> None:
@@ -382,8 +386,8 @@ def test_sentencepieces_tokenizer_loads_and_puts_bos_in_front(tmp_path: Path) ->
     theirs = sentencepiece.SentencePieceProcessor(model_proto=made.getvalue())
     engine = mtp_engine(info_of(path))
     for text in (*CORPUS, "def f(x):\n    return  x"):
-        assert engine._tokenizer.prompt(text) == (theirs.bos_id(), *theirs.encode(text))
-    assert engine._tokenizer.end == theirs.eos_id()
+        assert TextTokenizer(engine.loaded.tokenizer).prompt(text) == (theirs.bos_id(), *theirs.encode(text))
+    assert TextTokenizer(engine.loaded.tokenizer).end == theirs.eos_id()
     (answer,) = engine.answer([Generate(CORPUS[0], max_new_tokens=5)])
     assert isinstance(answer, GenerateAnswer)
 
@@ -404,7 +408,7 @@ def test_a_tokenizer_without_named_ends_gets_the_usual_ones(tmp_path: Path) -> N
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         (tmp_path / name).unlink(missing_ok=True)
     engine = mtp_engine(info_of(path))
-    assert engine._tokenizer.end == engine._tokenizer.start == 0
+    assert TextTokenizer(engine.loaded.tokenizer).end == TextTokenizer(engine.loaded.tokenizer).start == 0
     engine.answer([Loglikelihood("", "The")])
 
 

@@ -11,6 +11,7 @@ import pytest
 from harness.core.errors import CheckpointError
 from harness.core.requests import Loglikelihood, LoglikelihoodAnswer, RollingAnswer, RollingLoglikelihood
 from harness.engines.transformers.mtp.config import config_of
+from harness.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import CORPUS
 from tests.support.tiny_mtp import PARAMS, info_of, mtp_engine, random_state, save_mtp
 
@@ -111,7 +112,7 @@ def test_loglikelihoods_are_those_of_an_independent_forward_pass(tmp_path: Path)
     asked = [Loglikelihood(f"{shots} {text[:30]}", text[30:50]) for text in CORPUS[2:]]
     asked += [Loglikelihood(text[:9], text[9:40]) for text in CORPUS]
     for request, answer in zip(asked, engine.answer(asked), strict=True):
-        pair = engine._tokenizer.pair(request.context, request.continuation)
+        pair = TextTokenizer(engine.loaded.tokenizer).pair(request.context, request.continuation)
         ids = [*pair.context, *pair.continuation]  # type: ignore[union-attr]
         table = logprobs(reference(state, PARAMS, ids[:-1])[0])
         places = range(len(pair.context) - 1, len(ids) - 1)  # type: ignore[union-attr]
@@ -119,7 +120,10 @@ def test_loglikelihoods_are_those_of_an_independent_forward_pass(tmp_path: Path)
         assert answer.logprob == pytest.approx(sum(table[at, ids[at + 1]] for at in places), abs=1e-3)
         assert answer.is_greedy == all(table[at].argmax() == ids[at + 1] for at in places)
     (whole,) = engine.answer([RollingLoglikelihood(CORPUS[1])])
-    ids = [engine._tokenizer.start, *engine._tokenizer.text(CORPUS[1])]  # type: ignore[misc]
+    ids = [
+        TextTokenizer(engine.loaded.tokenizer).start,
+        *TextTokenizer(engine.loaded.tokenizer).text(CORPUS[1]),
+    ]  # type: ignore[misc]
     table = logprobs(reference(state, PARAMS, ids[:-1])[0])
     assert isinstance(whole, RollingAnswer)
     assert whole.logprob == pytest.approx(sum(table[at, ids[at + 1]] for at in range(len(ids) - 1)), abs=1e-3)

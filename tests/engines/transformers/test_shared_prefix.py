@@ -16,6 +16,8 @@ from harness.engines.settings import Dtype, ModelSettings
 from harness.engines.transformers.attention_masks import additive_mask, attention_of
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.kv_cache import KeyValues, PrefixCache
+from harness.engines.transformers.pool import load_weights
+from harness.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import CORPUS, tiny_causal
 
 SEQ_LEN = 256
@@ -52,11 +54,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 
 
-def engine_for(folder: Path, *, dtype: Dtype = "auto", batch: int | None = None) -> CausalEngine:
+def engine_for(
+    folder: Path, *, dtype: Dtype = "auto", batch: int | None = None, together: bool = True
+) -> CausalEngine:
     (info,) = resolve(str(folder), seq_len=None)
-    engine = open_engine(info, ModelSettings(device="cpu", batch=batch, threads=1, dtype=dtype))
-    assert isinstance(engine, CausalEngine)
-    return engine
+    settings = ModelSettings(device="cpu", batch=batch, threads=1, dtype=dtype)
+    return CausalEngine(info, load_weights(info, settings), settings, together=together)
 
 
 def model_of(folder: Path, family: str) -> Path:
@@ -83,11 +86,8 @@ def logprobs(answers: list[Answer | Refusal]) -> list[float]:
 
 def one_by_one(engine: CausalEngine, requests: list[Request]) -> list[Answer | Refusal]:
     """Each request by itself, in the plain way."""
-    shared, engine._shared = engine._shared, None
-    try:
-        return [engine.answer([request])[0] for request in requests]
-    finally:
-        engine._shared = shared
+    alone = CausalEngine(engine.info, engine.loaded, together=False)
+    return [alone.answer([request])[0] for request in requests]
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_scores_do_not_depend_on_company_order_or_batch(
 def test_both_kinds_of_attention_give_the_same(attention: str, llama: Path) -> None:
     engine = engine_for(llama)
     wanted = logprobs(engine.answer(questions()))
-    engine._model.set_attn_implementation(attention)
+    engine.loaded.model.set_attn_implementation(attention)
     assert logprobs(engine.answer(questions())) == pytest.approx(wanted, abs=1e-4)
 
 
@@ -167,7 +167,7 @@ def test_a_shared_beginning_is_computed_once_and_kept(llama: Path) -> None:
     engine.answer(requests)  # finds that the shots come again, and keeps them
     engine.work_done.reset()
     engine.answer(requests)
-    shots = len(engine._tokenizer.text(SHOTS))  # type: ignore[arg-type]
+    shots = len(TextTokenizer(engine.loaded.tokenizer).text(SHOTS))  # type: ignore[arg-type]
     assert engine.work_done.computed - engine.work_done.padded <= first - shots + 2
 
 
@@ -178,7 +178,7 @@ def test_the_beginning_of_items_asked_one_by_one_is_computed_once(llama: Path) -
     engine.work_done.reset()
     found = [answer for at in range(0, 24, 4) for answer in engine.answer(requests[at : at + 4])]
     assert logprobs(found) == pytest.approx(wanted, abs=1e-4)
-    shots = len(engine._tokenizer.text(SHOTS))  # type: ignore[arg-type]
+    shots = len(TextTokenizer(engine.loaded.tokenizer).text(SHOTS))  # type: ignore[arg-type]
     assert engine.work_done.computed < 3.5 * shots + sum(4 * 20 for _ in range(6))
 
 

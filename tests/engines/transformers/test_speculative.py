@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def wanted(folder: Path) -> list[list[tuple[str, str, int]]]:
     engine = mtp_engine(letters_info(folder), speculative="off")
-    assert engine._model.drafts == 0
+    assert engine.loaded.model.drafts == 0
     found = texts(engine, prompts())
     assert "speculative" not in engine.effort
     return found
@@ -87,7 +87,7 @@ def test_texts_are_those_of_head_0_alone_in_any_batch_and_order(
 def test_other_models_and_numbers_of_heads_give_head_0s_texts(seed: int, tmp_path: Path) -> None:
     info = letters_info(tmp_path, seed, n_future_tokens=seed, n_kv_heads=4 if seed % 2 else 1)
     plain, guessing = (mtp_engine(info, speculative=how, batch=8) for how in ("off", "auto"))
-    assert guessing._model.drafts == seed - 1
+    assert guessing.loaded.model.drafts == seed - 1
     assert texts(guessing, prompts(seed=seed)) == texts(plain, prompts(seed=seed))
 
 
@@ -105,7 +105,7 @@ def test_heads_read_from_the_slots_what_they_would_read_from_the_whole_text(fold
 
     engine = mtp_engine(letters_info(folder))
     assert engine.generates_together
-    model, shared = engine._model, engine._shared
+    model, shared = engine.loaded.model, engine._shared
     assert shared is not None
     beginning = (1, 2, 3, 4, 5, 6, 7) * 6
     tails = [[3, 1, 2], [5], [7, 7, 1, 2, 4, 6]]
@@ -137,7 +137,7 @@ def test_drawn_texts_have_head_0s_distribution(folder: Path) -> None:
     from scipy.stats import chisquare
 
     engine = mtp_engine(letters_info(folder), batch=16)
-    model, size, count = engine._model, len(LETTERS) + 1, 4000
+    model, size, count = engine.loaded.model, len(LETTERS) + 1, 4000
     prompt = [4, 3]
     # The first token comes of the prompt; the second and the third of guesses.
     request = Generate(
@@ -226,11 +226,11 @@ def test_broken_weights_are_told(folder: Path) -> None:
     engine = mtp_engine(letters_info(folder))
     assert engine.generates_together
     with torch.no_grad():
-        engine._model._heads.wo.fill_(float("nan"))
+        engine.loaded.model._heads.wo.fill_(float("nan"))
     wanted = texts(mtp_engine(letters_info(folder)), prompts(8))
     assert texts(engine, prompts(8)) == wanted  # heads that guess nothing right do no harm
     with torch.no_grad():
-        engine._model.get_output_embeddings().weight[5] = float("nan")
+        engine.loaded.model.get_output_embeddings().weight[5] = float("nan")
     (answer,) = engine.answer([Generate("abc", max_new_tokens=4)])
     assert "NaN" in answer.reason  # type: ignore[union-attr]
 
@@ -286,7 +286,7 @@ def test_several_tokens_at_once_are_tried_in_every_type(
 
     monkeypatch.setattr(step, "slot_mask", mask)
     engine = mtp_engine(letters_info(folder), dtype=dtype)
-    assert engine._model.drafts
+    assert engine.loaded.model.drafts
     assert engine.shares
     assert engine.generates_together is not fault
     assert bool(engine.notes) is fault

@@ -6,11 +6,12 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness.core.requests import Answer, Generate, GenerateAnswer, Loglikelihood, Refusal, Request
 from harness.engines.transformers.causal import CausalEngine
 from tests.engines.transformers.test_generation import prompts, with_samples
-from tests.engines.transformers.test_memory import out_of_memory
+from tests.engines.transformers.test_memory import before_each_pass, out_of_memory
 from tests.engines.transformers.test_shared_prefix import engine_for, model_of
 from tests.support.tiny import CORPUS
 
@@ -89,8 +90,7 @@ def test_a_request_is_told_when_its_last_sample_is_at_its_end(llama: Path) -> No
 
 
 def test_texts_generated_one_by_one_are_told_one_by_one(llama: Path) -> None:
-    engine = engine_for(llama)
-    engine._shared = None
+    engine = engine_for(llama, together=False)
     assert not engine.generates_together
     requests: list[Request] = [*prompts()[:3], *with_samples()[:3]]
     assert check_told(engine, requests, engine_for(llama).answer(requests)) == list(range(6))
@@ -101,16 +101,14 @@ def test_rows_too_many_for_memory_are_told_once_each(llama: Path, monkeypatch: p
     wanted = engine_for(llama).answer(requests)
     engine = engine_for(llama)
     assert engine.generates_together
-    plain, failed = engine._needed.logits, []
+    failed: list[torch.Size] = []
 
-    def limited(inputs, rows, positions):
-        cells = inputs["input_ids"].shape
+    def look(cells: torch.Size) -> None:
         if cells[1] == 1 and cells[0] > 3:
             failed.append(cells)
             raise out_of_memory("accelerator")
-        return plain(inputs, rows, positions)
 
-    monkeypatch.setattr(engine._needed, "logits", limited)
+    before_each_pass(engine, look)
     check_told(engine, requests, wanted)
     assert len(failed) > 1
 
@@ -120,9 +118,7 @@ def test_rows_too_many_for_memory_are_told_once_each(llama: Path, monkeypatch: p
 def test_what_is_raised_by_whoever_is_told_goes_through_and_breaks_nothing(
     llama: Path, stop: type[BaseException], together: bool
 ) -> None:
-    engine = engine_for(llama)
-    if not together:
-        engine._shared = None
+    engine = engine_for(llama, together=together)
     assert engine.generates_together is together
     requests = mixed()
     wanted = engine.answer(requests)
@@ -138,7 +134,7 @@ def test_what_is_raised_by_whoever_is_told_goes_through_and_breaks_nothing(
         with pytest.raises(stop):
             engine.answer(requests, tell)
         assert len(told) == at + 1
-        assert engine._model.config._attn_implementation == "sdpa"
+        assert engine.loaded.model.config._attn_implementation == "sdpa"
     assert not together or engine._generator()._most == most  # type: ignore[union-attr]
     check_told(engine, requests, wanted)
 
