@@ -1,4 +1,4 @@
-"""Data packs and few-shot examples."""
+"""Datasets and few-shot examples."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def row(n: int) -> str:
 
 
 def test_rows_get_ids_by_their_place_and_the_pack_its_hash(tmp_path: Path) -> None:
-    pack = load_dataset(spec(), write(tmp_path, "sums/test", row(0), "", row(1)))
-    assert [example.id for example in pack.examples] == ["x/0", "x/1"]
-    assert (pack.info.origin, pack.info.rows, len(pack.info.sha256)) == ("--eval-data", 2, 64)
-    assert pack.info.name == "sums/test"
-    assert pack.info.path.endswith("sums/test.jsonl")
+    dataset = load_dataset(spec(), write(tmp_path, "sums/test", row(0), "", row(1)))
+    assert [example.id for example in dataset.examples] == ["x/0", "x/1"]
+    assert (dataset.info.origin, dataset.info.rows, len(dataset.info.sha256)) == ("--eval-data", 2, 64)
+    assert dataset.info.name == "sums/test"
+    assert dataset.info.path.endswith("sums/test.jsonl")
 
 
 def test_the_hash_is_of_the_content_not_of_the_layout(tmp_path: Path) -> None:
@@ -244,14 +244,14 @@ def test_the_folder_of_one_pack_given_for_that_of_all_is_recognised(tmp_path: Pa
 def test_a_folder_of_files_makes_groups_by_field_or_by_file(tmp_path: Path) -> None:
     write(tmp_path, "sums/test/easy", row(0), row(1))
     data = write(tmp_path, "sums/test/hard", row(2))
-    pack = load_dataset(spec(group="file"), data)
-    assert [example.id for example in pack.examples] == ["x/easy/0", "x/easy/1", "x/hard/0"]
+    dataset = load_dataset(spec(group="file"), data)
+    assert [example.id for example in dataset.examples] == ["x/easy/0", "x/easy/1", "x/hard/0"]
     with pytest.raises(DataError, match="field 'subject' is None"):
         load_dataset(spec(group="subject"), data)
 
 
 def sources(folder: Path, *names: str | None) -> str:
-    """A pack whose rows name these sources; None for a row without one."""
+    """A dataset whose rows name these sources; None for a row without one."""
     named = [{} if name is None else {"source": name} for name in names]
     return write(
         folder, "sums/test", *(json.dumps({**json.loads(row(n)), **one}) for n, one in enumerate(named))
@@ -260,12 +260,12 @@ def sources(folder: Path, *names: str | None) -> str:
 
 def test_rows_of_several_sets_are_groups_and_keep_their_ids(tmp_path: Path) -> None:
     data = sources(tmp_path, "wiki", "klue/nli", "wiki")
-    plain, pack = load_dataset(spec(), data), load_dataset(spec(subsets="source"), data)
-    assert [example.group for example in pack.examples] == ["wiki", "klue_nli", "wiki"]
-    assert pack.info == plain.info
-    for one, other in zip(pack.examples, plain.examples, strict=True):
+    plain, dataset = load_dataset(spec(), data), load_dataset(spec(subsets="source"), data)
+    assert [example.group for example in dataset.examples] == ["wiki", "klue_nli", "wiki"]
+    assert dataset.info == plain.info
+    for one, other in zip(dataset.examples, plain.examples, strict=True):
         assert replace(one, group=None) == other
-    assert {name: extent.of for name, extent in extents_of(spec(subsets="source"), pack, 0).items()} == {
+    assert {name: extent.of for name, extent in extents_of(spec(subsets="source"), dataset, 0).items()} == {
         "wiki": 2,
         "klue_nli": 1,
         "": 3,
@@ -289,9 +289,9 @@ def test_the_hub_is_asked_only_when_named_and_a_local_folder_reads_alike(tmp_pat
     benchmark = spec(data=Dataset(str(tmp_path)))
     with pytest.raises(MissingDataError):
         load_dataset(benchmark, None)
-    pack = load_dataset(benchmark, "hub")
-    assert [example.row for example in pack.examples] == [json.loads(row(0)), json.loads(row(1))]
-    assert pack.info.origin == "hub"
+    dataset = load_dataset(benchmark, "hub")
+    assert [example.row for example in dataset.examples] == [json.loads(row(0)), json.loads(row(1))]
+    assert dataset.info.origin == "hub"
 
 
 EXAMPLES = [
@@ -311,7 +311,7 @@ def test_a_limit_takes_the_first_of_each_group(limit: float | int | None) -> Non
         )
 
 
-def pack_of(name: str, count: int) -> DatasetRows:
+def dataset_of(name: str, count: int) -> DatasetRows:
     examples = tuple(
         Example(f"{name}/{n}", None, {"question": f"{name}{n}", "answer": n}, "") for n in range(count)
     )
@@ -320,12 +320,12 @@ def pack_of(name: str, count: int) -> DatasetRows:
 
 @given(st.integers(0, 10), st.integers(0, 2**40))
 def test_all_examples_share_one_draw_that_depends_on_the_seed_alone(count: int, seed: int) -> None:
-    pack, source = pack_of("x", 3), pack_of("train", 10)
-    shots = draw_shots(spec(), count, seed, pack, source)
-    prefixes = {shots.few_shot(spec(), example).text for example in pack.examples}
+    dataset, source = dataset_of("x", 3), dataset_of("train", 10)
+    shots = draw_shots(spec(), count, seed, dataset, source)
+    prefixes = {shots.few_shot(spec(), example).text for example in dataset.examples}
     assert len(prefixes) == 1
     assert (
-        draw_shots(spec(), count, seed, pack_of("x", 2), source).few_shot(spec(), pack.examples[0]).text
+        draw_shots(spec(), count, seed, dataset_of("x", 2), source).few_shot(spec(), dataset.examples[0]).text
         in prefixes
     )
     assert prefixes.pop().count("\n\n") == count
@@ -333,17 +333,17 @@ def test_all_examples_share_one_draw_that_depends_on_the_seed_alone(count: int, 
 
 @given(st.integers(1, 9), st.integers(0, 2**40))
 def test_an_example_is_never_among_its_own_shots(count: int, seed: int) -> None:
-    pack = pack_of("x", 10)
-    shots = draw_shots(spec(), count, seed, pack, None)
-    for example in pack.examples:
+    dataset = dataset_of("x", 10)
+    shots = draw_shots(spec(), count, seed, dataset, None)
+    for example in dataset.examples:
         prefix = shots.few_shot(spec(), example).text
         assert f"{example.row['question']}=" not in prefix
         assert prefix.count("\n\n") == count
 
 
 def test_first_means_file_order() -> None:
-    shots = draw_shots(spec(shots_pick="first"), 2, 7, pack_of("x", 1), pack_of("train", 5))
-    assert shots.few_shot(spec(), pack_of("x", 1).examples[0]).text == "train0=0\n\ntrain1=1\n\n"
+    shots = draw_shots(spec(shots_pick="first"), 2, 7, dataset_of("x", 1), dataset_of("train", 5))
+    assert shots.few_shot(spec(), dataset_of("x", 1).examples[0]).text == "train0=0\n\ntrain1=1\n\n"
     description = shots.description()
     assert len(description.pop("sha256")) == 64
     assert description == {"num_fewshot": 2, "from": "train, shipped", "pick": "first"}
@@ -357,18 +357,18 @@ def test_examples_for_all_groups_leave_the_rows_in_one_folder_of_ids(tmp_path: P
         *(json.dumps({"question": "1", "answer": n, "kind": k}) for n, k in enumerate("aba")),
     )
     folder = write(tmp_path, "sums/shots", row(7), row(8))
-    pack, source = load_dataset(grouped, folder), load_shots(grouped, folder)
-    assert [example.id for example in pack.examples] == ["x/a-0", "x/b-0", "x/a-1"]
-    drawn = draw_shots(grouped, 2, 0, pack, source)
-    assert {drawn.few_shot(grouped, example).text for example in pack.examples} == {"7+1=8\n\n8+1=9\n\n"}
+    dataset, source = load_dataset(grouped, folder), load_shots(grouped, folder)
+    assert [example.id for example in dataset.examples] == ["x/a-0", "x/b-0", "x/a-1"]
+    drawn = draw_shots(grouped, 2, 0, dataset, source)
+    assert {drawn.few_shot(grouped, example).text for example in dataset.examples} == {"7+1=8\n\n8+1=9\n\n"}
 
 
 def test_examples_in_two_parts_are_text_and_turns(tmp_path: Path) -> None:
     chatty = spec(shot=lambda row: Shot(f"{row['question']}=", str(row["answer"])), data=SHOTS)
     folder = write(tmp_path, "sums/test", row(1))
     write(tmp_path, "sums/shots", row(7))
-    pack, source = load_dataset(chatty, folder), load_shots(chatty, folder)
-    drawn, example = draw_shots(chatty, 1, 0, pack, source), pack.examples[0]
+    dataset, source = load_dataset(chatty, folder), load_shots(chatty, folder)
+    drawn, example = draw_shots(chatty, 1, 0, dataset, source), dataset.examples[0]
     assert drawn.few_shot(chatty, example).text == "7+1= 8\n\n"
     assert drawn.few_shot(chatty, example).turns == (Turn("user", "7+1="), Turn("assistant", "8"))
     assert Shot("q", "a", between="").text == "qa"
@@ -376,16 +376,16 @@ def test_examples_in_two_parts_are_text_and_turns(tmp_path: Path) -> None:
 
 def test_examples_in_one_piece_make_no_turns(tmp_path: Path) -> None:
     folder = write(tmp_path, "sums/test", row(1), row(2))
-    pack = load_dataset(spec(), folder)
-    drawn = draw_shots(spec(), 1, 0, pack, None)
-    assert drawn.few_shot(spec(), pack.examples[0]).turns == ()
+    dataset = load_dataset(spec(), folder)
+    drawn = draw_shots(spec(), 1, 0, dataset, None)
+    assert drawn.few_shot(spec(), dataset.examples[0]).turns == ()
 
 
 def test_too_few_rows_for_the_shots_is_a_clear_error() -> None:
     with pytest.raises(
         DataError, match=r"5 few-shot examples asked for, but train has 4 rows; lower --eval-shots"
     ):
-        draw_shots(spec(), 5, 0, pack_of("x", 1), pack_of("train", 4))
+        draw_shots(spec(), 5, 0, dataset_of("x", 1), dataset_of("train", 4))
 
 
 def test_shots_come_from_their_own_file(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def sandbox() -> Iterator[Sandbox]:
 Function = Callable[[int], Any]
 
 
-class Unit:
+class Batch:
     """Items that are run with an engine and a sandbox; the journal can be read while they run."""
 
     def __init__(self, folder: Path, *functions: Function, spec: Benchmark = SPEC) -> None:
@@ -141,12 +141,12 @@ def asks(*texts: str) -> Function:
 def test_an_item_is_journalled_while_others_are_still_being_answered(tmp_path: Path) -> None:
     def script(texts: list[str], tell: Callable[[int], None]) -> None:
         for number in (1, 2, 0):
-            assert f"t::{number}" not in unit.records()
+            assert f"t::{number}" not in batch.records()
             tell(number)
-            assert f"t::{number}" in unit.records()
+            assert f"t::{number}" in batch.records()
 
-    unit = Unit(tmp_path, asks("a"), asks("bb"), asks("ccc"))
-    records = unit.run(Scripted(script))
+    batch = Batch(tmp_path, asks("a"), asks("bb"), asks("ccc"))
+    records = batch.run(Scripted(script))
     assert [records[f"t::{n}"].scores["acc"] for n in range(3)] == [1.0, 2.0, 3.0]
     assert [record.item for record in read_journal(tmp_path)] == ["t::1", "t::2", "t::0"]
 
@@ -163,7 +163,7 @@ def test_outcomes_do_not_depend_on_what_was_told_early(told: tuple[int, ...], tm
                 tell(number)
 
     engine = Scripted(script)
-    records = Unit(tmp_path, asks("a", "e"), asks("bb"), both).run(engine)
+    records = Batch(tmp_path, asks("a", "e"), asks("bb"), both).run(engine)
     assert [records[f"t::{n}"].scores["acc"] for n in range(3)] == [2.0, 2.0, 43.0]
     assert engine.asked == [["a", "bb", "ccc", "dddd"], ["e"]]
 
@@ -182,7 +182,7 @@ def test_an_item_waits_for_all_its_answers(tmp_path: Path) -> None:
         tell(0)
         assert advanced == [0]
 
-    Unit(tmp_path, both).run(Scripted(script))
+    Batch(tmp_path, both).run(Scripted(script))
 
 
 def test_where_the_engine_breaks_only_those_without_an_answer_are_asked_again(tmp_path: Path) -> None:
@@ -194,8 +194,8 @@ def test_where_the_engine_breaks_only_those_without_an_answer_are_asked_again(tm
             raise RuntimeError("no such kernel")
 
     engine = Scripted(script)
-    unit = Unit(tmp_path, *(asks(text) for text in ("a", "b", "break", "d", "e", "f")))
-    records = unit.run(engine)
+    batch = Batch(tmp_path, *(asks(text) for text in ("a", "b", "break", "d", "e", "f")))
+    records = batch.run(engine)
     assert engine.asked == [["a", "b", "break", "d", "e", "f"], ["b", "break"], ["b"], ["break"], ["d", "f"]]
     assert [item for item, record in records.items() if record.status == "error"] == ["t::2"]
     assert "no such kernel" in str(records["t::2"].message)
@@ -208,7 +208,7 @@ def test_an_engine_that_breaks_when_all_is_said_loses_nothing(tmp_path: Path) ->
         raise RuntimeError("too late")
 
     engine = Scripted(script)
-    records = Unit(tmp_path, asks("a"), asks("b")).run(engine)
+    records = Batch(tmp_path, asks("a"), asks("b")).run(engine)
     assert {record.status for record in records.values()} == {"scored"}
     assert len(engine.asked) == 1
 
@@ -219,9 +219,9 @@ def test_a_journal_that_cannot_be_written_is_no_fault_of_the_engines(tmp_path: P
             raise JournalError("no space left")
 
     engine = Scripted(lambda texts, tell: tell(0))
-    unit = RunningBatch(Unit(tmp_path, asks("a"), asks("b")).jobs, engine)
+    batch = RunningBatch(Batch(tmp_path, asks("a"), asks("b")).jobs, engine)
     with pytest.raises(JournalError), Full(tmp_path, "main") as journal:
-        run_batch(unit, engine, journal)
+        run_batch(batch, engine, journal)
     assert len(engine.asked) == 1
 
 
@@ -244,11 +244,11 @@ def test_an_interrupt_in_between_keeps_what_was_journalled(tmp_path: Path, stop:
         tell(1)
         raise AssertionError("the interrupt did not come through")
 
-    unit = Unit(tmp_path, asks("a"), interrupts, patient)
+    batch = Batch(tmp_path, asks("a"), interrupts, patient)
     engine = Scripted(script)
     with pytest.raises(stop):
-        unit.run(engine)
-    assert (list(unit.records()), closed, len(engine.asked)) == (["t::0"], [2], 1)
+        batch.run(engine)
+    assert (list(batch.records()), closed, len(engine.asked)) == (["t::0"], [2], 1)
 
 
 def runs(*texts: str) -> Function:
@@ -276,11 +276,11 @@ def test_programs_run_while_the_model_computes(tmp_path: Path, sandbox: Sandbox)
         assert judged.wait(10)
         time.sleep(0.05)
         tell(0)
-        assert list(unit.records()) == ["t::1", "t::0"]
+        assert list(batch.records()) == ["t::1", "t::0"]
 
     sandbox.judge = judge
-    unit = Unit(tmp_path, runs("p"), asks("a"), asks("b"))
-    records = unit.run(Scripted(script), sandbox)
+    batch = Batch(tmp_path, runs("p"), asks("a"), asks("b"))
+    records = batch.run(Scripted(script), sandbox)
     assert {record.status for record in records.values()} == {"scored"}
 
 
@@ -297,7 +297,7 @@ def test_what_a_text_leads_to_is_run_while_other_texts_are_written(tmp_path: Pat
         assert sandbox.submitted == ["0", "1", "2"]
 
     engine = Scripted(script)
-    records = Unit(tmp_path, writes, writes, writes).run(engine, sandbox)
+    records = Batch(tmp_path, writes, writes, writes).run(engine, sandbox)
     assert [record.scores for record in records.values()] == [{"acc": 1.0}] * 3
     assert len(engine.asked) == 1
 
@@ -310,7 +310,7 @@ def test_one_question_may_mix_kinds_and_is_answered_in_its_order(tmp_path: Path,
         return {"acc": -answer.logprob}
 
     engine = Scripted()
-    records = Unit(tmp_path, mixed, runs("r", "s")).run(engine, sandbox)
+    records = Batch(tmp_path, mixed, runs("r", "s")).run(engine, sandbox)
     assert engine.asked == [["aa", "b"], ["c"]]
     assert sorted(sandbox.submitted) == ["p", "qq", "r", "s"]
     assert [one["kind"] for one in records["t::0"].exchanges] == [
@@ -327,7 +327,7 @@ def test_without_a_sandbox_a_program_is_an_error_that_names_the_benchmark(tmp_pa
         yield [score("b"), program("p")]
 
     engine = Scripted()
-    records = Unit(tmp_path, runs("p"), later, asks("a")).run(engine)
+    records = Batch(tmp_path, runs("p"), later, asks("a")).run(engine)
     assert [record.status for record in records.values()] == ["error", "error", "scored"]
     assert "benchmark x (x/0) yielded a RunProgram, but there is no sandbox" in str(records["t::0"].message)
     assert engine.asked == [["a", "a"]]
@@ -335,7 +335,7 @@ def test_without_a_sandbox_a_program_is_an_error_that_names_the_benchmark(tmp_pa
 
 def test_a_program_must_be_declared_as_every_other_kind(tmp_path: Path, sandbox: Sandbox) -> None:
     spec = Benchmark(name="x", version=1, data=Dataset(local="x/x"), asks=(Loglikelihood,), primary="acc")
-    records = Unit(tmp_path, runs("p"), spec=spec).run(Scripted(), sandbox)
+    records = Batch(tmp_path, runs("p"), spec=spec).run(Scripted(), sandbox)
     assert "yielded a RunProgram but declares asks=Loglikelihood" in str(records["t::0"].message)
     assert sandbox.submitted == []
 
@@ -349,7 +349,7 @@ def test_a_program_that_cannot_be_judged_is_the_error_of_its_item_alone(
             raise error
 
     sandbox.judge = judge
-    records = Unit(tmp_path, runs("p"), runs("bad"), asks("a")).run(Scripted(), sandbox)
+    records = Batch(tmp_path, runs("p"), runs("bad"), asks("a")).run(Scripted(), sandbox)
     assert [records[f"t::{n}"].status for n in range(3)] == ["scored", "error", "scored"]
     assert "broken" in str(records["t::1"].message)
 
@@ -359,7 +359,7 @@ def test_a_sandbox_that_takes_no_program_is_the_error_of_its_item_alone(tmp_path
         def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
             raise RuntimeError("the sandbox is closed")
 
-    records = Unit(tmp_path, runs("p"), asks("a")).run(Scripted(), Closed())
+    records = Batch(tmp_path, runs("p"), asks("a")).run(Scripted(), Closed())
     assert "the sandbox is closed" in str(records["t::0"].message)
     assert records["t::1"].status == "scored"
 
@@ -372,7 +372,7 @@ def test_a_refused_program_may_be_caught(tmp_path: Path, sandbox: Sandbox) -> No
             return {"acc": "too large" in str(error)}
 
     sandbox.judge = lambda text: Refusal("too large")
-    assert Unit(tmp_path, recovers).run(Scripted(), sandbox)["t::0"].scores == {"acc": 1.0}
+    assert Batch(tmp_path, recovers).run(Scripted(), sandbox)["t::0"].scores == {"acc": 1.0}
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, pytest.exit.Exception])
@@ -384,7 +384,7 @@ def test_an_interrupt_out_of_the_sandbox_goes_through(
 
     sandbox.judge = judge
     with pytest.raises(stop):
-        Unit(tmp_path, runs("p"), asks("a")).run(Scripted(), sandbox)
+        Batch(tmp_path, runs("p"), asks("a")).run(Scripted(), sandbox)
 
 
 def test_programs_that_have_not_begun_are_taken_back_when_a_unit_is_stopped(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def test_programs_that_have_not_begun_are_taken_back_when_a_unit_is_stopped(tmp_
 
     waiting = Waiting()
     with pytest.raises(KeyboardInterrupt):
-        Unit(tmp_path, runs("p"), runs("q"), asks("a")).run(Scripted(script), waiting)
+        Batch(tmp_path, runs("p"), runs("q"), asks("a")).run(Scripted(script), waiting)
     assert [future.cancelled() for future in waiting.futures] == [True, True]
 
 
@@ -414,13 +414,15 @@ def test_equal_programs_may_share_a_future(tmp_path: Path) -> None:
             return self.future
 
     once = Once()
-    unit = Unit(tmp_path, runs("p"), runs("p", "p"), asks("a"))
-    records = unit.run(Scripted(lambda texts, tell: once.future.set_result(RunProgramAnswer("passed"))), once)
+    batch = Batch(tmp_path, runs("p"), runs("p", "p"), asks("a"))
+    records = batch.run(
+        Scripted(lambda texts, tell: once.future.set_result(RunProgramAnswer("passed"))), once
+    )
     assert [records[f"t::{n}"].scores["acc"] for n in range(3)] == [1.0, 2.0, 1.0]
 
 
 def test_a_benchmark_that_runs_programs_without_end_is_stopped(tmp_path: Path, sandbox: Sandbox) -> None:
-    records = Unit(tmp_path, runs(*["p"] * 2000), asks("a")).run(Scripted(), sandbox)
+    records = Batch(tmp_path, runs(*["p"] * 2000), asks("a")).run(Scripted(), sandbox)
     assert "yielded 1000 times" in str(records["t::0"].message)
     assert len(sandbox.submitted) == 1000
 
@@ -443,7 +445,7 @@ def test_the_time_of_a_batch_is_shared_by_those_who_wait_for_it(
         return {"acc": 1.0}
 
     monkeypatch.setattr(time, "perf_counter", lambda: now)
-    records = Unit(tmp_path, asks("a"), slow, asks("b")).run(Scripted(script))
+    records = Batch(tmp_path, asks("a"), slow, asks("b")).run(Scripted(script))
     assert [records[f"t::{n}"].seconds for n in range(3)] == [2.0, 101.0, 2.0]
 
 

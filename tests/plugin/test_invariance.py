@@ -1,4 +1,4 @@
-"""A score depends on checkpoint, data and settings: never on workers, batches, units, order or selection."""
+"""A score depends on checkpoint, data and settings: never on workers, batches, batch sizes, order or selection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guessing ahead goes on where it saves time, and stops where it does not."""
+"""Speculative decoding goes on where it saves time, and stops where it does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.engines.transformers.generation.speculative import TRIED, Speculati
 def share(
     worth: SpeculationTuner, passes: int, seconds: Callable[[bool], float], brings: int, rows: int = 4
 ) -> float:
-    """How many of some passes went with guesses; every row gets so many tokens of one."""
+    """The share of passes with proposals; every row gets so many tokens of one."""
     guessed = 0
     for _ in range(passes):
         guesses = worth.guesses(rows)

@@ -1,4 +1,4 @@
-"""Tokens guessed ahead by extra heads: texts are those without them, whatever is drawn and whoever is at work."""
+"""Speculative decoding by extra heads: texts are those without it, whatever is drawn and in whatever batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shipped data packs: each says where it comes from, and the whole ones are the authors' own files."""
+"""The shipped datasets: each says where it comes from, and the whole ones are the authors' own files."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 DATA = Path(__file__).parents[2] / "fixtures" / "data"
-PACKS = sorted(path for path in DATA.iterdir() if path.is_dir())
+DATASETS = sorted(path for path in DATA.iterdir() if path.is_dir())
 
 
-@pytest.mark.parametrize("pack", PACKS, ids=lambda path: path.name)
-def test_a_pack_names_its_source_and_its_licence(pack: Path) -> None:
-    text = (pack / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("dataset", DATASETS, ids=lambda path: path.name)
+def test_a_dataset_names_its_source_and_its_licence(dataset: Path) -> None:
+    text = (dataset / "README.md").read_text(encoding="utf-8")
     assert "Source: " in text
     assert "Licence: " in text
-    assert list(pack.rglob("*.jsonl"))
+    assert list(dataset.rglob("*.jsonl"))
 
 
 def test_humaneval_is_whole_and_has_its_licence_beside_it() -> None:
