@@ -6,12 +6,18 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from harness import CheckpointInfo, Dataset, FillMask, Scores, benchmark
+from harness import CheckpointInfo, Dataset, FillMask, Scores, benchmark, composite
 from harness.metrics.korean.cloze import TOP_K, clip_around_mask, hits, mask_target, noun_candidates
 from harness.metrics.korean.morphology import Korean
 
 # Costs nothing until the first item asks it something: Kiwi is loaded then, once for all items.
 KOREAN = Korean()
+
+REAL = {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3}
+composite("score", {**REAL, "ko_lambada:lambada@1": 0.3})
+"""The model-selection score of the Korean masked-language-model studies."""
+composite("score_wiki", {**REAL, "ko_lambada_wiki:lambada@1": 0.3})
+"""The same sum over the Wikipedia form of Ko-LAMBADA, never to be compared with ``score``."""
 
 
 class Passage(TypedDict):
@@ -44,6 +50,7 @@ LAMBADA: dict[str, Any] = {
     "asks": FillMask,
     "primary": "lambada@1",
     "metrics": ("lambada@1", "lambada@1_strict", "reachable"),
+    "needs": {"kiwipiepy": "pip install 'pytest-touchstone[korean]'"},
 }
 
 

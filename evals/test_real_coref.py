@@ -6,25 +6,12 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from harness import CheckpointInfo, FillMask, Scores, benchmark, composite
-from harness.metrics.korean.cloze import (
-    TOP_K,
-    clip_around_mask,
-    copy_baseline,
-    hits,
-    noun_candidates,
-    visible,
-)
+from harness import CheckpointInfo, FillMask, Scores, benchmark
+from harness.metrics.korean import cloze
 from harness.metrics.korean.morphology import Korean
 
 # Costs nothing until the first item asks it something: Kiwi is loaded then, once for all items.
 KOREAN = Korean()
-
-REAL = {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3}
-composite("score", {**REAL, "ko_lambada:lambada@1": 0.3})
-"""The model-selection score of the Korean masked-language-model studies."""
-composite("score_wiki", {**REAL, "ko_lambada_wiki:lambada@1": 0.3})
-"""The same sum over the Wikipedia form of Ko-LAMBADA, never to be compared with ``score``."""
 
 
 class Mention(TypedDict):
@@ -48,6 +35,7 @@ class Mention(TypedDict):
     ),
     cluster="text_id",
     subsets="source",
+    needs={"kiwipiepy": "pip install 'pytest-touchstone[korean]'"},
     source="Korean texts without pronouns; rules in fixtures/build/korean_rules.py",
 )
 def test_real_coref(example: Mention, checkpoint: CheckpointInfo) -> Scores:
@@ -67,12 +55,12 @@ def test_real_coref(example: Mention, checkpoint: CheckpointInfo) -> Scores:
 
     Rows of several sources (field ``source``) are reported by source too, and as a whole.
     """
-    text = clip_around_mask(example["text"], checkpoint.seq_len)
-    answer = yield FillMask(text, top_k=TOP_K, target=example["target"])
-    candidates = noun_candidates((c.text for c in answer.candidates), KOREAN.is_noun)
-    shown = [noun.form for noun in KOREAN.nouns(visible(text))]
+    text = cloze.clip_around_mask(example["text"], checkpoint.seq_len)
+    answer = yield FillMask(text, top_k=cloze.TOP_K, target=example["target"])
+    candidates = cloze.noun_candidates((c.text for c in answer.candidates), KOREAN.is_noun)
+    shown = [noun.form for noun in KOREAN.nouns(cloze.visible(text))]
     return {
-        **hits("real", example["target"], candidates, (1, 5)),
+        **cloze.hits("real", example["target"], candidates, (1, 5)),
         "reachable": float(bool(answer.reachable)),
-        **copy_baseline(example["target"], shown),
+        **cloze.copy_baseline(example["target"], shown),
     }
