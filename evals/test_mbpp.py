@@ -11,11 +11,9 @@ from harness.metrics.code import (
     MBPP_STOPS,
     PROGRAM_METRICS,
     MbppRow,
-    chat_answer,
-    chat_question,
     evalplus_chat,
+    evalplus_turns,
     mbpp_row,
-    unix_lines,
 )
 
 HUB = "google-research-datasets/mbpp"
@@ -43,9 +41,8 @@ def docstring_prompt(row: MbppRow, tests: int = 1) -> str:
 
 def shot(row: MbppRow) -> Shot:
     """The task with its program, as published."""
-    code = row["code"]
-    chat = chat_question(docstring_prompt(row, 3)), chat_answer(unix_lines(code))
-    return Shot(paper_prompt(row), f"{code}\n[DONE]", between="", turns=chat)
+    turns = evalplus_turns(docstring_prompt(row, 3), row["code"])
+    return Shot(paper_prompt(row), f"{row['code']}\n[DONE]", between="", turns=turns)
 
 
 def ask(row: MbppRow, fewshot: FewShot, benchmark: str) -> Scores:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from harness.cli.command import Output
 from harness.cli.grading import (
-    Graded,
+    GradedFile,
     gradable,
     grade,
     load_problems,
@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("benchmark", metavar="BENCHMARK", help="a shipped benchmark of programs, such as humaneval")
     add("samples", type=Path, metavar="SAMPLES", help="JSON lines: task_id, and completion or solution")
-    add("--problems", type=Path, metavar="FILE", help="the tasks (default: of --data, else the shipped pack)")
-    add("--data", metavar="DIR", help="folder of data packs")
+    add("--problems", type=Path, metavar="FILE", help="the tasks (default: of --data, else the shipped ones)")
+    add("--data", metavar="DIR", help="folder of datasets")
     add("--k", default="1,5,10,20,100", metavar="K,...", help="the k of pass@k (default: 1,5,10,20,100)")
     add("--workers", metavar="N", help="programs run at once (default: one a CPU)")
     add("--sandbox", default="bwrap", metavar="KIND", help="bwrap (default), docker, or none: no isolation")
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> Output:
     return Output(found, "\n".join(_lines(found)), ExitCode.NOT_VALID if found["not_judged"] else 0)
 
 
-def report(graded: Graded, ks: tuple[int, ...]) -> dict[str, Any]:
+def report(graded: GradedFile, ks: tuple[int, ...]) -> dict[str, Any]:
     """pass@k and every outcome, as plain data."""
     tasks = graded.tasks()
     found: dict[str, Any] = {

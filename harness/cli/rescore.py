@@ -56,7 +56,7 @@ class Rescored:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_run(parser)
-    parser.add_argument("--data", metavar="DIR", help="folder of data packs (default: the run's)")
+    parser.add_argument("--data", metavar="DIR", help="folder of datasets (default: the run's)")
     parser.add_argument(
         "--root", type=Path, metavar="DIR", help="the folder pytest ran in (default: the run's)"
     )
@@ -218,7 +218,7 @@ class _Benchmarks:
         if function is None or spec is None:
             raise HarnessError(f"{self._root / place} has no benchmark {name} any more")
         loaded = load_benchmark(spec, self._data, self._shots, self._sampling)
-        examples = {example.id: example for example in loaded.pack.examples}
+        examples = {example.id: example for example in loaded.dataset.examples}
         known = self._known[record.benchmark] = _Known(generator_function(function), loaded, examples)
         return known
 

@@ -1,8 +1,9 @@
 """Datasets: the sources of a benchmark's rows, and the check of every row.
 
-Rows come from one place alone: the folder of ``--eval-data`` (or ``TOUCHSTONE_DATA``), the Hub when ``--eval-data
-hub`` says so, else the small datasets that ship with the project. Rows that a folder or the Hub lacks are missing,
-never taken from the shipped ones. ``harness.core.data_files`` finds the files of a dataset ``NAME/FILE`` in a folder.
+Rows come from one place alone: the benchmark itself where it has them; else the folder of ``--eval-data`` (or
+``TOUCHSTONE_DATA``), the Hub when ``--eval-data hub`` says so, or the small datasets that ship with the project. Rows
+that a folder or the Hub lacks are missing, never taken from the shipped ones.
+``harness.core.data_files`` finds the files of a dataset ``NAME/FILE`` in a folder.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Loaded:
     """A benchmark with its rows and few-shot examples, and how texts are sampled in the run."""
 
     spec: Benchmark
-    pack: DatasetRows
+    dataset: DatasetRows
     shots: DrawnShots
     sampling: Sampling
     code: str = ""
@@ -174,16 +174,16 @@ def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, samplin
 
     Raises ``DataError`` as ``load_dataset`` and ``draw_shots`` do.
     """
-    pack = load_dataset(spec, data)
-    return with_shots(spec, pack, data, shots, sampling)
+    dataset = load_dataset(spec, data)
+    return with_shots(spec, dataset, data, shots, sampling)
 
 
 def with_shots(
-    spec: Benchmark, pack: DatasetRows, data: str | None, shots: int | None, sampling: Sampling
+    spec: Benchmark, dataset: DatasetRows, data: str | None, shots: int | None, sampling: Sampling
 ) -> Loaded:
     """The same for rows that were read; raises ``ShotsError`` where there are not so many examples."""
     count = spec.num_fewshot if shots is None else shots if spec.shot is not None else 0
-    if spec.own_prompt and any(example.row.get(spec.own_prompt) for example in pack.examples):
+    if spec.own_prompt and any(example.row.get(spec.own_prompt) for example in dataset.examples):
         if shots and count:
             raise ShotsError(
                 f"{spec.name}: its rows have prompts of their own ({spec.own_prompt}), "
@@ -191,7 +191,7 @@ def with_shots(
             )
         count = 0
     source = load_shots(spec, data) if count else None
-    return Loaded(spec, pack, draw_shots(spec, count, sampling.seed, pack, source), sampling)
+    return Loaded(spec, dataset, draw_shots(spec, count, sampling.seed, dataset, source), sampling)
 
 
 def checkpoints_of(settings: Settings) -> FoundCheckpoints:
@@ -267,20 +267,20 @@ def _examples(
     loaded = collection.loaded.get(id(spec))
     if loaded is None:
         try:
-            pack = load_dataset(spec, settings.data)
+            dataset = load_dataset(spec, settings.data)
         except MissingDataError as error:
             collection.remarks.append(Remark(spec, str(error), mistake=settings.data is not None))
             return []
         try:
-            loaded = with_shots(spec, pack, settings.data, settings.shots, settings.sampling)
+            loaded = with_shots(spec, dataset, settings.data, settings.shots, settings.sampling)
         except ShotsError as error:
             collection.remarks.append(Remark(spec, str(error), mistake=True))
-            chosen = take_first(subsample(spec, pack.examples, settings.seed), settings.limit)
+            chosen = take_first(subsample(spec, dataset.examples, settings.seed), settings.limit)
             return [(example.id, Withheld(spec)) for example in chosen]
         scores = spec.metrics or returned_names(generator_function(metafunc.function)) or ()
         loaded = replace(loaded, code=_code(metafunc), scores=tuple(sorted({*scores} - {NO_ANSWER})))
         collection.loaded[id(spec)] = loaded
-    chosen = take_first(subsample(spec, loaded.pack.examples, settings.seed), settings.limit)
+    chosen = take_first(subsample(spec, loaded.dataset.examples, settings.seed), settings.limit)
     return [(example.id, Given(example, loaded)) for example in chosen]
 
 
@@ -443,16 +443,16 @@ def declaration_of(
         version=spec.version,
         primary=spec.primary,
         aggregate={key: one.plain() for key, one in spec.aggregate.items()},
-        grouped=any(example.group is not None for example in loaded.pack.examples),
+        grouped=any(example.group is not None for example in loaded.dataset.examples),
         clustered=spec.cluster is not None,
-        pack=loaded.pack.info,
+        pack=loaded.dataset.info,
         few_shot=loaded.shots.description(),
         rule=spec.rule,
         source=spec.source,
         most_unusable=spec.most_unusable,
         code=loaded.code,
         scores=list(loaded.scores),
-        extents=extents_of(spec, loaded.pack, loaded.sampling.seed),
+        extents=extents_of(spec, loaded.dataset, loaded.sampling.seed),
         own_rows=spec.own_rows,
         composites=[one.plain() for one in composites if (name or spec.name) in one.benchmarks],
     )

@@ -83,7 +83,7 @@ def nothing_selected(collection: Collection, config: pytest.Config) -> str:
 
 def names_of(collection: Collection) -> list[str]:
     """The names of all benchmarks that were collected, then of their groups."""
-    groups = (one.group for loaded in collection.loaded.values() for one in loaded.pack.examples)
+    groups = (one.group for loaded in collection.loaded.values() for one in loaded.dataset.examples)
     return list(dict.fromkeys([*(spec.name for spec in collection.specs.values()), *filter(None, groups)]))
 
 

@@ -15,7 +15,7 @@ import pytest
 from harness.cli import grade as grade_command
 from harness.cli import main
 from harness.cli.grading import (
-    Graded,
+    GradedFile,
     Sample,
     gradable,
     grade,
@@ -78,7 +78,7 @@ def problems(tmp_path: Path) -> Path:
     return write(tmp_path / "problems.jsonl", PROBLEMS)
 
 
-def graded(tmp_path: Path, problems: Path, rows: list[Any], **stand: Any) -> Graded:
+def graded(tmp_path: Path, problems: Path, rows: list[Any], **stand: Any) -> GradedFile:
     tasks = load_problems("humaneval", problems)
     samples = read_samples(write(tmp_path / "samples.jsonl", rows), "humaneval", tasks)
     return grade("humaneval", samples, tasks, Stand(**stand))
@@ -347,12 +347,12 @@ def test_broken_json_is_named_by_its_row(
 def test_pass_at_k_over_some_of_the_tasks_says_of_how_many() -> None:
     answer = RunProgramAnswer(outcome="passed", seconds=0.1)
     samples = [Sample("11", 0, "x", {})]
-    some = Graded("mbpp", samples, missing=["12", "13"], answers=[answer])
+    some = GradedFile("mbpp", samples, missing=["12", "13"], answers=[answer])
     assert mark_of(some, shipped=True) == "1 of 3 items, sample of 500"
     assert mark_of(some, shipped=False) == "1 of 3 items, 500 published"
-    every = Graded("codecontests", samples, missing=[], answers=[answer])
+    every = GradedFile("codecontests", samples, missing=[], answers=[answer])
     assert mark_of(every, shipped=True) == "sample: 1 problems of our own"
-    unknown = Graded("apps_stdin", samples, missing=[], answers=[answer])
+    unknown = GradedFile("apps_stdin", samples, missing=[], answers=[answer])
     assert mark_of(unknown, shipped=False) == ""
 
 

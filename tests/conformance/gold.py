@@ -43,7 +43,7 @@ def main() -> None:
                 except MissingDataError as error:
                     print(error)
                     continue
-                kit = Kit(spec, generator_function(function), loaded.pack.examples)
+                kit = Kit(spec, generator_function(function), loaded.dataset.examples)
                 report(kit, loaded, sandbox)
 
 
@@ -61,7 +61,7 @@ def report(kit: Kit, loaded: Any, sandbox: Sandbox) -> None:
     rows = len(kit.examples)
     held = f", {unanswerable} without a right answer in the row" if unanswerable else ""
     print(
-        f"{kit.spec.name} ({loaded.pack.info.name}): {rows - len(wrong) - unanswerable} of {rows} right{held}"
+        f"{kit.spec.name} ({loaded.dataset.info.name}): {rows - len(wrong) - unanswerable} of {rows} right{held}"
     )
     for example, scores in wrong:
         print(f"    {example.id}: {scores}", flush=True)

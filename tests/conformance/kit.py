@@ -99,7 +99,7 @@ def kits() -> Iterator[Kit]:
                 loaded = load_benchmark(found, None, 0, SAMPLING)
             except MissingDataError:
                 continue
-            yield Kit(found, generator_function(function), loaded.pack.examples)
+            yield Kit(found, generator_function(function), loaded.dataset.examples)
 
 
 # Answers that are right

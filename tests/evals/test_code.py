@@ -35,7 +35,7 @@ def test_every_benchmark_asks_for_texts_and_for_programs() -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_all_shipped_rows_are_asked_with_the_runs_sampling(benches: dict[str, Bench], name: str) -> None:
     bench = benches[name]
-    assert len(bench.loaded.pack.examples) == SHIPPED[name]
+    assert len(bench.loaded.dataset.examples) == SHIPPED[name]
     seeds = set()
     for place in range(SHIPPED[name]):
         asked = bench.ask(place, ["x = 1"] * 5, by_word)
@@ -64,7 +64,7 @@ def test_one_sample_is_greedy_by_default() -> None:
 
 def test_humaneval_completes_the_published_prompt(benches: dict[str, Bench]) -> None:
     bench = benches["humaneval"]
-    row = bench.loaded.pack.examples[0].row
+    row = bench.loaded.dataset.examples[0].row
     asked = bench.ask(0, ["    return right\n\n# more"] * 2 + ["    x\n"] * 2 + [""], by_word)
     assert asked.generate == Generate(
         row["prompt"],
@@ -84,7 +84,7 @@ def test_mbpp_shows_tasks_2_3_and_4_with_their_programs_and_three_assertions(
     benches: dict[str, Bench],
 ) -> None:
     bench = benches["mbpp"]
-    row = bench.loaded.pack.examples[0].row
+    row = bench.loaded.dataset.examples[0].row
     request = bench.ask(0, ["right"] * 5, by_word).generate
     parts = request.prompt.split("\n[BEGIN]\n")
     assert len(parts) == 5
@@ -121,7 +121,7 @@ CODE = {name: Bench(name) for name in ("humaneval", "mbpp", "mbpp_sanitized", "m
 
 @pytest.mark.parametrize("name", CODE)
 def test_a_chat_is_asked_in_evalplus_words_and_may_answer_with_definitions(name: str) -> None:
-    row = CODE[name].loaded.pack.examples[0].row
+    row = CODE[name].loaded.dataset.examples[0].row
     request = CODE[name].ask(0, [""], by_word, chat=True).generate
     shown = 1 if name == "mbpp_docstring" else 3
     problem = (
@@ -159,7 +159,7 @@ def test_the_examples_of_a_chat_are_turns_with_whole_programs_in_blocks() -> Non
 def test_of_a_chats_answer_runs_what_the_tests_call_and_of_a_completion_what_the_stops_leave(
     name: str,
 ) -> None:
-    row = CODE[name].loaded.pack.examples[0].row
+    row = CODE[name].loaded.dataset.examples[0].row
     entry = row["entry_point"] if name == "humaneval" else called_names(row)[0]
     function = f"def {entry}(*given):\n    return half(given)\n"
     text = f"import math\n\n{function}\ndef half(x):\n    return 'right'\n\nprint({entry}(1))\nassert {entry}(2) == 3"
@@ -178,7 +178,7 @@ def test_a_chats_answer_without_code_is_no_answer(name: str, text: str) -> None:
 
 def test_mbpp_without_examples_and_as_a_docstring(benches: dict[str, Bench]) -> None:
     bench = benches["mbpp_docstring"]
-    row = bench.loaded.pack.examples[0].row
+    row = bench.loaded.dataset.examples[0].row
     asked = bench.ask(0, ["def f(): right\nassert f()"] * 5, by_word)
     assert asked.generate.prompt == f'"""\n{row["text"]}\n{row["test_list"][0]}\n"""\n'
     assert asked.programs[0].program == "def f(): right"
@@ -204,7 +204,7 @@ def test_sanitized_mbpp_shows_three_of_its_assertions_and_runs_all(tmp_path: Pat
 
 def test_codecontests_asks_for_a_program_in_a_block(benches: dict[str, Bench]) -> None:
     bench = benches["codecontests"]
-    row = bench.loaded.pack.examples[0].row
+    row = bench.loaded.dataset.examples[0].row
     asked = bench.ask(0, ["print('right')"] * 5, by_word)
     assert asked.generate.prompt.startswith(row["description"].strip())
     assert asked.generate.prompt.endswith("standard output.\n\n```python\n")
@@ -222,7 +222,7 @@ def test_apps_is_asked_as_its_authors_ask(tmp_path: Path) -> None:
     text = "".join(json.dumps(one) + "\n" for one in (called, row))
     (tmp_path / "apps_stdin" / "selected.jsonl").write_text(text, encoding="utf-8")
     bench = Bench("apps_stdin", data=str(tmp_path))
-    assert len(bench.loaded.pack.examples) == 1
+    assert len(bench.loaded.dataset.examples) == 1
     asked = bench.ask(0, ["print(2)\n---"], by_word)
     assert asked.generate.prompt == "\nQUESTION:\nD\nUse Standard Input format\nANSWER:\n"
     assert asked.programs[0].program == "print(2)"
@@ -250,7 +250,7 @@ def test_both_graders_verdicts_are_scores() -> None:
 
 def test_training_rows_are_asked_as_the_published_ones(tmp_path: Path) -> None:
     bench = Bench("humaneval")
-    row = bench.loaded.pack.examples[5].row
+    row = bench.loaded.dataset.examples[5].row
     form = {
         "instruction": row["prompt"],
         "input": "",

@@ -76,10 +76,10 @@ def test_a_row_a_task_and_a_line_a_sample(tmp_path: Path) -> None:
 def test_the_samples_can_be_graded_as_the_same_programs(tmp_path: Path) -> None:
     """Also of a prompt and a completion that are longer than what the journal keeps of a text."""
     bench = Bench("humaneval", SAMPLING)
-    longest = max(range(164), key=lambda n: len(bench.loaded.pack.examples[n].row["prompt"]))
-    assert len(bench.loaded.pack.examples[longest].row["prompt"]) > LONGEST_KEPT
+    longest = max(range(164), key=lambda n: len(bench.loaded.dataset.examples[n].row["prompt"]))
+    assert len(bench.loaded.dataset.examples[longest].row["prompt"]) > LONGEST_KEPT
     whole = "Here:\n```python\nimport re\n\ndef FUNCTION(*_):\n    return right\n```\n"
-    entry = bench.loaded.pack.examples[longest].row["entry_point"]
+    entry = bench.loaded.dataset.examples[longest].row["entry_point"]
     texts = [LONG, whole.replace("FUNCTION", entry), "    return 1\n# cut", "", "    x"]
     asked = bench.ask(longest, texts, by_word)
     scored = journal(tmp_path, [bench.record(longest, asked)])

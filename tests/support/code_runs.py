@@ -64,7 +64,7 @@ class Bench:
         chat: bool = False,
     ) -> Asked:
         """Row ``place``, answered with these texts, through a chat template or not."""
-        example = self.loaded.pack.examples[place]
+        example = self.loaded.dataset.examples[place]
         given = Given(example, self.loaded)
         function = generator_function(self.function)
         code = function.__code__
@@ -83,7 +83,7 @@ class Bench:
 
     def record(self, place: int, asked: Asked, checkpoint: str = "fake-causal") -> Record:
         """The journal's record of it."""
-        example = self.loaded.pack.examples[place]
+        example = self.loaded.dataset.examples[place]
         scores = {name: float(score) for name, score in asked.scores.items() if name != NO_ANSWER}
         return Record(
             item=f"evals/{self.file}.py::{self.function.__name__}[{checkpoint}-{example.id}]",

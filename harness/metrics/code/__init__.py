@@ -14,12 +14,11 @@ from harness.metrics.code.extract import (
     FENCE_STOPS,
     HUMANEVAL_STOPS,
     MBPP_STOPS,
-    chat_answer,
-    chat_question,
     evalplus_chat,
+    evalplus_turns,
     script_program,
 )
-from harness.metrics.code.grader import HUMANEVAL, MBPP, STDIO
+from harness.metrics.code.grader import HUMANEVAL, MBPP, STDIO, ProgramGrader
 from harness.metrics.code.pass_at_k import PROGRAM_METRICS, pass_at, program_scores
 from harness.metrics.code.rows import (
     HumanEvalRow,
@@ -30,7 +29,6 @@ from harness.metrics.code.rows import (
     humaneval_row,
     mbpp_row,
     reads_and_prints,
-    unix_lines,
 )
 
 __all__ = [
@@ -45,17 +43,16 @@ __all__ = [
     "STDIO",
     "HumanEvalRow",
     "MbppRow",
+    "ProgramGrader",
     "StdioRow",
     "apps_row",
-    "chat_answer",
-    "chat_question",
     "contest_row",
     "evalplus_chat",
+    "evalplus_turns",
     "humaneval_row",
     "mbpp_row",
     "pass_at",
     "program_scores",
     "reads_and_prints",
     "script_program",
-    "unix_lines",
 ]

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 from harness.core.few_shot import ChatForm
 from harness.core.requests import earliest_stop
+from harness.metrics.code.rows import unix_lines
 from harness.metrics.code.sanitize import defines, parses, sanitized
 
 HUMANEVAL_STOPS: Final = ("\nclass", "\ndef", "\n#", "\nif", "\nprint")
@@ -181,14 +182,11 @@ _BEGUN: Final = (
 def evalplus_chat(problem: str) -> ChatForm:
     """The problem in a block of code, and an answer that has begun its block, ends with it, and may hold any number of
     definitions."""
-    return ChatForm(chat_question(problem), f"{_BEGUN}\n```python\n", BLOCK_STOPS, MOST_NEW_TOKENS)
+    question = f"{_ASKED}\n```\n{problem.strip()}\n```\n"
+    return ChatForm(question, f"{_BEGUN}\n```python\n", BLOCK_STOPS, MOST_NEW_TOKENS)
 
 
-def chat_question(problem: str) -> str:
-    """The turn of the user."""
-    return f"{_ASKED}\n```\n{problem.strip()}\n```\n"
-
-
-def chat_answer(program: str) -> str:
-    """The turn of the assistant with a whole program, as a few-shot example has it."""
-    return f"{_BEGUN}\n```python\n{program.strip()}\n```"
+def evalplus_turns(problem: str, program: str) -> tuple[str, str]:
+    """A few-shot example: the question about the problem, and the answer with the whole program."""
+    asked = evalplus_chat(problem)
+    return asked.question, f"{asked.begun}{unix_lines(program).strip()}\n```"
