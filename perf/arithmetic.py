@@ -1,6 +1,6 @@
 """The speed of scoring as a share of the machine's.
 
-Useful arithmetic: each distinct token (a token after a beginning that no other request had before) once, 2
+Useful arithmetic: each distinct token (a token after a prefix that no other request had before) once, 2
 operations a parameter without the embeddings, plus the output layer at each distinct place whose logits are
 needed. The products of attention are left out. It is held against ``torch.mm`` on the same threads, with
 matrices of the model's own shapes in the same proportions.
@@ -78,7 +78,7 @@ def measure(
 
 
 def count(sequences: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Tokens:
-    """Counts over the tree of all beginnings; a sequence is its inputs, and targets for the last of them."""
+    """Counts over the tree of all prefixes; a sequence is its inputs, and targets for the last of them."""
     numbers: dict[tuple[int, int], int] = {}
     needed: set[int] = set()
     total = 0

@@ -2,7 +2,7 @@
 
     python -m perf.speculative_equal --prompts 200 --tokens 128 --batches 1,7,64
 
-Prompts are beginnings, of different lengths, of the shipped texts of HumanEval, GSM8K and LAMBADA, each once; a third
+Prompts are prefixes, of different lengths, of the shipped texts of HumanEval, GSM8K and LAMBADA, each once; a third
 of them stop at strings that HumanEval's texts stop at, a third at an end of line. Each number of texts at once goes
 with guesses at every pass, and again where guesses are made when they pay. Compared are token ids and why a text
 ended. Exit code 1 where any differs.

@@ -15,7 +15,7 @@ _OTHER_WINDOWS: Final = ("attention_types", "attention_chunk_size", "attn_types"
 """Settings of models that limit attention in ways of their own, by place in the row and not by position."""
 
 _BY_LENGTH: Final = {"dynamic", "longrope"}
-"""Rotary embeddings that change with the length of the whole text; what is kept of its beginning goes
+"""Rotary embeddings that change with the length of the whole text; what is kept of its prefix goes
 stale."""
 
 

@@ -1,7 +1,7 @@
 """The engine of causal language models: log-likelihoods of continuations and of whole texts, and generated
 texts.
 
-Sequences are scored with every shared beginning computed once (``shared_prefix``), or one a row (``plain``)
+Sequences are scored with every shared prefix computed once (``shared_prefix``), or one a row (``plain``)
 where a model, tried with a probe when it is loaded, does not give the same scores that way. Texts are
 generated many at once (``generation``), or one by one (``one_by_one``) where another probe, made before the
 first of them, says so.
@@ -68,7 +68,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
 
     @property
     def shares(self) -> bool:
-        """Whether shared beginnings are computed once."""
+        """Whether shared prefixes are computed once."""
         return self._shared is not None
 
     @property
@@ -164,7 +164,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         stepper = kind(self._model, self._needed, attention, **how, done=WorkDone())
         probe = _tails(min(_PROBE_TOKENS, self._info.seq_len), self._rows)
         rows: dict[str, Any] = {"vocabulary": self._rows, "batch": self._batch}
-        # Of its own, so that no beginning of the probe is found among others that are kept.
+        # Of its own, so that no prefix of the probe is found among others that are kept.
         trial = PrefixTreeScorer(self._model, self._needed, attention, **rows, **how, done=WorkDone())
         tried = BatchGenerator(self._model, stepper, trial, ends, **how, batch=self._batch)
         different = tried.verify(probe, self._plain.logits)
@@ -188,8 +188,8 @@ def _tails(length: int, vocabulary: int) -> list[tuple[int, ...]]:
 
 
 def _probe(length: int, vocabulary: int) -> list[TokenWork]:
-    """Sequences up to ``length`` tokens with a beginning, three branches at different depths, and one of
-    another beginning."""
+    """Sequences up to ``length`` tokens with a prefix, three branches at different depths, and one of
+    another prefix."""
     tokens = [(7 * number + 3) % min(vocabulary, 997) for number in range(2 * length)]
     stem, half = tokens[: length // 2], length // 4
     paths = [

@@ -1,11 +1,11 @@
-"""Keys and values of a beginning: shared by the rows of a batch, and kept from call to call.
+"""Keys and values of a prefix: shared by the rows of a batch, and kept from call to call.
 
 ``SharedPast`` stands where a model expects transformers' ``Cache``. Unlike that one it stores nothing unless
-asked to: the rows of a batch see the beginning without owning a copy that outlives the layer.
+asked to: the rows of a batch see the prefix without owning a copy that outlives the layer.
 
 Keys and values of the rows that are being generated, each row in a slot of buffers made beforehand.
 
-The beginning that all rows share is not in the slots (``split_attention``). A row's keys are written where
+The prefix that all rows share is not in the slots (``split_attention``). A row's keys are written where
 they stay; nothing is copied from step to step. The slots in use are the first ones, without gaps: where a row
 leaves, the last one takes its slot.
 """
@@ -27,12 +27,12 @@ KEPT: Final = 4
 """Beginnings kept from call to call: the last few benchmarks' or subjects' shots."""
 
 WORTH_KEEPING: Final = 32
-"""Tokens that a beginning has at least to be kept."""
+"""Tokens that a prefix has at least to be kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValues:
-    """Keys and values [1, heads, tokens, width] of every layer, for the tokens from the beginning on."""
+    """Keys and values [1, heads, tokens, width] of every layer, for a text's first tokens."""
 
     tokens: tuple[int, ...] = ()
     layers: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()
@@ -91,7 +91,7 @@ class SharedPast:
         return len(self._past.tokens) + query_length, 0
 
     def made(self, tokens: tuple[int, ...]) -> KeyValues:
-        """The keys and values of the beginning and what was computed behind it: ``tokens`` in all."""
+        """The keys and values of the prefix and what was computed behind it: ``tokens`` in all."""
         if sorted(self._made) != list(range(len(self._made))) or not self._made:
             raise RuntimeError("the model's layers do not hand over their keys and values one by one")
         layers = tuple(self._made[layer] for layer in range(len(self._made)))
@@ -101,7 +101,7 @@ class SharedPast:
 
 
 class PrefixCache:
-    """A few beginnings, the longest unused goes first; ``most_bytes`` in all."""
+    """A few prefixes, the longest unused goes first; ``most_bytes`` in all."""
 
     def __init__(self, most_bytes: int, most: int = KEPT) -> None:
         self._most_bytes, self._most = most_bytes, most
@@ -109,7 +109,7 @@ class PrefixCache:
         self._last: tuple[int, ...] = ()
 
     def find(self, tokens: Sequence[int]) -> KeyValues:
-        """The most that is kept of the beginning of ``tokens``, perhaps nothing."""
+        """The most that is kept of the prefix of ``tokens``, perhaps nothing."""
         best, length = None, 0
         for entry in self._entries:
             if (shared := common(entry.tokens, tokens)) > length:
@@ -121,7 +121,7 @@ class PrefixCache:
         return best.cropped(length)
 
     def keep(self, made: KeyValues) -> None:
-        """Keeps a beginning, and drops those that it contains and those there is no more room for."""
+        """Keeps a prefix, and drops those that it contains and those there is no more room for."""
         if len(made.tokens) < WORTH_KEEPING or made.bytes > self._most_bytes:
             return
         self._entries = [
@@ -139,7 +139,7 @@ class PrefixCache:
             length = min(max(common(seen, one) for one in sequences), len(seen))
             if length >= WORTH_KEEPING:
                 found.add(seen[:length])
-        self._last = _usual_beginning(sequences)
+        self._last = _usual_prefix(sequences)
         return found
 
     def clear(self) -> None:
@@ -147,7 +147,7 @@ class PrefixCache:
         self._entries.clear()
 
 
-def _usual_beginning(sequences: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def _usual_prefix(sequences: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """What half of the sequences, those in the middle of their order, begin with; perhaps nothing."""
     order = sorted(sequences)
     middle = order[len(order) // 2]
@@ -164,7 +164,7 @@ Held = list[tuple["torch.Tensor", "torch.Tensor"]]
 class SlotCache:
     """Stands where a model expects transformers' ``Cache``.
 
-    ``lengths``: tokens in each slot in use, the beginning's not counted. ``begun``: tokens that the next slot holds
+    ``lengths``: tokens in each slot in use, the prefix's not counted. ``begun``: tokens that the next slot holds
     already.
     """
 
@@ -172,8 +172,8 @@ class SlotCache:
     keeps = True
     """Asked by models with more to keep than keys and values: whether it stays."""
 
-    def __init__(self, beginning: KeyValues, rows: int) -> None:
-        self.beginning = beginning
+    def __init__(self, prefix: KeyValues, rows: int) -> None:
+        self.prefix = prefix
         self.lengths: list[int] = []
         self.begun = 0
         self._rows, self._columns = rows, 0
@@ -183,16 +183,16 @@ class SlotCache:
 
     @property
     def past(self) -> int:
-        """Tokens of the beginning."""
-        return len(self.beginning.tokens)
+        """Tokens of the prefix."""
+        return len(self.prefix.tokens)
 
     def own(self) -> None:
-        """Moves the beginning to the first slot: to a row that shares it with none, attention in two parts is dearer
+        """Moves the prefix to the first slot: to a row that shares it with none, attention in two parts is dearer
         than the copy."""
-        beginning, self.beginning = self.beginning, KeyValues()
-        self.begun = len(beginning.tokens)
+        prefix, self.prefix = self.prefix, KeyValues()
+        self.begun = len(prefix.tokens)
         self.aim(0, 1, 0, self.begun)
-        for layer, parts in enumerate(beginning.layers):
+        for layer, parts in enumerate(prefix.layers):
             key, value = (self._empty(part) for part in parts)
             self._layers[layer] = (key, value)
             self.update(*parts, layer)
@@ -231,7 +231,7 @@ class SlotCache:
         end = self._first + self._count
         keys, values = (part[self._first : end, :, : self._until] for part in self._layers[layer_idx])
         if self.past:
-            put_behind(keys, self.beginning.layers[layer_idx])
+            put_behind(keys, self.prefix.layers[layer_idx])
         return keys, values
 
     def get_seq_length(self, *_: Any) -> int:
@@ -295,7 +295,7 @@ def slot_mask(
     """[rows, 1, length, keys]: 0 where a token sees a key, else the lowest number of the type.
 
     ``own`` [rows, length]: the tokens' columns; a token sees those up to its own. Keys are the columns up to
-    ``until``; with a window that some token's beginning does not fit in, those of the beginning stand in
+    ``until``; with a window that does not reach back to the first token, those of the prefix stand in
     front.
     """
     import torch

@@ -1,11 +1,11 @@
-"""Attention over a beginning that all rows share, and each row's own keys and values behind it.
+"""Attention over a prefix that all rows share, and each row's own keys and values behind it.
 
-transformers' own functions want both as one tensor, so that the beginning would be copied for every row, in
+transformers' own functions want both as one tensor, so that the prefix would be copied for every row, in
 every layer, for every token. Here the queries of all rows meet it in one product. It is registered with
 transformers as one more kind of attention, by the name ``NAME``; models written for its attention interface
 take it, and whether a model's tokens come out the same is found out with a probe.
 
-The beginning's keys and values travel as an attribute of the tensor of the row's keys, which is what a cache
+The prefix's keys and values travel as an attribute of the tensor of the row's keys, which is what a cache
 gives to a layer and the layer to its attention.
 """
 
@@ -43,10 +43,10 @@ def splitting(model: Any) -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
-def put_behind(keys: torch.Tensor, beginning: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """The same keys, which ``split_attention`` takes for those behind a beginning [1, heads, tokens,
+def put_behind(keys: torch.Tensor, prefix: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """The same keys, which ``split_attention`` takes for those behind a prefix [1, heads, tokens,
     width]."""
-    setattr(keys, _BEHIND, beginning)
+    setattr(keys, _BEHIND, prefix)
     return keys
 
 
@@ -63,8 +63,8 @@ def split_attention(
 ) -> tuple[torch.Tensor, None]:
     """Called by a layer: queries [rows, heads, length, width] -> [rows, length, heads, width].
 
-    The mask is additive, over the rows' own keys, or over the beginning's and those; without the former all
-    of the beginning is seen. Groups of query heads that share a key are laid side by side.
+    The mask is additive, over the rows' own keys, or over the prefix's and those; without the former all
+    of the prefix is seen. Groups of query heads that share a key are laid side by side.
     """
     import torch
 
@@ -77,12 +77,12 @@ def split_attention(
     scale = width**-0.5 if scaling is None else scaling
     asked = (query * scale).reshape(rows, heads, group * length, width)
     scores = asked @ key.transpose(2, 3)
-    beginning = getattr(key, _BEHIND, None)
+    prefix = getattr(key, _BEHIND, None)
     past = 0
-    if beginning is not None:
-        past = beginning[0].shape[2]
+    if prefix is not None:
+        past = prefix[0].shape[2]
         folded = asked.transpose(0, 1).reshape(heads, rows * group * length, width)
-        before = (folded @ beginning[0][0].transpose(1, 2)).view(heads, rows, group * length, past)
+        before = (folded @ prefix[0][0].transpose(1, 2)).view(heads, rows, group * length, past)
         scores = torch.cat((before.transpose(0, 1), scores), dim=-1)
     if softcap is not None:
         scores = (scores / softcap).tanh_().mul_(softcap)
@@ -90,8 +90,8 @@ def split_attention(
     seen.view(rows, heads, group, length, -1).add_(attention_mask[:, :, None])
     weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
     found = weights[..., past:] @ value
-    if beginning is not None:
+    if prefix is not None:
         folded = weights[..., :past].transpose(0, 1).reshape(heads, rows * group * length, past)
-        part = (folded @ beginning[1][0]).view(heads, rows, group * length, -1)
+        part = (folded @ prefix[1][0]).view(heads, rows, group * length, -1)
         found = found + part.transpose(0, 1)
     return found.reshape(rows, all_heads, length, -1).transpose(1, 2), None

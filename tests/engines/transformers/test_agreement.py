@@ -57,7 +57,7 @@ def columns_seen(change: Callable[[Sequence[int]], list[int]]) -> Change:
 
 
 def first_hidden(patch: pytest.MonkeyPatch) -> None:
-    """The first token of a beginning is seen by no token behind it."""
+    """The first token of a prefix is seen by no token behind it."""
     right = attention_masks.additive_mask
 
     def mask(seen: Any, *, past: int, dtype: Any, **how: Any) -> Any:
@@ -124,17 +124,17 @@ def slot_position_off(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(step.DecodeStep, "_forward", forward)
 
 
-def no_beginning(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(kv_cache, "put_behind", lambda keys, beginning: keys)
+def no_prefix(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(kv_cache, "put_behind", lambda keys, prefix: keys)
 
 
-def stale_beginning(patch: pytest.MonkeyPatch) -> None:
-    right = shared_prefix.PrefixTreeScorer.beginning
+def stale_prefix(patch: pytest.MonkeyPatch) -> None:
+    right = shared_prefix.PrefixTreeScorer.prefix
 
-    def beginning(self: Any, tokens: tuple[int, ...]) -> KeyValues:
+    def prefix(self: Any, tokens: tuple[int, ...]) -> KeyValues:
         return KeyValues(tokens, right(self, tuple((token + 1) % 300 for token in tokens)).layers)
 
-    patch.setattr(shared_prefix.PrefixTreeScorer, "beginning", beginning)
+    patch.setattr(shared_prefix.PrefixTreeScorer, "prefix", prefix)
 
 
 def rows_exchanged(patch: pytest.MonkeyPatch) -> None:
@@ -153,15 +153,15 @@ SCORING: dict[str, Change] = {
     "branches see each other": columns_seen(lambda row: [len(row)] * len(row)),
     "the first token is not seen": first_hidden,
     "positions are off by one": position_off,
-    "keys of another beginning": stale_stem,
+    "keys of another prefix": stale_stem,
 }
 
 GENERATING: dict[str, Change] = {
     "one token too many is seen": slots_seen(1),
     "one token too few is seen": slots_seen(-1),
     "positions are off by one": slot_position_off,
-    "the beginning is dropped": no_beginning,
-    "keys of another beginning": stale_beginning,
+    "the prefix is dropped": no_prefix,
+    "keys of another prefix": stale_prefix,
     "keys of another row": rows_exchanged,
 }
 

@@ -1,4 +1,4 @@
-"""The tree of shared beginnings, its parts, and the rows they are laid out in; no model."""
+"""The tree of shared prefixes, its parts, and the rows they are laid out in; no model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.engines.transformers.scoring.prefix_tree import (
 
 Sequences = list[tuple[int, ...]]
 
-# Few different tokens, so that beginnings are shared a lot.
+# Few different tokens, so that prefixes are shared a lot.
 sequences = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12).map(tuple), min_size=1, max_size=25)
 rooms = st.integers(1, 30)
 sizes = st.none() | st.integers(1, 6)
@@ -42,8 +42,8 @@ def parts(root: Stem) -> tuple[list[Piece], list[tuple[Stem, tuple[int, ...]]]]:
 def test_every_sequence_is_a_path_and_every_token_is_there_once(given_: Sequences) -> None:
     tree = grow(given_)
     assert [tree.path(end) for end in tree.ends] == given_
-    beginnings = {sequence[:length] for sequence in given_ for length in range(1, len(sequence) + 1)}
-    assert tree.tokens == len(beginnings)
+    prefixes = {sequence[:length] for sequence in given_ for length in range(1, len(sequence) + 1)}
+    assert tree.tokens == len(prefixes)
     for node in tree.nodes:
         assert node.tokens
         firsts = [tree.nodes[child].tokens[0] for child in node.children]
@@ -147,7 +147,7 @@ def test_batches_hold_every_piece_once_and_keep_to_their_limits(
 
 
 @given(sequences)
-def test_in_a_row_each_token_sees_its_own_beginning_and_nothing_else(given_: Sequences) -> None:
+def test_in_a_row_each_token_sees_its_own_prefix_and_nothing_else(given_: Sequences) -> None:
     tree = grow(given_)
     root = divide(tree, room=10, saving=1000)
     left = sorted(root.pieces, key=lambda piece: piece.length)
@@ -157,7 +157,7 @@ def test_in_a_row_each_token_sees_its_own_beginning_and_nothing_else(given_: Seq
 
 def check_sight(tree: Tree, rows: list[list[Piece]]) -> None:
     layout = lay_out(tree, rows)
-    beginning = {
+    prefix = {
         node.first + offset: tree.path(number)[: node.depth + offset + 1]
         for number, node in enumerate(tree.nodes)
         for offset in range(len(node.tokens))
@@ -170,7 +170,7 @@ def check_sight(tree: Tree, rows: list[list[Piece]]) -> None:
             if place < 0:
                 assert seen == [column]
                 continue
-            assert tuple(ids[other] for other in seen) == beginning[place]
+            assert tuple(ids[other] for other in seen) == prefix[place]
             assert [positions[other] for other in seen] == list(range(len(seen)))
 
 

@@ -1,4 +1,4 @@
-"""Scores with shared beginnings computed once, against those of every sequence by itself."""
+"""Scores with shared prefixes computed once, against those of every sequence by itself."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def questions() -> list[Request]:
         words = text.split(" ")
         context = f"{SHOTS}\n\n{' '.join(words[:4])}"
         asked += [Loglikelihood(context, f" {choice}") for choice in ("the answer", "the river", "학교", "a")]
-    # Without the shots, a beginning of another request, and one twice.
+    # Without the shots, a prefix of another request, and one twice.
     asked += [Loglikelihood("The", " quick"), Loglikelihood(SHOTS[:50], SHOTS[50:80]), asked[0]]
     return asked
 
@@ -157,7 +157,7 @@ def test_scores_do_not_depend_on_how_the_tree_is_cut(room: int, saving: int, lla
     assert logprobs(engine.answer(questions())) == pytest.approx(wanted, abs=1e-4)
 
 
-def test_a_shared_beginning_is_computed_once_and_kept(llama: Path) -> None:
+def test_a_shared_prefix_is_computed_once_and_kept(llama: Path) -> None:
     engine = engine_for(llama)
     requests = questions()[:28]  # all with the shots
     engine.answer(requests)
@@ -171,7 +171,7 @@ def test_a_shared_beginning_is_computed_once_and_kept(llama: Path) -> None:
     assert engine.work_done.computed - engine.work_done.padded <= first - shots + 2
 
 
-def test_the_beginning_of_items_asked_one_by_one_is_computed_once(llama: Path) -> None:
+def test_the_prefix_of_items_asked_one_by_one_is_computed_once(llama: Path) -> None:
     engine = engine_for(llama)
     requests = questions()[:24]
     wanted = logprobs(one_by_one(engine, requests))
@@ -270,7 +270,7 @@ def test_a_window_counts_positions_and_not_columns() -> None:
     ]
 
 
-def test_kept_beginnings_are_found_by_their_tokens_and_bounded() -> None:
+def test_kept_prefixes_are_found_by_their_tokens_and_bounded() -> None:
     import torch
 
     def made(tokens: tuple[int, ...]) -> KeyValues:

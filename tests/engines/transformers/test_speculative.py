@@ -24,7 +24,7 @@ from tests.support.tiny_mtp import LETTERS, letters_info, mtp_engine
 
 
 def prompts(count: int = 40, seed: int = 0) -> list[Generate]:
-    """Random texts of letters, half of them behind the same beginning, some greedy and some drawn."""
+    """Random texts of letters, half of them behind the same prefix, some greedy and some drawn."""
     letters = random.Random(seed)
     asked = []
     for number in range(count):
@@ -107,15 +107,15 @@ def test_heads_read_from_the_slots_what_they_would_read_from_the_whole_text(fold
     assert engine.generates_together
     model, shared = engine.loaded.model, engine._shared
     assert shared is not None
-    beginning = (1, 2, 3, 4, 5, 6, 7) * 6
+    prefix = (1, 2, 3, 4, 5, 6, 7) * 6
     tails = [[3, 1, 2], [5], [7, 7, 1, 2, 4, 6]]
     after = ([3, 1, 2, 4], [3, 1, 2, 5], [7, 7, 1, 2, 4, 6, 6])
     stepper = DecodeStep(
         model, engine._needed, _attention(model), budget=engine.budget, done=engine.work_done
     )
-    for past in ((), beginning):
+    for past in ((), prefix):
         with torch.inference_mode():
-            slots = SlotCache(shared.beginning(past), 4)
+            slots = SlotCache(shared.prefix(past), 4)
             with splitting(model):
                 stepper.fill(slots, tails)
                 # A row that leaves, a copy that comes, and a step behind all of them.

@@ -7,10 +7,10 @@ is padded to the longest (``slots``). Which token comes next depends on a row's 
 Where memory runs out, the rows at work wait again, with the tokens they have, and fewer go on at once.
 
 Transformers has continuous batching of its own (``generate_batch``); it knows no stop sequences of text, one
-seed for a whole batch instead of one for each sample, and shares beginnings in whole blocks of its paged
+seed for a whole batch instead of one for each sample, and shares prefixes in whole blocks of its paged
 cache only, so that it does not serve here.
 
-Which prompts are continued together, behind a beginning that they share. Pure; runs no model.
+Which prompts are continued together, behind a prefix that they share. Pure; runs no model.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class BatchGenerator:
 
         past = works[0][: len(works[0]) // 2]
         with torch.inference_mode():
-            beginning = self._shared.beginning(past)
+            prefix = self._shared.prefix(past)
             with splitting(self._model):
-                slots = SlotCache(beginning, len(works))
+                slots = SlotCache(prefix, len(works))
                 found = [self._stepper.fill(slots, [work[len(past) : -2] for work in works])]
                 found += [self._stepper.step(slots, [work[-back] for work in works]) for back in (2, 1)]
                 if self._stepper.guesses:
@@ -113,7 +113,7 @@ class BatchGenerator:
     def _run_group(
         self, shared: tuple[int, ...], waiting: deque[GeneratedSequence]
     ) -> Iterator[GeneratedSequence]:
-        """Brings all samples behind one beginning to their ends, and gives each when it is there."""
+        """Brings all samples behind one prefix to their ends, and gives each when it is there."""
         import torch
 
         longest = max(len(one.prompt.tokens) + one.prompt.request.max_new_tokens for one in waiting)
@@ -121,9 +121,9 @@ class BatchGenerator:
             rows: _Rows | None = None
             try:
                 with torch.inference_mode():
-                    beginning = self._shared.beginning(shared)
-                    most = self._room(beginning, longest, len(waiting))
-                    slots = SlotCache(beginning, most)
+                    prefix = self._shared.prefix(shared)
+                    most = self._room(prefix, longest, len(waiting))
+                    slots = SlotCache(prefix, most)
                     if len(waiting) == 1:
                         slots.own()
                 rows = _Rows(slots, most, self._stepper, self._budget)
@@ -142,7 +142,7 @@ class BatchGenerator:
             if waiting:
                 release(self._model.device)
 
-    def _room(self, beginning: KeyValues, longest: int, samples: int) -> int:
+    def _room(self, prefix: KeyValues, longest: int, samples: int) -> int:
         """How many rows go on at once."""
         if self._batch is not None:
             return min(self._batch, samples)
@@ -154,7 +154,7 @@ class BatchGenerator:
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         token = 2 * config.num_hidden_layers * heads * width * self._model.dtype.itemsize
-        row = token * max(1, longest - len(beginning.tokens))
+        row = token * max(1, longest - len(prefix.tokens))
         return max(1, min(most, int(_SHARE * free / row)))
 
     def _halve(self) -> bool:
@@ -167,7 +167,7 @@ class BatchGenerator:
 
 
 class _Rows:
-    """The samples at work behind one beginning, each in the slot of its number, and prompts that more samples
+    """The samples at work behind one prefix, each in the slot of its number, and prompts that more samples
     wait for."""
 
     def __init__(self, slots: SlotCache, rows: int, stepper: DecodeStep, budget: BatchBudget) -> None:
@@ -281,10 +281,10 @@ class _Rows:
 
 
 _LEAST_PROMPTS: Final = 4
-"""Prompts for which a longer beginning of their own is worth batches of their own."""
+"""Prompts for which a longer prefix of their own is worth batches of their own."""
 
 _LEAST_TOKENS: Final = 64
-"""Tokens by which such a beginning is longer than the one they share with others."""
+"""Tokens by which such a prefix is longer than the one they share with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class Group:
 
 
 def group(prompts: Sequence[tuple[int, ...]]) -> list[Group]:
-    """The prompts by beginnings, each prompt in one group; a group's members are in their first order."""
+    """The prompts by prefixes, each prompt in one group; a group's members are in their first order."""
     order = sorted(range(len(prompts)), key=lambda number: prompts[number])
     groups, rest = _divide(prompts, order, 0)
     if rest:
@@ -306,7 +306,7 @@ def group(prompts: Sequence[tuple[int, ...]]) -> list[Group]:
 
 
 def _divide(prompts: Sequence[tuple[int, ...]], order: list[int], base: int) -> tuple[list[Group], list[int]]:
-    """Groups below a beginning of ``base`` tokens, and the prompts that are in none."""
+    """Groups below a prefix of ``base`` tokens, and the prompts that are in none."""
     if len(order) < _LEAST_PROMPTS:
         return [], order
     shared = common(prompts[order[0]], prompts[order[-1]])

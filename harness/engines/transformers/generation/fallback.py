@@ -24,7 +24,7 @@ class SequentialGenerator:
 
     def __init__(self, model: Any, ends: Ends, *, done: WorkDone) -> None:
         self._model, self._ends, self._done = model, ends, done
-        self._beginnings: set[tuple[int, ...]] = set()
+        self._prefixes: set[tuple[int, ...]] = set()
 
     def run(self, prompts: Sequence[Prompt]) -> Generator[Ended, None, None]:
         """Each prompt once its samples are at their ends, in order."""
@@ -38,13 +38,13 @@ class SequentialGenerator:
 
     def _enough(self, prompts: Sequence[Prompt]) -> dict[int, int]:
         """Tokens of each prompt that are computed where many texts are generated at once, by its number: those of a
-        shared beginning once, those behind it once for all samples."""
+        shared prefix once, those behind it once for all samples."""
         found: dict[int, int] = {}
         for one in group([prompt.tokens for prompt in prompts]):
             shared = prompts[one.members[0]].tokens[: one.shared]
             found |= {number: len(prompts[number].tokens) - one.shared for number in one.members}
-            found[one.members[0]] += 0 if shared in self._beginnings else one.shared
-            self._beginnings.add(shared)
+            found[one.members[0]] += 0 if shared in self._prefixes else one.shared
+            self._prefixes.add(shared)
         return found
 
     def _sample(self, sample: GeneratedSequence) -> GeneratedSequence:

@@ -141,7 +141,7 @@ class StopWatch:
 
 
 def may_begin_before(text: str, stops: Sequence[str], at: int) -> bool:
-    """Return whether a stop sequence whose beginning stands at the end of the text begins before ``at``."""
+    """Return whether a stop sequence whose prefix stands at the end of the text begins before ``at``."""
     return any(
         stop.startswith(text[start:])
         for stop in stops

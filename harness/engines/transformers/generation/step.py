@@ -38,7 +38,7 @@ class DecodeStep:
         self._budget, self._done = budget, done
 
     def fill(self, slots: SlotCache, tails: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Puts tokens, behind the beginning or what a slot holds, in the next slots; float32 logits [rows, vocabulary]
+        """Puts tokens, behind the prefix or what a slot holds, in the next slots; float32 logits [rows, vocabulary]
         behind each.
 
         Rows are filled up on the right to the longest; what is computed there is overwritten by the tokens

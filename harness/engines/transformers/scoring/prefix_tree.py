@@ -1,4 +1,4 @@
-"""Token sequences -> a tree of shared beginnings -> parts that are computed together. Pure; runs no model.
+"""Token sequences -> a tree of shared prefixes -> parts that are computed together. Pure; runs no model.
 
 A tree's nodes are runs of tokens: what all sequences below share is one node. ``divide`` cuts the tree in
 two kinds of parts: a *stem* is a run of nodes whose keys and values are kept, for all that hangs below it; a
@@ -27,7 +27,7 @@ ROOM: Final = 256
 
 SAVING: Final = 64
 """Tokens that a stem must save. A pass over few tokens takes as long as some dozens of tokens in a large one,
-so that a shorter beginning is computed again with each piece."""
+so that a shorter prefix is computed again with each piece."""
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Tree:
         ]
 
     def path(self, node: int) -> tuple[int, ...]:
-        """All tokens from the beginning to the end of a node."""
+        """All tokens from the root to the end of a node."""
         runs: list[tuple[int, ...]] = []
         while node >= 0:
             runs.append(self.nodes[node].tokens)

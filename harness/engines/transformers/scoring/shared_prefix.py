@@ -1,4 +1,4 @@
-"""Scores sequences with every shared beginning computed once.
+"""Scores sequences with every shared prefix computed once.
 
 Whether a model can do it is found out by ``PrefixTreeScorer.verify``, against a plain forward pass.
 """
@@ -130,8 +130,8 @@ class PrefixTreeScorer:
                 release(self._model.device)
         return [scores[number] for number in range(len(works))]
 
-    def beginning(self, tokens: tuple[int, ...]) -> KeyValues:
-        """The keys and values of a beginning, which are kept for later calls."""
+    def prefix(self, tokens: tuple[int, ...]) -> KeyValues:
+        """The keys and values of a prefix, which are kept for later calls."""
         if not tokens:
             return KeyValues()
         pass_ = _Tree(grow([tokens]), [])
