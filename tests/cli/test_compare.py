@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from harness.cli import main
-from tests.compare.test_load import run
 from tests.support.korean_table import row, write
+from tests.support.runs import run
 
 ROWS = (
     row("plain", 390, real1="0.6604", real5="0.8158", lambada="0.3433", score="0.6152"),

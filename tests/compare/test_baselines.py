@@ -7,16 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.compare.baselines import FIRST_ON_ITEMS, BaselineChoice, BaselineSource, find, one_each
+from harness.compare.baselines import FIRST_ON_ITEMS, BaselineChoice, find, one_each
 from harness.compare.items import Entry
-from tests.support.entries import entry, right
-
-
-def source(*entries: Entry, kind: Any = "best", name: str = "best") -> BaselineSource:
-    items = {id(one.saved): one.items for one in entries}
-    return BaselineSource(
-        name=name, kind=kind, saved=[one.saved for one in entries], items=lambda saved: items[id(saved)]
-    )
+from tests.support.entries import entry, right, source
 
 
 def new(**more: Any) -> Entry:

@@ -18,8 +18,7 @@ from harness.compare.items import Entry
 from harness.compare.judge import compare, judge
 from harness.core.errors import GateError
 from harness.reports.gate import baseline_text, decision_text
-from tests.compare.test_baselines import source
-from tests.support.entries import entry, right
+from tests.support.entries import entry, right, source
 
 N = 400
 

@@ -19,40 +19,9 @@ from harness.compare.load import find_contenders, parse_sizes, read_file
 from harness.compare.pair import compare_pair
 from harness.core.errors import DataError, OptionError
 from harness.reports import comparison
-from harness.reports.files import write_results
-from harness.results.aggregate import summarize
-from harness.results.journal import Journal
 from harness.results.store import ResultStore
-from harness.results.store_entry import saved_of
-from tests.support import summaries
 from tests.support.korean_table import row, write
-
-
-def run(output: Path, run_id: str, *names: str, seed: int = 0, when: int = 0, **settings: Any) -> Path:
-    """The folder of a made-up run of two benchmarks, with its journal and its saved results."""
-    folder = output / run_id
-    folder.mkdir(parents=True)
-    items = summaries.collect(["winogrande", "real_coref"], list(names))
-    records = [dataclasses.replace(one, row=f"row of {one.example}") for one in summaries.score(items, seed)]
-    summary = summarize(
-        records,
-        summaries.DECLARATIONS,
-        items,
-        run_id=run_id,
-        directory=str(folder),
-        manifest={"settings": {"seed": 1234, "workers": 2, **settings}, "began": float(when)},
-        checkpoints=[
-            {**summaries.checkpoint_row(name, 100), "fingerprint": name.encode().hex() * 8} for name in names
-        ],
-    )
-    write_results(summary)
-    with Journal(folder, "main") as journal:
-        for record in records:
-            journal.append(record)
-    for saved, kept in saved_of(summary, records):
-        ResultStore(output).save(saved, kept)
-    os.utime(folder / "summary.json", (when, when))
-    return folder
+from tests.support.runs import run
 
 
 def names(*arguments: str, output: Path) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.test_mistakes import refused
+from tests.support.mistakes import refused
 
 Project = Any
 

@@ -18,8 +18,7 @@ from harness.reports import github, html, markdown
 from harness.reports.gate import decision_text
 from harness.reports.terminal import render
 from harness.results.summary import Summary, summary_from_json, summary_json
-from tests.compare.test_baselines import source
-from tests.support.entries import entry, right
+from tests.support.entries import entry, right, source
 from tests.support.summaries import sample
 
 EVIL = "::error::x|`]<b>@all %0A\n::warning::y"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.compare.baselines import BaselineSource
 from harness.compare.items import Entry
 from harness.results.store_entry import ItemScores, StoredResult
 from harness.results.summary import Metric
@@ -75,3 +76,11 @@ def metric(name: str, column: Sequence[float | None]) -> Metric:
 def right(count: int, of: int) -> list[float]:
     """So many ones, then zeros."""
     return [1.0] * count + [0.0] * (of - count)
+
+
+def source(*entries: Entry, kind: Any = "best", name: str = "best") -> BaselineSource:
+    """A source of these entries alone."""
+    items = {id(one.saved): one.items for one in entries}
+    return BaselineSource(
+        name=name, kind=kind, saved=[one.saved for one in entries], items=lambda saved: items[id(saved)]
+    )
