@@ -116,7 +116,7 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
             continue
         if different := _different(record.scores, now.scores):
             found.changes.append(Change(record.item, different))
-        primary = job.spec.primary
+        primary = job.spec.primary_score
         if primary in record.scores:
             pair = record.scores[primary], now.scores[primary]
             sums.setdefault(f"{job.spec.name} {primary}", []).append(pair)

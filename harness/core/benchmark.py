@@ -151,6 +151,18 @@ class Benchmark:
     source: str = ""
     folder: Path = Path()
 
+    @property
+    def primary_score(self) -> str:
+        """The item score that the primary metric is made of."""
+        made = self.aggregate.get(self.primary)
+        return self.primary if made is None else made.of
+
+    def letter_score(self, scores: Mapping[str, float]) -> float | None:
+        """The score that an item's letter shows, 1 for right; None where less of it is better."""
+        made = self.aggregate.get(self.primary)
+        better = made is None or made.higher_score_is_better
+        return scores.get(self.primary_score) if better else None
+
 
 def benchmark(
     name: str,
@@ -184,7 +196,7 @@ def benchmark(
     metrics = more.get("metrics", ())
     if isinstance(metrics, str) or not all(isinstance(metric, str) for metric in metrics):
         raise BenchmarkError(f"{where}: metrics={metrics!r}; give the names of its scores in a tuple")
-    if metrics and primary not in metrics:
+    if metrics and primary not in (*metrics, *more.get("aggregate", ())):
         raise BenchmarkError(f"{where}: its primary score {primary!r} is not among its metrics")
     for one in more.get("aggregate", {}).values():
         one.plain()  # raises for a function that nobody could find again

@@ -312,7 +312,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
             f"{pyfuncitem.nodeid} was not collected as a benchmark item; run it through pytest's own session"
         )
     outcome = run.execution.call(pyfuncitem)
-    primary = outcome.record.scores.get(given.loaded.spec.primary)
+    primary = given.loaded.spec.letter_score(outcome.record.scores)
     pyfuncitem.user_properties.extend(sorted(outcome.record.scores.items()))
     if primary is not None:
         pyfuncitem.user_properties.append(("touchstone_primary", primary))

@@ -18,6 +18,7 @@ from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.find import FoundCheckpoints, find_checkpoints
 from harness.checkpoints.info import info_from_plain
 from harness.checkpoints.series import Broken
+from harness.core.aggregation import aggregation_of
 from harness.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, declared, generator_function
 from harness.core.composite import ATTRIBUTE as COMPOSITES
 from harness.core.composite import Composite, one_of_each, project_composites
@@ -412,9 +413,20 @@ def wrong_fixture(items: list[pytest.Item]) -> str | None:
 def wrong_composite(items: list[pytest.Item]) -> str | None:
     """A sentence about the first composite that is declared wrongly, None when all is well."""
     try:
-        composites_declared(items)
+        parts = {
+            (part.benchmark, part.metric): one.name
+            for one in composites_declared(items)
+            for part in one.parts
+        }
     except BenchmarkError as error:
         return str(error)
+    specs = {
+        given.loaded.spec.name: given.loaded.spec for item in items if (given := given_of(item)) is not None
+    }
+    for (name, metric), composite in parts.items():
+        aggregate = {key: one.plain() for key, one in specs[name].aggregate.items()} if name in specs else {}
+        if not aggregation_of(aggregate, metric).higher_is_better:
+            return f"composite {composite!r}: of {name}:{metric} less is better; give parts of which more is"
     return None
 
 

@@ -297,11 +297,9 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
     try:
         scores = plain_scores(scores_of(returned), _who(state.job))
         state.generated["no_answer"] = int(scores.pop(NO_ANSWER, 0))
-        if state.job.spec.primary not in scores:
+        if (wanted := state.job.spec.primary_score) not in scores:
             named = ", ".join(scores)
-            raise WireError(
-                f"{_who(state.job)} returned {named} but not its primary score {state.job.spec.primary!r}"
-            )
+            raise WireError(f"{_who(state.job)} returned {named} but not its primary score {wanted!r}")
         known = state.job.spec.metrics
         if known and (unknown := [name for name in scores if name not in known]):
             raise WireError(

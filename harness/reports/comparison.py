@@ -185,6 +185,7 @@ def notes(pair: Pair) -> list[str]:
         *dict.fromkeys((*a.notes, *b.notes)),
         *_invalid(pair),
         *_scorers(pair),
+        *_directions(pair),
         *_apart(pair),
         *_unknown(pair),
         *_items(pair),
@@ -204,6 +205,12 @@ def _invalid(pair: Pair) -> list[str]:
         for name in pair.judged
         if (why := one.entries[name].saved.invalid)
     ]
+
+
+def _directions(pair: Pair) -> list[str]:
+    """The metrics of which less is better."""
+    lower = dict.fromkeys(line.metric for line in pair.lines if not line.comparison.higher_is_better)
+    return [f"lower is better of {listed(lower)}"] if lower else []
 
 
 def _scorers(pair: Pair) -> list[str]:

@@ -69,6 +69,7 @@ def _content(summary: Summary) -> dict[str, Any]:
         "command": " ".join(["pytest", *map(str, summary.manifest.get("command", []))]),
         "tiles": _tiles(summary),
         "facts": [
+            *notes.directions(summary),
             *(f"Reused: {text}" for text in notes.reused(summary)),
             *notes.generated(summary),
             *notes.programs(summary),

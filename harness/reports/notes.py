@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from harness.core.aggregation import aggregation_of
 from harness.core.text import count, listed
 from harness.engines.base import SLOW_WAYS
 from harness.reports.formatting import checkpoints, duration, shown_metrics
@@ -120,6 +121,18 @@ def reasons(summary: Summary) -> list[str]:
             if metric.why:
                 found.setdefault(metric.why, []).append(f"{result.name} {metric.name}")
     return [f"{why}: {listed(dict.fromkeys(names), 4)}" for why, names in found.items()]
+
+
+def directions(summary: Summary) -> list[str]:
+    """The metrics of each benchmark of which less is better; none where more of all is."""
+    aggregates = {one.name: one.aggregate for one in summary.declarations if one.aggregate}
+    found = {}
+    for result in summary.results:
+        aggregate = aggregates.get(result.benchmark, {})
+        lower = [name for name in result.metrics if not aggregation_of(aggregate, name).higher_is_better]
+        if aggregate and lower and result.group is None:
+            found[result.benchmark] = f"{result.benchmark}: lower is better of {', '.join(lower)}"
+    return list(found.values())
 
 
 def items(summary: Summary) -> str:

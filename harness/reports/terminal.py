@@ -269,6 +269,7 @@ def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
         lines.append(("groups", "in report.html and the files", ""))
     lines += [("best", text, "") for text in _best(summary)]
     lines.append(("items", f"{notes.items(summary)}", "bold red" if summary.faults else ""))
+    lines += [("metrics", text, "") for text in notes.directions(summary)]
     lines += [("reused", text, "") for text in notes.reused(summary)]
     lines += [("broken", text, "bold red") for text in notes.broken(summary)]
     faults = notes.faults(summary)

@@ -8,18 +8,20 @@ A task that is the whole of others in the file (its items are theirs together) i
 A task is a benchmark; the subjects of MMLU are tasks named ``mmlu_SUBJECT``, the groups of any other benchmark
 ``BENCHMARK_GROUP``. A value that is undefined is null. ``of`` is how many items the task has with this data, ``mark``
 says when the values are over fewer, or over a sample; ``template`` is "chat" where texts were asked for through a chat
-template, else "plain". ``not_valid``, where it is there, says why the values of a task must not be believed.
+template, else "plain". ``higher_is_better`` has ``{TASK: {METRIC: false}}`` for metrics of which less is better.
+``not_valid``, where it is there, says why the values of a task must not be believed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 from harness.compare.candidate import Candidate, Entry, published_entry
 from harness.compare.formats.base import Table, json_content, read_json
 from harness.compare.formats.task_metrics import metrics_of, primary_of
+from harness.core.aggregation import aggregation_of, mean
 from harness.core.files import SCHEMA, file_name
 from harness.results.summary import Result, Summary, finite
 
@@ -68,7 +70,7 @@ def read_task_file(path: Path, sizes: Mapping[str, int]) -> Candidate:
     source, content = read_json(path)
     name = str(content.get("model") or file_stem(path))
     entries, left_out = {}, []
-    wholes = _wholes(content["results"])
+    wholes, directions = _wholes(content["results"]), table_of(content.get("higher_is_better"))
     for task, values in content["results"].items():
         if task in wholes:
             left_out.append(f"{path.name}: {task} is left out, its {wholes[task]} parts are compared")
@@ -84,13 +86,19 @@ def read_task_file(path: Path, sizes: Mapping[str, int]) -> Candidate:
             source=source,
             name=name,
             about={},
-            aggregate=found.aggregate,
+            aggregate=found.aggregate | _declared(table_of(directions.get(task)), found.metrics),
             of=values["of"] if isinstance(values.get("of"), int) else None,
             mark=values["mark"] if isinstance(values.get("mark"), str) else None,
             invalid=str(values["not_valid"]) if values.get("not_valid") else None,
         )
         entries[task] = Entry(saved=saved)
     return Candidate(name=name, origin=path.name, entries=entries, notes=tuple(left_out))
+
+
+def _declared(directions: Mapping[str, Any], metrics: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """How metrics are made of which the file says that less of them is better."""
+    lower = [name for name in metrics if directions.get(name) is False]
+    return {name: mean(name, higher_is_better=False).plain() for name in lower}
 
 
 def file_stem(path: Path) -> str:
@@ -117,12 +125,21 @@ def _wholes(results: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
 def by_task(summary: Summary, checkpoint: str) -> dict[str, Any]:
     """The results of one checkpoint in this form."""
     own = [result for result in summary.results if result.checkpoint == checkpoint]
+    lower = {task_name(one): names for one in own if (names := _lower(summary, one))}
     return {
         "schema": SCHEMA,
         "model": checkpoint,
         "run_id": summary.run_id,
         "results": {task_name(result): _numbers(result) for result in own},
+        **({"higher_is_better": lower} if lower else {}),
     }
+
+
+def _lower(summary: Summary, result: Result) -> dict[str, bool]:
+    """The metrics of which less is better; readers know it of perplexities by their names."""
+    declared = next((one.aggregate for one in summary.declarations if one.name == result.benchmark), {})
+    ways = {name: aggregation_of(declared, name) for name in result.metrics}
+    return {name: False for name, how in ways.items() if not how.higher_is_better and how.by != "perplexity"}
 
 
 def task_name(result: Result) -> str:

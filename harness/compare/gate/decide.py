@@ -350,6 +350,7 @@ def benchmark_line(
     notes = (
         *found.notes,
         *([f"values are means of {how.of}, by which {metric} is compared"] * (how.by != "mean")),
+        *([] if how.higher_score_is_better else [f"lower is better of {metric}"]),
         *_without(saved, plan),
     )
     line = GateLine(

@@ -1,0 +1,55 @@
+"""A metric of which less is better, with an aggregation of a project's own: table, files, gate, comparison, ranking."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.results.summary import load_summary
+from tests.support.plugged import touchstone
+from tests.support.toys import make, score
+
+
+def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking(tmp_path: Path) -> None:
+    project = make(tmp_path)
+    first = score(project, 40, "first")
+    assert first.returncode == 0, first.stdout
+    assert re.search(r"toys +\* error_rate 0\.2000 \[0\.1505, 0\.2609\] 200", first.stdout)
+    assert re.search(r"wait +2\.1111 ", first.stdout)
+    assert "toys: lower is better of error_rate, error, seconds, wait" in first.stdout
+    assert "lower is better of error_rate" in (project / "results/first/report.html").read_text()
+
+    worse = score(project, 90, "worse", "--gate")
+    assert worse.returncode == 8
+    assert "gate failed (exit code 8): toys error_rate is worse (+25.00 points)" in worse.stdout
+    # With workers the aggregating process has not imported the benchmark; the best is the lowest of the two.
+    better = score(project, 10, "better", "--gate", "--eval-gate-metric", "wait", "-n", "2")
+    assert better.returncode == 0, better.stdout
+    assert "gate passed: 1 better" in better.stdout
+    gate = load_summary(project / "results" / "better").gate
+    assert gate is not None
+    assert gate["lines"][0]["against"]["run_id"] == "first"
+    assert "values are means of seconds, by which wait is compared" in gate["lines"][0]["notes"]
+
+    found = touchstone("compare", "first", "worse", "--json", cwd=project)
+    [pair] = json.loads(found.stdout)["pairs"]
+    assert (pair["regressions"], pair["benchmarks"][0]["points"]) == (["toys"], pytest.approx(25))
+    files = [f"results/{name}/fake-causal_results.json" for name in ("worse", "better")]
+    found = touchstone("compare", *files, "--metric", "error_rate", "--json", cwd=project)
+    assert json.loads(found.stdout)["pairs"][0]["improvements"] == ["toys"]
+
+    ranked = touchstone("baseline", "list", "--by", "error_rate", cwd=project)
+    assert re.search(r"^ +1  0\.0500 .* fake-causal  better$", ranked.stdout, re.MULTILINE)
+
+
+def test_an_aggregation_that_fails_leaves_the_other_numbers(tmp_path: Path) -> None:
+    project = make(tmp_path)
+    text = (project / "test_toys.py").read_text()
+    (project / "test_toys.py").write_text(text.replace("// 10])", "// 10] / 0)"))
+    run = score(project, 40, "first")
+    metrics = load_summary(project / "results" / "first").results[0].metrics
+    assert (run.returncode, metrics["error_rate"].value, metrics["wait"].value) == (0, 0.2, None)
+    assert str(metrics["wait"].why).startswith("its aggregation fails: TypeError: ")

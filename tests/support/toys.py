@@ -1,0 +1,54 @@
+"""A project of somebody else's with one benchmark, whose errors are as many as the file ``errors`` says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from tests.support.plugged import run_python
+
+BENCHMARK = '''
+from pathlib import Path
+
+from harness import Aggregation, Loglikelihood, benchmark, mean, mean_estimate
+
+
+def trimmed(values, clusters):
+    """The mean of all but the largest tenth."""
+    return mean_estimate(sorted(values)[: len(values) * 9 // 10])
+
+
+@benchmark(
+    "toys",
+    version=1,
+    data="toys/test",
+    asks=Loglikelihood,
+    primary="error_rate",
+    aggregate={
+        "error_rate": mean("error", higher_is_better=False),
+        "wait": Aggregation("trimmed mean", "seconds", function=trimmed, higher_is_better=False, unit="s"),
+    },
+)
+def test_toys(example):
+    """Wrong as often as the file says."""
+    yield Loglikelihood(example["q"], " 1")
+    wrong = example["n"] < int(Path("errors").read_text())
+    return {"error": wrong, "acc": not wrong, "half": 0.5, "seconds": 2.0 + wrong}
+'''
+
+
+def make(folder: Path) -> Path:
+    """Write the project, with 200 rows."""
+    (folder / "data" / "toys").mkdir(parents=True)
+    rows = (json.dumps({"n": n, "q": f"{n}+1="}) for n in range(200))
+    (folder / "data" / "toys" / "test.jsonl").write_text("\n".join(rows) + "\n")
+    (folder / "test_toys.py").write_text(BENCHMARK)
+    return folder
+
+
+def score(project: Path, errors: int, run_id: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the benchmark on a fake checkpoint that makes so many errors."""
+    (project / "errors").write_text(str(errors))
+    fixed = ["--checkpoint", "fake:causal", "--eval-data", "data", "-p", "no:cacheprovider", "-q"]
+    return run_python("-m", "pytest", *fixed, "--eval-run-id", run_id, *arguments, cwd=project)
