@@ -13,7 +13,7 @@ numbers are null.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
 from harness.compare.candidate import Candidate
@@ -22,6 +22,7 @@ from harness.compare.pair import Mean, Pair
 from harness.core.requests import MASK
 from harness.core.text import count, listed
 from harness.reports.formatting import NOTHING, number, p_exact, points, points_interval
+from harness.statistics.comparison import Comparison
 from harness.statistics.verdicts import Kind
 
 LISTS: Final[tuple[tuple[Kind, str], ...]] = (
@@ -315,7 +316,13 @@ def pair_facts(pair: Pair, flips: Flips | None = None) -> dict[str, Any]:
         "new": _candidate(pair.new),
         "benchmarks": [_line(pair, line, (flips or {}).get(line.benchmark)) for line in pair.lines],
         "composites": [_line(pair, line, None) for line in pair.composites],
-        "mean": None if pair.mean is None else _mean(pair.mean),
+        "mean": None
+        if pair.mean is None
+        else {
+            **_numbers(pair.mean.comparison),
+            "percent": pair.mean.percent,
+            "benchmarks": pair.mean.benchmarks,
+        },
         **{key: pair.of_kind(kind) for kind, key in LISTS},
         "notes": notes(pair),
     }
@@ -332,16 +339,10 @@ def _line(pair: Pair, line: MetricComparison, flips: Sequence[Flip] | None) -> d
         "benchmark": line.benchmark,
         "metric": line.metric,
         "primary": line.primary,
-        "baseline": one.baseline,
-        "new": one.new,
-        "difference": one.difference,
-        "points": None if one.difference is None else 100 * one.difference,
+        **_numbers(one),
         "percent": line.percent,
-        "low": one.low,
-        "high": one.high,
         "level": one.level,
         "stderr": one.stderr,
-        "p": one.p,
         "p_adjusted": verdict.p_adjusted if verdict else None,
         "n": one.n or None,
         "paired": line.paired,
@@ -357,20 +358,10 @@ def _line(pair: Pair, line: MetricComparison, flips: Sequence[Flip] | None) -> d
         "conditions_differ": conditions_apart(a, b) if a and b else {},
     }
     if flips is not None and line.primary:
-        found["flips"] = [{name: getattr(flip, name) for name in Flip.__dataclass_fields__} for flip in flips]
+        found["flips"] = [asdict(flip) for flip in flips]
     return found
 
 
-def _mean(found: Mean) -> dict[str, Any]:
-    one = found.comparison
-    return {
-        "baseline": one.baseline,
-        "new": one.new,
-        "difference": one.difference,
-        "points": None if one.difference is None else 100 * one.difference,
-        "low": one.low,
-        "high": one.high,
-        "p": one.p,
-        "percent": found.percent,
-        "benchmarks": found.benchmarks,
-    }
+def _numbers(one: Comparison) -> dict[str, Any]:
+    found = {name: getattr(one, name) for name in ("baseline", "new", "difference", "low", "high", "p")}
+    return {**found, "points": None if one.difference is None else 100 * one.difference}

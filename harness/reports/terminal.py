@@ -13,6 +13,7 @@ results lie. ASCII only, apart from names.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.compare.formats import korean_mlm
@@ -22,6 +23,7 @@ from harness.reports.gate import print_gate
 from harness.results.summary import Metric, Result, Summary, wholes
 
 if TYPE_CHECKING:
+    from rich.console import JustifyMethod
     from rich.table import Table
 
 
@@ -261,11 +263,8 @@ def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
         lines += [("data", formatting.pack(info), "") for info in formatting.packs(summary)]
     if single:
         lines += [(c["name"], f"= {c['formula']}", "") for c in summary.composites if c.get("formula")]
-    if (
-        not single
-        and len(formatting.checkpoints(summary)) > GROUPS_SHOWN
-        and len(wholes(summary)) < len(summary.results)
-    ):
+    many = len(formatting.checkpoints(summary)) > GROUPS_SHOWN
+    if many and len(wholes(summary)) < len(summary.results):
         lines.append(("groups", "in report.html and the files", ""))
     lines += [("best", text, "") for text in _best(summary)]
     lines.append(("items", f"{notes.items(summary)}", "bold red" if summary.faults else ""))
@@ -322,28 +321,23 @@ def tables(results: Sequence[Result], series: Mapping[str, str | None], width: i
         "  checkpoint", [f"{'!' if one.invalid else ' '} {formatting.who(one, results)}" for one in results]
     )
     primary = results[0].primary
-    metrics = list(dict.fromkeys(metric.name for one in results for metric in formatting.shown_metrics(one)))
-    first = [_values(primary, results, "* "), Column("95 % interval", [_interval(one) for one in results])]
+    metrics = dict.fromkeys(metric.name for one in results for metric in formatting.shown_metrics(one))
+    known = [one.metrics.get(primary) for one in results]
+    limits = [formatting.interval(one.low, one.high) if one else formatting.NOTHING for one in known]
     alike = bool(formatting.common_mark(results))
-    counts = [
-        Column("n", [str(one.scored) if alike else formatting.counted(one, one.scored) for one in results])
-    ]
-    for heading in ("faults", "skipped"):
-        cells = [getattr(one, heading) for one in results]
-        if any(cells):
-            counts.append(
-                Column({"faults": "err", "skipped": "skip"}[heading], [str(cell) for cell in cells])
-            )
-    others = [_values(name, results) for name in metrics if name != primary]
-    gaps = _gaps([series.get(one.checkpoint) for one in results])
+    counts = [str(one.scored) if alike else formatting.counted(one, one.scored) for one in results]
+    block = [_values(primary, results, "* "), Column("95 % interval", limits), Column("n", counts)]
+    for heading, field in (("err", "faults"), ("skip", "skipped")):
+        cells = [getattr(one, field) for one in results]
+        block += [Column(heading, list(map(str, cells)))] if any(cells) else []
+    last = [series.get(one.checkpoint) != series.get(after.checkpoint) for one, after in pairwise(results)]
     found = []
-    block = [*first, *counts]
-    for column in others:
-        if names.width + sum(one.width for one in block) + column.width > width and block:
-            found.append(_curve_table([names, *block], gaps))
+    for column in (_values(name, results) for name in metrics if name != primary):
+        if block and names.width + sum(one.width for one in block) + column.width > width:
+            found.append(_curve_table([names, *block], last))
             block = []
         block.append(column)
-    return [*found, _curve_table([names, *block], gaps)]
+    return [*found, _curve_table([names, *block], last)]
 
 
 def _values(name: str, results: Sequence[Result], mark: str = "") -> Column:
@@ -351,29 +345,19 @@ def _values(name: str, results: Sequence[Result], mark: str = "") -> Column:
     return Column(f"{mark}{name}", cells)
 
 
-def _interval(result: Result) -> str:
-    metric = result.metrics.get(result.primary)
-    return formatting.NOTHING if metric is None else formatting.interval(metric.low, metric.high)
-
-
-def _gaps(series: Sequence[str | None]) -> set[int]:
-    """The rows after which another series begins."""
-    return {number for number in range(len(series) - 1) if series[number] != series[number + 1]}
-
-
-def _curve_table(columns: Sequence[Column], gaps: set[int]) -> Table:
+def _curve_table(columns: Sequence[Column], last: Sequence[bool]) -> Table:
+    """The columns as a table; ``last`` says of each row but the final one whether it ends a series."""
     from rich.text import Text
 
     table = open_table()
     for number, column in enumerate(columns):
-        table.add_column(
-            column.heading, justify="right" if number else "left", no_wrap=bool(number), overflow="fold"
-        )
-    for row, cells in enumerate(zip(*(column.cells for column in columns), strict=True)):
-        primary = {number for number, one in enumerate(columns) if one.heading.startswith("* ")}
-        table.add_row(
-            *(Text(cell, style="bold" if number in primary else "") for number, cell in enumerate(cells))
-        )
-        if row in gaps:
+        justify: JustifyMethod = "right" if number else "left"
+        table.add_column(column.heading, justify=justify, no_wrap=bool(number), overflow="fold")
+    styles = ["bold" if column.heading.startswith("* ") else "" for column in columns]
+    for cells, ends in zip(
+        zip(*(column.cells for column in columns), strict=True), (*last, False), strict=True
+    ):
+        table.add_row(*(Text(cell, style=style) for cell, style in zip(cells, styles, strict=True)))
+        if ends:
             table.add_row()
     return table
