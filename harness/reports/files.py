@@ -86,7 +86,7 @@ def _benchmark(summary: Summary, declaration: Declaration) -> dict[str, Any]:
 
 def _error_log(summary: Summary) -> str:
     """One paragraph per fault: status and item (or checkpoint), then the message indented."""
-    paragraphs = [f"broken  {one['name']}\n    {one['message']}\n" for one in summary.broken]
+    paragraphs = [f"failed to load  {one['name']}\n    {one['message']}\n" for one in summary.broken]
     for fault in summary.faults:
         message = "\n".join(f"    {line}" for line in fault["message"].splitlines())
         paragraphs.append(f"{fault['status']}  {fault['item']}\n{message}\n")

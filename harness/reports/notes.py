@@ -10,6 +10,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, Final
 
 from harness.core.aggregation import aggregation_of
@@ -108,9 +109,9 @@ def _slow_way(name: str, way: str, costs: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def broken(summary: Summary) -> list[str]:
-    """The checkpoints that could not be used, and why, a line each."""
-    return [f"{one['name']} cannot be used: {one['message']}" for one in summary.broken]
+def failed_to_load(summary: Summary) -> list[str]:
+    """The checkpoints that failed to load, with the reason, one line each."""
+    return [f"{one['name']} failed to load: {one['message']}" for one in summary.broken]
 
 
 def reasons(summary: Summary) -> list[str]:
@@ -241,19 +242,19 @@ def _together(results: Sequence[Result]) -> list[Result]:
     return found
 
 
-def effort(summary: Summary) -> list[str]:
+def usage(summary: Summary) -> list[str]:
     """The usage of each checkpoint's engine over all processes: tokens, padding, start-up, memory."""
     found: dict[str, list[Usage]] = {}
     for row in summary.effort:
         if row.engine:
             found.setdefault(row.checkpoint, []).append(row)
     if len(found) > SINGLY:
-        return [f"{len(found)} checkpoints: {_effort([row for rows in found.values() for row in rows])}"]
+        return [f"{len(found)} checkpoints: {_usage([row for rows in found.values() for row in rows])}"]
     prefix = len(found) > 1
-    return [(f"{name}: " if prefix else "") + _effort(rows) for name, rows in found.items()]
+    return [(f"{name}: " if prefix else "") + _usage(rows) for name, rows in found.items()]
 
 
-def _effort(rows: Sequence[Usage]) -> str:
+def _usage(rows: Sequence[Usage]) -> str:
     processes = len({row.who for row in rows})
     tokens = sum(row.engine.get("tokens", 0) for row in rows)
     padding = sum(row.engine.get("padding", 0) for row in rows)
@@ -261,7 +262,7 @@ def _effort(rows: Sequence[Usage]) -> str:
     if starts := [row.first_answer for row in rows if row.first_answer is not None]:
         parts.append(f"first answers after {min(starts):.1f} s")
     if peaks := [row.peak_bytes for row in rows if row.peak_bytes is not None]:
-        parts.append(f"{_gigabytes(max(peaks))} at most" + (" a process" if processes > 1 else ""))
+        parts.append(f"{_gigabytes(max(peaks))} at most" + (" per process" if processes > 1 else ""))
     shares = {row.who: row.proportional_bytes for row in rows if row.proportional_bytes is not None}
     if processes > 1 and shares:
         parts.append(
@@ -282,13 +283,12 @@ def _speculation(rows: Sequence[Usage]) -> list[str]:
     shares = [f"{100 * good / max(1, all_):.0f}" for good, all_ in zip(right, asked, strict=True)]
     heads = f"; heads 1 to {len(shares)} right in {', '.join(shares)} %" if shares else ""
     part = f" for {100 * came / decoded:.0f} % of the tokens" if decoded else ""
-    return [f"guessed ahead{part}, {mean:.2f} a pass{heads}"]
+    return [f"speculative decoding{part}, {mean:.2f} tokens per pass{heads}"]
 
 
 def _summed(tables: Sequence[Sequence[int]]) -> list[int]:
     """The sums of numbers at the same place, however long the tables are."""
-    longest = max(map(len, tables), default=0)
-    return [sum(table[at] for table in tables if at < len(table)) for at in range(longest)]
+    return [sum(column) for column in zip_longest(*tables, fillvalue=0)]
 
 
 def _gigabytes(count: int) -> str:

@@ -270,14 +270,14 @@ def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
     lines.append(("items", f"{notes.items(summary)}", "bold red" if summary.faults else ""))
     lines += [("metrics", text, "") for text in notes.directions(summary)]
     lines += [("reused", text, "") for text in notes.reused(summary)]
-    lines += [("broken", text, "bold red") for text in notes.broken(summary)]
+    lines += [("failed", text, "bold red") for text in notes.failed_to_load(summary)]
     faults = notes.faults(summary)
     lines += [(status, text, "red") for status, text in faults[:FAULTS_SHOWN]]
     if (rest := len(faults) - FAULTS_SHOWN) > 0:
         lines.append(("", f"and {rest} other messages, in errors.log", "red"))
     lines += [("outputs", text, "") for text in notes.generated(summary)]
     lines += [("programs", text, "") for text in notes.programs(summary)]
-    lines += [("effort", text, "") for text in notes.effort(summary)]
+    lines += [("usage", text, "") for text in notes.usage(summary)]
     lines += [("note", text, "yellow") for text in notes.warnings(summary)]
     lines += [("undefined", text, "") for text in notes.reasons(summary)]
     lines += [("left out", text, "") for text in notes.left_out(summary)]

@@ -28,7 +28,7 @@ def test_lengths_accuracy_and_metadata_of_a_model_with_several_heads_are_in_the_
     shown = " ".join(line.strip() for line in result.outlines)
     assert "epoch" in shown
     assert "validation loss" in shown
-    assert "guessed ahead for" in shown
+    assert "speculative decoding for" in shown
     assert "heads 1 to 3 right in" in shown
     (folder,) = project.runs
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
@@ -41,7 +41,7 @@ def test_lengths_accuracy_and_metadata_of_a_model_with_several_heads_are_in_the_
     assert checkpoint["val_loss"] > 1
     assert checkpoint["training"]["config"]["training"]["batch"] == 8
     text = (folder / "report.html").read_text(encoding="utf-8")
-    assert "guessed ahead for" in text
+    assert "speculative decoding for" in text
 
 
 def test_without_guessing_nothing_is_said_of_it(project: Project) -> None:

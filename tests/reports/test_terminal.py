@@ -273,4 +273,4 @@ def test_a_checkpoint_that_could_not_be_used_is_named_in_the_table_and_the_page(
     broken = [{"name": "checkpoint-7", "path": "runs/checkpoint-7", "message": "config.json: cut off"}]
     whole = replace(sample(1), broken=broken)
     for text in (render(whole, 100, False), page(whole)):
-        assert "checkpoint-7 cannot be used: config.json: cut off" in text
+        assert "checkpoint-7 failed to load: config.json: cut off" in text

@@ -91,26 +91,26 @@ def test_all_processes_notes_are_read_back(tmp_path: Path) -> None:
 
 def test_one_line_a_checkpoint_adds_up_its_processes() -> None:
     found = replace(sample(), effort=[effort("gw0"), effort("gw1", tokens=3000, padding=15)])
-    assert notes.effort(found) == [
-        "4,000 tokens computed, 1.0 % padding; first answers after 4.0 s; 1.00 GiB at most a process; "
+    assert notes.usage(found) == [
+        "4,000 tokens computed, 1.0 % padding; first answers after 4.0 s; 1.00 GiB at most per process; "
         "2 processes with 1.00 GiB in all, shared pages counted once"
     ]
 
 
 def test_a_single_process_is_not_counted() -> None:
     found = replace(sample(), effort=[effort("main")])
-    assert notes.effort(found) == [
+    assert notes.usage(found) == [
         "1,000 tokens computed, 2.5 % padding; first answers after 4.0 s; 1.00 GiB at most"
     ]
 
 
 def test_a_process_that_loaded_a_checkpoint_twice_is_one_process() -> None:
     twice = [effort("gw0"), effort("gw0", tokens=3000), effort("gw1")]
-    assert notes.effort(replace(sample(), effort=twice)) == [
-        "5,000 tokens computed, 1.5 % padding; first answers after 4.0 s; 1.00 GiB at most a process; "
+    assert notes.usage(replace(sample(), effort=twice)) == [
+        "5,000 tokens computed, 1.5 % padding; first answers after 4.0 s; 1.00 GiB at most per process; "
         "2 processes with 1.00 GiB in all, shared pages counted once"
     ]
-    (alone,) = notes.effort(replace(sample(), effort=twice[:2]))
+    (alone,) = notes.usage(replace(sample(), effort=twice[:2]))
     assert alone.endswith("1.00 GiB at most")
 
 
@@ -118,15 +118,15 @@ def test_what_was_guessed_ahead_is_added_up_over_processes() -> None:
     one = {"lengths": [60, 20, 20], "asked": [100, 80], "right": [40, 20]}
     other = {"lengths": [0, 0, 0, 25], "asked": [25, 25, 25], "right": [25, 25, 25]}
     rows = [effort("gw0", speculative=one, decoded=260), effort("gw1", speculative=other, decoded=140)]
-    (line,) = notes.effort(replace(sample(), effort=[*rows, effort("gw2", decoded=0)]))
+    (line,) = notes.usage(replace(sample(), effort=[*rows, effort("gw2", decoded=0)]))
     assert line.endswith(
-        "; guessed ahead for 65 % of the tokens, 2.08 a pass; heads 1 to 3 right in 52, 43, 100 %"
+        "; speculative decoding for 65 % of the tokens, 2.08 tokens per pass; heads 1 to 3 right in 52, 43, 100 %"
     )
 
 
 def test_engines_without_costs_say_nothing() -> None:
     found = replace(sample(), effort=[Usage(who="main", checkpoint="a", engine={})])
-    assert notes.effort(found) == []
+    assert notes.usage(found) == []
 
 
 def test_what_an_engine_does_otherwise_is_a_warning_once() -> None:
