@@ -367,14 +367,8 @@ def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest
     ]
     if not running or collection.sandbox is not None:
         return []
-    settings = collection.settings.sandbox_settings
     try:
-        collection.sandbox = open_checked(
-            settings.kind,
-            workers=settings.workers,
-            grader=settings.grader,
-            program_seconds=settings.program_seconds,
-        )
+        collection.sandbox = open_checked(collection.settings.sandbox_settings)
     except SandboxError as error:
         names = dict.fromkeys(given.loaded.spec.name for item in running if (given := given_of(item)))
         collection.deselected.append(f"{', '.join(names)}: {error}")

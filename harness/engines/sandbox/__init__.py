@@ -33,15 +33,9 @@ def open_sandbox(
     return start(SandboxSettings(kind=kind, workers=workers, grader=grader, program_seconds=program_seconds))
 
 
-def open_checked(
-    kind: Kind = "bwrap",
-    *,
-    workers: int | None = None,
-    grader: Grader = "exact",
-    program_seconds: float | None = None,
-) -> Checked:
+def open_checked(settings: SandboxSettings) -> Checked:
     """The same, with the tests of every task tried before programs are judged by them."""
+    from harness.engines.sandbox.sandbox import start
     from harness.engines.sandbox.soundness import Checked
 
-    opened = open_sandbox(kind, workers=workers, grader=grader, program_seconds=program_seconds)
-    return Checked(opened, kind)
+    return Checked(start(settings), settings.kind)
