@@ -53,3 +53,9 @@ def test_what_a_text_names_is_there(path: Path) -> None:
 )
 def test_a_folder_of_tests_is_named_as_the_folder_of_its_subjects(folder: str) -> None:
     assert folder in BESIDES or (ROOT / "harness" / folder).is_dir()
+
+
+def test_the_glossary_has_each_term_once_and_in_order() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    terms = [term.lower() for term in re.findall(r"^- \*\*(.+?)\*\*", text, flags=re.MULTILINE)]
+    assert terms == sorted(set(terms))
