@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from harness.core.benchmark import Benchmark, declared
+from harness.core.exit_codes import ExitCode
 from harness.core.text import count
 from harness.plugin.collection import Collection, Remark, Withheld, given_of
 
@@ -76,7 +77,7 @@ def nothing_selected(collection: Collection, config: pytest.Config) -> str:
     ]
     of = f"none of {len(collection.specs)} benchmarks" if len(collection.specs) > 1 else "no benchmark"
     what = f"{of} matches {' '.join(given)}" if given else f"{of} is left"
-    line = f"nothing selected (exit code 5): {what}"
+    line = f"nothing selected (exit code {ExitCode.NOTHING}): {what}"
     near = nearest(re.findall(r"[^\s()]+", option.keyword), names_of(collection))
     return f"{line}; nearest: {', '.join(near)}" if near else line
 

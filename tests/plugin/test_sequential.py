@@ -108,6 +108,7 @@ def test_an_item_that_fails_makes_the_run_not_valid(project: Project) -> None:
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(project: Project, arguments: list[str], message: str) -> None:
+    (project.path / "pyproject.toml").write_text('[tool.touchstone.composites]\nscore = {"sums:acc" = 1.0}\n')
     result = project.run(*arguments)
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"*{message}*"])
