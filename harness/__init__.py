@@ -86,8 +86,12 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
+    """Return a public name, from where it is defined (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = next((place for place, names in _MODULES.items() if name in names), "core.requests")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
-    return found
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

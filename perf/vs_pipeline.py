@@ -25,7 +25,7 @@ from harness.checkpoints import CheckpointInfo, resolve
 from harness.core.requests import MASK, FillMask, FillMaskAnswer
 from harness.core.resources import shipped
 from harness.metrics.korean.cloze import clip_around_mask
-from harness.plugin.units import DEFAULT_SIZE
+from harness.plugin.batches import DEFAULT_SIZE
 from perf.measure import OURS, ROOT, Cost, in_turn, mebibytes, ratios, run, spread, table
 from perf.our_side import threads
 

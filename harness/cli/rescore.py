@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.info import info_from_plain
 from harness.cli.command import Output, add_run, run_folder
-from harness.core.benchmark import CHECKPOINT_FIXTURE, declared, generator_function
+from harness.core.benchmark import declared, generator_function
 from harness.core.dataset import Example
 from harness.core.errors import BenchmarkError, DataError, HarnessError
 from harness.core.few_shot import Sampling
@@ -201,9 +201,9 @@ class _Benchmarks:
             return None
         given, function = Given(example, known.loaded), known.function
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
-        if foreign := [name for name in names if name not in (*OWN_ARGUMENTS, CHECKPOINT_FIXTURE)]:
+        if foreign := [name for name in names if name not in (*OWN_ARGUMENTS, "checkpoint")]:
             raise BenchmarkError(f"takes {foreign[0]!r}, which only a run of pytest can give it")
-        wanted = {name: info if name == CHECKPOINT_FIXTURE else given.argument(name) for name in names}
+        wanted = {name: info if name == "checkpoint" else given.argument(name) for name in names}
         spec = replace(known.loaded.spec, name=record.benchmark)
         return Job(record.item, spec, example, record.checkpoint, partial(function, **wanted))
 

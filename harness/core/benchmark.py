@@ -33,11 +33,8 @@ from harness.core.requests import REQUEST_KINDS, Request
 
 ATTRIBUTE: Final = "__touchstone_benchmark__"
 
-CHECKPOINT_FIXTURE: Final = "checkpoint"
-"""The session fixture with an item's checkpoint."""
-
-ENGINE_FIXTURE: Final = "model_engine"
-"""The session fixture with the engine of an item's checkpoint; asked for once a unit, not by every item."""
+CHECKPOINT_FIXTURE: Final = "touchstone_checkpoint"
+"""The parameter with an item's checkpoint, which the fixtures ``checkpoint`` and ``model_engine`` hand on."""
 
 MOST_UNUSABLE: Final = 0.1
 """The share of outputs that may have no answer, or end at the limit, before a result is not valid."""

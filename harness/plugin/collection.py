@@ -228,7 +228,7 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
         # A single checkpoint is not shown; else node ids read ``test_x[CHECKPOINT-BENCHMARK/ROW]``.
         several = len(collection.checkpoints or []) > 1
         ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
-        metafunc.parametrize("checkpoint", suited, ids=ids, scope="session")
+        metafunc.parametrize(CHECKPOINT_FIXTURE, suited, ids=ids, scope="session")
     rows = examples or [(one, Withheld(spec)) for one in _withheld_ids(spec, metafunc.config)]
     wanted = [name for name in OWN_ARGUMENTS if name in own]
     values = [tuple(value if name == "example" else None for name in wanted) for _, value in rows]
@@ -300,7 +300,8 @@ def _withheld_ids(spec: Benchmark, config: pytest.Config) -> list[str]:
 
 def _code(metafunc: pytest.Metafunc) -> str:
     """The hash of the benchmark's code and of the fixtures that it asks for."""
-    fixtures = [definition.func for found in metafunc._arg2fixturedefs.values() for definition in found]
+    theirs = (found for name, found in metafunc._arg2fixturedefs.items() if name != CHECKPOINT_FIXTURE)
+    fixtures = [definition.func for found in theirs for definition in found]
     return code_of([metafunc.function, *fixtures], metafunc.config.rootpath)
 
 
@@ -351,7 +352,7 @@ def given_of(item: pytest.Item) -> Given | None:
 
 def checkpoint_of(item: pytest.Item) -> CheckpointInfo:
     """The checkpoint of a benchmark item."""
-    info = item.callspec.params["checkpoint"]  # type: ignore[attr-defined]
+    info = item.callspec.params[CHECKPOINT_FIXTURE]  # type: ignore[attr-defined]
     assert isinstance(info, CheckpointInfo)
     return info
 
@@ -381,7 +382,7 @@ def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest
 def wrong_fixture(items: list[pytest.Item]) -> str | None:
     """A sentence about the first benchmark that asks for a function-scoped fixture, None when all is well.
 
-    A unit's generators run together under its first item, so what they share must live longer than one item.
+    A batch's generators run together under its first item, so what they share must live longer than one item.
     """
     seen: set[Any] = set()
     for item in items:

@@ -1,7 +1,7 @@
-"""Advances the generators of a unit together: what they ask is collected and answered by as few calls as there
+"""Advances the generators of a batch together: what they ask is collected and answered by as few calls as there
 are rounds; each is sent its answers as soon as it has all of them, and asks on in the next round.
 
-Each item is journalled when its generator ends, not when its unit does or pytest reports it: that is what makes
+Each item is journalled when its generator ends, not when its batch does or pytest reports it: that is what makes
 ``-x``, Ctrl-C and crashes cheap. What one item does wrong ends that item alone.
 """
 
@@ -38,7 +38,7 @@ MOST_YIELDS: Final = 1000
 """A generator that yields this often is taken to be endless."""
 
 SYNC_EVERY: Final = 1.0
-"""Seconds: on a busy disk a sync takes longer than a unit of trivial items."""
+"""Seconds: on a busy disk a sync takes longer than a batch of trivial items."""
 
 LONGEST_KEPT: Final = 1000
 """Characters of a request's text that the journal keeps; of longer ones the end, and the hash of the whole.
@@ -91,7 +91,7 @@ class _Running:
 
 
 class RunningBatch:
-    """A unit whose generators have been started, as far as their first question; nothing is answered or
+    """A batch whose generators have been started, as far as their first question; nothing is answered or
     journalled yet.
 
     Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
@@ -139,11 +139,11 @@ class Recorder(Protocol):
         """Writes a record."""
 
     def sync(self, *, every: float = 0.0) -> None:
-        """Called when an item or a unit is done."""
+        """Called when an item or a batch is done."""
 
 
 def run_batch(
-    unit: RunningBatch, engine: Engine, journal: Recorder, sandbox: ProgramRunner | None = None
+    batch: RunningBatch, engine: Engine, journal: Recorder, sandbox: ProgramRunner | None = None
 ) -> dict[str, Outcome]:
     """The outcome of every job by item; each is in the journal when this returns.
 
@@ -168,20 +168,20 @@ def run_batch(
 
     asking = RequestDispatcher(engine, sandbox, take)
     try:
-        for state in unit.running:
+        for state in batch.running:
             if state.failure is not None:
                 _fail(state, state.failure, journal)
             ask(state)
         asking.run()
     finally:
         asking.close()
-        unit.close()
+        batch.close()
         journal.sync(every=SYNC_EVERY)
-    return unit.outcomes
+    return batch.outcomes
 
 
 def _start(state: _Running, engine: Engine) -> None:
-    """Takes a generator to its first question; what goes wrong is kept until the unit runs."""
+    """Takes a generator to its first question; what goes wrong is kept until the batch runs."""
     began = time.perf_counter()
     try:
         generator = state.job.start()

@@ -1,23 +1,23 @@
-"""Runs benchmark items: the first item of a unit that pytest calls advances the whole unit, the others find
-their outcome waiting. While a unit computes, the engine prepares what the next one will ask.
+"""Runs benchmark items: the first item of a batch that pytest calls advances the whole batch, the others find
+their outcome waiting. While a batch computes, the engine prepares what the next one will ask.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.core.benchmark import ENGINE_FIXTURE, Benchmark, generator_function
+from harness.core.benchmark import Benchmark, generator_function
 from harness.core.requests import Generate
 from harness.core.serialize import to_plain
+from harness.plugin.batches import plan_batches
 from harness.plugin.collection import OWN_ARGUMENTS, Given, checkpoint_of, given_of, result_of, reusable
 from harness.plugin.dispatch import ProgramRunner
 from harness.plugin.driver import SYNC_EVERY, Job, Outcome, RunningBatch, identity, run_batch
-from harness.plugin.units import plan_batches
 from harness.plugin.xdist import Quarantine
 from harness.results.journal import Journal
 from harness.results.records import Record, Status
@@ -25,91 +25,96 @@ from harness.results.reuse import Reuse
 from harness.results.usage import Usage, UsageMeter
 
 if TYPE_CHECKING:
+    from harness.checkpoints import CheckpointInfo
     from harness.engines.base import Engine
+    from harness.plugin.sequential import Sequential
 
 ALONE_MARKS: Final = ("skip", "skipif", "xfail")
 """pytest decides about items with these marks one by one, so they are never run for another item's sake."""
 
 
-class Execution:
-    """The units of this process and the outcomes that wait to be reported."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The items that a process answers, and the tools for it.
 
-    def __init__(
-        self,
-        items: Sequence[pytest.Item],
-        unit_size: int,
-        journal: Journal,
-        quarantine: Quarantine,
-        *,
-        in_order: bool,
-        sandbox: ProgramRunner | None = None,
-        by_kind: bool,
-        note_effort: Callable[[Sequence[Usage]], None],
-        breaks: Sequence[str] = (),
-        settled: Callable[[str], str | None] | None = None,
-        reuse: Reuse | None = None,
-    ) -> None:
-        """With ``in_order`` the units come one after the other; a worker cannot know which it gets next. With
-        ``by_kind`` units of items that ask for texts are larger than ``unit_size``, which xdist's controller
-        could not know of. ``note_effort`` is told now and then what this process's answers have cost. No unit goes
-        on beyond an item in ``breaks``; ``settled`` gives the reason why an item is not needed any more, if any.
-        ``reuse`` knows what earlier runs have scored."""
-        self._reuse = reuse
-        self._in_order = in_order
-        self._not_needed = settled
-        self._sandbox = sandbox
-        self._meter = UsageMeter(journal.who, note_effort)
+    With ``in_order`` the batches come one after the other; a worker cannot know which it gets next. With ``by_kind``
+    batches of items that ask for texts are larger than ``size``, which xdist's controller could not know of.
+    ``engine`` loads a checkpoint, ``note_usage`` is told now and then what this process's answers have cost.
+    ``sequential`` knows which items are not needed any more, ``reuse`` what earlier runs have scored.
+    """
+
+    items: Sequence[pytest.Item]
+    size: int
+    in_order: bool
+    by_kind: bool
+    journal: Journal
+    quarantine: Quarantine
+    engine: Callable[[CheckpointInfo], Engine]
+    note_usage: Callable[[Sequence[Usage]], None]
+    sandbox: ProgramRunner | None = None
+    sequential: Sequential | None = None
+    reuse: Reuse | None = None
+
+
+class Execution:
+    """The batches of this process and the outcomes that wait to be reported."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._journal = work.journal
+        self._meter = UsageMeter(work.journal.who, work.note_usage)
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
         self._specs: dict[str, Benchmark] = {}
         self._ahead: dict[str, RunningBatch] = {}
-        self._items = list(items)
-        self._journal = journal
-        self._quarantine = quarantine
         self._outcomes: dict[str, Outcome] = {}
         self._settled: set[str] = set()
-        self._unit_of: dict[str, list[int]] = {}
+        self._batch_of: dict[str, list[pytest.Item]] = {}
         self._leader_after: dict[str, pytest.Item] = {}
-        before: dict[str | None, list[int]] = {}
+        self._plan(work.items)
+
+    def _plan(self, items: Sequence[pytest.Item]) -> None:
+        before: dict[str | None, list[pytest.Item]] = {}
         last: str | None = None
-        generating = generating_of(items) if by_kind else []
+        generating = generating_of(items) if self._work.by_kind else []
         nodeids = [item.nodeid for item in items]
-        units = plan_batches(nodeids, unit_size, alone_of(items), generating, breaks)
-        for unit in units:
-            for index in unit:
-                self._unit_of[self._items[index].nodeid] = unit
-            leader = self._items[unit[0]]
-            # Units of checkpoints that share a model alternate: after a unit comes the next of its own checkpoint, and
-            # in between fixtures that know the checkpoint are made anew.
+        for indices in plan_batches(nodeids, self._work.size, alone_of(items), generating):
+            batch = [items[index] for index in indices]
+            self._batch_of |= dict.fromkeys((item.nodeid for item in batch), batch)
+            leader = batch[0]
+            # Batches of checkpoints that share a model alternate: after a batch comes the next of its own checkpoint,
+            # and in between fixtures that know the checkpoint are made anew.
             whose = checkpoint_of(leader).name if given_of(leader) is not None else None
             if whose == last or _needs_no_fixture(leader):
-                for index in before.get(whose, ()):
-                    self._leader_after[self._items[index].nodeid] = leader
-            before[whose], last = unit, whose
+                self._leader_after |= {item.nodeid: leader for item in before.get(whose, ())}
+            before[whose], last = batch, whose
 
     def call(self, item: pytest.Function) -> Outcome:
-        """The outcome of an item, computed now together with its unit, unless another item or an earlier run has
-        done so."""
+        """Return the outcome of an item, computed now together with its batch, unless another item or an earlier run
+        has done so."""
         if item.nodeid not in self._outcomes and (reused := self._reused(item)) is not None:
             return reused
         if item.nodeid not in self._outcomes:
-            if self._not_needed is not None and (reason := self._not_needed(item.nodeid)) is not None:
+            if (reason := self._not_needed(item)) is not None:
                 pytest.skip(reason)
-            engine: Engine = item._request.getfixturevalue(ENGINE_FIXTURE)
-            unit = self._started(item, engine)
+            info = checkpoint_of(item)
+            engine = self._work.engine(info)
+            batch = self._started(item, engine)
             try:
-                self._start_next(item, engine)
-            except BaseException:  # an interrupt: the unit will not run
-                unit.close()
+                self._start_next(item, batch, engine)
+            except BaseException:  # an interrupt: the batch will not run
+                batch.close()
                 raise
-            checkpoint = checkpoint_of(item).name
-            begin = functools.partial(self._meter.begin, engine, checkpoint)
+            begin = functools.partial(self._meter.begin, engine, info.name)
             try:
-                run_batch(unit, engine, _Recorder(self._journal, begin), self._sandbox)
+                run_batch(batch, engine, _Recorder(self._journal, begin), self._work.sandbox)
             finally:
-                self._outcomes.update(unit.outcomes)
-                self._settled.update(unit.outcomes)
-            self._meter.count(engine, checkpoint, to_plain(engine.effort))
+                self._outcomes.update(batch.outcomes)
+                self._settled.update(batch.outcomes)
+            self._meter.count(engine, info.name, to_plain(engine.effort))
         return self._outcomes.pop(item.nodeid)
+
+    def _not_needed(self, item: pytest.Item) -> str | None:
+        return self._work.sequential.not_needed(item.nodeid) if self._work.sequential is not None else None
 
     def sync(self) -> None:
         """Makes sure that the records are on disk, and writes down what this process's answers have cost so far."""
@@ -126,9 +131,9 @@ class Execution:
         self._journal.append(Record(**who, status=status, message=message))
 
     def close(self) -> None:
-        """Closes generators that were started for a unit that never came."""
-        for unit in self._ahead.values():
-            unit.close()
+        """Close generators that were started for a batch that never came."""
+        for batch in self._ahead.values():
+            batch.close()
         self._ahead.clear()
 
     def _reused(self, item: pytest.Function) -> Outcome | None:
@@ -137,9 +142,9 @@ class Execution:
             return None
         given = given_of(item)
         assert given is not None
-        assert self._reuse is not None
+        assert self._work.reuse is not None
         example = given.example
-        record = self._reuse.find(
+        record = self._work.reuse.find(
             item.nodeid, checkpoint_of(item).name, given.loaded.spec.name, example.id, example.sha256
         )
         if record is None:
@@ -151,30 +156,35 @@ class Execution:
 
     def _known(self, item: pytest.Item) -> bool:
         """Whether an earlier run has scored the item."""
-        if self._reuse is None or self._reuse.empty:
+        if self._work.reuse is None or self._work.reuse.empty:
             return False
         given = given_of(item)
         if given is None or not reusable(item):
             return False
-        return self._reuse.has(checkpoint_of(item).name, given.loaded.spec.name, given.example.id)
+        return self._work.reuse.has(checkpoint_of(item).name, given.loaded.spec.name, given.example.id)
 
     def _started(self, item: pytest.Function, engine: Engine) -> RunningBatch:
-        """The unit of an item with its generators started, now or ahead of time."""
+        """Return the batch of an item with its generators started, now or ahead of time."""
         ahead = self._ahead.pop(checkpoint_of(item).name, None)
         if ahead is not None:
             if item.nodeid in ahead.items and not ahead.items & self._settled:
                 return ahead
             ahead.close()
-        unit = RunningBatch([self._job(member, item) for member in self._members(item)], engine)
-        engine.prepare(unit.requests)
-        return unit
+        batch = RunningBatch([self._job(member, item) for member in self._members(item)], engine)
+        engine.prepare(batch.requests)
+        return batch
 
-    def _start_next(self, item: pytest.Function, engine: Engine) -> None:
-        """Starts the generators of the unit after the item's, where the two share all fixtures, so that the
+    def _start_next(self, item: pytest.Function, batch: RunningBatch, engine: Engine) -> None:
+        """Start the generators of the batch after the item's, where the two share all fixtures, so that the
         engine can prepare its requests while it computes."""
         leader = self._leader_after.get(item.nodeid)
-        if not self._in_order or not isinstance(leader, pytest.Function):
+        if not self._work.in_order or not isinstance(leader, pytest.Function):
             return
+        done = self._settled | batch.items
+        if self._work.sequential is not None and any(
+            one.nodeid not in done for one in self._batch_of[item.nodeid]
+        ):
+            return  # the rest of this batch comes next, if it is needed
         same = leader.parent is item.parent and leader.originalname == item.originalname
         if same and _alike(leader, item):
             members = [one for one in self._members(leader) if not self._known(one)]
@@ -184,17 +194,17 @@ class Execution:
                 engine.prepare(ahead.requests)
 
     def _members(self, leader: pytest.Function) -> list[pytest.Function]:
-        """The unit's items that can run under the leader's fixtures and have not run yet, the leader first."""
-        quarantined = self._quarantine.items()
+        """Return the batch's items that can run under the leader's fixtures and have not run yet, the leader first."""
+        quarantined = self._work.quarantine.items()
         if leader.nodeid in quarantined:
             return [leader]
-        members = [leader]
-        for index in self._unit_of.get(leader.nodeid, ()):
-            item = self._items[index]
-            fresh = item.nodeid not in self._settled and item.nodeid not in quarantined
-            if item is leader or not fresh or not isinstance(item, pytest.Function):
+        sequential, members = self._work.sequential, [leader]
+        for item in self._batch_of.get(leader.nodeid, ()):
+            if item is leader or not isinstance(item, pytest.Function):
                 continue
-            if _alike(item, leader) and not self._known(item):
+            fresh = item.nodeid not in self._settled and item.nodeid not in quarantined
+            apart = sequential is not None and not sequential.together(leader.nodeid, item.nodeid)
+            if fresh and not apart and _alike(item, leader) and not self._known(item):
                 members.append(item)
         return members
 

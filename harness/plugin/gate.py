@@ -30,7 +30,7 @@ from harness.core.errors import GateError, HarnessError
 from harness.core.exit_codes import ExitCode
 from harness.core.settings import settings_table
 from harness.plugin.options import Settings
-from harness.plugin.ordering import schedules_from_json
+from harness.plugin.sequential import read_schedules
 from harness.reports.gate import decision_text
 from harness.results.run_directory import RunDirectory
 from harness.results.store_entry import ItemScores, StoredResult
@@ -125,7 +125,7 @@ class GateSession:
             return {}
         directory = RunDirectory(Path(summary.directory))
         declared = {one.name: one for one in summary.declarations}
-        return self.watch(directory, schedules_from_json(directory.read_courses()), declared).early()
+        return self.watch(directory, read_schedules(directory.path), declared).early()
 
     def _decide(self, entries: Sequence[Entry], summary: Summary) -> GateResult:
         assert self.plan is not None

@@ -22,8 +22,6 @@ from harness.core.settings import Setting, settings_table
 from harness.engines.sandbox.settings import SandboxSettings
 from harness.engines.settings import ModelSettings
 
-MODEL_SETTINGS: Final = pytest.StashKey[ModelSettings]()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

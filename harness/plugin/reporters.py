@@ -1,67 +1,272 @@
-"""Where a finished run is told besides its folder: ``--eval-markdown``, ``--junitxml``, and GitHub Actions."""
+"""Where a finished run is told: implementations of ``harness.core.hooks``, like those of any conftest.
+
+The files of the run's folder and the table on the terminal; Markdown, JUnit's XML, pytest-json-report's file and GitHub
+Actions where those are asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import os
+from collections.abc import Collection, Generator, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from harness.core.errors import HarnessError
+from harness.core.exit_codes import ExitCode
 from harness.core.files import unwritable, write_atomic
-from harness.reports import github, markdown
-from harness.results.summary import Summary
+from harness.core.hooks import add_specifications
+from harness.reports import files, github, markdown, program_files, terminal
+from harness.reports.notes import last_lines, token_limit, wrapped
+from harness.reports.progress import Progress
+from harness.results.journal import read_exchanges
+from harness.results.summary import Result, Summary
 
 
-class Wrong(NamedTuple):
-    """A fault, and whether a person had asked for the thing, so that the run must not end well."""
+class Notice(NamedTuple):
+    """A line about what a reporter could not do, and the exit code of a run that is otherwise well: 0 where nobody
+    had asked for it."""
 
     line: str
-    asked: bool
+    exit_code: int = 0
 
 
-def check_paths(output: Path, markdown: Path | None) -> None:
+class Files:
+    """The files of the run's folder."""
+
+    def __init__(self, scored: Collection[str]) -> None:
+        self._scored = scored
+        self._summary: Summary | None = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_touchstone_checkpoint_finished(self, summary: Summary) -> None:
+        with suppress(HarnessError, OSError):  # the end of the run writes them again, or says why it cannot
+            files.write_checkpoints(summary, [one.name for one in summary.declarations])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_touchstone_run_finished(self, summary: Summary) -> None:
+        self._summary = summary
+        files.write_results(summary)
+        program_files.write_code_files(Path(summary.directory), self._scored)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:
+        if self._summary is not None:
+            json_report["eval"] = files.eval_section(self._summary)
+            json_report["exitcode"] = int(json_report.get("exitcode", 0))
+
+
+class MarkdownFile:
+    """``--eval-markdown``."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+
+    def pytest_touchstone_run_finished(self, summary: Summary) -> None:
+        try:
+            write_atomic(self._target, markdown.page(summary))
+        except OSError as error:
+            raise HarnessError(f"cannot write --eval-markdown {self._target}: {error.strerror}") from error
+
+
+class JUnitProperties:
+    """Properties in the file of ``--junitxml``, which pytest writes afterwards."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_touchstone_run_finished(self, summary: Summary) -> None:
+        from _pytest.junitxml import xml_key
+
+        if (xml := self._config.stash.get(xml_key, None)) is not None:
+            for name, value in github.properties(summary):
+                xml.add_global_property(name, value)
+
+
+class GitHub:
+    """The summary of a job on GitHub."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    def pytest_touchstone_run_finished(self, summary: Summary) -> str | None:
+        return github.append_summary(self._environment, markdown.page(summary))
+
+
+class Table:
+    """The table of results on the terminal."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_touchstone_terminal_sections(self, summary: Summary) -> tuple[str, str] | None:
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is None:
+            return None
+        return "benchmarks", terminal.render(summary, reporter._tw.fullwidth, reporter.hasmarkup)
+
+
+class Quiet:
+    """Keeps the progress line away while pytest writes; registered only where there is such a line, since
+    these hooks run several times an item."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
+        with self._progress.paused():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
+        with self._progress.paused():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self) -> Generator[None, object, object]:
+        with self._progress.paused():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True, optionalhook=True)
+    def pytest_testnodedown(self) -> Generator[None, object, object]:
+        with self._progress.paused():
+            return (yield)
+
+
+def check_paths(output: Path, target: Path | None) -> None:
     """Raises ``pytest.UsageError`` where the run's folder or the Markdown cannot be written; neither is made here."""
     if (why := unwritable(output)) is not None:
         raise pytest.UsageError(f"--eval-output {output}: {why}; choose another folder")
-    if markdown is None:
+    if target is None:
         return
-    if markdown.is_dir():
-        raise pytest.UsageError(f"--eval-markdown {markdown}: this is a folder; name a file")
-    if (why := unwritable(markdown.parent)) is not None:
-        raise pytest.UsageError(f"--eval-markdown {markdown}: {why}; choose another file")
+    if target.is_dir():
+        raise pytest.UsageError(f"--eval-markdown {target}: this is a folder; name a file")
+    if (why := unwritable(target.parent)) is not None:
+        raise pytest.UsageError(f"--eval-markdown {target}: {why}; choose another file")
 
 
-def publish(
-    config: pytest.Config, summary: Summary, target: Path | None, environment: Mapping[str, str]
-) -> list[Wrong]:
-    """Writes the run's Markdown where it was asked for, and its properties into JUnit's XML; gives what went wrong.
+class Calls:
+    """Registers our reporters, and calls the hooks of a run, each implementation by itself, so that one that raises
+    costs nothing but itself."""
 
-    Before pytest's own end of the session, which writes the XML.
-    """
-    from _pytest.junitxml import xml_key
+    def __init__(self, config: pytest.Config, target: Path | None, scored: Collection[str]) -> None:
+        """``target`` is the file of ``--eval-markdown``; ``scored`` has the items that are, when the run has ended."""
+        self._config = config
+        self._manager = config.pluginmanager
+        self._failed: set[tuple[str, int]] = set()
+        self._on_github = github.on_github(os.environ)
+        self.notices: list[Notice] = []
+        add_specifications(self._manager)
+        ours: list[object] = [Table(config), Files(scored), JUnitProperties(config)]
+        ours += [MarkdownFile(target)] if target is not None else []
+        ours += [GitHub(os.environ)] if self._on_github else []
+        for reporter in ours:
+            self._manager.register(reporter)
 
-    xml = config.stash.get(xml_key, None)
-    if xml is not None:
-        for name, value in github.properties(summary):
-            xml.add_global_property(name, value)
-    text = markdown.page(summary)
-    wrong = []
-    if target is not None:
-        try:
-            write_atomic(target, text)
-        except OSError as error:
-            wrong.append(Wrong(f"cannot write --eval-markdown {target}: {error.strerror}", asked=True))
-    if github.on_github(environment) and (fault := github.append_summary(environment, text)):
-        wrong.append(Wrong(fault, asked=False))
-    return wrong
+    def note(self, line: str, exit_code: int = 0) -> None:
+        """Note a line for the end of the report."""
+        self.notices.append(Notice(line, exit_code))
+
+    def wanted(self, name: str) -> bool:
+        """Return whether anybody implements a hook."""
+        return bool(getattr(self._manager.hook, name).get_hookimpls())
+
+    def call(self, name: str, **arguments: Any) -> list[Any]:
+        """Return what the implementations return, ours first; one that raises is noted and not called again."""
+        found = []
+        implementations = list(reversed(getattr(self._manager.hook, name).get_hookimpls()))
+        for one in implementations:
+            if (name, id(one.plugin)) in self._failed:
+                continue
+            others = [other.plugin for other in implementations if other.plugin is not one.plugin]
+            try:
+                found += self._manager.subset_hook_caller(name, others)(**arguments)
+            except Exception as error:  # whatever somebody's hook does, the run's results must come out
+                self._failed.add((name, id(one.plugin)))
+                self._note_failure(name, one, error)
+        return found
+
+    def _note_failure(self, name: str, one: Any, error: Exception) -> None:
+        if isinstance(one.plugin, Files):
+            self.note(f"the results cannot be written: {error}", ExitCode.NOT_VALID)
+        elif isinstance(one.plugin, MarkdownFile):
+            self.note(str(error), 1)
+        else:
+            who = Path(one.plugin_name).name if one.plugin_name.endswith(".py") else one.plugin_name
+            self.note(f"{name} of {who} failed: {type(error).__name__}: {error}", 1)
+
+    def start_progress(self, directory: Path, total: int) -> Progress | None:
+        """Start the progress line of a run of so many items; None where it has no place."""
+        reporter = self._manager.get_plugin("terminalreporter")
+        if reporter is None or self._config.option.verbose < 0 or not total:
+            return None
+        # With -s or live logs others write on the terminal too, out of turn: then plain lines, as for a file.
+        alone = self._config.option.capture != "no" and not self._config.getoption("log_cli_level", None)
+        progress = Progress(
+            directory,
+            total,
+            reporter._tw._file,
+            is_tty=reporter.isatty and alone,
+            column=lambda: reporter._tw.width_of_current_line,
+        )
+        progress.start()
+        if progress.live:
+            self._manager.register(Quiet(progress), "touchstone-quiet")
+        return progress
+
+    def write_sections(self, reporter: pytest.TerminalReporter, summary: Summary) -> None:
+        """Write the sections below the tests; after our own what could not be done, and GitHub's annotations."""
+        mine, *others = self.call("pytest_touchstone_terminal_sections", summary=summary) or [
+            ("benchmarks", "")
+        ]
+        notices = "".join(f"\n{one.line}" for one in self.notices)
+        for title, text in ((mine[0], mine[1] + notices), *others):
+            reporter.section(title)
+            for line in self._shown(text.splitlines()):
+                reporter.write_line(line)
+            for line in github.commands(summary) if self._on_github and title is mine[0] else ():
+                reporter.write_line(line)
+
+    def write_last_lines(self, summary: Summary | None, status: int, limit: int | None) -> None:
+        """Write below pytest's own last line what must not be overlooked, and what to do about it. ``limit`` is the
+        number of tokens that a text of the run could have, where it was given one."""
+        reporter = self._manager.get_plugin("terminalreporter")
+        if reporter is None:
+            return
+        width = reporter._tw.fullwidth
+        limit_of = functools.partial(_limit_of, summary, limit)
+        lines = [] if summary is None else last_lines(summary, width, limit_of)
+        for one in (one for one in self.notices if one.exit_code):
+            lines += wrapped(f"error (exit code {int(status)}): {one.line}", width)
+        gate = (summary.gate if summary is not None else None) or {}
+        if gate.get("mode") and (lines or gate["exit_code"]):
+            lines += wrapped(gate["text"], width)
+        for line in self._shown(lines):
+            reporter.write_line(line, yellow=True)
+
+    def _shown(self, lines: Iterable[str]) -> list[str]:
+        """Return a report's lines, on GitHub such that it takes none of them for a command."""
+        return [github.harmless(line) if self._on_github else line for line in lines]
 
 
-def shown(lines: list[str], environment: Mapping[str, str]) -> list[str]:
-    """The report's lines, on GitHub such that it takes none of them for a command."""
-    return [github.harmless(line) for line in lines] if github.on_github(environment) else lines
-
-
-def commands(summary: Summary, environment: Mapping[str, str]) -> list[str]:
-    """The lines that GitHub turns into annotations; none elsewhere."""
-    return github.commands(summary) if github.on_github(environment) else []
+def _limit_of(summary: Summary | None, given: int | None, result: Result) -> int | None:
+    """Return the most tokens that a text of a result could have: what the run was given, else what its benchmark asks
+    for, from the first of its items."""
+    if given is not None or summary is None:
+        return given
+    asked = (
+        token_limit(exchange)
+        for record in read_exchanges(Path(summary.directory), "Generate")
+        if (record.benchmark, record.checkpoint) == (result.benchmark, result.checkpoint)
+        for exchange in record.exchanges
+        if exchange["kind"] == "Generate"
+    )
+    try:
+        return next((int(limit) for limit in asked if limit), None)
+    except HarnessError:  # the journal cannot be read, which has been said
+        return None

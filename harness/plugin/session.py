@@ -1,493 +1,469 @@
-"""The controlling process: the manifest, live progress, crashed workers, the end of a run.
+"""``EvalSession``: the life of a run in one process, from the first benchmark that is collected to its last line.
 
-At the end every collected item is held against the journal, never against pytest's own counts: a worker that
-dies while it sends a report can leave pytest with exit code 0.
-
-When the last item of a checkpoint has been reported its results are written, whatever becomes of the others.
+It is made when the first benchmark is collected, when an ordinary test asks for our fixtures, or when xdist's workers
+must be told of it. A worker has the same session, without what its controller does; what both need to know stands in
+the run's folder.
 """
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.series import Broken
-from harness.core.errors import HarnessError
+from harness.core.benchmark import declared
+from harness.core.errors import CheckpointError, HarnessError, JournalError
 from harness.core.exit_codes import ExitCode
-from harness.core.serialize import FATAL
-from harness.plugin.broken_checkpoints import Unloadable
-from harness.plugin.collection import Collection
+from harness.core.hooks import Run
+from harness.plugin import collection as collecting
+from harness.plugin.batches import DEFAULT_SIZE, batch_size
+from harness.plugin.crashes import TOLD, FailedCheckpoints, WorkerCrashes
 from harness.plugin.gate import FINE, GateSession
-from harness.plugin.options import Settings
-from harness.plugin.reporters import Wrong, check_paths, commands, publish, shown
-from harness.results.aggregate import summarize
-from harness.results.journal import Following, Journal, latest, read_exchanges
-from harness.results.records import Record
-from harness.results.reuse import benchmarks_of, decide, write_decision
-from harness.results.run_directory import RunDirectory, environment
-from harness.results.store_entry import ItemScores, StoredResult
-from harness.results.summary import Collected, Declaration, Result, Summary
+from harness.plugin.options import is_worker, settings_of, take_former_gate_mode
+from harness.plugin.selection import settle
+from harness.results.run_directory import RunDirectory, free_run_path
 
-MOST_CRASHES: Final = 2
-"""An item that has taken this many workers with it is given up."""
+if TYPE_CHECKING:
+    from harness.engines.base import Engine
+    from harness.engines.pool import EnginePool
+    from harness.plugin.execution import Execution
+    from harness.plugin.reporters import Calls
+    from harness.plugin.run_results import RunResults
+    from harness.plugin.sequential import Sequential
+    from harness.reports.progress import Progress
+    from harness.results.summary import Summary
 
 
-class Controller:
-    """Hooks of the process that a person started; registered there alone."""
+class EvalSession:
+    """A run in this process. ``fault`` is a person's mistake for which it does not begin: a line."""
 
-    def __init__(
-        self, config: pytest.Config, settings: Settings, directory: RunDirectory, collection: Collection
-    ) -> None:
+    # Create
+
+    def __init__(self, config: pytest.Config, told: Mapping[str, Any]) -> None:
+        """``told`` is what ``for_workers`` gives; of a session that begins by itself it is empty."""
         self.config = config
-        self.settings = settings
-        self.directory = directory
-        self.collection = collection
-        self.summary: Summary | None = None
-        self._gating = GateSession(config, settings, directory.path.parent)
-        self._markdown = config.invocation_params.dir / settings.markdown if settings.markdown else None
-        if config.getoption("--eval-output") is not None or self._markdown is not None:
-            check_paths(directory.path.parent, self._markdown)
-        self._unpublished: list[Wrong] = []
+        self.worker = is_worker(config)
+        self._told = told
+        self.fault: str | None = told.get("fault")
+        self._summary: Summary | None = None
         self._began = time.time()
-        self._begun = False
-        self._progress: Any = None
-        self._crashes: Counter[str] = Counter()
-        self._unloadable = Unloadable()
-        self._used: set[str] = set()
-        self._ending: Ending | None = None
-        self._ended: set[str] = set()
+        self._selected = False
+        self._collector = gc.isenabled()
+        if self.worker or config.getoption("dist", "no") == "no":
+            gc.disable()  # nothing that is collected can be garbage before the end of the session
+        self._pool: EnginePool | None = None
+        self._sequential: Sequential | None = None
+        self._execution: Execution | None = None
+        self._results: RunResults | None = None
+        self._progress: Progress | None = None
+        self._crashes = WorkerCrashes()
+        self._failed = FailedCheckpoints()
+        self._scored: set[str] = set()
+        if self.fault is None:
+            try:
+                self._create()
+            except (pytest.UsageError, CheckpointError) as error:
+                self.fault = str(error)
 
-    # The beginning
+    def _create(self) -> None:
+        """Raises ``pytest.UsageError`` or ``CheckpointError`` for a mistake in the options."""
+        take_former_gate_mode(self.config)
+        settings = self.settings = settings_of(self.config)
+        self.directory = RunDirectory(self._run_path())
+        self.collection = collecting.Collection(settings)
+        if self.worker:
+            self.collection.take(self._told.get("checkpoints"))
+            if settings.gate_sequential:
+                self._open_gate()
+            return
+        if settings.run_id and self.directory.used():
+            raise pytest.UsageError(
+                f"--eval-run-id {settings.run_id}: {self.directory.path} holds an earlier run; "
+                "choose another id or remove it"
+            )
+        if settings.checkpoint:
+            self.collection.known_checkpoints()
+        self._gate = self._open_gate()
+        from harness.plugin.reporters import Calls, check_paths
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        if not session.config.option.collectonly and self.directory.collected.is_file():
-            self._begin()
+        markdown = self.config.invocation_params.dir / settings.markdown if settings.markdown else None
+        if self.config.getoption("--eval-output") is not None or markdown is not None:
+            check_paths(self.directory.path.parent, markdown)
+        self._hooks: Calls = Calls(self.config, markdown, self._scored)
 
-    def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
-        """Says at ``--co`` what was left out; a run says it below its table."""
-        if not config.option.collectonly:
-            return []
+    def _run_path(self) -> Path:
+        if "run" in self._told:
+            return Path(self._told["run"])
+        output = self.config.invocation_params.dir / self.settings.output
+        name = self.settings.run_id
+        return output / name if name else free_run_path(output, self._began, os.getpid())
+
+    def _open_gate(self) -> GateSession:
+        gate = GateSession(self.config, self.settings, self.directory.path.parent)
+        if self.settings.gate_sequential:
+            from harness.plugin.sequential import Sequential
+
+            self._sequential = Sequential(self.settings.seed, gate.watch)
+        return gate
+
+    def for_workers(self) -> dict[str, Any]:
+        """Return what xdist's workers are told: where to write, what to score, and the mistake, if there is one."""
+        if self.fault is not None:
+            return {"fault": self.fault, "run": ""}
+        return {"run": str(self.directory.path), "checkpoints": self.collection.give(), "fault": None}
+
+    # Collect
+
+    def give_checkpoints(self, metafunc: pytest.Metafunc) -> None:
+        """Parametrize an ordinary test that asks for a checkpoint, or its engine, by those of the run."""
+        if self.fault is None and declared(metafunc.function) is None:
+            try:
+                infos = self.collection.known_checkpoints()
+            except CheckpointError as error:
+                self.fault = str(error)
+                return
+            names = [info.name for info in infos]
+            metafunc.parametrize("touchstone_checkpoint", infos, ids=names, scope="session")
+
+    def raise_fault(self) -> None:
+        """Raise ``pytest.UsageError`` for the mistake for which the run does not begin, if there is one."""
+        if self.fault is not None:
+            raise pytest.UsageError(self.fault)
+
+    def select(self, items: list[pytest.Item]) -> None:
+        """Leave the items that can run, in the order in which they do; called when everybody else has chosen.
+
+        Raises ``pytest.UsageError`` for a mistake; a worker leaves no item, and its controller raises it.
+        """
+        self._selected = True
+        dropped = settle(items, self.collection, self.config) if self.fault is None else []
+        if self.fault is None:
+            count = len(self.collection.checkpoints or ())
+            found = (
+                collecting.wrong_fixture(items),
+                collecting.wrong_composite(items),
+                collecting.name_results(items, count),
+            )
+            self.fault = self.collection.fault or next((one for one in found if one is not None), None)
+        if self.fault is not None:
+            self._refuse(items)
+            return
+        if not self.config.option.collectonly:
+            dropped += collecting.drop_unsafe(items, self.collection)
+            if self._sequential is not None:
+                self._sequential.arrange(items)
+        if dropped:
+            self.config.hook.pytest_deselected(items=dropped)
+        if len(self.collection.checkpoints or ()) > 1:
+            from harness.plugin.ordering import interleave
+
+            interleave(items, self._batch_size(len(items)), by_kind=self._by_kind)
+
+    def _refuse(self, items: list[pytest.Item]) -> None:
+        items.clear()
+        if not self.worker:
+            self.raise_fault()
+
+    def _batch_size(self, count: int) -> int:
+        return batch_size(count, self.settings.workers, self.settings.batch_items or DEFAULT_SIZE)
+
+    @property
+    def _by_kind(self) -> bool:
+        return not self.worker and self.settings.batch_items is None
+
+    def left_out(self) -> list[str]:
+        """Return what was left out of the collection, a line each."""
         broken = [f"broken {one.name}: {one.message}" for one in self.collection.broken]
         return [*broken, *(f"deselected {line}" for line in self.collection.deselected)]
 
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        node.workerinput["touchstone_run"] = str(self.directory.path)
-        node.workerinput["touchstone_checkpoints"] = self.collection.give()
+    # Start
 
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self) -> None:
-        fault = self.directory.read_fault()
-        if fault is not None:
-            raise pytest.UsageError(fault)
-        if self.directory.collected.is_file():
-            self._begin()
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        told = getattr(node, "workeroutput", {}).get("touchstone", {})  # one that died has none
-        if told.get("fault") is not None:
-            raise pytest.UsageError(told["fault"])
-        self.collection.nothing = self.collection.nothing or told.get("nothing")
-
-    def _begin(self) -> None:
-        """Writes the manifest and starts the progress line; once."""
-        if self._begun:
+    def start(self, items: list[pytest.Item]) -> None:
+        """Get ready to answer what was collected, in a process that answers."""
+        if self._collector:
+            gc.enable()
+        own = [item for item in items if collecting.given_of(item) is not None]
+        left_out = self.collection.selected and self.collection.deselected if self.fault is None else ()
+        if self.config.option.collectonly or not self._selected or not (own or left_out):
             return
-        self._begun = True
-        items, declarations, deselected = self.directory.read_collected()
-        self._used = used = {item.checkpoint for item in items}
+        try:
+            self.directory.make()
+        except JournalError as error:
+            self.fault = str(error)
+            self._refuse(items)
+            return
+        declarations = collecting.declarations_of(own)
+        self.directory.write_collected(collecting.collected_of(own), declarations, self.collection.deselected)
+        if self._sequential is not None:
+            self._sequential.begin(self.directory, declarations)
+        self._execution = self._prepared(own, self._batch_size(len(items)))
+        # Items live until the end of the session: looking at tens of thousands of them again and again for
+        # garbage takes a fifth of the time that pytest needs for a trivial item.
+        gc.freeze()
+
+    def _prepared(self, items: list[pytest.Item], size: int) -> Execution:
+        from harness.plugin.execution import Execution, Work
+        from harness.plugin.xdist import Quarantine
+        from harness.results.journal import Journal
+        from harness.results.reuse import Reuse
+
+        # Not from the environment: a run inside of a worker's test inherits that.
+        who = self.config.workerinput["workerid"] if self.worker else "main"  # type: ignore[attr-defined]
+        return Execution(
+            Work(
+                items=items,
+                size=size,
+                in_order=not self.worker,
+                by_kind=self._by_kind,
+                journal=Journal(self.directory.path, who),
+                quarantine=Quarantine(self.directory.quarantine),
+                engine=self.engine,
+                note_usage=functools.partial(self.directory.write_effort, who),
+                sandbox=self.collection.sandbox,
+                sequential=self._sequential,
+                reuse=None if self.settings.no_cache else Reuse(self.directory.path),
+            )
+        )
+
+    def begin(self) -> bool:
+        """Write the manifest and start the progress line, once, where there is a benchmark; return whether it did."""
+        if self._results is not None or self.fault is not None or not self.directory.collected.is_file():
+            return False
+        from harness.plugin.run_results import RunResults
+        from harness.results.reuse import decide, write_decision
+
+        results = RunResults(self.directory)
         infos = self.collection.known_checkpoints()
-        self._gating.check(items, declarations, [info.name for info in infos])
-        manifest = {
-            "run_id": self.directory.run_id,
-            "began": self._began,
-            **environment(
-                self.config.invocation_params.args,
-                self.config.invocation_params.dir,
-                self.config.rootpath,
-            ),
-            "checkpoints": [self._checkpoint_row(info) for info in infos if info.name in used],
-            "settings": self.settings.recorded(),
-            "benchmarks": benchmarks_of(declarations),
-        }
-        self.directory.write_manifest(manifest)
+        self._gate.check(results.items, results.declarations, [info.name for info in infos])
+        used = [info for info in infos if info.name in results.checkpoints]
+        told = {"run_id": self.directory.run_id, "began": self._began, "settings": self.settings.recorded()}
+        manifest = results.write_manifest(told, self.config, used, self.collection.broken)
         if not self.settings.no_cache:
-            decision = decide(manifest, self.directory.path.parent)
-            write_decision(self.directory.path, decision)
-
-        self._ending = Ending(self.directory, items, declarations)
-        self._log(
-            f"begin: {len(items)} items, {', '.join(sorted(used))}, {self.settings.workers} process(es)"
+            write_decision(self.directory.path, decide(manifest, self.directory.path.parent))
+        count, names = len(results.items), ", ".join(sorted(results.checkpoints))
+        self.directory.log(f"begin: {count} items, {names}, {self.settings.workers} process(es)")
+        for line in results.deselected:
+            self.directory.log(f"left out: {line}")
+        self._results = results
+        self._hooks.call(
+            "pytest_touchstone_run_started",
+            run=Run(self.directory.run_id, self.directory.path, count, manifest),
         )
-        for line in deselected:
-            self._log(f"left out: {line}")
-        self._start_progress(len(items))
+        self._progress = self._hooks.start_progress(self.directory.path, count)
+        return True
 
-    def _checkpoint_row(self, info: CheckpointInfo) -> dict[str, Any]:
-        """A checkpoint as the manifest knows it, with its fingerprint; that of one of several that cannot be read, or
-        changes meanwhile, is None."""
-        from harness.engines.registry import identity
+    def workers_collected(self) -> None:
+        """Begin, when the first of xdist's workers has collected; its items come to the workers in batches."""
+        if self._results is None and self.begin():
+            from harness.plugin.xdist import schedule_batches
 
-        row = info.plain()
-        try:
-            row["fingerprint"] = identity(info)
-        except HarnessError as error:
-            if len(self._used) == 1:
-                raise pytest.UsageError(str(error)) from None
-            row["fingerprint"] = None
-            self.collection.broken.append(Broken(info.name, info.source, str(info.path), str(error)))
-        return row
+            limit = self.settings.batch_items or DEFAULT_SIZE
+            schedule_batches(self.config, limit, self.directory.quarantine)
 
-    def _log(self, message: str) -> None:
-        self.directory.log(message, time.time())
+    # Items
 
-    def _start_progress(self, total: int) -> None:
-        from harness.reports.progress import Progress
+    def engine(self, info: CheckpointInfo) -> Engine:
+        """Return the checkpoint, loaded once in this process: its memory is freed when one is loaded that it shares no
+        model with, or at the end. Raises ``CheckpointError`` when its files do not make that model."""
+        if self._pool is None:
+            from harness.engines.pool import EnginePool
 
-        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is None or self.config.option.verbose < 0 or not total:
+            self._pool = EnginePool(self.settings.model)
+        return self._pool.engine(info)
+
+    def call(self, item: pytest.Function) -> bool:
+        """Run a benchmark item, in the place of pytest; raises what it raises."""
+        given = collecting.given_of(item)
+        if self._execution is None or given is None:
+            raise HarnessError(
+                f"{item.nodeid} was not collected as a benchmark item; run it through pytest's own session"
+            )
+        outcome = self._execution.call(item)
+        primary = given.loaded.spec.letter_score(outcome.record.scores)
+        item.user_properties.extend(sorted(outcome.record.scores.items()))
+        if primary is not None:
+            item.user_properties.append(("touchstone_primary", primary))
+        if outcome.raised is not None:
+            raise outcome.raised
+        return True
+
+    def item_raised(self, item: pytest.Item, report: pytest.TestReport, error: BaseException) -> None:
+        """Journal an item that never got to run, and make an error of ours one line, in the process of the item."""
+        if isinstance(error, HarnessError):
+            report.longrepr = (
+                f"{type(error).__name__}: {error}"  # written for people: a traceback would hide it
+            )
+        if self._execution is not None and report.when != "teardown" and not report.passed:
+            try:
+                self._execution.settle(item, "skipped" if report.skipped else "error", str(error))
+            except JournalError as fault:
+                setattr(report, TOLD, {"fatal": str(fault)})
+        if isinstance(error, CheckpointError) and collecting.given_of(item) is not None:
+            several = len(self.collection.known_checkpoints()) > 1
+            self._failed.tell(report, collecting.checkpoint_of(item).name, str(error), several=several)
+
+    def item_reported(self, report: pytest.TestReport) -> None:
+        """Take note of an item in the controlling process; raises ``pytest.UsageError`` for what ends the run."""
+        if self._results is None:
             return
-        # With -s or live logs others write on the terminal too, out of turn: then plain lines, as for a file.
-        alone = self.config.option.capture != "no" and not self.config.getoption("log_cli_level", None)
-        self._progress = Progress(
-            self.directory.path,
-            total,
-            reporter._tw._file,
-            is_tty=reporter.isatty and alone,
-            column=lambda: reporter._tw.width_of_current_line,
+        self._failed.take(report, self._results.checkpoints)
+        if report.when != "teardown":
+            return
+        self._tell_records()
+        checkpoint = self._results.reported(report.nodeid)
+        if checkpoint is not None and len(self._results.checkpoints) > 1:
+            self._checkpoint_finished(checkpoint)
+
+    def _tell_records(self) -> None:
+        assert self._results is not None
+        if self._hooks.wanted("pytest_touchstone_item_finished"):
+            for record in self._results.new_records():
+                self._hooks.call("pytest_touchstone_item_finished", record=record)
+
+    def worker_crashed(self, item: str) -> bool:
+        """Take note of a worker that died in an item; return whether the item runs once more."""
+        if self._results is None:
+            return False
+        again = self._crashes.again(item)
+        self.directory.log(
+            f"a worker died while running {item}; {'it runs again, alone' if again else 'given up'}"
         )
-        self._progress.start()
-        if self._progress.live:
-            self.config.pluginmanager.register(Quiet(self._progress), "touchstone-quiet")
+        return again
 
-    # While it runs
+    # Checkpoint finished
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        fatal = getattr(report, FATAL, None)
-        if fatal is not None:
-            raise pytest.UsageError(fatal)
-        self._unloadable.take(report, self._used)
-        if report.when == "teardown" and self._ending is not None:
-            checkpoint = self._ending.take(report.nodeid)
-            if checkpoint is not None and len(self._used) > 1:
-                self._end_checkpoint(checkpoint)
-
-    def _end_checkpoint(self, checkpoint: str) -> None:
-        """Writes a checkpoint's results as soon as they are complete; what cannot be written now is tried again, and
-        said, at the end."""
-        from harness.reports.files import write_checkpoints
-
-        assert self._ending is not None
+    def _checkpoint_finished(self, name: str) -> None:
+        """Write a checkpoint's results as soon as they are complete, whatever becomes of the others; what cannot be
+        written now is tried again, and said, at the end."""
+        assert self._results is not None
         try:
-            manifest = self.directory.read_manifest()
-            summary, records = self._ending.results(checkpoint, manifest, time.time() - self._began)
-            write_checkpoints(summary, manifest["benchmarks"])
-            self._save_results(summary, records)
+            summary = self._results.of_checkpoint(name, time.time() - self._began)
         except (HarnessError, OSError) as error:
-            self._log(f"{checkpoint}: its results are written at the end: {error}")
+            self.directory.log(f"{name}: its results are written at the end: {error}")
             return
-        self._ended.add(checkpoint)
-        self._log(f"ended: {checkpoint}")
+        self._hooks.call("pytest_touchstone_checkpoint_finished", summary=summary)
+        self.directory.log(f"ended: {name}")
 
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
-        """A first crash may not be the item's fault: it runs once more, alone."""
-        self._crashes[crashitem] += 1
-        again = self._crashes[crashitem] < MOST_CRASHES
-        self._log(
-            f"a worker died while running {crashitem}; {'it runs again, alone' if again else 'given up'}"
-        )
-        if again:
-            report.outcome = "rerun"  # type: ignore[assignment]
-            sched.mark_test_pending(crashitem)
+    # Finish
 
-    # The end
+    def sync(self) -> None:
+        """Make sure that this process's records are on disk; raises ``pytest.UsageError`` where that cannot be."""
+        if self._execution is not None:
+            try:
+                self._execution.sync()
+            except JournalError as error:
+                raise pytest.UsageError(str(error)) from None
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Before every other plugin's: pytest-json-report takes the exit code and writes its file in its own."""
+    def for_controller(self) -> dict[str, Any]:
+        """Return what a worker that ends tells its controller, which collects nothing itself."""
+        return {"nothing": None if self.fault else self.collection.nothing, "fault": self.fault}
+
+    def worker_ended(self, told: dict[str, Any]) -> None:
+        """Take what a worker has told; raises ``pytest.UsageError`` for a mistake that it has found."""
+        self.fault = self.fault or told["fault"]
+        self.raise_fault()
+        self.collection.nothing = self.collection.nothing or told["nothing"]
+
+    def finish(self, session: pytest.Session) -> None:
+        """Hold every collected item against the journal, sum up, judge, and tell it; sets the exit code."""
         if self._progress is not None:
             self._progress.stop()
         # After a usage error there is nothing to sum up: the one line that says what is wrong stands alone.
-        if self._begun and session.exitstatus != pytest.ExitCode.USAGE_ERROR:
-            try:
-                session.exitstatus = self._end(session)
-            except (HarnessError, OSError) as error:
-                self._unpublished.append(Wrong(f"the results cannot be written: {error}", asked=True))
-                if session.exitstatus in FINE:
-                    session.exitstatus = ExitCode.NOT_VALID
-        elif not self._begun and (text := self._gating.nothing_ran(session)) is not None:
-            if self.collection.nothing is None:  # which says it better
-                self._unpublished.append(Wrong(text, asked=False))
-            session.exitstatus = self._gating.exit_code(session.exitstatus)
-        if any(one.asked for one in self._unpublished) and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        found = yield
-        if session.exitstatus == pytest.ExitCode.USAGE_ERROR:
-            self.directory.discard()  # now that workers have ended
-        self._write_last_lines(session)
-        return found
-
-    def _write_last_lines(self, session: pytest.Session) -> None:
-        """Below pytest's own last line: what must not be overlooked, and what to do about it."""
-        from harness.reports.notes import last_lines, wrapped
-
-        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
+        if self.fault is not None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
             return
-        width = reporter._tw.fullwidth
-        lines = [] if self.summary is None else last_lines(self.summary, width, self._limit_of)
-        for one in (one for one in self._unpublished if one.asked):
-            lines += wrapped(f"error (exit code {int(session.exitstatus)}): {one.line}", width)
-        gate = (self.summary.gate if self.summary is not None else None) or {}
-        if gate.get("mode") and (lines or gate["exit_code"]):
-            lines += wrapped(gate["text"], width)
-        for line in shown(lines, os.environ):
-            reporter.write_line(line, yellow=True)
+        if self._results is not None:
+            self._finish(self._results, session)
+        elif (text := self._gate.nothing_ran(session)) is not None:
+            if self.collection.nothing is None:  # which says it better
+                self._hooks.note(text)
+            session.exitstatus = self._gate.exit_code(session.exitstatus)
+        worst = max((one.exit_code for one in self._hooks.notices), default=0)
+        if worst and session.exitstatus in (FINE if worst == ExitCode.NOT_VALID else FINE[:1]):
+            session.exitstatus = worst
 
-    def _limit_of(self, result: Result) -> int | None:
-        """The most tokens that a text of a result could have: what the run was given, else what its benchmark asks for,
-        from the first of its items."""
-        from harness.reports.notes import token_limit
-
-        if (given := self.settings.model.max_new_tokens) is not None:
-            return given
-        asked = (
-            token_limit(exchange)
-            for record in read_exchanges(self.directory.path, "Generate")
-            if (record.benchmark, record.checkpoint) == (result.benchmark, result.checkpoint)
-            for exchange in record.exchanges
-            if exchange["kind"] == "Generate"
-        )
-        try:
-            return next((int(limit) for limit in asked if limit), None)
-        except HarnessError:  # the journal cannot be read, which has been said
-            return None
-
-    def _end(self, session: pytest.Session) -> int | pytest.ExitCode:
-        from harness.reports.files import write_results
-        from harness.reports.program_files import write_code_files
-        from harness.results.aggregate import summarize
-
-        items, declarations, deselected = self.directory.read_collected()
+    def _finish(self, results: RunResults, session: pytest.Session) -> None:
         early = bool(session.shouldstop or session.shouldfail) or session.exitstatus == 2
-        assert self._ending is not None
-        known = latest(self._ending.following.read())
-        known |= self._record_lost([item for item in items if item.item not in known], early=early)
-        manifest = self.directory.read_manifest()
-        self.summary = summarize(
-            known.values(),
-            declarations,
-            items,
-            run_id=self.directory.run_id,
-            directory=str(self.directory.path),
-            manifest=manifest,
-            checkpoints=manifest.get("checkpoints", []),
-            deselected=deselected,
-            seconds=time.time() - self._began,
-            effort=self.directory.read_effort(),
-        )
-        self.summary = replace(self.summary, broken=self._broken())
-        invalid = self.settings.strict and any(result.invalid for result in self.summary.results)
-        results = self._save_results(self.summary, known.values())
-        self.summary = replace(self.summary, changes=self._changes(results))
-        names = ", ".join(one["name"] for one in self.summary.broken)
-        fault = f"{names} cannot be used" if names else None
-        fault = "a result is not valid (--eval-strict)" if invalid else fault
-        faulty = (self.summary.faults or self.summary.broken or invalid) and session.exitstatus in FINE
-        status = ExitCode.NOT_VALID if faulty else session.exitstatus
-        self.summary = self._gating.judge(self.summary, results, fault=fault, status=status)
-        write_results(self.summary)
-        self._unpublished = publish(self.config, self.summary, self._markdown, os.environ)
-        write_code_files(
-            self.directory.path, {item for item, record in known.items() if record.status == "scored"}
-        )
-        counts = Counter(fault["status"] for fault in self.summary.faults)
-        self._log(f"end: {len(items)} items, {dict(counts) or 'no faults'}")
-        return self._gating.exit_code(status)
+        try:
+            summary, records = results.whole(
+                functools.partial(self._crashes.why_lost, early=early), time.time() - self._began
+            )
+            summary = replace(summary, broken=self._broken())
+            kept = results.save(summary, records)
+            summary = replace(summary, changes=results.changes(kept))
+            fault = self._fault_of(summary)
+            faulty = (summary.faults or fault) and session.exitstatus in FINE
+            status = ExitCode.NOT_VALID if faulty else session.exitstatus
+            self._summary = self._gate.judge(summary, kept, fault=fault, status=status)
+        except (HarnessError, OSError) as error:
+            self._hooks.note(f"the results cannot be written: {error}", ExitCode.NOT_VALID)
+            return
+        session.exitstatus = self._gate.exit_code(status)
+        self._scored |= {record.item for record in records if record.status == "scored"}
+        self._tell_records()
+        if len(results.checkpoints) == 1 and not early:
+            self._hooks.call("pytest_touchstone_checkpoint_finished", summary=self._summary)
+        for text in self._hooks.call("pytest_touchstone_run_finished", summary=self._summary):
+            self._hooks.note(text)
+        counts = Counter(fault["status"] for fault in summary.faults)
+        self.directory.log(f"end: {len(results.items)} items, {dict(counts) or 'no faults'}")
+
+    def _fault_of(self, summary: Summary) -> str | None:
+        """Return what speaks against the run besides faults of items."""
+        if self.settings.strict and any(result.invalid for result in summary.results):
+            return "a result is not valid (--eval-strict)"
+        names = ", ".join(one["name"] for one in summary.broken)
+        return f"{names} cannot be used" if names else None
 
     def _broken(self) -> list[dict[str, str]]:
-        """The checkpoints that could not be recognised, then those that could not be loaded."""
+        """Return the checkpoints that could not be recognised, then those that could not be loaded."""
         paths = {info.name: str(info.path) for info in self.collection.known_checkpoints()}
-        rows = [
-            {"name": one.name, "path": one.path, "message": one.message} for one in self.collection.broken
-        ]
-        return rows + [
-            {"name": name, "path": paths.get(name, ""), "message": message}
-            for name, message in self._unloadable.messages.items()
-        ]
+        rows = [(one.name, one.path, one.message) for one in self.collection.broken]
+        rows += [(name, paths.get(name, ""), message) for name, message in self._failed.messages.items()]
+        return [dict(zip(("name", "path", "message"), row, strict=True)) for row in rows]
 
-    def _changes(self, results: Iterable[tuple[StoredResult, ItemScores]]) -> list[dict[str, Any]]:
-        """What the run has changed against the best that is saved; a broken saved result costs this alone."""
-        from harness.compare.gate.changes import changes_of
-        from harness.results.store import ResultStore
-
-        mine, store = [saved for saved, _ in results], ResultStore(self.directory.path.parent)
-        try:
-            earlier = [
-                one
-                for name in dict.fromkeys(saved.benchmark for saved in mine)
-                for one in store.find(benchmark=name)
-            ]
-        except HarnessError as error:
-            self._log(f"no changes against the best so far: {error}")
-            return []
-        return [one._asdict() for one in changes_of(mine, earlier)]
-
-    def _save_results(
-        self, summary: Summary, records: Iterable[Record]
-    ) -> list[tuple[StoredResult, ItemScores]]:
-        """Keeps each checkpoint's results where later runs find them, but for those that are kept already; gives them
-        all."""
-        from harness.results.store import ResultStore
-        from harness.results.store_entry import saved_of
-
-        store = ResultStore(self.directory.path.parent)
-        codes = {one.name: one.code for one in summary.declarations}
-        results = saved_of(summary, records, codes=codes)
-        for saved, items in results:
-            if items.examples and saved.checkpoint not in self._ended:
-                store.save(saved, items)
-        return results
-
-    def _record_lost(self, missing: list[Collected], *, early: bool) -> dict[str, Record]:
-        """Journals one record for every item that no process has recorded; gives them by item."""
-        records: dict[str, Record] = {}
-        if not missing:
-            return records
-        with Journal(self.directory.path, "lost") as journal:
-            for item in missing:
-                crashes = self._crashes[item.item]
-                message = (
-                    f"its worker died {crashes} times while running it"
-                    if crashes
-                    else "not run: the session was stopped early"
-                    if early
-                    else "no process has recorded it"
-                )
-                records[item.item] = record = Record(
-                    item=item.item,
-                    benchmark=item.benchmark,
-                    example=item.example,
-                    checkpoint=item.checkpoint,
-                    status="lost",
-                    group=item.group,
-                    message=message,
-                )
-                journal.append(record)
-            journal.sync()
-        return records
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:
-        from harness.reports.files import eval_section
-
-        if self.summary is not None:
-            json_report["eval"] = eval_section(self.summary)
-            json_report["exitcode"] = int(json_report.get("exitcode", 0))
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
-        if self.summary is None:
-            if self.collection.nothing is not None and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
-                terminalreporter.write_line(self.collection.nothing)
-            for one in self._unpublished:
-                terminalreporter.write_line(one.line)
+    def show(self, reporter: pytest.TerminalReporter, status: int) -> None:
+        """Write the table of results, and the sections of others, on the terminal."""
+        if self.fault is not None:
             return
-        from harness.reports.terminal import render
+        for note in self.settings.notes:
+            reporter.write_line(note, yellow=True)
+        if self._summary is not None:
+            self._hooks.write_sections(reporter, self._summary)
+            return
+        if self.collection.nothing is not None and status == pytest.ExitCode.NO_TESTS_COLLECTED:
+            reporter.write_line(self.collection.nothing)
+        for one in self._hooks.notices:
+            reporter.write_line(one.line)
 
-        terminalreporter.section("benchmarks")
-        width = terminalreporter._tw.fullwidth
-        lines = render(self.summary, width, terminalreporter.hasmarkup).splitlines()
-        lines = shown([*lines, *(one.line for one in self._unpublished)], os.environ)
-        for line in (*lines, *commands(self.summary, os.environ)):
-            terminalreporter.write_line(line)
+    def say_last_lines(self, session: pytest.Session) -> None:
+        """Write what must not be overlooked below pytest's own last line; after a usage error nothing is left."""
+        if self.fault is not None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
+            if self.fault is None:
+                self.directory.discard()  # now that workers have ended
+            return
+        self._hooks.write_last_lines(self._summary, session.exitstatus, self.settings.model.max_new_tokens)
 
-    def pytest_unconfigure(self) -> None:
+    # Close
+
+    def close(self) -> None:
+        """End what still runs, and free memory."""
         if self._progress is not None:
             self._progress.stop()
-
-
-class Quiet:
-    """Keeps the progress line away while pytest writes; registered only where there is such a line, since
-    these hooks run several times an item."""
-
-    def __init__(self, progress: Any) -> None:
-        self._progress = progress
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
-        with self._progress.paused():
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
-        with self._progress.paused():
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logreport(self) -> Generator[None, object, object]:
-        with self._progress.paused():
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True, optionalhook=True)
-    def pytest_testnodedown(self) -> Generator[None, object, object]:
-        with self._progress.paused():
-            return (yield)
-
-
-class Ending:
-    """Counts down the items of each checkpoint of a run."""
-
-    def __init__(
-        self, directory: RunDirectory, items: Sequence[Collected], declarations: Mapping[str, Declaration]
-    ) -> None:
-        self.following = Following(directory.path)
-        self._directory = directory
-        self._declarations = declarations
-        self._items: dict[str, list[Collected]] = {}
-        self._left: dict[str, set[str]] = {}
-        self._checkpoint_of: dict[str, str] = {}
-        for item in items:
-            self._items.setdefault(item.checkpoint, []).append(item)
-            self._left.setdefault(item.checkpoint, set()).add(item.item)
-            self._checkpoint_of[item.item] = item.checkpoint
-
-    def take(self, item: str) -> str | None:
-        """Notes that an item has been reported; the checkpoint whose last one it was, else None."""
-        checkpoint = self._checkpoint_of.pop(item, None)
-        if checkpoint is None:
-            return None
-        self._left[checkpoint].discard(item)
-        return None if self._left[checkpoint] else checkpoint
-
-    def results(
-        self, checkpoint: str, manifest: dict[str, Any], seconds: float
-    ) -> tuple[Summary, list[Record]]:
-        """The numbers of one checkpoint, and the records that they come from; only what the journal has gained is read.
-
-        Raises ``HarnessError`` where it cannot be read.
-        """
-        own = (record for record in self.following.read() if record.checkpoint == checkpoint)
-        known = latest(own)
-        rows = [row for row in manifest.get("checkpoints", ()) if row["name"] == checkpoint]
-        summary = summarize(
-            known.values(),
-            self._declarations,
-            self._items[checkpoint],
-            run_id=self._directory.run_id,
-            directory=str(self._directory.path),
-            manifest=manifest,
-            checkpoints=rows,
-            seconds=seconds,
-        )
-        return summary, list(known.values())
+        if self._execution is not None:
+            self._execution.close()
+        if self._pool is not None:
+            self._pool.close()
+        if self.fault is None:
+            self.collection.close()
+        if self._collector:
+            gc.enable()
+        gc.unfreeze()

@@ -1,12 +1,12 @@
-"""``BatchScheduler``: hands whole units to xdist's workers, and outlives their crashes.
+"""``BatchScheduler``: hands whole batches to xdist's workers, and outlives their crashes.
 
 Written against ``xdist.scheduler.protocol.Scheduling``, since xdist 3.8's own group schedulers hang after a
 worker crash and re-run the guilty item until the restart budget is gone (pytest-xdist #1323, #1327, #1371,
 #1378), and ``--dist=loadgroup`` does not group at all with pytest 9.2 (#1386).
 
-The rules. A worker starts an item only once it knows the next one, so it is fed one unit ahead: the next unit
-comes when one item or none is pending. With nothing left to hand out a worker is told to shut down, so that
-its last item runs. When a worker dies, what is left of its current unit goes to the quarantine file, which
+The rules. A worker starts an item only once it knows the next one, so it is fed one batch ahead: the next
+batch comes when one item or none is pending. With nothing left to hand out a worker is told to shut down, so that
+its last item runs. When a worker dies, what is left of its current batch goes to the quarantine file, which
 workers read, and comes back one item at a time, so that the guilty item dies alone; what it had not begun
 comes back as it was.
 """
@@ -14,19 +14,19 @@ comes back as it was.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.plugin.units import batch_size, plan_batches
+from harness.plugin.batches import batch_size, plan_batches
 
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 FEED_AT = 1
-"""A node with this many pending items or fewer is handed its next unit."""
+"""A node with this many pending items or fewer is handed its next batch."""
 
 
 class Quarantine:
@@ -58,32 +58,23 @@ class Quarantine:
 
 
 class BatchScheduler:
-    """Index lists for every node; ``units`` waits, ``pending`` has been sent and not finished.
+    """Index lists for every node; ``batches`` waits, ``pending`` has been sent and not finished.
 
-    Example: nodes gw0 and gw1, units [0 1 2] [3 4 5] [6 7]. gw0 gets 0 1 2, gw1 gets 3 4 5; when gw0 has only
+    Example: nodes gw0 and gw1, batches [0 1 2] [3 4 5] [6 7]. gw0 gets 0 1 2, gw1 gets 3 4 5; when gw0 has only
     2 left it gets 6 7; when gw1 has only 5 left, nothing waits and it is told to shut down.
     """
 
-    def __init__(
-        self,
-        config: pytest.Config,
-        numnodes: int,
-        limit: int,
-        quarantine: Quarantine,
-        breaks: Callable[[], Sequence[str]] = tuple,
-    ) -> None:
-        """``breaks`` is asked once all workers have collected; see ``plan_batches``."""
+    def __init__(self, config: pytest.Config, numnodes: int, limit: int, quarantine: Quarantine) -> None:
         self.config = config
         self.numnodes = numnodes
         self.limit = limit
         self.quarantine = quarantine
-        self.breaks = breaks
         self.collection: list[str] | None = None
         self.broken = False
         self._collections: dict[WorkerController, list[str]] = {}
         self._pending: dict[WorkerController, deque[int]] = {}
-        self._unit_of: dict[int, int] = {}
-        self._units: deque[list[int]] = deque()
+        self._batch_of: dict[int, int] = {}
+        self._batches: deque[list[int]] = deque()
         self._index: dict[str, int] = {}
 
     @property
@@ -103,12 +94,12 @@ class BatchScheduler:
         """Whether nothing waits and every node has at most the one item that only a shutdown lets run."""
         if not self.collection_is_completed:
             return False
-        return not self._units and all(len(pending) <= FEED_AT for pending in self._pending.values())
+        return not self._batches and all(len(pending) <= FEED_AT for pending in self._pending.values())
 
     @property
     def has_pending(self) -> bool:
         """Whether any item is waiting or under way."""
-        return bool(self._units) or any(self._pending.values())
+        return bool(self._batches) or any(self._pending.values())
 
     def add_node(self, node: WorkerController) -> None:
         """Called when a worker is ready, before it collects."""
@@ -125,14 +116,14 @@ class BatchScheduler:
         self._collections[node] = found
 
     def schedule(self) -> None:
-        """Called after every collection once all are complete: plans the units the first time, then feeds."""
+        """Called after every collection once all are complete: plans the batches the first time, then feeds."""
         if self.broken:
             return
         if self.collection is None:
             self.collection = next(iter(self._collections.values()))
             self._index = {nodeid: index for index, nodeid in enumerate(self.collection)}
             size = batch_size(len(self.collection), self.numnodes, self.limit)
-            self._queue(plan_batches(self.collection, size, breaks=self.breaks()))
+            self._queue(plan_batches(self.collection, size))
         self._feed_all()
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
@@ -143,7 +134,7 @@ class BatchScheduler:
 
     def mark_test_pending(self, item: str) -> None:
         """Called by the plugin for an item that is to run once more; it runs alone, next."""
-        self._units.appendleft([self._index[item]])
+        self._batches.appendleft([self._index[item]])
         self._feed_all()
 
     def remove_pending_tests_from_node(self, node: WorkerController, indices: Sequence[int]) -> None:
@@ -160,22 +151,22 @@ class BatchScheduler:
         if not pending or self.collection is None:
             return None
         crashed = pending.popleft()
-        unit = self._unit_of.get(crashed)
-        begun = [index for index in pending if self._unit_of.get(index) == unit]
-        rest = [index for index in pending if self._unit_of.get(index) != unit]
+        batch = self._batch_of.get(crashed)
+        begun = [index for index in pending if self._batch_of.get(index) == batch]
+        rest = [index for index in pending if self._batch_of.get(index) != batch]
         self.quarantine.add([self.collection[index] for index in (crashed, *begun)])
         again = [[index] for index in begun]
         if rest:
             again.append(rest)
-        self._units.extendleft(reversed(again))
+        self._batches.extendleft(reversed(again))
         self._feed_all()
         return self.collection[crashed]
 
-    def _queue(self, units: list[list[int]]) -> None:
-        for number, unit in enumerate(units):
-            for index in unit:
-                self._unit_of[index] = number
-        self._units.extend(units)
+    def _queue(self, batches: list[list[int]]) -> None:
+        for number, batch in enumerate(batches):
+            for index in batch:
+                self._batch_of[index] = number
+        self._batches.extend(batches)
 
     def _feed_all(self) -> None:
         if self.broken or self.collection is None:
@@ -184,15 +175,15 @@ class BatchScheduler:
             self._feed(node)
 
     def _feed(self, node: WorkerController) -> None:
-        """Hands units to a node until it has its next index; shuts it down when nothing is left to hand out."""
+        """Hands batches to a node until it has its next index; shuts it down when nothing is left to hand out."""
         if node not in self._collections or node.shutting_down:
             return
         pending = self._pending[node]
-        while self._units and len(pending) <= FEED_AT:
-            unit = self._units.popleft()
-            pending.extend(unit)
-            node.send_runtest_some(unit)
-        if not self._units and len(pending) <= FEED_AT:
+        while self._batches and len(pending) <= FEED_AT:
+            batch = self._batches.popleft()
+            pending.extend(batch)
+            node.send_runtest_some(batch)
+        if not self._batches and len(pending) <= FEED_AT:
             node.shutdown()
 
     def _report_difference(self, node: WorkerController, reference: list[str], found: list[str]) -> None:
@@ -209,3 +200,20 @@ class BatchScheduler:
             result=[],
         )
         self.config.hook.pytest_collectreport(report=report)
+
+
+def schedule_batches(config: pytest.Config, limit: int, quarantine: Path) -> None:
+    """Let xdist hand out batches of at most ``limit`` items, in place of whatever scheduler it has.
+
+    Called when the first worker has collected a benchmark: whether there is one is not known any earlier, and other
+    sessions keep their own scheduler. Nothing is handed out before that (``DSession.sched``, xdist 3.8).
+    """
+    from xdist.workermanage import parse_tx_spec_config
+
+    session = config.pluginmanager.get_plugin("dsession")
+    if session is None or config.getoption("dist") in ("no", "each"):
+        return
+    nodes = session.sched.nodes
+    session.sched = BatchScheduler(config, len(parse_tx_spec_config(config)), limit, Quarantine(quarantine))
+    for node in nodes:
+        session.sched.add_node(node)

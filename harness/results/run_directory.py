@@ -7,7 +7,6 @@ courses.json      with --eval-gate-sequential: the order of the items, and after
 effort-WHO.json   what answering cost, one file a process
 quarantine.txt    items that ran alone, because a worker died with them
 run.log           what happened when: begin, what was left out, dead workers, end
-fault.txt         a person's mistake that a worker found, for the controller to say
 """
 
 from __future__ import annotations
@@ -45,6 +44,10 @@ PACKAGES: Final = (
 )
 
 
+PREPARATIONS: Final = ("collected.json", "courses.json")
+"""What stands in the folder before anything is asked."""
+
+
 def new_run_id(now: float, pid: int) -> str:
     """The default run id, ``YYYYMMDD_HHMMSS_PID`` in local time."""
     return time.strftime("%Y%m%d_%H%M%S", time.localtime(now)) + f"_{pid}"
@@ -66,8 +69,6 @@ class RunDirectory:
         self.quarantine = path / "quarantine.txt"
         self.manifest = path / "run.json"
         self.collected = path / "collected.json"
-        self.fault = path / "fault.txt"
-        self.courses = path / "courses.json"
 
     def exists(self) -> bool:
         """Whether anything was written: a run without benchmarks leaves no folder."""
@@ -91,8 +92,8 @@ class RunDirectory:
         if self.manifest.exists() or any(self.path.glob("items-*.jsonl")):
             return
         with suppress(OSError):
-            for path in (self.collected, self.fault, self.courses):
-                path.unlink(missing_ok=True)
+            for name in PREPARATIONS:
+                (self.path / name).unlink(missing_ok=True)
             self.path.rmdir()
 
     def write_collected(
@@ -120,17 +121,6 @@ class RunDirectory:
         declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
         return [Collected(*row) for row in data["items"]], declarations, list(data["deselected"])
 
-    def write_courses(self, courses: Sequence[Mapping[str, Any]]) -> None:
-        """Notes in which order items are asked, and where one looks; every process notes the same."""
-        write_atomic(self.courses, json.dumps(courses, ensure_ascii=False))
-
-    def read_courses(self) -> list[dict[str, Any]]:
-        """What ``write_courses`` noted; empty in a run that does not stop early."""
-        if not self.courses.is_file():
-            return []
-        found: list[dict[str, Any]] = json.loads(self.courses.read_text(encoding="utf-8"))
-        return found
-
     def write_effort(self, who: str, rows: Sequence[Usage]) -> None:
         """Notes what answering has cost a process so far."""
         write_atomic(
@@ -142,18 +132,9 @@ class RunDirectory:
         paths = sorted(self.path.glob("effort-*.json"))
         return [Usage(**row) for path in paths for row in json.loads(path.read_text(encoding="utf-8"))]
 
-    def write_fault(self, message: str) -> None:
-        """Leaves a person's mistake for the controller; the first one stays."""
-        if not self.fault.exists():
-            write_atomic(self.fault, message)
-
-    def read_fault(self) -> str | None:
-        """The mistake that a worker left, if any."""
-        return self.fault.read_text(encoding="utf-8") if self.fault.is_file() else None
-
-    def log(self, message: str, now: float) -> None:
-        """Adds a line with its local time to ``run.log``."""
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
+    def log(self, message: str) -> None:
+        """Add a line with its local time to ``run.log``."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         with (self.path / "run.log").open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"{stamp} {message}\n")
 

@@ -11,7 +11,7 @@ from harness.core import resources as module
 
 def test_a_checkout_has_them_in_fixtures() -> None:
     assert module.shipped("data") == Path(__file__).parents[2] / "fixtures" / "data"
-    assert module.shipped("checkpoints.py").is_file()
+    assert module.shipped("data").is_dir()
 
 
 def test_a_wheel_has_them_in_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

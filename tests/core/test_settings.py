@@ -7,6 +7,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import pytest
@@ -19,8 +20,8 @@ from harness.core.settings import FILE, PARSERS, TITLES, former_names, options_p
 from harness.engines.sandbox.settings import SandboxSettings
 from harness.engines.settings import ModelSettings
 from harness.plugin import pytest_addoption
+from harness.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE
 from harness.plugin.options import Settings, device_kind, settings_of
-from harness.plugin.units import DEFAULT_SIZE, GENERATING_SIZE
 
 TABLE = settings_table()
 
@@ -40,30 +41,15 @@ def settings(**values: Any) -> Settings:
     return settings_of(cast("pytest.Config", Given(**values)))
 
 
-class Parser:
-    """Stands for pytest's parser, and remembers the options."""
-
-    def __init__(self, *taken: str) -> None:
-        self.options: list[Any] = []
-        self.flags: dict[str, dict[str, Any]] = {}
-        self._groups: list[Any] = [self]
-        self._anonymous = self
-        for flag in taken:
-            self.addoption(flag)
-
-    def getgroup(self, *_: str) -> Parser:
-        return self
-
-    def addoption(self, *flags: str, **more: Any) -> None:
-        assert not set(flags) & set(self.flags)
-        self.options.append(type("Option", (), {"names": lambda _: flags})())
-        self.flags |= dict.fromkeys(flags, more)
-
-
 def registered(*taken: str) -> dict[str, dict[str, Any]]:
-    parser = Parser(*taken)
-    pytest_addoption(cast("pytest.Parser", parser))
-    return parser.flags
+    """The options after ours were added, by a plugin that a conftest loads; ``taken`` are somebody's already."""
+    parser, manager = pytest.Parser(_ispytest=True), pytest.PytestPluginManager()
+    manager.register(ModuleType("conftest"), "conftest.py")
+    for flag in taken:
+        parser.addoption(flag)
+    pytest_addoption(parser, manager)
+    groups = [parser.getgroup(name) for name in ("_anonymous", "touchstone")]
+    return {flag: option.attrs() for group in groups for option in group.options for flag in option.names()}
 
 
 def test_every_row_is_an_option_by_its_names() -> None:
@@ -79,12 +65,13 @@ def test_only_three_options_have_a_short_name() -> None:
 
 def test_a_short_name_gives_way_to_who_has_it_already() -> None:
     found = registered("--gate", "--checkpoint")
-    assert found["--gate"] == found["--checkpoint"] == {}
+    assert [found[name]["dest"] for name in ("--gate", "--checkpoint")] == ["gate", "checkpoint"]
+    assert "(--gate is another plugin's here)" in found["--eval-gate"]["help"]
     assert {"--eval-gate", "--eval-checkpoint", "--baseline"} <= set(found)
 
 
 def test_argparse_reads_no_value_itself() -> None:
-    assert not any({"type", "choices", "nargs"} & set(more) for more in registered().values())
+    assert not any(more.get("type") or more.get("choices") for more in registered().values())
 
 
 def test_rows_are_complete() -> None:

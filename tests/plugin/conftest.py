@@ -11,6 +11,14 @@ import pytest
 import scipy.stats  # noqa: F401 -- pytester drops what an inner run imports, and these cannot be loaded twice
 import torch._dynamo  # noqa: F401
 
+import harness.engines.pool
+import harness.plugin.execution
+import harness.plugin.ordering
+import harness.plugin.reporters
+import harness.plugin.run_results
+import harness.plugin.sequential
+import harness.plugin.session
+import harness.plugin.xdist  # noqa: F401
 from harness.results.journal import latest, read_journal
 from harness.results.records import Record
 

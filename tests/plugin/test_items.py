@@ -313,7 +313,7 @@ def test_checkpoints_of_two_kinds_are_loaded_once_each(project: Project) -> None
     (project.path / "test_b.py").write_text(mask.replace("test_sums", "test_masks"))
     result = project.run("--checkpoint", "fake:masked", "--eval-limit", "3", "--setup-show")
     assert result.ret == 0
-    assert str(result.stdout).count("SETUP    S model_engine") == 2
+    assert str(result.stdout).count("SETUP    S touchstone_checkpoint") == 2
 
 
 def test_a_benchmark_the_checkpoint_cannot_answer_is_left_out_with_the_reason(project: Project) -> None:

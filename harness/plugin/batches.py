@@ -1,0 +1,69 @@
+"""Items -> batches: the items whose requests are answered together.
+
+Pure. Under xdist the controller knows node ids and nothing else, so batches are a function of the node ids
+alone, computed alike on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+DEFAULT_SIZE: Final = 64
+"""The most items of a batch: enough to fill the model's, few enough that progress shows and a crash costs little."""
+
+GENERATING_SIZE: Final = 512
+"""The same for items that ask for texts, in a process that shares its work with no other. Each of them is done
+when its own texts are, and whenever a batch comes to its end, few texts are left to go on together."""
+
+BATCHES_PER_WORKER: Final = 4
+"""The least number of batches per worker, so that the last ones even out."""
+
+
+def batch_key(nodeid: str) -> str:
+    """Return the properties that a batch's items share: file, function, checkpoint, benchmark and group.
+
+    Example ids end in ``/ROW`` (``winogrande/17``, ``mmlu_stem/machine_learning/3``), so this is the node id
+    without its last part. The node id is cut at ``::`` first: a file's name may hold brackets.
+    """
+    path, separator, name = nodeid.partition("::")
+    bracket = name.find("[")
+    if bracket < 0 or "/" not in name[bracket:]:
+        return nodeid
+    return path + separator + name.rpartition("/")[0]
+
+
+def batch_size(count: int, workers: int, limit: int = DEFAULT_SIZE) -> int:
+    """Return the largest size, at most ``limit``, that still gives each worker its share of batches.
+
+    A single worker gets the largest batches: there is nobody to even out with.
+    """
+    if workers <= 1:
+        return max(1, limit)
+    share = -(-count // (workers * BATCHES_PER_WORKER))
+    return max(1, min(limit, share))
+
+
+def plan_batches(
+    nodeids: Sequence[str], size: int, alone: Iterable[str] = (), generating: Iterable[str] = ()
+) -> list[list[int]]:
+    """Return indices into ``nodeids``, grouped into batches; each index is in exactly one batch.
+
+    Items with the same ``batch_key`` come together in order of appearance, at most ``size`` per batch, or
+    ``GENERATING_SIZE`` of those named in ``generating``; those named in ``alone`` get a batch each. Batches are
+    ordered by their first item.
+    """
+    solitary, large = set(alone), set(generating)
+    batches: list[list[int]] = []
+    filling: dict[str, list[int]] = {}
+    for index, nodeid in enumerate(nodeids):
+        key = batch_key(nodeid)
+        if nodeid in solitary or key == nodeid:
+            batches.append([index])
+            continue
+        batch = filling.get(key)
+        if batch is None or len(batch) >= (GENERATING_SIZE if nodeid in large else size):
+            batch = filling[key] = []
+            batches.append(batch)
+        batch.append(index)
+    return batches

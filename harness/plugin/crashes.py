@@ -1,0 +1,76 @@
+"""What a run survives: workers that die, and checkpoints that turn out unusable when they are loaded.
+
+Where there is but one checkpoint, and it fails to load, the run ends there, in one line. Of several the others go on:
+every item of one that failed is an error in the journal; pytest shows the first of them as an error and the others as
+skipped, since the same line four hundred times helps nobody. Where none can be loaded the run ends like that of a
+single one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import pytest
+
+from harness.checkpoints.find import none_usable
+
+MOST_CRASHES: Final = 2
+"""An item that has taken this many workers with it is given up."""
+
+TOLD: Final = "touchstone"
+"""Attribute of a report: what a worker tells its controller with it, since reports are all that must arrive."""
+
+
+class WorkerCrashes:
+    """The number of workers that died, by item."""
+
+    def __init__(self) -> None:
+        self._crashes: Counter[str] = Counter()
+
+    def again(self, item: str) -> bool:
+        """Note that a worker died while it ran the item; return whether the item runs once more."""
+        self._crashes[item] += 1
+        return self._crashes[item] < MOST_CRASHES
+
+    def why_lost(self, item: str, *, early: bool) -> str:
+        """Return why no process has recorded an item; ``early`` says that the session was stopped."""
+        if crashes := self._crashes[item]:
+            return f"its worker died {crashes} times while running it"
+        return "not run: the session was stopped early" if early else "no process has recorded it"
+
+
+class FailedCheckpoints:
+    """The checkpoints that failed to load, as far as this process knows."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, str] = {}
+        self._shown: set[str] = set()
+
+    def tell(self, report: pytest.TestReport, checkpoint: str, message: str, *, several: bool) -> None:
+        """Put the fault on the report of an item that needs the checkpoint."""
+        if not several:
+            setattr(report, TOLD, {"fatal": message})
+        elif checkpoint not in self._shown:
+            self._shown.add(checkpoint)
+            setattr(report, TOLD, {"failed": [checkpoint, message]})
+        else:
+            path, line, _ = report.location
+            report.outcome = "skipped"
+            report.longrepr = (path, line or 0, f"Skipped: {checkpoint} failed to load, as said before")
+
+    def take(self, report: pytest.TestReport, checkpoints: Iterable[str]) -> None:
+        """Note what a report tells, in the controller.
+
+        Raises ``pytest.UsageError`` for what no run can go on from: also where none of ``checkpoints`` can be loaded.
+        """
+        told = getattr(report, TOLD, None)
+        if told is None:
+            return
+        if "fatal" in told:
+            raise pytest.UsageError(told["fatal"])
+        name, message = told["failed"]
+        self.messages[name] = message
+        if self.messages.keys() >= set(checkpoints):
+            raise pytest.UsageError(none_usable(list(self.messages.values())))

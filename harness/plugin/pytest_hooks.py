@@ -1,0 +1,156 @@
+"""pytest's hooks in a process that has a run: each calls the session. Registered when the session is made."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any, Final
+
+import pytest
+
+from harness.core.benchmark import declared
+from harness.core.errors import WireError
+from harness.core.serialize import scrub
+from harness.plugin.collection import generate, given_of
+from harness.plugin.session import EvalSession
+
+SESSION: Final = pytest.StashKey[EvalSession]()
+
+
+class SessionHooks:
+    """Of every process: it collects and answers, unless it is the controller of xdist's workers."""
+
+    def __init__(self, session: EvalSession) -> None:
+        self.session = session
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> Generator[None, object, object]:
+        """Checkpoints first and examples last: the parameters of others stand between them, in node ids too."""
+        if declared(metafunc.function) is None or self.session.fault is not None:
+            return (yield)
+        finish = generate(metafunc, self.session.collection)
+        found = yield
+        finish()
+        return found
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+        """After every other plugin has chosen, ``--lf`` included."""
+        found = yield
+        self.session.select(items)
+        return found
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.session.start(session.items)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        return self.session.call(pyfuncitem) if given_of(pyfuncitem) is not None else None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.excinfo is not None:
+            self.session.item_raised(item, report, call.excinfo.value)
+        return report
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        try:
+            return (yield)
+        finally:
+            self.session.sync()
+
+    def pytest_report_teststatus(
+        self, report: pytest.TestReport | pytest.CollectReport
+    ) -> tuple[str, str, str] | None:
+        if getattr(report, "when", None) != "call" or not report.passed or hasattr(report, "wasxfail"):
+            return None
+        primary = dict(getattr(report, "user_properties", ())).get("touchstone_primary")
+        if primary is None:
+            return None
+        from harness.reports.progress import item_status
+
+        return "passed", *item_status(float(primary))
+
+    def pytest_unconfigure(self) -> None:
+        self.session.close()
+
+
+class WorkerHooks:
+    """Of a worker of xdist."""
+
+    def __init__(self, session: EvalSession) -> None:
+        self.session = session
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        output: dict[str, Any] = session.config.workeroutput  # type: ignore[attr-defined]
+        output["touchstone"] = self.session.for_controller()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_to_serializable(self) -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:
+        data = yield
+        if data is None:
+            return data
+        try:
+            scrubbed: dict[str, Any] = scrub(data)
+        except WireError as error:
+            # execnet would die of it, and with it this worker, and the item would be lost without a word
+            scrubbed = scrub(data, replace=True)
+            scrubbed["outcome"] = "failed"
+            scrubbed["longrepr"] = f"{type(error).__name__}: {error}"
+        return scrubbed
+
+
+class ControllerHooks:
+    """Of the process that a person has started."""
+
+    def __init__(self, session: EvalSession) -> None:
+        self.session = session
+
+    def pytest_collectreport(self) -> None:
+        """At once, and not when everything has been collected."""
+        self.session.raise_fault()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self) -> None:
+        self.session.begin()
+
+    def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
+        """Says at ``--co`` what was left out; a run says it below its table."""
+        return self.session.left_out() if config.option.collectonly else []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.session.item_reported(report)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
+        """A first crash may not be the item's fault: it runs once more, alone."""
+        if self.session.worker_crashed(crashitem):
+            report.outcome = "rerun"  # type: ignore[assignment]
+            sched.mark_test_pending(crashitem)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Before every other plugin's: pytest-json-report takes the exit code and writes its file in its own."""
+        self.session.finish(session)
+        found = yield
+        self.session.say_last_lines(session)
+        return found
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+        self.session.show(terminalreporter, exitstatus)
+
+
+def session_of(config: pytest.Config, told: Mapping[str, Any]) -> EvalSession:
+    """Return the session of this process; the first call makes it, with the hooks that go with it."""
+    session = config.stash.get(SESSION, None)
+    if session is None:
+        session = config.stash[SESSION] = EvalSession(config, told)
+        config.pluginmanager.register(SessionHooks(session))
+        config.pluginmanager.register(WorkerHooks(session) if session.worker else ControllerHooks(session))
+    return session

@@ -1,0 +1,179 @@
+"""What a run has found, read from its folder: as soon as a checkpoint is complete, and at the end.
+
+Every collected item is held against the journal, never against pytest's own counts: a worker that dies while it sends
+a report can leave pytest with exit code 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.series import Broken
+from harness.compare.gate.changes import changes_of
+from harness.core.errors import HarnessError
+from harness.engines.registry import identity
+from harness.results.aggregate import summarize
+from harness.results.journal import Following, Journal, latest
+from harness.results.records import Record
+from harness.results.reuse import benchmarks_of
+from harness.results.run_directory import RunDirectory, environment
+from harness.results.store import ResultStore
+from harness.results.store_entry import ItemScores, StoredResult, saved_of
+from harness.results.summary import Collected, Summary
+
+
+class RunResults:
+    """The items of a run that has begun, and their records."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.items, self.declarations, self.deselected = directory.read_collected()
+        self.checkpoints = {item.checkpoint for item in self.items}
+        self._directory = directory
+        self._manifest: dict[str, Any] = {}
+        self._following = Following(directory.path)
+        self._fresh: list[Record] = []
+        self._told: set[str] = set()
+        self._saved: set[str] = set()
+        self._left: dict[str, set[str]] = {}
+        self._checkpoint_of = {item.item: item.checkpoint for item in self.items}
+        for item in self.items:
+            self._left.setdefault(item.checkpoint, set()).add(item.item)
+
+    def write_manifest(
+        self,
+        told: Mapping[str, Any],
+        config: pytest.Config,
+        infos: Iterable[CheckpointInfo],
+        broken: list[Broken],
+    ) -> dict[str, Any]:
+        """Write ``run.json`` and return it; ``infos`` are the checkpoints that items ask.
+
+        One of several that cannot be read, or changes meanwhile, has no fingerprint, and joins ``broken``. Raises
+        ``pytest.UsageError`` where it is the only one.
+        """
+        invocation = config.invocation_params
+        manifest = {
+            **told,
+            **environment(invocation.args, invocation.dir, config.rootpath),
+            "checkpoints": [self._checkpoint_row(info, broken) for info in infos],
+            "benchmarks": benchmarks_of(self.declarations),
+        }
+        self._directory.write_manifest(manifest)
+        self._manifest = self._directory.read_manifest()
+        return manifest
+
+    def _checkpoint_row(self, info: CheckpointInfo, broken: list[Broken]) -> dict[str, Any]:
+        row = info.plain()
+        try:
+            row["fingerprint"] = identity(info)
+        except HarnessError as error:
+            if len(self.checkpoints) == 1:
+                raise pytest.UsageError(str(error)) from None
+            row["fingerprint"] = None
+            broken.append(Broken(info.name, info.source, str(info.path), str(error)))
+        return row
+
+    def reported(self, item: str) -> str | None:
+        """Note that an item was reported; return the checkpoint whose last one it was, else None."""
+        checkpoint = self._checkpoint_of.pop(item, None)
+        if checkpoint is None:
+            return None
+        self._left[checkpoint].discard(item)
+        return None if self._left[checkpoint] else checkpoint
+
+    def new_records(self) -> list[Record]:
+        """Return the records that the journal has gained, one per item."""
+        self._read()
+        new = [one for one in latest(self._fresh).values() if one.item not in self._told]
+        self._fresh = []
+        self._told |= {one.item for one in new}
+        return new
+
+    def of_checkpoint(self, name: str, seconds: float) -> Summary:
+        """Return one checkpoint's results, and keep them where later runs find them.
+
+        Raises ``HarnessError`` where the journal cannot be read.
+        """
+        known = latest(record for record in self._read() if record.checkpoint == name)
+        rows = [row for row in self._manifest["checkpoints"] if row["name"] == name]
+        own = [item for item in self.items if item.checkpoint == name]
+        summary = self._summarize(known.values(), own, checkpoints=rows, seconds=seconds)
+        self.save(summary, known.values())
+        self._saved.add(name)
+        return summary
+
+    def whole(self, why_lost: Callable[[str], str], seconds: float) -> tuple[Summary, list[Record]]:
+        """Return the run's results and the records that they come from, one per item; those that no process has
+        recorded are journalled as lost now."""
+        known = latest(self._read())
+        known |= self._record_lost([item for item in self.items if item.item not in known], why_lost)
+        summary = self._summarize(
+            known.values(),
+            self.items,
+            checkpoints=self._manifest["checkpoints"],
+            deselected=self.deselected,
+            seconds=seconds,
+            effort=self._directory.read_effort(),
+        )
+        return summary, list(known.values())
+
+    def _read(self) -> list[Record]:
+        self._fresh += self._following.new()
+        return self._following.read()
+
+    def _summarize(self, records: Iterable[Record], items: list[Collected], **more: Any) -> Summary:
+        return summarize(
+            records,
+            self.declarations,
+            items,
+            run_id=self._directory.run_id,
+            directory=str(self._directory.path),
+            manifest=self._manifest,
+            **more,
+        )
+
+    def save(self, summary: Summary, records: Iterable[Record]) -> list[tuple[StoredResult, ItemScores]]:
+        """Keep each checkpoint's results where later runs find them, but for those that are kept already; return them
+        all."""
+        store = ResultStore(self._directory.path.parent)
+        results = saved_of(summary, records, codes={one.name: one.code for one in summary.declarations})
+        for saved, items in results:
+            if items.examples and saved.checkpoint not in self._saved:
+                store.save(saved, items)
+        return results
+
+    def changes(self, results: Iterable[tuple[StoredResult, ItemScores]]) -> list[dict[str, Any]]:
+        """Return what the run has changed against the best that is saved; a broken saved result costs this alone."""
+        mine, store = [saved for saved, _ in results], ResultStore(self._directory.path.parent)
+        names = dict.fromkeys(saved.benchmark for saved in mine)
+        try:
+            earlier = [one for name in names for one in store.find(benchmark=name)]
+        except HarnessError as error:
+            self._directory.log(f"no changes against the best so far: {error}")
+            return []
+        return [one._asdict() for one in changes_of(mine, earlier)]
+
+    def _record_lost(self, missing: list[Collected], why: Callable[[str], str]) -> dict[str, Record]:
+        if not missing:
+            return {}
+        records = {
+            item.item: Record(
+                item=item.item,
+                benchmark=item.benchmark,
+                example=item.example,
+                checkpoint=item.checkpoint,
+                status="lost",
+                group=item.group,
+                message=why(item.item),
+            )
+            for item in missing
+        }
+        with Journal(self._directory.path, "lost") as journal:
+            for record in records.values():
+                journal.append(record)
+            journal.sync()
+        return records

@@ -1,0 +1,123 @@
+"""``--eval-gate-sequential`` in a run: which items are not needed any more.
+
+Each benchmark's items of a checkpoint keep the places that they have among all items; among themselves they come in
+the order that ``statistics.sequential.item_order`` draws. Once an interim analysis of those so far has settled the
+verdict (``compare.sequential``), the others are skipped. Batches are planned without regard to it: of a batch the items
+up to the next analysis run together, the others are asked about when their turn comes.
+
+The order stands in the run's folder (``courses.json``), where the gate finds it at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from harness.compare.sequential import LookSchedule, SequentialMonitor, Series
+from harness.core.files import write_atomic
+from harness.plugin.collection import checkpoint_of, given_of, result_of
+from harness.results.run_directory import RunDirectory
+from harness.results.summary import Declaration
+from harness.statistics.sequential import cut, item_order
+
+FILE: Final = "courses.json"
+
+Watch: TypeAlias = Callable[
+    [RunDirectory, Mapping[Series, LookSchedule], Mapping[str, Declaration]], SequentialMonitor
+]
+"""Begins the interim analyses of a run."""
+
+
+class Sequential:
+    """The interim analyses as a process sees them."""
+
+    def __init__(self, seed: int, watch: Watch) -> None:
+        self._seed = seed
+        self._watch = watch
+        self._schedules: dict[Series, LookSchedule] = {}
+        self._part: dict[str, tuple[Series, int]] = {}
+        self._monitor: SequentialMonitor | None = None
+
+    def arrange(self, items: list[pytest.Item]) -> None:
+        """Put the items into their drawn order, in place."""
+        self._schedules = draw_schedules(items, self._seed)
+        for series, schedule in self._schedules.items():
+            for place, item in enumerate(schedule.items):
+                self._part[item] = series, sum(look <= place for look in schedule.looks)
+
+    def begin(self, directory: RunDirectory, declarations: Mapping[str, Declaration]) -> None:
+        """Note the order in the run's folder; every process notes the same. From now on records are followed."""
+        write_schedules(directory.path, self._schedules)
+        self._monitor = self._watch(directory, self._schedules, declarations)
+
+    def not_needed(self, item: str) -> str | None:
+        """Return why an item is not needed any more; None where it is."""
+        return self._monitor.settled(item) if self._monitor is not None else None
+
+    def together(self, item: str, other: str) -> bool:
+        """Return whether no analysis comes between two items of a benchmark."""
+        return self._part.get(item) == self._part.get(other)
+
+
+def draw_schedules(items: list[pytest.Item], seed: int) -> dict[Series, LookSchedule]:
+    """Put the items into their drawn order, in place; return the schedule of each checkpoint and benchmark."""
+    places: dict[Series, list[int]] = {}
+    for place, item in enumerate(items):
+        given = given_of(item)
+        if given is not None:
+            places.setdefault((checkpoint_of(item).name, result_of(item, given)), []).append(place)
+    found = {}
+    for series, own in places.items():
+        before = [items[place] for place in own]
+        examples, rows, clusters = _identities(before)
+        order = item_order(examples, clusters, seed=seed)
+        for place, which in zip(own, order, strict=True):
+            items[place] = before[which]
+        found[series] = LookSchedule(
+            [before[which].nodeid for which in order],
+            [examples[which] for which in order],
+            [rows[which] for which in order],
+            cut([clusters[which] for which in order]),
+        )
+    return found
+
+
+def write_schedules(folder: Path, schedules: Mapping[Series, LookSchedule]) -> None:
+    """Write the schedules into a run's folder."""
+    rows = [
+        {"checkpoint": checkpoint, "benchmark": benchmark, **schedule._asdict()}
+        for (checkpoint, benchmark), schedule in schedules.items()
+    ]
+    write_atomic(folder / FILE, json.dumps(rows, ensure_ascii=False))
+
+
+def read_schedules(folder: Path) -> dict[Series, LookSchedule]:
+    """Return what ``write_schedules`` wrote; nothing for a run that does not stop early."""
+    if not (folder / FILE).is_file():
+        return {}
+    rows: list[dict[str, Any]] = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    return {
+        (row["checkpoint"], row["benchmark"]): LookSchedule(
+            row["items"], row["examples"], row["rows"], tuple(row["looks"])
+        )
+        for row in rows
+    }
+
+
+def _identities(items: Sequence[pytest.Item]) -> tuple[list[str], list[str], list[Hashable | None]]:
+    examples: list[str] = []
+    rows: list[str] = []
+    clusters: list[Hashable | None] = []
+    for item in items:
+        given = given_of(item)
+        assert given is not None
+        spec, example = given.loaded.spec, given.example
+        examples.append(example.id)
+        rows.append(example.sha256)
+        cluster = example.row.get(spec.cluster) if spec.cluster else None
+        clusters.append(None if cluster is None else str(cluster))
+    return examples, rows, clusters

@@ -1,0 +1,81 @@
+"""Units: pure functions of node ids."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.plugin.batches import GENERATING_SIZE, batch_key, batch_size, plan_batches
+
+NODEIDS = st.lists(
+    st.builds(
+        lambda file, name, checkpoint, row: f"evals/{file}.py::test_{name}[{checkpoint}{name}/{row}]",
+        st.sampled_from(["test_a", "test_[b]"]),
+        st.sampled_from(["x", "y"]),
+        st.sampled_from(["", "step-1-", "step-2-"]),
+        st.integers(0, 500),
+    ),
+    unique=True,
+    max_size=60,
+)
+
+
+@given(NODEIDS, st.integers(1, 20), st.randoms())
+def test_batchs_cover_each_item_exactly_once(nodeids: list[str], size: int, random: object) -> None:
+    alone = [nodeid for index, nodeid in enumerate(nodeids) if index % 7 == 3]
+    batchs = plan_batches(nodeids, size, alone)
+    assert sorted(index for batch in batchs for index in batch) == list(range(len(nodeids)))
+    assert all(1 <= len(batch) <= size for batch in batchs)
+
+
+@given(NODEIDS, st.integers(1, 20))
+def test_a_batch_holds_items_of_one_function_and_one_checkpoint(nodeids: list[str], size: int) -> None:
+    for batch in plan_batches(nodeids, size):
+        assert len({batch_key(nodeids[index]) for index in batch}) == 1
+
+
+@given(NODEIDS, st.integers(1, 20))
+def test_items_named_alone_share_no_batch(nodeids: list[str], size: int) -> None:
+    alone = set(nodeids[::3])
+    for batch in plan_batches(nodeids, size, alone):
+        assert len(batch) == 1 or not alone & {nodeids[index] for index in batch}
+
+
+@given(st.integers(0, 100_000), st.integers(1, 64), st.integers(1, 512))
+def test_every_worker_can_get_its_share_of_batchs(count: int, workers: int, limit: int) -> None:
+    size = batch_size(count, workers, limit)
+    assert 1 <= size <= limit
+    if workers > 1 and count >= workers * 4:
+        assert -(-count // size) >= workers
+
+
+@given(NODEIDS, st.integers(1, 20))
+def test_batchs_of_texts_are_larger_and_no_others(nodeids: list[str], size: int) -> None:
+    generating = [nodeid for nodeid in nodeids if "::test_x" in nodeid]
+    batchs = plan_batches(nodeids, size, generating=generating)
+    others = [nodeid for nodeid in nodeids if nodeid not in generating]
+    found = [[nodeids[index] for index in batch] for batch in batchs]
+    assert [batch for batch in found if batch[0] in others] == [
+        [others[index] for index in batch] for batch in plan_batches(others, size)
+    ]
+    keys = [batch_key(batch[0]) for batch in found if batch[0] in generating]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_batch_of_texts_has_its_limit_too() -> None:
+    nodeids = [f"t.py::test_a[x/{number}]" for number in range(2 * GENERATING_SIZE + 1)]
+    sizes = [len(batch) for batch in plan_batches(nodeids, 8, nodeids[:3], nodeids)]
+    assert sizes == [1, 1, 1, GENERATING_SIZE, GENERATING_SIZE - 2]
+
+
+def test_a_key_keeps_brackets_in_file_names_apart_from_parameters() -> None:
+    assert batch_key("evals/[old]/test_a.py::test_a[gsm8k/17]") == "evals/[old]/test_a.py::test_a[gsm8k"
+    assert batch_key("evals/[a/b]/test_a.py::test_a") == "evals/[a/b]/test_a.py::test_a"
+    assert (
+        batch_key("evals/test_a.py::test_a[mmlu_stem/algebra/3]")
+        == "evals/test_a.py::test_a[mmlu_stem/algebra"
+    )
+
+
+def test_an_ordinary_test_is_a_batch_of_its_own() -> None:
+    assert plan_batches(["t.py::a", "t.py::b[1]", "t.py::c[x/1]", "t.py::c[x/2]"], 8) == [[0], [1], [2, 3]]

@@ -1,0 +1,154 @@
+"""A project that has the plugin installed, and no benchmark: nothing of it changes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+REPORT = """
+import gc, sys
+
+def test_plain():
+    mine = sorted(name for name in sys.modules if name.split(".")[0] == "harness")
+    print("MODULES", mine, "pydantic" in sys.modules, "gc", gc.isenabled(), gc.get_freeze_count())
+"""
+
+OWN_OPTIONS = """
+def pytest_addoption(parser):
+    for name in ("--checkpoint", "--gate", "--baseline"):
+        parser.addoption(name, help=f"my own {name}")
+"""
+
+SHOWS_OPTION = """
+def test_mine(request):
+    assert request.config.getoption("--checkpoint") == "mine"
+"""
+
+OWN_FIXTURES = """
+import pytest
+
+@pytest.fixture
+def checkpoint():
+    return "mine"
+
+@pytest.fixture
+def model_engine(checkpoint):
+    return f"engine of {checkpoint}"
+"""
+
+USES_FIXTURES = """
+def test_fixtures(checkpoint, model_engine):
+    assert (checkpoint, model_engine) == ("mine", "engine of mine")
+"""
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """A run in a process of its own; the plugin comes by its entry point."""
+    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--eval-limit", "nonsense"), ("-n", "1")], ids=" ".join)
+def test_nothing_of_ours_is_imported_but_the_plugin(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("TOUCHSTONE_DATA", "no-such-folder")
+    pytester.makepyfile(test_plain=REPORT)
+    pytester.makeconftest(
+        "import sys\n"
+        "def pytest_unconfigure():\n"
+        "    print('AT THE END', sorted(n for n in sys.modules if n.split('.')[0] == 'harness'))\n"
+    )
+    result = run(pytester, "-rP", *arguments)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["MODULES ['harness', 'harness.plugin'] False gc True 0", "AT THE END ['harness', 'harness.plugin']"]
+    )
+
+
+def test_a_wrong_option_is_said_before_anything_runs_once_there_is_a_benchmark(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        test_a="from harness import Loglikelihood, benchmark\n"
+        "@benchmark(name='a', version=1, data='a/test', asks=Loglikelihood, primary='acc')\n"
+        "def test_a(example):\n    yield\n",
+        test_b="raise SystemExit('not reached')",
+    )
+    for arguments in (["--checkpoint", "nonsense"], ["--eval-limit", "nonsense"]):
+        result = run(pytester, *arguments)
+        assert result.ret == 4
+        (line,) = filter(None, result.errlines)
+        assert "nonsense" in line
+
+
+@pytest.mark.parametrize("order", ["conftest", "plugin before", "conftest below"])
+def test_short_names_give_way(pytester: pytest.Pytester, order: str) -> None:
+    tests = pytester.mkdir("tests")
+    (tests / "test_mine.py").write_text(SHOWS_OPTION)
+    if order == "conftest":
+        pytester.makeconftest(OWN_OPTIONS)
+    elif order == "plugin before":
+        pytester.makepyfile(own_options=OWN_OPTIONS)
+    else:
+        (tests / "conftest.py").write_text(OWN_OPTIONS)
+    early = ["-p", "own_options"] if order == "plugin before" else []
+    pytester.syspathinsert()
+    result = run(pytester, *early, "--checkpoint", "mine", "tests")
+    result.assert_outcomes(passed=1)
+    shown = run(pytester, *early, "--help", "tests")
+    shown.stdout.fnmatch_lines(["*my own --checkpoint*"])
+    text = " ".join(str(shown.stdout).split())
+    for name in ("checkpoint", "gate", "baseline"):
+        assert f"--eval-{name}" in text
+        assert f"(--{name} is another plugin's here)" in text
+        assert f"short for --eval-{name}" not in text
+
+
+def test_what_follows_a_short_name_is_no_path_to_a_conftest(pytester: pytest.Pytester) -> None:
+    """Else the conftest of the folder with the model would be run, and the project's own would not."""
+    model = pytester.mkdir("model")
+    (model / "conftest.py").write_text("raise RuntimeError('somebody else wrote this')")
+    pytester.makeconftest("def pytest_addoption(parser):\n    parser.addoption('--own')\n")
+    pytester.makepyfile("def test_plain(): pass")
+    result = run(
+        pytester,
+        "--checkpoint",
+        str(model),
+        "--own",
+        "1",
+        "test_what_follows_a_short_name_is_no_path_to_a_conftest.py",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_conftest_may_load_the_plugin(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(OWN_OPTIONS + "\npytest_plugins = ['harness.plugin']\n")
+    pytester.makepyfile(SHOWS_OPTION)
+    result = run(pytester, "-p", "no:harness.plugin", "--checkpoint", "mine")
+    assert result.ret in (0, 1)  # a plugin that is blocked stays so
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--checkpoint", "mine")
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("where", ["conftest", "module", "plugin"])
+def test_fixtures_of_others_keep_their_names(pytester: pytest.Pytester, where: str) -> None:
+    if where == "conftest":
+        pytester.makeconftest(OWN_FIXTURES)
+    pytester.makepyfile(test_it=(OWN_FIXTURES if where == "module" else "") + USES_FIXTURES)
+    if where == "plugin":
+        pytester.makepyfile(own_fixtures=OWN_FIXTURES)
+    pytester.syspathinsert()
+    early = ["-p", "own_fixtures"] if where == "plugin" else []
+    run(pytester, *early, "--eval-checkpoint", "fake:causal").assert_outcomes(passed=1)
+
+
+def test_a_name_of_the_public_api_is_found_by_whoever_looks() -> None:
+    import harness
+
+    assert set(harness.__all__) <= set(dir(harness))
+    assert harness.benchmark.__module__ == "harness.core.benchmark"
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        harness.nonsense  # noqa: B018
+    assert Path(sys.modules["harness"].__file__ or "").name == "__init__.py"

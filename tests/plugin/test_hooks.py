@@ -1,0 +1,79 @@
+"""Hooks of a run, as a project's conftest implements them: a tracker, and a section of its own on the terminal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.plugin.conftest import Project
+
+TRACKER = """
+import json, pathlib
+
+COUNTS = {"runs": [], "items": [], "checkpoints": [], "ends": []}
+
+def pytest_touchstone_run_started(run):
+    COUNTS["runs"].append([run.items, len(run.manifest["checkpoints"]), run.directory.name == run.run_id])
+
+def pytest_touchstone_item_finished(record):
+    COUNTS["items"].append([record.checkpoint, record.example, record.status])
+
+def pytest_touchstone_checkpoint_finished(summary):
+    COUNTS["checkpoints"].append([result.checkpoint for result in summary.results])
+
+def pytest_touchstone_run_finished(summary):
+    COUNTS["ends"].append(len(summary.results))
+    pathlib.Path("counts.json").write_text(json.dumps(COUNTS))
+    return "tracker: counted"
+
+def pytest_touchstone_terminal_sections(summary):
+    return "tracker", f"{len(COUNTS['items'])} items\\nin {len(COUNTS['runs'])} run"
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_tracker_is_told_everything_once(project: Project, workers: str) -> None:
+    (project.path / "conftest.py").write_text(TRACKER)
+    result = project.run("--checkpoint", "fake:masked", "-n", workers, "--eval-limit", "6", apart=True)
+    assert result.ret == 0
+    counts = json.loads((project.path / "counts.json").read_text())
+    assert counts["runs"] == [[6, 1, True]]
+    assert sorted(counts["items"]) == [["fake-causal", f"sums/{n}", "scored"] for n in range(6)]
+    assert (counts["checkpoints"], counts["ends"]) == ([["fake-causal"]], [1])
+    result.stdout.fnmatch_lines(
+        ["*= benchmarks =*", "tracker: counted", "*= tracker =*", "6 items", "in 1 run"]
+    )
+
+
+def test_a_checkpoint_is_told_when_its_last_item_is(project: Project) -> None:
+    (project.path / "conftest.py").write_text(TRACKER)
+    text = (project.path / "test_sums.py").read_text()
+    masks = text[: text.index("    right, wrong")] + "    yield FillMask('a [MASK]')\n    return {'acc': 1}\n"
+    masks = masks.replace("Loglikelihood", "FillMask").replace('"sums"', '"masks"')
+    (project.path / "test_z.py").write_text(masks)
+    assert project.run("--checkpoint", "fake:masked", apart=True).ret == 0
+    counts = json.loads((project.path / "counts.json").read_text())
+    assert counts["checkpoints"] == [["fake-causal"], ["fake-masked"]]
+    assert (len(counts["items"]), counts["ends"]) == (40, [2])
+
+
+@pytest.mark.parametrize("hook", ["run_started(run)", "item_finished(record)", "run_finished(summary)"])
+def test_a_hook_that_fails_costs_one_line_and_no_result(project: Project, hook: str) -> None:
+    (project.path / "conftest.py").write_text(
+        f"def pytest_touchstone_{hook}:\n    raise ValueError('no tracker')\n"
+    )
+    result = project.run(apart=True)
+    assert result.ret == 1
+    name = hook.partition("(")[0]
+    line = f"pytest_touchstone_{name} of conftest.py failed: ValueError: no tracker"
+    assert str(result.stdout).replace("\n", " ").count(line) >= 1
+    assert len(project.summary["results"]) == 1
+    assert len(project.records) == 20
+
+
+def test_a_misspelt_hook_is_refused_by_pytest(project: Project) -> None:
+    (project.path / "conftest.py").write_text("def pytest_touchstone_run_begun(run): pass\n")
+    result = project.run(apart=True)
+    assert result.ret != 0
+    assert "unknown hook 'pytest_touchstone_run_begun'" in str(result.stdout) + str(result.stderr)
