@@ -36,6 +36,9 @@ ATTRIBUTE: Final = "__touchstone_benchmark__"
 CHECKPOINT_FIXTURE: Final = "touchstone_checkpoint"
 """The parameter with an item's checkpoint, which the fixtures ``checkpoint`` and ``model_engine`` hand on."""
 
+FORMER: Final = ("shots_from", "hub", "hub_shots")
+"""Fields that ``Dataset`` has replaced; they work for one version more."""
+
 MOST_UNUSABLE: Final = 0.1
 """The share of outputs that may have no answer, or end at the limit, before a result is not valid."""
 
@@ -58,7 +61,7 @@ class Dataset:
     group); without it, ``NAME`` is the last part of ``path`` and ``FILE`` the split. A ``local`` that ends in
     ``.jsonl`` is a file beside the benchmark's module, and ``rows`` are rows themselves: these two belong to the
     benchmark and are used whatever the data. ``fewshot`` is where few-shot examples come from: another split (in a
-    folder, another file of NAME), or another data set.
+    folder, another file of NAME), or another dataset.
     """
 
     path: str | None = None
@@ -72,7 +75,7 @@ class Dataset:
     def __post_init__(self) -> None:
         if self.path is None and self.local is None and self.rows is None:
             raise BenchmarkError(
-                "Dataset: give the data set's path on the Hub, local='NAME/FILE', or rows=[...]"
+                "Dataset: give the dataset's path on the Hub, local='NAME/FILE', or rows=[...]"
             )
 
     @property
@@ -84,7 +87,7 @@ class Dataset:
 
     @property
     def shots(self) -> Dataset | None:
-        """The data set of few-shot examples, None where they come from the rows themselves."""
+        """The dataset of few-shot examples, None where they come from the rows themselves."""
         if not isinstance(self.fewshot, str):
             return self.fewshot
         folder, slash, _ = self.name.rpartition("/")
@@ -177,28 +180,11 @@ def benchmark(
     ``rows=[...]`` stands for ``data=Dataset(rows=[...])``; ``paper`` goes before ``source``. Raises
     ``BenchmarkError`` when a field is unknown or wrong.
     """
-    where = f"benchmark {name!r}"
     kinds = (asks,) if isinstance(asks, type) else tuple(asks)
-    for kind in kinds:
-        if kind not in REQUEST_KINDS:
-            known = ", ".join(k.__name__ for k in REQUEST_KINDS)
-            raise BenchmarkError(f"{where}: asks={kind!r} is no kind of request; use {known}")
-    if "/" in name or "[" in name or not name:
-        raise BenchmarkError(f"benchmark name {name!r}: use letters, digits, '_' and '-'")
+    _check(name, kinds, primary, more)
     if rows is not None and data is not None:
-        raise BenchmarkError(f"{where}: data and rows: give one of them")
-    given = _dataset(where, data if rows is None else Dataset(rows=rows), more)
-    if unknown := sorted(set(more) - set(Benchmark.__dataclass_fields__)):
-        raise BenchmarkError(f"{where}: unknown field {unknown[0]!r}")
-    metrics = more.get("metrics", ())
-    if isinstance(metrics, str) or not all(isinstance(metric, str) for metric in metrics):
-        raise BenchmarkError(f"{where}: metrics={metrics!r}; give the names of its scores in a tuple")
-    if metrics and primary not in (*metrics, *more.get("aggregate", ())):
-        raise BenchmarkError(f"{where}: its primary score {primary!r} is not among its metrics")
-    for one in more.get("aggregate", {}).values():
-        one.plain()  # raises for a function that nobody could find again
-    if more.get("subsets") and more.get("group"):
-        raise BenchmarkError(f"{where}: group and subsets: give one of them")
+        raise BenchmarkError(f"benchmark {name!r}: data and rows: give one of them")
+    given = _dataset(name, data if rows is None else Dataset(rows=rows), more)
     more["source"] = "; ".join(filter(None, (paper, more.get("source"))))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -220,15 +206,38 @@ def benchmark(
     return decorate
 
 
+def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, Any]) -> None:
+    """Raise ``BenchmarkError`` for what no benchmark can declare."""
+    where = f"benchmark {name!r}"
+    for kind in kinds:
+        if kind not in REQUEST_KINDS:
+            known = ", ".join(k.__name__ for k in REQUEST_KINDS)
+            raise BenchmarkError(f"{where}: asks={kind!r} is no kind of request; use {known}")
+    if "/" in name or "[" in name or not name:
+        raise BenchmarkError(f"benchmark name {name!r}: use letters, digits, '_' and '-'")
+    if unknown := sorted(set(more) - {*Benchmark.__dataclass_fields__, *FORMER}):
+        raise BenchmarkError(f"{where}: unknown field {unknown[0]!r}")
+    metrics = more.get("metrics", ())
+    if isinstance(metrics, str) or not all(isinstance(metric, str) for metric in metrics):
+        raise BenchmarkError(f"{where}: metrics={metrics!r}; give the names of its scores in a tuple")
+    if metrics and primary not in (*metrics, *more.get("aggregate", ())):
+        raise BenchmarkError(f"{where}: its primary score {primary!r} is not among its metrics")
+    for one in more.get("aggregate", {}).values():
+        one.plain()  # raises for a function that nobody could find again
+    if more.get("subsets") and more.get("group"):
+        raise BenchmarkError(f"{where}: group and subsets: give one of them")
+
+
 def _folder(function: Callable[..., Any]) -> Path:
     """The folder of the file that a function was written in."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return Path() if code is None else Path(code.co_filename).absolute().parent
 
 
-def _dataset(where: str, data: Dataset | str | None, more: dict[str, Any]) -> Dataset:
-    """The data set, also of the former fields ``shots_from``, ``hub`` and ``hub_shots``, which are taken out."""
-    former = {name: more.pop(name) for name in ("shots_from", "hub", "hub_shots") if name in more}
+def _dataset(name: str, data: Dataset | str | None, more: dict[str, Any]) -> Dataset:
+    """The dataset, also of the former fields, which are taken out of ``more``."""
+    where = f"benchmark {name!r}"
+    former = {field: more.pop(field) for field in FORMER if field in more}
     if data is None:
         raise BenchmarkError(f"{where}: no rows; give data='NAME/FILE', data=Dataset(...) or rows=[...]")
     if isinstance(data, Dataset):

@@ -84,7 +84,7 @@ def load_dataset(spec: Benchmark, data: str | None) -> DatasetRows:
         raise MissingDataError(f"{spec.name}: no data ({name}); {spec.missing or 'give --eval-data DIR'}")
     if data == HUB:
         raise MissingDataError(
-            f"{spec.name}: it names no data set on the Hub; {spec.missing or 'give --eval-data DIR'}"
+            f"{spec.name}: it names no dataset on the Hub; {spec.missing or 'give --eval-data DIR'}"
         )
     raise MissingDataError(
         _lacking(spec.name, name, Path(data), "the data folder has no such file", scored=True)
@@ -219,7 +219,7 @@ def _lacking(benchmark: str, name: str, folder: Path, why: str, *, scored: bool)
 
 
 def _hub_lines(hub: Dataset) -> list[RawRow]:
-    """The rows of a Hub data set, or of a local folder that ``datasets`` reads the same way."""
+    """The rows of a Hub dataset, or of a local folder that ``datasets`` reads the same way."""
     try:
         import datasets
     except ImportError as error:
@@ -230,7 +230,7 @@ def _hub_lines(hub: Dataset) -> list[RawRow]:
         rows = datasets.load_dataset(hub.path, hub.config, split=hub.split)
     except Exception as error:  # datasets raises dozens of kinds; all mean that the set cannot be had
         first = str(error).strip().partition("\n")[0]
-        raise DataError(f"data set {hub.path} ({hub.split}): {first or type(error).__name__}") from error
+        raise DataError(f"dataset {hub.path} ({hub.split}): {first or type(error).__name__}") from error
     return [RawRow(str(hub.path), number, hub.split, dict(row)) for number, row in enumerate(rows, start=1)]
 
 

@@ -1,4 +1,4 @@
-"""What ``@benchmark`` takes: one data set by its name, rows of its own, and the former arguments."""
+"""What ``@benchmark`` takes: one dataset by its name, rows of its own, and the former arguments."""
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ def test_the_former_arguments_mean_the_same_data_set() -> None:
         ({"data": GSM8K, "hub": HubData("a/b", "test")}, "hub is a part of data=Dataset"),
         ({"data": GSM8K, "shots_from": "a/b"}, "shots_from is a part of data=Dataset"),
         ({"data": GSM8K, "tests": 1}, "unknown field 'tests'"),
+        ({"dta": GSM8K}, "unknown field 'dta'"),
         ({"data": GSM8K, "metrics": "acc"}, "metrics='acc'; give the names of its scores in a tuple"),
         ({"data": GSM8K, "metrics": ("f1",)}, "its primary score 'acc' is not among its metrics"),
         ({"data": GSM8K, "subsets": "a", "group": "b"}, "group and subsets: give one of them"),
@@ -93,7 +94,7 @@ def test_the_former_arguments_mean_the_same_data_set() -> None:
 def test_a_wrong_declaration_is_one_sentence(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(BenchmarkError, match=said.replace("(", r"\(")):
         made(**fields)
-    with pytest.raises(BenchmarkError, match="Dataset: give the data set's path on the Hub"):
+    with pytest.raises(BenchmarkError, match="Dataset: give the dataset's path on the Hub"):
         Dataset()
 
 

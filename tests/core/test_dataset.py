@@ -137,7 +137,7 @@ def test_a_pack_that_is_nowhere_is_missing_by_its_path(tmp_path: Path) -> None:
     assert str(caught.value) == f"x ({tmp_path}/sums/test.jsonl): the data folder has no such file"
     with pytest.raises(MissingDataError, match=r"x: no data \(sums/test\); give --eval-data DIR"):
         load_dataset(spec(), None)
-    with pytest.raises(MissingDataError, match="x: it names no data set on the Hub"):
+    with pytest.raises(MissingDataError, match="x: it names no dataset on the Hub"):
         load_dataset(spec(), "hub")
 
 
