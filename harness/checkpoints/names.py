@@ -24,10 +24,10 @@ def unique_names(infos: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
     Names that clash get the folders above them put in front (``nouns-checkpoint-300``), one after the other,
     until they differ. Where there are several series the folder stands in front of all of their names.
     """
-    distinct: dict[tuple[str, int], CheckpointInfo] = {}
+    distinct: dict[tuple[object, ...], CheckpointInfo] = {}
     for info in infos:
         where = os.path.abspath(info.path)  # noqa: PTH100 -- Path.resolve would follow links
-        distinct.setdefault((where, info.seq_len), info)
+        distinct.setdefault((where, info.seq_len, info.engine, *sorted(info.extra.items())), info)
     kept = list(distinct.values())
     members = Counter(info.series for info in kept if info.series is not None)
     in_series = {name for name, count in members.items() if count > 1}

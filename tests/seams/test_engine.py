@@ -65,3 +65,23 @@ def test_show_knows_it_and_a_mistake_lists_what_it_takes(project: Path) -> None:
     assert "no option 'defualt'; default: the text where the table has none" in wrong.stderr
     unknown = touchstone(["show", "dcit:answers.json"], **where)
     assert (unknown.returncode, "builtin:, dict:, fake:, hub:" in unknown.stderr) == (4, True)
+
+
+def test_one_table_with_other_options_is_another_checkpoint(project: Path) -> None:
+    targets = (
+        "--checkpoint",
+        "dict:answers.json?default=Madrid",
+        "--checkpoint",
+        "dict:answers.json?default=",
+    )
+    done = run_pytest(*targets, packages=project / "site", cwd=project)
+    found = {one["checkpoint"]: one["metrics"]["exact_match"]["value"] for one in summary(project)["results"]}
+    assert (done.returncode, found) == (0, {"answers": 0.75, "answers-2": 0.5})
+
+
+def test_a_package_that_cannot_be_loaded_is_named_in_one_line(project: Path) -> None:
+    (project / "site" / "dict_engine.py").write_text("import nothing_of_that_name", encoding="utf-8")
+    done = touchstone(["show", "dict:answers.json"], packages=project / "site", cwd=project)
+    assert done.returncode == 4
+    assert "plug-in dict (dict_engine:DictFactory, group touchstone.engines): cannot be loaded" in done.stderr
+    assert done.stderr.count("\n") == 1
