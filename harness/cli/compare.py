@@ -14,7 +14,7 @@ from harness.cli.command import Output, add_output
 from harness.compare.answers import Shown, shown_answers
 from harness.compare.candidate import Candidate
 from harness.compare.gate.config import number_of
-from harness.compare.load import find_contenders, parse_sizes
+from harness.compare.load import find_candidates, parse_sizes
 from harness.compare.pair import Pair, by_group, compare_pair
 from harness.core.composite import project_composites
 from harness.core.files import SCHEMA
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> Output:
     margin = read_as("--margin", options.margin, _rate, zero=True)
     alpha = read_as("--alpha", options.alpha, _rate)
     count = read_as("--show-flips", options.show_flips, integer)
-    found = find_contenders(options.what, output=options.output, sizes=parse_sizes(options.items))
+    found = find_candidates(options.what, output=options.output, sizes=parse_sizes(options.items))
     first, *others = [by_group(one) for one in found] if options.groups else found
     composites = project_composites(Path("pyproject.toml"))
     pairs = [

@@ -39,16 +39,16 @@ def run(options: argparse.Namespace) -> Output:
         raise HarnessError(f"{path}: no such file; give a .csv or .json file of results")
     sizes = parse_sizes(options.items)
     table = read_file(path, sizes)
-    if not table.contenders:
+    if not table.candidates:
         raise HarnessError(
             f"{path}: nothing could be read; {table.bad[0] if table.bad else 'it has no results'}"
         )
-    benchmarks = dict.fromkeys(name for one in table.contenders for name in one.entries)
+    benchmarks = dict.fromkeys(name for one in table.candidates for name in one.entries)
     check_sizes(sizes, benchmarks)
     store = ResultStore(options.output)
     try:
-        for contender in table.contenders:
-            save(store, contender, time.time())
+        for candidate in table.candidates:
+            save(store, candidate, time.time())
     except OSError as error:
         raise HarnessError(
             f"cannot write into {store.folder}: {error.strerror}; give --output DIR"
@@ -56,16 +56,16 @@ def run(options: argparse.Namespace) -> Output:
     data = {
         "file": str(path),
         "saved": str(store.folder),
-        "imported": [_row(one) for one in table.contenders],
+        "imported": [_row(one) for one in table.candidates],
         "contradictions": [one._asdict() for one in table.contradictions],
         "not_read": [asdict(one) for one in table.bad],
     }
     return Output(data, "\n".join(_lines(path, table, store)))
 
 
-def save(store: ResultStore, contender: Candidate, now: float) -> None:
-    """Keeps a contender's results as if they were scored now."""
-    for entry in contender.entries.values():
+def save(store: ResultStore, candidate: Candidate, now: float) -> None:
+    """Keeps a candidate's results as if they were scored now."""
+    for entry in candidate.entries.values():
         items = entry.items or NO_ITEMS
         digest = items.digest() if entry.items else ""
         store.save(replace(entry.saved, began=now, items_sha256=digest), items)
@@ -81,17 +81,17 @@ def _row(one: Candidate) -> dict[str, Any]:
 
 
 def _lines(path: Path, table: Table, store: ResultStore) -> Iterator[str]:
-    benchmarks = dict.fromkeys(name for one in table.contenders for name in one.entries)
+    benchmarks = dict.fromkeys(name for one in table.candidates for name in one.entries)
     yield (
-        f"{count(len(table.contenders), 'checkpoint')} of {path.name} imported into {store.folder}/: "
+        f"{count(len(table.candidates), 'checkpoint')} of {path.name} imported into {store.folder}/: "
         f"{', '.join(benchmarks)}"
     )
-    for one in table.contenders:
+    for one in table.candidates:
         yield f"  {one.name}"
     unknown = [
         name
         for name in benchmarks
-        if any(name in one.entries and not one.entries[name].saved.scored for one in table.contenders)
+        if any(name in one.entries and not one.entries[name].saved.scored for one in table.candidates)
     ]
     if unknown:
         yield f"numbers of items are not known of {', '.join(unknown)}; --items NAME=N gives them"
@@ -108,5 +108,5 @@ def _lines(path: Path, table: Table, store: ResultStore) -> Iterator[str]:
         yield f"{count(len(table.bad), 'row')} that cannot be read:"
         for bad in table.bad:
             yield f"  {bad}"
-    for note in (note for one in table.contenders for note in one.notes):
+    for note in (note for one in table.candidates for note in one.notes):
         yield f"note: {note}"

@@ -1,11 +1,7 @@
-"""Contenders -> what can be said of the second against the first, benchmark by benchmark.
+"""One result against another: two results, or a new one against baselines.
 
-    totals     two totals -> a comparison, where no items are known
-    lines      two results on one benchmark -> a comparison, by items where both have the same ones
-    pairs      two contenders -> all benchmarks with verdicts, composites, the mean
-    facts      the same as plain data
-    text       as a table for terminals
-    markdown   as a table for pull requests and wikis
-
-Pure; no verdict here decides an exit code, gates do.
+items, judge, metric, pair    comparisons and verdicts: of items, of a metric, of two candidates
+candidate, load, formats/     what a user names -> candidates, whatever form their results have
+baselines, gate/, sequential  a run held against saved results, and when that is settled early
+ranking                       saved results by a metric or composite
 """

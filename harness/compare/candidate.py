@@ -25,7 +25,7 @@ NO_ITEMS: Final = ItemScores(examples=[], rows=[], groups=[], clusters=[], score
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One benchmark of a contender.
+    """One benchmark of a candidate.
 
     ``items`` is None where only totals are known. ``answers`` is where requests and answers lie: the folder of a
     run, or a file of samples; None where nobody kept them.

@@ -1,13 +1,13 @@
-"""What a person names -> contenders.
+"""What a person names -> candidates.
 
 RUN                 the id of a run in the results folder, or the folder of a run
 FILE                a results file of any form, or a folder with one
 NAME                a checkpoint with saved or imported results: its name, path or fingerprint
 RUN#NAME, FILE#NAME    one of several checkpoints; a colon does as well
 
-Saved and imported results as contenders: by the checkpoint's name, path or fingerprint.
+Saved and imported results as candidates: by the checkpoint's name, path or fingerprint.
 
-Of each benchmark the newest entry counts. Checkpoints of one name but different fingerprints are different contenders.
+Of each benchmark the newest entry counts. Checkpoints of one name but different fingerprints are different candidates.
 
 ``--items BENCHMARK=N,...``: numbers of items that a results file does not give.
 """
@@ -37,10 +37,10 @@ from harness.results.summary import SUMMARY
 _OF_RUNS: Final = ("run.json", "collected.json")
 
 
-def find_contenders(
+def find_candidates(
     arguments: Sequence[str], *, output: Path, sizes: Mapping[str, int] | None = None
 ) -> list[Candidate]:
-    """At least two contenders, the first of which is the baseline, each with a name of its own.
+    """At least two candidates, the first of which is the baseline, each with a name of its own.
 
     Without arguments: the two newest runs. A single one may name several: a run's checkpoints, or a folder of
     result files, of which the two newest are taken. Raises ``DataError`` saying what there is.
@@ -96,12 +96,12 @@ def _one(argument: str, output: Path, sizes: Mapping[str, int]) -> Candidate:
 
 
 def _several(argument: str, output: Path, sizes: Mapping[str, int]) -> list[Candidate]:
-    """What a single argument names, where that is more than one contender."""
+    """What a single argument names, where that is more than one candidate."""
     place = _place(argument, output)
     if place is not None and not place.name:
         own = format_of(place.path) if place.path.is_dir() else None
         files = [place.path] if own is not None else _files(place.path)
-        found = [one for file in files[-2:] for one in read_file(file, sizes).contenders]
+        found = [one for file in files[-2:] for one in read_file(file, sizes).candidates]
         if (own is not None or len(files) > 1) and len(found) > 1:
             return found
     one = _one(argument, output, sizes)
@@ -122,9 +122,9 @@ def _read(path: Path, sizes: Mapping[str, int]) -> list[Candidate]:
 def _all(path: Path, sizes: Mapping[str, int]) -> Sequence[Candidate]:
     """The checkpoints of a file that has any; raises ``DataError`` for the first bad row where none can be read."""
     table = read_file(path, sizes)
-    if not table.contenders and table.bad:
+    if not table.candidates and table.bad:
         raise DataError(f"{path}, {table.bad[0]}")
-    return table.contenders
+    return table.candidates
 
 
 def _files(folder: Path) -> list[Path]:
@@ -152,9 +152,9 @@ def _kept(argument: str, output: Path) -> Candidate:
     found = meant(candidates, argument)
     run_id, sign, name = argument.rpartition("#")
     if not found and sign and (of_run := kept(store, Path(run_id).name)):
-        return contender_of(store, only(of_run, name, f"saved results of {Path(run_id).name}"))
+        return candidate_of(store, only(of_run, name, f"saved results of {Path(run_id).name}"))
     if len(found) == 1:
-        return contender_of(store, found[0])
+        return candidate_of(store, found[0])
     if found:
         prints = listed(f"{next(iter(one.entries.values())).fingerprint[:12]} ({one.name})" for one in found)
         raise DataError(
@@ -182,14 +182,14 @@ def _newest_runs(output: Path) -> list[Path]:
     return runs[-2:]
 
 
-def _unique(contenders: list[Candidate]) -> list[Candidate]:
-    """The contenders, those of one name with their origin behind it, or a number where that is the same."""
+def _unique(candidates: list[Candidate]) -> list[Candidate]:
+    """The candidates, those of one name with their origin behind it, or a number where that is the same."""
     origins: dict[str, list[str]] = {}
-    for one in contenders:
+    for one in candidates:
         origins.setdefault(one.name, []).append(one.origin)
     told = {name for name, found in origins.items() if len(found) == len(set(found)) > 1}
     named = [
-        replace(one, name=f"{one.name} ({one.origin})") if one.name in told else one for one in contenders
+        replace(one, name=f"{one.name} ({one.origin})") if one.name in told else one for one in candidates
     ]
     seen: Counter[str] = Counter()
     found = []
@@ -233,7 +233,7 @@ def meant(candidates: list[Kept], wanted: str) -> list[Kept]:
     return sure or select(candidates, wanted)
 
 
-def contender_of(store: ResultStore, one: Kept) -> Candidate:
+def candidate_of(store: ResultStore, one: Kept) -> Candidate:
     """The checkpoint with its items. Raises ``DataError`` where these cannot be read."""
     last = max(one.entries.values(), key=lambda saved: saved.began)
     return Candidate(

@@ -1,4 +1,4 @@
-"""Two contenders -> every benchmark that both have, with verdicts; composites; the mean.
+"""Two candidates -> every benchmark that both have, with verdicts; composites; the mean.
 
 - The primary metrics of all benchmarks are one family: their p are corrected together (Holm). Composites are made of
   the same results and are a family of their own. What is shown beside a primary metric has a p, and no verdict.
@@ -56,7 +56,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """The new contender against the baseline; ``lines`` has each benchmark's primary metric, then those beside it."""
+    """The new candidate against the baseline; ``lines`` has each benchmark's primary metric, then those beside it."""
 
     baseline: Candidate
     new: Candidate
@@ -88,7 +88,7 @@ def compare_pair(
     alpha: float = ALPHA,
     composites: Iterable[Composite] = (),
 ) -> Pair:
-    """The new contender against the baseline; ``metric`` is judged by where a benchmark has it, in place of its
+    """The new candidate against the baseline; ``metric`` is judged by where a benchmark has it, in place of its
     primary one, and ``every`` shows all metrics. ``composites`` are compared beside those that the results name.
 
     Raises ``DataError`` where they have nothing in common.
@@ -252,10 +252,10 @@ def _is_share(one: Comparison) -> bool:
     return one.baseline is not None and one.new is not None and 0 <= one.baseline <= 1 and 0 <= one.new <= 1
 
 
-def by_group(contender: Candidate) -> Candidate:
-    """The contender with each benchmark that has groups split into them; of its metrics the means over items stay."""
+def by_group(candidate: Candidate) -> Candidate:
+    """The candidate with each benchmark that has groups split into them; of its metrics the means over items stay."""
     entries: dict[str, Entry] = {}
-    for name, entry in contender.entries.items():
+    for name, entry in candidate.entries.items():
         groups = dict.fromkeys(entry.items.groups) if entry.items else {}
         if entry.items is None or set(groups) <= {None}:
             entries[name] = entry
@@ -263,7 +263,7 @@ def by_group(contender: Candidate) -> Candidate:
         for group in groups:
             if group is not None:
                 entries[f"{name}/{group}"] = _part(entry, entry.items, group)
-    return replace(contender, entries=entries)
+    return replace(candidate, entries=entries)
 
 
 def _part(entry: Entry, items: ItemScores, group: str) -> Entry:

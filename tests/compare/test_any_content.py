@@ -66,7 +66,7 @@ def tried(path: Path) -> tuple[Candidate, ...]:
     assert "\n" not in said
     for bad in table.bad:
         assert "\n" not in str(bad)
-    return table.contenders
+    return table.candidates
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

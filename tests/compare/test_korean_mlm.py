@@ -14,8 +14,8 @@ from harness.core.errors import DataError
 from tests.support.korean_table import HEADER, row, write
 
 
-def test_a_row_becomes_a_contender_with_values_sizes_and_what_is_known_of_it(tmp_path: Path) -> None:
-    (one,) = read_table(write(tmp_path / "t.csv", row("study", 300)), {}).contenders
+def test_a_row_becomes_a_candidate_with_values_sizes_and_what_is_known_of_it(tmp_path: Path) -> None:
+    (one,) = read_table(write(tmp_path / "t.csv", row("study", 300)), {}).candidates
     assert one.name == "study/1536/checkpoint-300"
     assert one.origin == "t.csv, line 2"
     assert one.about == {"series": "study", "seq_len": 1536, "step": 300, "epoch": 3.0}
@@ -32,7 +32,7 @@ def test_rows_of_all_files_have_fingerprints_of_their_own(tmp_path: Path) -> Non
     tables = [
         read_table(write(tmp_path / f"{n}.csv", row(step=1), row(step=2), row("s", n)), {}) for n in (5, 6)
     ]
-    prints = [entry.saved.fingerprint for t in tables for c in t.contenders for entry in c.entries.values()]
+    prints = [entry.saved.fingerprint for t in tables for c in t.candidates for entry in c.entries.values()]
     assert len(set(prints)) == 6  # both benchmarks of a row share one
     assert all(one.endswith("-imported") for one in prints)
 
@@ -91,7 +91,7 @@ def test_a_row_that_cannot_be_read_is_named_and_the_others_are_taken(
     tmp_path: Path, line: str, column: str, value: str | None
 ) -> None:
     table = read_table(write(tmp_path / "t.csv", row("good", 1), line, row("good", 2)), {})
-    assert [one.name for one in table.contenders] == ["good/1536/checkpoint-1", "good/1536/checkpoint-2"]
+    assert [one.name for one in table.candidates] == ["good/1536/checkpoint-1", "good/1536/checkpoint-2"]
     (bad,) = table.bad
     assert (bad.line, bad.column, bad.value) == (3, column, value)
     assert bad.remedy
@@ -99,7 +99,7 @@ def test_a_row_that_cannot_be_read_is_named_and_the_others_are_taken(
 
 def test_two_rows_of_one_name_are_not_mixed(tmp_path: Path) -> None:
     table = read_table(write(tmp_path / "t.csv", row(), row(real1="0.7000")), {})
-    assert len(table.contenders) == 1
+    assert len(table.candidates) == 1
     assert "line 2 has this name" in table.bad[0].remedy
 
 
@@ -109,7 +109,7 @@ def test_per_cent_signs_other_delimiters_and_byte_order_marks_are_understood(tmp
     for delimiter in ",;\t":
         path.write_text("\ufeff" + text.replace(",", delimiter), encoding="utf-8")
         table = read_table(path, {})
-        metrics = table.contenders[0].entries["real_coref"].saved.metrics
+        metrics = table.candidates[0].entries["real_coref"].saved.metrics
         assert [one.value for one in metrics.values()] == pytest.approx([0.65, 0.8])
         assert table.contradictions == ()
 
@@ -117,13 +117,13 @@ def test_per_cent_signs_other_delimiters_and_byte_order_marks_are_understood(tmp
 def test_sizes_that_the_file_does_not_give_are_taken_from_the_person_else_not_known(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", "c1,0.5", header="checkpoint,real1")
     for sizes, n in (({}, 0), ({"real_coref": 50}, 50)):
-        saved = read_table(path, sizes).contenders[0].entries["real_coref"].saved
+        saved = read_table(path, sizes).candidates[0].entries["real_coref"].saved
         assert (saved.metrics["real@1"].n, saved.scored) == (n, n)
 
 
 def test_errors_and_strict_scores_beside_the_values_are_read(tmp_path: Path) -> None:
     header = "checkpoint,real1,real1_stderr,real1_strict,lambada_wiki_top1"
-    (one,) = read_table(write(tmp_path / "t.csv", "c,0.5,0.02,0.4,0.1", header=header), {}).contenders
+    (one,) = read_table(write(tmp_path / "t.csv", "c,0.5,0.02,0.4,0.1", header=header), {}).candidates
     metrics = one.entries["real_coref"].saved.metrics
     assert (metrics["real@1"].stderr, metrics["real@1_strict"].value) == (0.02, 0.4)
     assert "ko_lambada" not in one.entries
@@ -154,5 +154,5 @@ def test_the_order_of_the_rows_does_not_matter(tmp_path: Path) -> None:
     found = []
     for order in itertools.permutations(lines):
         table = read_table(write(tmp_path / "t.csv", *order), {})
-        found.append(({c.name for c in table.contenders}, table.contradictions, {b.value for b in table.bad}))
+        found.append(({c.name for c in table.candidates}, table.contradictions, {b.value for b in table.bad}))
     assert all(one == found[0] for one in found)

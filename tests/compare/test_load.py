@@ -15,7 +15,7 @@ from harness.cli.import_ import save
 from harness.compare.baselines import BaselineSource, find
 from harness.compare.formats.run import read_run
 from harness.compare.items import Entry as Paired
-from harness.compare.load import find_contenders, parse_sizes, read_file
+from harness.compare.load import find_candidates, parse_sizes, read_file
 from harness.compare.pair import compare_pair
 from harness.core.errors import DataError, OptionError
 from harness.reports import comparison
@@ -25,7 +25,7 @@ from tests.support.runs import run
 
 
 def names(*arguments: str, output: Path) -> list[str]:
-    return [one.name for one in find_contenders(arguments, output=output)]
+    return [one.name for one in find_candidates(arguments, output=output)]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_summary_stands_for_its_run(results: Path) -> None:
 
 
 def test_a_run_brings_its_items_and_conditions_without_what_changes_no_score(results: Path) -> None:
-    one, _ = find_contenders(["first", "second#step-200"], output=results)
+    one, _ = find_candidates(["first", "second#step-200"], output=results)
     entry = one.entries["winogrande"]
     assert entry.items is not None
     assert len(entry.items.examples) == 24
@@ -81,7 +81,7 @@ def test_a_run_and_what_is_saved_of_it_have_the_same_conditions_and_step(tmp_pat
 def test_runs_on_a_cpu_and_on_a_gpu_were_asked_alike(tmp_path: Path) -> None:
     run(tmp_path, "cpu", "step-100", device="auto", device_kind="cpu", batch=8)
     run(tmp_path, "gpu", "step-200", device="cuda:1", device_kind="cuda", speculative="off", seed=1)
-    pair = compare_pair(*find_contenders(["cpu", "gpu"], output=tmp_path))
+    pair = compare_pair(*find_candidates(["cpu", "gpu"], output=tmp_path))
     assert not [note for note in comparison.notes(pair) if "asked alike" in note]
 
 
@@ -93,7 +93,7 @@ def test_saved_results_are_found_by_name_path_and_fingerprint(results: Path) -> 
 
 def test_the_newest_saved_result_of_a_checkpoint_counts(results: Path) -> None:
     run(results, "third", "step-300", seed=7, when=30)
-    _, one = find_contenders(["first", "step-300"], output=results)
+    _, one = find_candidates(["first", "step-300"], output=results)
     assert one.origin == "saved of run third"
 
 
@@ -127,7 +127,7 @@ def test_of_a_folder_of_result_files_the_two_newest_are_meant(tmp_path: Path) ->
     assert names(str(tmp_path), output=tmp_path / "results") == ["tuned", "base"]
 
 
-def test_contenders_of_one_name_get_their_origin_or_a_number(results: Path) -> None:
+def test_candidates_of_one_name_get_their_origin_or_a_number(results: Path) -> None:
     run(results, "again", "step-100", when=40)
     assert names("first", "again", output=results) == ["step-100 (run first)", "step-100 (run again)"]
     assert names("first", "first", output=results) == ["step-100", "step-100 [2]"]
@@ -152,9 +152,9 @@ def test_rows_of_a_table_are_named_by_parts_in_any_spelling(tmp_path: Path) -> N
 
 def test_imported_rows_are_found_by_name_as_in_their_table(tmp_path: Path) -> None:
     table = read_file(write(tmp_path / "t.csv", row("plain", 390), row("other", 80)), {})
-    for one in table.contenders:
+    for one in table.candidates:
         save(ResultStore(tmp_path), one, 5.0)
-    found = find_contenders(["plain/390", "other/1536/checkpoint-80"], output=tmp_path)
+    found = find_candidates(["plain/390", "other/1536/checkpoint-80"], output=tmp_path)
     assert [one.name for one in found] == ["plain/1536/checkpoint-390", "other/1536/checkpoint-80"]
     assert found[0].origin == "imported from t.csv"
     assert found[0].entries["real_coref"].items is None
@@ -165,7 +165,7 @@ def test_saved_results_are_found_by_run_and_name_also_where_the_run_or_the_file_
     results: Path, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "t.csv", row("plain", 1), row("plain", 2))
-    for one in read_file(path, {}).contenders:
+    for one in read_file(path, {}).candidates:
         save(ResultStore(results), one, 5.0)
     path.unlink()
     shutil.rmtree(results / "second")
@@ -178,7 +178,7 @@ def test_saved_results_are_found_by_run_and_name_also_where_the_run_or_the_file_
 
 
 def test_an_imported_result_is_never_the_best_of_the_saved_ones(results: Path, tmp_path: Path) -> None:
-    (one,) = read_file(write(tmp_path / "t.csv", row("plain", 1, real1="0.9999", score="")), {}).contenders
+    (one,) = read_file(write(tmp_path / "t.csv", row("plain", 1, real1="0.9999", score="")), {}).candidates
     save(ResultStore(results), one, 5.0)
     store = ResultStore(results)
     saved = store.find(benchmark="real_coref")
@@ -195,7 +195,7 @@ def test_an_imported_result_is_never_the_best_of_the_saved_ones(results: Path, t
 def test_a_table_that_is_imported_twice_is_there_once(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", row("plain", 1), row("plain", 2))
     for now in (5.0, 6.0):
-        for one in read_file(path, {}).contenders:
+        for one in read_file(path, {}).candidates:
             save(ResultStore(tmp_path), one, now)
     assert names("plain/1", "plain/2", output=tmp_path) == [
         "plain/1536/checkpoint-1",
@@ -239,4 +239,4 @@ def test_what_is_no_number_of_items_is_refused(text: str) -> None:
 def test_a_number_of_items_of_an_unknown_benchmark_is_refused(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", row("a", 1), row("b", 1))
     with pytest.raises(DataError, match="--items: no benchmark 'dorp' in these results; there are: "):
-        find_contenders([f"{table}#a", f"{table}#b"], output=tmp_path, sizes={"dorp": 5})
+        find_candidates([f"{table}#a", f"{table}#b"], output=tmp_path, sizes={"dorp": 5})

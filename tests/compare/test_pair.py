@@ -265,7 +265,7 @@ def sides(benchmarks: list[list[tuple[bool, bool]]]) -> tuple[Candidate, Candida
 
 @settings(max_examples=40, deadline=None)
 @given(MANY)
-def test_exchanging_the_contenders_mirrors_the_comparison(benchmarks: list[list[tuple[bool, bool]]]) -> None:
+def test_exchanging_the_candidates_mirrors_the_comparison(benchmarks: list[list[tuple[bool, bool]]]) -> None:
     a, b = sides(benchmarks)
     one, other = compare_pair(a, b), compare_pair(b, a)
     for line, mirrored in zip(one.lines, other.lines, strict=True):

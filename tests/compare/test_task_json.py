@@ -19,7 +19,7 @@ from harness.compare.candidate import inferred_items
 from harness.compare.formats.lm_eval import read_lm_eval
 from harness.compare.formats.task_json import read_task_file
 from harness.compare.formats.task_metrics import metric_name, metrics_of, primary_of
-from harness.compare.load import contender_of, kept, read_file
+from harness.compare.load import candidate_of, kept, read_file
 from harness.compare.pair import Pair, compare_pair
 from harness.core.errors import DataError
 from harness.reports import comparison
@@ -184,7 +184,7 @@ def minerva(folder: Path, model: str, right: Mapping[str, float]) -> Path:
 
 
 def compared(a: Path, b: Path) -> Pair:
-    (first,), (second,) = read_file(a, {}).contenders, read_file(b, {}).contenders
+    (first,), (second,) = read_file(a, {}).candidates, read_file(b, {}).candidates
     return compare_pair(first, second)
 
 
@@ -212,7 +212,7 @@ def test_where_one_side_lacks_the_better_scorer_both_go_by_the_other_and_a_note_
 
 def test_what_was_imported_by_another_scorer_is_compared_by_the_better_one(tmp_path: Path) -> None:
     both = {"exact_match": 0.1, "math_verify": 0.4}
-    (one,) = read_file(minerva(tmp_path / "a", "a", both), {}).contenders
+    (one,) = read_file(minerva(tmp_path / "a", "a", both), {}).candidates
     old = {
         name: replace(entry, saved=replace(entry.saved, primary="exact_match"))
         for name, entry in one.entries.items()
@@ -223,7 +223,7 @@ def test_what_was_imported_by_another_scorer_is_compared_by_the_better_one(tmp_p
 
 def test_a_run_is_judged_by_its_own_metric_where_the_file_has_it_too(tmp_path: Path) -> None:
     results = {"gsm8k": {"exact_match,strict-match": 0.5, "exact_match,flexible-extract": 0.75}}
-    (paper,) = read_file(lm_eval(tmp_path, results, model_name="p"), {}).contenders
+    (paper,) = read_file(lm_eval(tmp_path, results, model_name="p"), {}).candidates
     mine = ran("mine", {"gsm8k": {"exact_match_strict": [1.0, 0.0], "exact_match_flexible": [1.0, 1.0]}})
     pair = compare_pair(paper, mine)
     assert (
@@ -280,7 +280,7 @@ def test_results_of_lm_eval_are_read_with_sizes_and_conditions(tmp_path: Path) -
         "gsm8k": {"alias": "gsm8k", "exact_match,strict-match": 0.1, "exact_match,flexible-extract": 0.2}
     }
     path = lm_eval(tmp_path, results, **{"n-samples": {"gsm8k": {"original": 1319, "effective": 100}}})
-    (one,) = read_file(path, {}).contenders
+    (one,) = read_file(path, {}).candidates
     saved = one.entries["gsm8k"].saved
     assert one.name == "org/m + runs/lora"
     assert (saved.primary, saved.scored) == ("exact_match_flexible", 100)
@@ -294,7 +294,7 @@ def test_a_file_of_our_own_keeps_the_marks_of_its_tasks(tmp_path: Path) -> None:
     path = dumped(
         tmp_path / "c_results.json", {"model": "c", "results": {"arc_easy": task, "drop": {"f1": 0.2}}}
     )
-    (one,) = read_file(path, {}).contenders
+    (one,) = read_file(path, {}).candidates
     saved = one.entries["arc_easy"].saved
     assert list(saved.metrics) == ["acc"]
     assert (saved.scored, saved.of, saved.mark, saved.part) == (24, 32, task["mark"], True)
@@ -303,7 +303,7 @@ def test_a_file_of_our_own_keeps_the_marks_of_its_tasks(tmp_path: Path) -> None:
 
 def test_korean_results_over_part_of_a_set_say_so(tmp_path: Path) -> None:
     row = {"checkpoint": "c", "real1": 0.5, "real5": 0.5, "coref_samples": 2, "coref_of": 400, "mark": "x"}
-    (one,) = read_file(dumped(tmp_path / "c_eval_results.json", row), {}).contenders
+    (one,) = read_file(dumped(tmp_path / "c_eval_results.json", row), {}).candidates
     saved = one.entries["real_coref"].saved
     assert (saved.of, saved.mark) == (400, "2 of 400 items")
 
@@ -355,9 +355,9 @@ def test_imported_results_with_items_keep_them_and_their_answers(tmp_path: Path)
     samples = tmp_path / f"samples_t_{DATE}.jsonl"
     samples.write_text(sample(0, 1.0) + sample(1, 0.0), encoding="utf-8")
     store = ResultStore(tmp_path / "results")
-    (one,) = read_file(path, {}).contenders
+    (one,) = read_file(path, {}).candidates
     save(store, one, 5.0)
-    found = contender_of(store, kept(store)[0]).entries["t"]
+    found = candidate_of(store, kept(store)[0]).entries["t"]
     assert found.items == one.entries["t"].items
     assert found.answers == samples.resolve()
     assert found.items is not None
@@ -405,7 +405,7 @@ def test_a_file_by_checkpoint_is_read_also_as_a_list(tmp_path: Path) -> None:
     }
     for content in (fields, [fields, {**fields, "checkpoint": "b", "real1": "much"}]):
         table = read_file(dumped(tmp_path / "checkpoint-655_eval_results.json", content), {})
-        (one,) = table.contenders
+        (one,) = table.candidates
         assert (one.name, one.about["step"]) == ("runs/a/checkpoint-655", 655)
         assert one.entries["real_coref"].saved.scored == 400
         assert [wrong.composite for wrong in table.contradictions] == ["score"]

@@ -45,7 +45,7 @@ class BadRow:
 class Table:
     """The content of a file of results, and its faults."""
 
-    contenders: tuple[Candidate, ...]
+    candidates: tuple[Candidate, ...]
     contradictions: tuple[Contradiction, ...] = ()
     bad: tuple[BadRow, ...] = ()
 

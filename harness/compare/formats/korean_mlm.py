@@ -95,7 +95,7 @@ class WrongValueError(Exception):
 class Row(NamedTuple):
     """A row that was read, and the composites in it that contradict their formula."""
 
-    contender: Candidate
+    candidate: Candidate
     contradictions: tuple[Contradiction, ...]
 
 
@@ -105,7 +105,7 @@ def is_korean(fields: Mapping[str, Any]) -> bool:
 
 
 def read_row(fields: Mapping[str, Any], *, origin: str, source: Source, sizes: Mapping[str, int]) -> Row:
-    """The contender of a row. ``sizes`` are the numbers of items by benchmark where the row does not say.
+    """The candidate of a row. ``sizes`` are the numbers of items by benchmark where the row does not say.
 
     Raises ``WrongValueError`` for a value that is none, and for a row without any result.
     """
@@ -137,8 +137,8 @@ def read_row(fields: Mapping[str, Any], *, origin: str, source: Source, sizes: M
             ),
         )
         entries[benchmark] = Entry(saved=saved)
-    contender = Candidate(name=name, origin=origin, about=about, entries=entries)
-    return Row(contender, _contradictions(name, fields, measured))
+    candidate = Candidate(name=name, origin=origin, about=about, entries=entries)
+    return Row(candidate, _contradictions(name, fields, measured))
 
 
 def row_name(fields: Mapping[str, Any]) -> str:
@@ -265,7 +265,7 @@ def read_objects(path: Path, sizes: Mapping[str, int]) -> Table:
             value = None if error.value is None else str(error.value)
             bad.append(BadRow(place, error.column, value, error.remedy))
     contradictions = tuple(one for row in found for one in row.contradictions)
-    return Table(tuple(row.contender for row in found), contradictions, tuple(bad))
+    return Table(tuple(row.candidate for row in found), contradictions, tuple(bad))
 
 
 def read_table(path: Path, sizes: Mapping[str, int]) -> Table:
@@ -311,7 +311,7 @@ class _Reading:
             known = {str(name): value for name, value in fields.items()}
             origin = f"{self._source.file}, line {line}"
             row = read_row(known, origin=origin, source=self._source, sizes=self._sizes)
-            name = row.contender.name
+            name = row.candidate.name
             if name in self._lines:
                 taken = f"line {self._lines[name]} has this name; name it otherwise"
                 raise WrongValueError("checkpoint", name, taken)
@@ -320,7 +320,7 @@ class _Reading:
             self.bad.append(BadRow(line, error.column, value, error.remedy))
             return
         self._lines[name] = line
-        self.rows.append(row.contender)
+        self.rows.append(row.candidate)
         self.contradictions += row.contradictions
 
 

@@ -56,7 +56,7 @@ def benchmark_name(task: str) -> str:
 
 
 def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> Candidate:
-    """The contender of a results file. Raises ``DataError`` naming what cannot be read."""
+    """The candidate of a results file. Raises ``DataError`` naming what cannot be read."""
     source, content = read_json(path)
     name = _model(content) or file_stem(path)
     groups = table_of(content.get("group_subtasks"))

@@ -1,4 +1,4 @@
-"""Runs of this harness as contenders: one a checkpoint, with their items."""
+"""Runs of this harness as candidates: one a checkpoint, with their items."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def read_run(folder: Path) -> list[Candidate]:
     records = latest(read_journal(folder, exchanges=False)).values()
     found: dict[str, Candidate] = {}
     for saved, items in saved_of(summary, records):
-        contender = found.setdefault(
+        candidate = found.setdefault(
             saved.checkpoint,
             Candidate(
                 name=saved.checkpoint, origin=f"run {summary.run_id}", about=about(saved.checkpoint_info)
             ),
         )
         kept = items if items.examples else None
-        contender.entries[saved.benchmark] = Entry(saved=saved, items=kept, answers=folder)
+        candidate.entries[saved.benchmark] = Entry(saved=saved, items=kept, answers=folder)
     return list(found.values())
 
 

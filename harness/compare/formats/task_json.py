@@ -66,7 +66,7 @@ def is_task_file(content: object) -> TypeGuard[Mapping[str, Any]]:
 
 
 def read_task_file(path: Path, sizes: Mapping[str, int]) -> Candidate:
-    """The contender of a file by task. Raises ``DataError`` naming a value that is no number."""
+    """The candidate of a file by task. Raises ``DataError`` naming a value that is no number."""
     source, content = read_json(path)
     name = str(content.get("model") or file_stem(path))
     entries, left_out = {}, []

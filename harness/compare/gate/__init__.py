@@ -1,10 +1,8 @@
 """Gates: is a checkpoint good enough, and not worse than a baseline?
 
-pairing     two saved results -> the scores of the items that they share, and what they do not share
-judging     pairs -> comparisons -> verdicts, all benchmarks of a checkpoint together
-config      [tool.touchstone.gate] -> a plan
-baselines   which saved results a run is held against
-pins        baselines that have a name
-deciding    verdicts, floors and drops -> passed, failed, or not valid
-report      what reports show of a gate, as plain data
+config      [tool.touchstone.gate] -> what a gate is to do
+validate    what it names must be there
+decide      verdicts, floors and drops -> passed, failed, or not valid
+result      what reports show of a gate, as plain data
+changes     what a run has changed against the best so far
 """
