@@ -41,6 +41,10 @@ def korean(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     ):
         text = BENCHMARK.format(name=name, primary=primary, second=second)
         (project.path / f"test_{name}.py").write_text(text, encoding="utf-8")
+    (project.path / "pyproject.toml").write_text(
+        "[tool.touchstone.composites]\n"
+        'score = { "real_coref:real@1" = 0.4, "real_coref:real@5" = 0.3, "ko_lambada:lambada@1" = 0.3 }\n'
+    )
     return project
 
 
