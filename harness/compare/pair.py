@@ -3,7 +3,7 @@
 - The primary metrics of all benchmarks are one family: their p are corrected together (Holm). Composites are made of
   the same results and are a family of their own. What is shown beside a primary metric has a p, and no verdict.
 - Runs are judged by their benchmark's primary metric, published results by the best scorer that both sides have.
-- A result that is not valid decides nothing: "cannot tell".
+- A result that is not valid decides nothing: "inconclusive".
 - The mean is over the benchmarks, each with the same weight, as comparison scripts of fine-tuning studies compute their
   average improvement; its interval adds up the benchmarks' errors as independent ones.
 
@@ -40,7 +40,7 @@ from harness.statistics.composites import compare_composite_totals
 from harness.statistics.intervals import mean_estimate
 from harness.statistics.verdicts import ALPHA, MARGIN, Kind
 
-KINDS: Final[tuple[Kind, ...]] = ("better", "worse", "not worse", "cannot tell")
+KINDS: Final[tuple[Kind, ...]] = ("better", "worse", "not worse", "inconclusive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def _judged(
         verdict = verdicts[line.benchmark].verdict
         wrong = [side[line.benchmark].saved.invalid for side in entries if line.benchmark in side]
         if reasons := [reason for reason in wrong if reason]:
-            verdict = replace(verdict, kind="cannot tell", items=None, why=f"not valid: {reasons[0]}")
+            verdict = replace(verdict, kind="inconclusive", items=None, why=f"not valid: {reasons[0]}")
         found[line.benchmark] = replace(line, verdict=verdict)
     return found
 

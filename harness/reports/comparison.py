@@ -3,7 +3,7 @@
 ``touchstone compare --json`` prints the plain data:
 
     {"pairs": [{"baseline": {...}, "new": {...}, "benchmarks": [LINE], "composites": [LINE], "mean": {...},
-                "improvements": [NAME], "regressions": [], "not_worse": [], "cannot_tell": [], "notes": [TEXT]}]}
+                "improvements": [NAME], "regressions": [], "not_worse": [], "inconclusive": [], "notes": [TEXT]}]}
 
 A line has both values, ``difference`` (of the scores), ``points`` (hundredths), ``percent``, ``low`` and ``high`` of
 the difference, ``p``, ``p_adjusted`` (Holm), ``n``, ``verdict`` (null beside a primary metric), ``why``. Undefined
@@ -29,7 +29,7 @@ LISTS: Final[tuple[tuple[Kind, str], ...]] = (
     ("better", "improvements"),
     ("worse", "regressions"),
     ("not worse", "not_worse"),
-    ("cannot tell", "cannot_tell"),
+    ("inconclusive", "inconclusive"),
 )
 """The lists of benchmarks by verdict, by their names in plain data."""
 

@@ -18,7 +18,7 @@ STYLES: Final = {
     "failed": "bold red",
     "not valid": "bold red",
     "not judged": "bold red",
-    "cannot tell": "yellow",
+    "inconclusive": "yellow",
     "not compared": "bold yellow",
     "better": "bold green",
     "not worse": "green",
@@ -112,7 +112,7 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
         on = " on these items" if any(line.why == FIRST_ON_ITEMS for line in gate.lines) else ""
         return f"gate passed: no baseline yet{on}; this run is the first, and is saved"
     kinds = {line.kind for line in gate.lines}
-    unsure = "; --eval-gate-mode strict would fail" if kinds & {"cannot tell", "not compared"} else ""
+    unsure = "; --eval-gate-mode strict would fail" if kinds & {"inconclusive", "not compared"} else ""
     without = "not compared" in kinds and not any(line.verdict for line in gate.lines)
     return f"gate passed{' WITHOUT A COMPARISON' * without}: {_counted(gate.lines)}{_parts(gate)}{unsure}"
 

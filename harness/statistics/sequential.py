@@ -6,15 +6,15 @@ At each look the comparison of all items so far may end in:
     worse        the exact test's p is below the look's own level, and the difference is below -m
     better       the mirror image
     not worse    the lower limit of the interval at the look's own level is above -m
-    (given up)   a difference that would be found worse at the end has become unlikely: "cannot tell", early
-    go on        else; at the last look: "cannot tell"
+    (given up)   a difference that would be found worse at the end has become unlikely: "inconclusive", early
+    go on        else; at the last look: "inconclusive"
 
 - The looks' levels for "worse" spend alpha / 2 over all looks (``alpha_spending``; O'Brien and Fleming's shape),
   divided by the number of benchmarks. That is the first step of Holm's procedure, so a gate fails over equal runs as
   rarely as without looks (group-sequential Holm procedures: Ye, Li, Liu and Yao 2013, Statistics in Medicine 32).
 - Those for "not worse" spend alpha / 2 for each benchmark by itself, as in ``verdicts``.
 - Giving up costs power only; ``beta`` = 0.02 bounds what it costs at the drop that the plan finds with power 0.98.
-  A strict gate, which also fails on "cannot tell", never gives up.
+  A strict gate, which also fails on "inconclusive", never gives up.
 - The interval stated at a stop has the level of its look (repeated confidence interval: Jennison and Turnbull 1989,
   JRSS B 51): it holds whenever one stops. The difference itself is biased away from 0 after an early stop.
 """
@@ -134,7 +134,7 @@ def look_at(plan: Plan, look: int, comparison: Comparison) -> Stop | None:
     settled = _settled(plan, look, comparison)
     if settled is None and look == len(plan.looks) - 1:
         known = comparison.difference is not None
-        settled = "cannot tell", "all items were asked" if known else comparison.why or "nothing to compare"
+        settled = "inconclusive", "all items were asked" if known else comparison.why or "nothing to compare"
     if settled is None:
         return None
     return Stop(
@@ -161,7 +161,7 @@ def _settled(plan: Plan, look: int, comparison: Comparison) -> tuple[Kind, str] 
     if plan.worse.lower is not None and comparison.stderr is not None and look < len(plan.looks) - 1:
         z = -difference / comparison.stderr if comparison.stderr else 0.0
         if z < plan.worse.lower[look]:
-            return "cannot tell", "more items are unlikely to find it worse"
+            return "inconclusive", "more items are unlikely to find it worse"
     return None
 
 

@@ -3,11 +3,11 @@
     worse        p <= alpha after Holm over all benchmarks that were tested, and the difference is below -m
     better       the mirror image: p <= alpha after Holm, and the difference is above m
     not worse    neither, and the lower limit of the benchmark's own interval is above -m
-    cannot tell  everything else, with about how many items it would take
+    inconclusive  everything else, with about how many items it would take
 
 In this order; worse and not worse exclude each other (an interval encloses its difference), and better is the stronger
 claim of the two that can hold at once, so it is the one stated. A difference that is certain but within the margin
-is no reason to stop a checkpoint: it is "not worse" or, where its interval reaches below -m, "cannot tell".
+is no reason to stop a checkpoint: it is "not worse" or, where its interval reaches below -m, "inconclusive".
 
 Why these rules keep their promises:
 
@@ -45,7 +45,7 @@ Key = TypeVar("Key", bound=Hashable)
 ALPHA: Final = 0.05
 MARGIN: Final = 0.01
 
-Kind = Literal["worse", "better", "not worse", "cannot tell"]
+Kind = Literal["worse", "better", "not worse", "inconclusive"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Verdict:
     """The verdict on one benchmark, and the numbers that it rests on.
 
     ``p_adjusted`` is Holm's over ``family`` tested benchmarks, None where there was no test. ``items`` is about how
-    many items would tell no difference from one of the margin with power 0.8; for "cannot tell" only, None where
+    many items would tell no difference from one of the margin with power 0.8; for "inconclusive" only, None where
     not known. ``why`` is the reason for a person.
     """
 
@@ -93,18 +93,18 @@ def kind_of(comparison: Comparison, p: float | None, margin: float, alpha: float
     """The rule above; ``p`` is the one corrected for the number of benchmarks."""
     difference, low = comparison.oriented.difference, comparison.oriented.low
     if difference is None:
-        return "cannot tell"
+        return "inconclusive"
     significant = p is not None and p <= alpha
     if significant and difference < -margin:
         return "worse"
     if significant and difference > margin:
         return "better"
-    return "not worse" if low is not None and low > -margin else "cannot tell"
+    return "not worse" if low is not None and low > -margin else "inconclusive"
 
 
 def _verdict(comparison: Comparison, margin: float, alpha: float, p: float | None, family: int) -> Verdict:
     kind = kind_of(comparison, p, margin, alpha)
-    items = items_to_settle(comparison, margin, alpha=alpha) if kind == "cannot tell" else None
+    items = items_to_settle(comparison, margin, alpha=alpha) if kind == "inconclusive" else None
     return Verdict(
         kind=kind,
         comparison=comparison,
@@ -140,7 +140,7 @@ def _why(
         return f"{moved}; {comparison.why or 'no interval'}"
     if p is not None and p <= 1 - comparison.level and (comparison.oriented.difference or 0) < 0:
         word = "lower" if comparison.higher_is_better else "higher"
-        return f"{moved}: {word}, but within the margin of {points_text(margin)} or beyond it, nobody can say"
+        return f"{moved}: {word}, but within the margin of {points_text(margin)} or beyond it: inconclusive"
     more = f"; about {items} items would tell" if items else ""
     return f"{moved}: neither no loss nor one of {points_text(margin)} is ruled out{more}"
 

@@ -69,9 +69,9 @@ def test_a_first_result_passes_and_says_that_it_is_the_first() -> None:
 
 def test_a_strict_gate_fails_where_nobody_can_tell() -> None:
     found = {mode: gate(new(198), old=(old(200),), mode=mode) for mode in ("plain", "strict")}
-    assert kinds(found["plain"]) == kinds(found["strict"]) == ["cannot tell"]
+    assert kinds(found["plain"]) == kinds(found["strict"]) == ["inconclusive"]
     assert (found["plain"].exit_code, found["strict"].exit_code) == (0, 8)
-    assert decision_text(found["plain"]) == "gate passed: 1 cannot tell; --eval-gate-mode strict would fail"
+    assert decision_text(found["plain"]) == "gate passed: 1 inconclusive; --eval-gate-mode strict would fail"
     assert found["strict"].lines[0].items
     assert decision_text(found["strict"]).endswith("b acc cannot be told (-0.50 points)")
 
@@ -168,7 +168,7 @@ def test_a_floor_of_a_benchmark_that_was_not_run_is_9() -> None:
 def test_a_drop_that_is_too_large_fails_even_where_nobody_can_tell() -> None:
     for most, code in ((0.02, 0), (0.01, 8)):
         found = gate(new(195), old=(old(200),), benchmarks={"b": BenchmarkRules(max_drop=most)})
-        assert (found.exit_code, found.lines[0].verdict) == (code, "cannot tell")
+        assert (found.exit_code, found.lines[0].verdict) == (code, "inconclusive")
     assert "dropped by 1.25 points as measured; max_drop is 1" in decision_text(found)
     assert kinds(found) == ["failed"]
 
@@ -187,7 +187,7 @@ def test_the_largest_drop_allowed_is_held_against_the_measured_value_of_the_best
     assert (line.against.measured, line.as_measured) == pytest.approx((2 / 12, -2 / 12))
     assert line.difference is not None
     assert line.difference > -0.12  # what is left after allowing for the choice
-    assert (found.exit_code, line.verdict) == (8, "cannot tell")
+    assert (found.exit_code, line.verdict) == (8, "inconclusive")
     assert "dropped by 16.67 points as measured; max_drop is 12" in decision_text(found)
     assert "0.1667 as measured (-16.67 points), " in baseline_text(line)
     assert gate(mine, old=earlier, benchmarks={"b": BenchmarkRules(max_drop=0.17)}).exit_code == 0
@@ -364,7 +364,7 @@ def test_metrics_of_one_benchmark_are_corrected_together() -> None:
     assert (alone.lines[0].p_adjusted, alone.lines[0].family) == (alone.lines[0].p, 1)
     assert both.lines[0].p_adjusted == pytest.approx(2 * (both.lines[0].p or 0))
     assert [line.family for line in both.lines] == [2, 2]
-    assert (kinds(alone)[0], kinds(both)[0]) == ("worse", "cannot tell")
+    assert (kinds(alone)[0], kinds(both)[0]) == ("worse", "inconclusive")
 
 
 def test_a_benchmark_may_name_several_metrics_of_its_own() -> None:

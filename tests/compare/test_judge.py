@@ -76,7 +76,7 @@ def test_an_item_without_the_score_is_no_item_of_the_metric() -> None:
 def test_without_common_items_nothing_can_be_told() -> None:
     old, new = entry([1.0], examples=["a"]), entry([1.0], examples=["b"])
     judged = judge({"b": compare(new, [old])})["b"]
-    assert judged.verdict.kind == "cannot tell"
+    assert judged.verdict.kind == "inconclusive"
     assert judged.verdict.why == "no items in common"
     assert judged.compared.measured is None
 
@@ -86,7 +86,7 @@ def test_a_checkpoint_compared_with_itself_is_not_worse_however_few_the_items() 
     others = {"twice": compare(new, [old]), "b": compare(entry(right(3, 5), checkpoint="x"), [old])}
     judged = judge(others)
     assert (judged["twice"].verdict.kind, judged["twice"].verdict.why) == ("not worse", IDENTICAL)
-    assert judged["b"].verdict.kind == "cannot tell"
+    assert judged["b"].verdict.kind == "inconclusive"
     assert judged["b"].verdict.family == 1
 
 
@@ -114,7 +114,7 @@ def test_all_benchmarks_of_a_checkpoint_are_one_family() -> None:
     one = judge({"b": compare(new, [old])})["b"].verdict
     many = judge({"b": compare(new, [old]), **{f"c{n}": compare(same, [old]) for n in range(9)}})["b"].verdict
     assert (one.kind, one.family) == ("worse", 1)
-    assert (many.kind, many.family) == ("cannot tell", 10)
+    assert (many.kind, many.family) == ("inconclusive", 10)
 
 
 def test_margins_of_benchmarks_that_are_not_compared_are_no_fault() -> None:

@@ -78,7 +78,7 @@ def test_without_sizes_nothing_is_judged_but_the_difference_is_shown() -> None:
     pair = compare_pair(printed("p", {"b": (0.5, None, 0)}), printed("q", {"b": (0.9, None, 0)}))
     line = pair.lines[0]
     assert line.comparison.difference == pytest.approx(0.4)
-    assert kinds(pair) == {"b": "cannot tell"}
+    assert kinds(pair) == {"b": "inconclusive"}
     assert line.verdict is not None
     assert "--items b=N" in line.verdict.why
 
@@ -132,7 +132,7 @@ def test_a_perplexity_is_compared_by_the_log_probabilities_of_its_items() -> Non
 def test_a_result_that_is_not_valid_decides_nothing() -> None:
     a, b = ran("a", {"b": right(10, 100)}), ran("b", {"b": right(90, 100)}, invalid="half was cut off")
     pair = compare_pair(a, b)
-    assert kinds(pair) == {"b": "cannot tell"}
+    assert kinds(pair) == {"b": "inconclusive"}
     assert "b of B is NOT VALID: half was cut off" in comparison.notes(pair)
 
 
@@ -141,7 +141,7 @@ def test_what_was_asked_otherwise_is_named_and_equal_scores_are_then_no_proof() 
     notes = comparison.notes(compare_pair(a, b))
     assert "not asked alike, shots 0 and 5: b" in notes
     assert "not asked alike, seed 1234 and 7: b" in notes
-    assert kinds(compare_pair(a, b)) == {"b": "cannot tell"}
+    assert kinds(compare_pair(a, b)) == {"b": "inconclusive"}
     assert kinds(compare_pair(a, a)) == {"b": "not worse"}
 
 
@@ -203,7 +203,7 @@ def test_the_composite_is_compared_from_items_where_both_have_them_and_else_from
     assert score.verdict.kind == "better"
     assert score.verdict.family == 1
     facts = pair_facts(compare_pair(study("a", 20), study("b", 21)))["composites"][0]
-    assert (facts["n"], facts["items_to_tell"], facts["verdict"]) == (None, None, "cannot tell")
+    assert (facts["n"], facts["items_to_tell"], facts["verdict"]) == (None, None, "inconclusive")
     bare = replace(
         study("b", 40),
         entries={name: replace(entry, items=None) for name, entry in study("b", 40).entries.items()},
@@ -318,5 +318,5 @@ def test_identical_runs_are_identical_and_never_worse(scores: list[list[float]],
         assert line.identical
         assert line.comparison.difference == 0
         assert line.verdict is not None
-        assert line.verdict.kind in (("not worse",) if same_name else ("not worse", "cannot tell"))
+        assert line.verdict.kind in (("not worse",) if same_name else ("not worse", "inconclusive"))
         assert comparison.cells(line).flips == "identical"

@@ -82,7 +82,7 @@ def test_the_last_look_settles_in_any_case() -> None:
     looks = looks_of(right(30, 50), strict=True)
     found = looks.advance(records_of(looks, by_example(right(30, 50))))
     assert found is not None
-    assert (found.stop.kind, found.stop.items) == ("cannot tell", 50)
+    assert (found.stop.kind, found.stop.items) == ("inconclusive", 50)
 
 
 def test_a_strict_gate_does_not_give_up() -> None:

@@ -108,9 +108,9 @@ def plan(**changes: object) -> Plan:
         (0, 5, 45, "worse"),
         (0, 45, 5, "better"),
         (0, 10, 25, None),
-        (1, 60, 40, "cannot tell"),
+        (1, 60, 40, "inconclusive"),
         (3, 2, 1, "not worse"),
-        (4, 100, 120, "cannot tell"),
+        (4, 100, 120, "inconclusive"),
         (4, 100, 170, "worse"),
     ],
 )
@@ -155,4 +155,4 @@ def test_nothing_to_compare_goes_on_to_the_end() -> None:
     assert look_at(plan(), 0, undefined("no items in common")) is None
     stop = look_at(plan(), 4, undefined("no items in common"))
     assert stop is not None
-    assert (stop.kind, stop.why) == ("cannot tell", "no items in common")
+    assert (stop.kind, stop.why) == ("inconclusive", "no items in common")

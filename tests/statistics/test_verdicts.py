@@ -41,15 +41,15 @@ def kind(comparison: Comparison, **settings_: Any) -> Kind:
     ("difference", "half", "p", "expected"),
     [
         (-0.03, 0.02, 0.003, "worse"),
-        (-0.03, 0.04, 0.14, "cannot tell"),
-        (-0.008, 0.006, 0.01, "cannot tell"),  # certain, yet perhaps within the margin
+        (-0.03, 0.04, 0.14, "inconclusive"),
+        (-0.008, 0.006, 0.01, "inconclusive"),  # certain, yet perhaps within the margin
         (-0.005, 0.003, 0.001, "not worse"),  # certain, and certainly within the margin
         (0.0, 0.009, 1.0, "not worse"),
-        (0.0, 0.011, 1.0, "cannot tell"),
+        (0.0, 0.011, 1.0, "inconclusive"),
         (0.005, 0.003, 0.001, "not worse"),
-        (0.03, 0.035, 0.09, "not worse" if 0.03 - 0.035 > -0.01 else "cannot tell"),
+        (0.03, 0.035, 0.09, "not worse" if 0.03 - 0.035 > -0.01 else "inconclusive"),
         (0.03, 0.02, 0.003, "better"),
-        (0.02, 0.05, None, "cannot tell"),
+        (0.02, 0.05, None, "inconclusive"),
         (0.06, 0.05, None, "not worse"),  # no test, but an interval
     ],
 )
@@ -70,7 +70,7 @@ def test_what_is_certain_of_one_benchmark_alone_is_not_so_of_one_among_many() ->
     others = {f"other {number}": compared(0.0, 0.02, 0.9) for number in range(9)}
     found = judge({"fallen": compared(-0.03, 0.029, 0.02), **others})
     assert kind(compared(-0.03, 0.029, 0.02)) == "worse"
-    assert (found["fallen"].kind, found["fallen"].family) == ("cannot tell", 10)
+    assert (found["fallen"].kind, found["fallen"].family) == ("inconclusive", 10)
     assert found["fallen"].p_adjusted == pytest.approx(0.2)
 
 
@@ -78,12 +78,12 @@ def test_a_benchmark_that_was_not_tested_does_not_make_the_others_uncertain() ->
     found = judge({"fallen": compared(-0.03, 0.029, 0.02), "untested": undefined("no items in common")})
     assert (found["fallen"].kind, found["fallen"].family) == ("worse", 1)
     untested = found["untested"]
-    assert (untested.kind, untested.why, untested.p_adjusted) == ("cannot tell", "no items in common", None)
+    assert (untested.kind, untested.why, untested.p_adjusted) == ("inconclusive", "no items in common", None)
 
 
-def test_cannot_tell_comes_with_the_number_of_items_it_would_take() -> None:
+def test_inconclusive_comes_with_the_number_of_items_it_would_take() -> None:
     found = judge({"one": compare_flips(1000, 180, 180, 1040)})["one"]
-    assert found.kind == "cannot tell"
+    assert found.kind == "inconclusive"
     # 15 % of the items flip: (1.96 + 0.84)^2 * 0.15 / 0.01^2
     assert found.items == pytest.approx(11_770, rel=0.01)
     assert str(found.items) in found.why
@@ -140,7 +140,7 @@ def test_exchanging_the_runs_turns_worse_into_better(benchmarks: list[list[tuple
 @given(runs)
 def test_identical_runs_are_never_worse(benchmarks: list[list[tuple[float, float]]]) -> None:
     same = [[(a, a) for a, _ in pairs] for pairs in benchmarks]
-    assert set(verdicts(same)) <= {"not worse", "cannot tell"}
+    assert set(verdicts(same)) <= {"not worse", "inconclusive"}
     many = [one * (1000 // len(one)) for one in same if len(one) > 1]
     assert set(verdicts(many)) <= {"not worse"}
 

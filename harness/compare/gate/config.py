@@ -1,7 +1,7 @@
 """``[tool.touchstone.gate]`` -> what a gate is to do.
 
     [tool.touchstone.gate]
-    mode = "plain"                # what --gate alone means: plain, or strict (fails also where nobody can tell)
+    mode = "plain"                # what --gate alone means: plain, or strict (fails also where it is inconclusive)
     baseline = "best"             # as --baseline
     metric = "score"              # as --eval-gate-metric; several: metrics = ["real@1", "real@5"]
     allow = ["shots"]             # as --eval-baseline-allow

@@ -1,7 +1,7 @@
 """Results of a run, baselines and a plan -> a ``GateResult``.
 
 Each checkpoint's benchmarks and metrics are judged together, as one family. A line fails where its verdict is "worse"
-(for a strict gate also where nobody can tell, or nothing was compared because the run lacks items), where the measured
+(for a strict gate also where it is inconclusive, or nothing was compared for lack of items), where the measured
 value is lower than the baseline's measured value by more than max_drop, and where a floor is not kept. It is not valid
 where the result is not whole, or could not be held against a baseline that should have been there.
 
@@ -395,7 +395,7 @@ def composite_line(
 def hold_floors(
     known: Mapping[str, float | None], name: str, floors: Iterable[Floor], reasons: Reasons
 ) -> None:
-    """Notes every floor that is not kept, or that nobody can tell of; raises ``GateError`` for an unknown metric."""
+    """Notes every floor that is not kept, or that the data leave open; raises ``GateError`` for an unknown metric."""
     for floor in floors:
         if floor.metric not in known:
             raise GateError(f"floor {floor.text!r} of {name}: no such metric; it has {', '.join(known)}")
@@ -417,7 +417,7 @@ def _with_verdict(
     comparison, baseline = compared.comparison, found.baselines[compared.chosen].saved
     if verdict.kind == "worse":
         reasons.fails.append("worse")
-    if plan.mode == "strict" and verdict.kind == "cannot tell":
+    if plan.mode == "strict" and verdict.kind == "inconclusive":
         reasons.fails.append(STRICT)
     most, moved = plan.own(line.benchmark).max_drop, compared.as_measured.difference
     gain = compared.as_measured.oriented.difference

@@ -17,7 +17,7 @@ from harness.core.files import SCHEMA
 from harness.results.summary import finite
 
 KINDS: Final = (
-    *("not valid", "not judged", "worse", "failed", "cannot tell", "not compared", "first", "no baseline"),
+    *("not valid", "not judged", "worse", "failed", "inconclusive", "not compared", "first", "no baseline"),
     *("not worse", "better"),
 )
 """What a line says, the most pressing first. "failed": a floor or max_drop, whatever the verdict."""
@@ -28,7 +28,7 @@ COMPOSITE: Final = "composite"
 WITHOUT: Final = {"first": "first", "apart": "not compared"}
 """What a line without a comparison says, by the state of its baseline."""
 
-STRICT: Final = "nobody can tell, and the gate is strict"
+STRICT: Final = "inconclusive, and the gate is strict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +153,8 @@ def lines_from_json(plain: Mapping[str, Any]) -> list[GateLine]:
         known = {name: row[name] for name in GateLine.__dataclass_fields__ if name in row}
         for name in ("fails", "invalid", "notes"):
             known[name] = tuple(known.get(name, ()))
+        if known.get("verdict") == "cannot tell":  # a former word for it
+            known["verdict"] = "inconclusive"
         if known.get("against") is not None:
             known["against"] = BaselineRef(**known["against"])
         found.append(GateLine(**known))
