@@ -81,7 +81,7 @@ def _lower(
     path, found, steps = _Path(drift), list[float](), _steps(fractions, beta)
     for fraction, high, new in zip(fractions[:-1], upper, steps, strict=False):
         found.append(path.advance_lower(fraction, high, new))
-    return found, path.advance(fractions[-1], 2 * _FAR, upper[-1])[1] - steps[-1]
+    return found, path.under(fractions[-1], upper[-1]) - steps[-1]
 
 
 def _steps(fractions: Sequence[float], error: float) -> list[float]:
@@ -119,30 +119,23 @@ class _Path:
         """The limit that is crossed with this chance at the next analysis."""
         if chance <= 0:  # so early that nothing can be spent that a float would hold
             return _FAR
-        limit = _root(lambda z: self._beyond(fraction, z) - chance, -_FAR, _FAR)
+        limit = _root(lambda z: self._tail(fraction, z, 1.0) - chance, -_FAR, _FAR)
         self._keep(fraction, -_FAR, limit)
         return limit
 
     def advance_lower(self, fraction: float, high: float, chance: float) -> float:
         """The limit under which this chance lies at the next analysis, at most ``high``."""
-        if self._under(fraction, high) <= chance:
+        if self.under(fraction, high) <= chance:
             limit = high
-        elif self._under(fraction, -_FAR) >= chance:
+        elif self.under(fraction, -_FAR) >= chance:
             limit = -_FAR
         else:
-            limit = _root(lambda z: self._under(fraction, z) - chance, -_FAR, high)
+            limit = _root(lambda z: self.under(fraction, z) - chance, -_FAR, high)
         self._keep(fraction, limit, high)
         return limit
 
-    def advance(self, fraction: float, high: float, low: float | None) -> tuple[float, float]:
-        chances = self._beyond(fraction, high), 0.0 if low is None else self._under(fraction, low)
-        self._keep(fraction, -_FAR if low is None else low, high)
-        return chances
-
-    def _beyond(self, fraction: float, z: float) -> float:
-        return self._tail(fraction, z, 1.0)
-
-    def _under(self, fraction: float, z: float) -> float:
+    def under(self, fraction: float, z: float) -> float:
+        """The chance of lying below the limit at the next analysis."""
         return self._tail(fraction, z, -1.0)
 
     def _tail(self, fraction: float, z: float, side: float) -> float:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from harness.statistics.comparison import LEVEL, Comparison
 from harness.statistics.composites import Benchmark, Part, compare_composites
 from harness.statistics.moments import Clusters
-from harness.statistics.paired import compare_paired
+from harness.statistics.paired import SEED, compare_paired
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +58,6 @@ class Selection:
     runs: int
     comparison: Comparison
     as_measured: Comparison
-    method: str
 
 
 def compare_with_best(
@@ -68,7 +67,6 @@ def compare_with_best(
     *,
     chosen: int | None = None,
     level: float = LEVEL,
-    seed: int = 0,
     draws: int = DRAWS,
 ) -> Selection:
     """The new run against the best of ``runs``, all on the same items in the same order.
@@ -86,12 +84,11 @@ def compare_with_best(
         )
     means = [math.fsum(run) / len(run) for run in runs]
     best = means.index(max(means)) if chosen is None else chosen
-    plain = compare_paired(runs[best], new, clusters, level=level, seed=seed)
+    plain = compare_paired(runs[best], new, clusters, level=level)
     noise = noise_of(runs, new, clusters) if len(runs) > 1 else None
     if noise is None:
         return nothing_chosen(best, means[best], len(runs), plain)
-    how = "normal noise of the means, covariance over the items" + (" by cluster" if clusters else "")
-    return select(best, means, plain, noise, how=how, seed=seed, draws=draws)
+    return select(best, means, plain, noise, draws)
 
 
 class Noise(NamedTuple):
@@ -139,26 +136,18 @@ def nothing_chosen(best: int, mean: float, runs: int, plain: Comparison) -> Sele
         runs=runs,
         comparison=plain,
         as_measured=plain,
-        method="one run: nothing was chosen" if runs == 1 else "one independent unit: the noise is not known",
     )
 
 
 def select(
-    best: int,
-    means: Sequence[float],
-    plain: Comparison,
-    noise: Noise,
-    *,
-    how: str,
-    seed: int,
-    draws: int,
+    best: int, means: Sequence[float], plain: Comparison, noise: Noise, draws: int = DRAWS
 ) -> Selection:
     """The run at ``best`` against the new one, whose plain comparison is given, allowing for the choice."""
     import numpy as np
 
     behind = max(means) - np.asarray(means)
     errors = _errors_to(noise.covariance, means.index(max(means)))
-    sample = _sample(noise.covariance, seed, draws)
+    sample = _sample(noise.covariance, draws)
     # What all runs share (the items) has mean 0 and only blurs the maximum.
     sample -= sample.mean(axis=1, keepdims=True)
 
@@ -180,7 +169,6 @@ def select(
         runs=len(means),
         comparison=_allowing(plain, optimism, gaps, f"best of {len(means)}, {len(contenders)} contenders"),
         as_measured=plain,
-        method=how,
     )
 
 
@@ -216,13 +204,13 @@ def _errors_to(covariance: np.ndarray, best: int) -> np.ndarray:
     return found
 
 
-def _sample(covariance: np.ndarray, seed: int, draws: int) -> np.ndarray:
+def _sample(covariance: np.ndarray, draws: int) -> np.ndarray:
     """Draws of the noise, one row each; any covariance will do, singular ones too."""
     import numpy as np
 
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(0.0, values))
-    found: np.ndarray = np.random.default_rng(seed).standard_normal((draws, len(values))) @ root.T
+    found: np.ndarray = np.random.default_rng(SEED).standard_normal((draws, len(values))) @ root.T
     return found
 
 
@@ -244,7 +232,7 @@ class RunsOfBenchmark:
 
 
 def compare_composite_with_best(
-    benchmarks: Sequence[RunsOfBenchmark], *, level: float = LEVEL, seed: int = 0, draws: int = DRAWS
+    benchmarks: Sequence[RunsOfBenchmark], *, level: float = LEVEL, draws: int = DRAWS
 ) -> Selection:
     """The new run's composite against that of the run whose composite is the highest, the first of equals.
 
@@ -270,13 +258,11 @@ def compare_composite_with_best(
             for one in benchmarks
         ],
         level=level,
-        seed=seed,
     )
     noise = _noise(benchmarks, count) if count > 1 else None
     if noise is None:
         return nothing_chosen(best, means[best], count, plain)
-    how = "normal noise of the composites, covariance over the items of each benchmark"
-    return select(best, means, plain, noise, how=how, seed=seed, draws=draws)
+    return select(best, means, plain, noise, draws)
 
 
 def _noise(benchmarks: Sequence[RunsOfBenchmark], count: int) -> Noise | None:

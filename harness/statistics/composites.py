@@ -40,7 +40,7 @@ class Benchmark:
 
 
 def compare_composites(
-    benchmarks: Sequence[Benchmark], *, level: float = LEVEL, seed: int = 0, draws: int = DRAWS
+    benchmarks: Sequence[Benchmark], *, level: float = LEVEL, draws: int = DRAWS
 ) -> Comparison:
     """The new run's composite against the baseline's, from both runs' items.
 
@@ -61,9 +61,7 @@ def compare_composites(
         why = "all items of a benchmark are one unit: no test of a difference"
     else:
         stderr = math.sqrt(math.fsum(variances))
-        test = sign_flip_test(
-            [total / one.n for one in found for total in one.totals], seed=seed, draws=draws
-        )
+        test = sign_flip_test([total / one.n for one in found for total in one.totals], draws=draws)
         p, method = test.p, f"permutation over {len(found)} benchmarks ({test.how}); delta method, t interval"
         half = _half_width([one for one in benchmarks if one.parts], found, level)
         if half is None:

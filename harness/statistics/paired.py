@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 
 DRAWS: Final = 9_999
+SEED: Final = 0
+"""Of all generators: the same items give the same numbers."""
 
 
 def compare_paired(
@@ -64,7 +66,6 @@ def compare_paired(
     clusters: Clusters | None = None,
     *,
     level: float = LEVEL,
-    seed: int = 0,
     draws: int = DRAWS,
 ) -> Comparison:
     """The new run against the baseline; both have one value for each item, in the same order.
@@ -83,7 +84,7 @@ def compare_paired(
         right = sum(a == b == 1 for a, b in zip(baseline, new, strict=True))
         return compare_flips(right, gained, lost, len(new) - right - gained - lost, level=level)
     moments = moments_of(differences, clusters)
-    test = sign_flip_test(moments.totals, seed=seed, draws=draws)
+    test = sign_flip_test(moments.totals, draws=draws)
     return _compare_units(baseline, new, moments, test, level)
 
 
@@ -192,7 +193,7 @@ class PermutationTest(NamedTuple):
     how: str
 
 
-def sign_flip_test(totals: Sequence[float], *, seed: int = 0, draws: int = DRAWS) -> PermutationTest:
+def sign_flip_test(totals: Sequence[float], *, draws: int = DRAWS) -> PermutationTest:
     """The test that the units' totals are as likely positive as negative; p is 1 where none differs from 0."""
     sizes = sorted(abs(total) for total in totals if total)
     if not sizes:
@@ -204,7 +205,7 @@ def sign_flip_test(totals: Sequence[float], *, seed: int = 0, draws: int = DRAWS
     least = statistic * (1 - _TOLERANCE) - _TOLERANCE * sizes[-1]
     if len(sizes) <= _ENUMERATED:
         return PermutationTest(_enumerated(sizes, least), "exact, enumerated")
-    return PermutationTest(_drawn(sizes, least, seed, draws), f"{draws} draws")
+    return PermutationTest(_drawn(sizes, least, draws), f"{draws} draws")
 
 
 def _as_steps(sizes: Sequence[float]) -> list[int] | None:
@@ -252,10 +253,10 @@ def _enumerated(sizes: Sequence[float], least: float) -> float:
     return float(np.mean(np.abs(sums) >= least))
 
 
-def _drawn(sizes: Sequence[float], least: float, seed: int, draws: int) -> float:
+def _drawn(sizes: Sequence[float], least: float, draws: int) -> float:
     import numpy as np
 
-    generator, values = np.random.default_rng(seed), np.asarray(sizes)
+    generator, values = np.random.default_rng(SEED), np.asarray(sizes)
     extreme, total = 0, float(values.sum())
     for start in range(0, draws, 1000):
         positive: np.ndarray = generator.random((min(1000, draws - start), len(values))) < 0.5

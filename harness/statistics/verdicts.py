@@ -82,7 +82,7 @@ def judge(
     own = dict(margins or {})
     _check(comparisons, margin, own, alpha)
     adjusted = holm([one.p for one in comparisons.values()])
-    family = count_tests([one.p for one in comparisons.values()])
+    family = sum(one.p is not None for one in comparisons.values())
     return {
         name: _verdict(one, own.get(name, margin), alpha, p, family)
         for (name, one), p in zip(comparisons.items(), adjusted, strict=True)
@@ -170,28 +170,18 @@ def _check(
             )
 
 
-def count_tests(p_values: Sequence[float | None]) -> int:
-    """The number of hypotheses that have a p, which is the number corrected for."""
-    return sum(p is not None for p in p_values)
-
-
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """The adjusted p-values, in the order given; None stays None."""
-    order, adjusted, largest = _ascending(p_values), list[float | None](p_values), 0.0
-    for rank, (p, place) in enumerate(order):
-        largest = max(largest, min(1.0, p * (len(order) - rank)))
-        adjusted[place] = largest
-    return adjusted
-
-
-def _ascending(p_values: Sequence[float | None]) -> list[tuple[float, int]]:
     known = [(p, place) for place, p in enumerate(p_values) if p is not None]
-    wrong = [p for p, _ in known if not 0 <= p <= 1]
-    if wrong:
+    if wrong := [p for p, _ in known if not 0 <= p <= 1]:
         raise ValueError(
             f"{wrong[0]} is no p-value; give numbers from 0 to 1, or None where nothing was tested"
         )
-    return sorted(known)
+    adjusted, largest = list[float | None](p_values), 0.0
+    for rank, (p, place) in enumerate(sorted(known)):
+        largest = max(largest, min(1.0, p * (len(known) - rank)))
+        adjusted[place] = largest
+    return adjusted
 
 
 POWER: Final = 0.8

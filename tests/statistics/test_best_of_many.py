@@ -81,7 +81,7 @@ def test_of_independent_runs_the_test_is_dunnetts_with_known_variance() -> None:
     means = [0.60, 0.605, 0.61]
     plain = compare_means(Total(0.61, 0.01, 2500), Total(0.58, 0.01, 2500))
     noise = Noise(np.diag([0.01**2] * 4), 2500)
-    found = select(2, means, plain, noise, how="", seed=0, draws=200_000)
+    found = select(2, means, plain, noise, draws=200_000)
     grid = np.linspace(-8, 8, 4001)
     chance = np.trapezoid(stats.norm.pdf(grid) * (1 - stats.norm.cdf(grid + 3.0) ** 3), grid)
     assert found.comparison.p == pytest.approx(2 * chance, rel=0.05)

@@ -17,7 +17,7 @@ from statsmodels.stats.power import NormalIndPower
 
 from harness.statistics.comparison import Comparison, undefined
 from harness.statistics.paired import compare_flips, compare_paired
-from harness.statistics.verdicts import Kind, count_tests, holm, items_to_settle, judge
+from harness.statistics.verdicts import Kind, holm, items_to_settle, judge
 
 MIRROR = {"worse": "better", "better": "worse"}
 
@@ -165,7 +165,6 @@ p_values = st.lists(st.none() | st.floats(0, 1), max_size=12)
 @given(p_values)
 def test_the_correction_is_that_of_statsmodels_over_the_tests_that_were_made(ps: list[float | None]) -> None:
     known = [p for p in ps if p is not None]
-    assert count_tests(ps) == len(known)
     ours = holm(ps)
     assert [p is None for p in ours] == [p is None for p in ps]
     if known:
