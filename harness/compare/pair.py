@@ -33,6 +33,7 @@ from harness.compare.metric import (
 from harness.core.composite import Composite
 from harness.core.errors import DataError
 from harness.core.text import listed
+from harness.results.aggregate import as_metric
 from harness.results.store_entry import ItemScores, composites_of
 from harness.results.summary import Metric
 from harness.statistics.comparison import Comparison
@@ -299,13 +300,4 @@ def _metric(name: str, score: str, items: ItemScores) -> Metric:
         if value is not None
     ]
     found = mean_estimate([value for value, _ in pairs], [cluster for _, cluster in pairs])
-    return Metric(
-        name=name,
-        value=found.value,
-        low=found.low,
-        high=found.high,
-        stderr=found.stderr,
-        n=len(pairs),
-        method=found.method,
-        why=found.why,
-    )
+    return as_metric(name, found, len(pairs))

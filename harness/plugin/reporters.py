@@ -22,7 +22,7 @@ from harness.core.hooks import add_specifications
 from harness.reports import files, github, markdown, program_files, terminal
 from harness.reports.notes import last_lines, token_limit, wrapped
 from harness.reports.progress import Progress
-from harness.results.journal import read_exchanges
+from harness.results.journal import each_record
 from harness.results.summary import Result, Summary
 
 
@@ -261,7 +261,7 @@ def _limit_of(summary: Summary | None, given: int | None, result: Result) -> int
         return given
     asked = (
         token_limit(exchange)
-        for record in read_exchanges(Path(summary.directory), "Generate")
+        for record in each_record(Path(summary.directory), kind="Generate")
         if (record.benchmark, record.checkpoint) == (result.benchmark, result.checkpoint)
         for exchange in record.exchanges
         if exchange["kind"] == "Generate"

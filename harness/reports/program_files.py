@@ -30,7 +30,7 @@ from harness.core.errors import HarnessError
 from harness.core.files import file_name, write_atomic
 from harness.core.requests import ProgramOutcome
 from harness.metrics.code.pass_at_k import KS, pass_at
-from harness.results.journal import read_exchanges
+from harness.results.journal import each_record
 from harness.results.records import Record
 from harness.results.summary import base_name
 
@@ -58,7 +58,7 @@ def write_code_files(directory: Path, scored: Collection[str]) -> list[Path]:
     Raises ``HarnessError`` when the disk refuses.
     """
     tasks: dict[tuple[str, str], dict[str, Task]] = {}
-    for record in read_exchanges(directory, "RunProgram"):
+    for record in each_record(directory, kind="RunProgram"):
         if record.item in scored and record.status == "scored":  # of several records the last one counts
             tasks.setdefault((record.checkpoint, record.benchmark), {})[record.item] = task_of(record)
     several = len({checkpoint for checkpoint, _ in tasks}) > 1

@@ -98,12 +98,9 @@ def _buckets(
                     f"no declaration of the benchmark {item.benchmark!r}, which {item.item} is of"
                 )
             buckets[key] = _Bucket(item.checkpoint, declarations[item.benchmark])
-        buckets[key].records.append(known.get(item.item) or _lost(item))
+        record = known.get(item.item) or Record(**asdict(item), status="lost", message=LOST)
+        buckets[key].records.append(record)
     return list(buckets.values())
-
-
-def _lost(item: Collected) -> Record:
-    return Record(**asdict(item), status="lost", message=LOST)
 
 
 def _faults(records: Iterable[Record]) -> list[dict[str, str]]:
@@ -236,7 +233,7 @@ def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Seque
     having = [record for record in scored if how.of in record.scores]
     clusters = [record.cluster for record in having] if declaration.clustered else None
     values = [record.scores[how.of] for record in having]
-    return _as_metric(name, _estimate(how, function, values, clusters), len(having))
+    return as_metric(name, _estimate(how, function, values, clusters), len(having))
 
 
 def _estimate(
@@ -269,7 +266,7 @@ def _macro(
         if how.by != "mean" or how.at is not None or metric.n < scored:
             continue
         values = [[r.scores[how.of] for r in _scored(group) if how.of in r.scores] for group in groups]
-        found[name + MACRO] = _as_metric(name + MACRO, macro_estimate(values), metric.n)
+        found[name + MACRO] = as_metric(name + MACRO, macro_estimate(values), metric.n)
     return found
 
 
@@ -279,7 +276,8 @@ def _scored(records: Iterable[Record]) -> list[Record]:
     )
 
 
-def _as_metric(name: str, estimate: Estimate, n: int) -> Metric:
+def as_metric(name: str, estimate: Estimate, n: int) -> Metric:
+    """The estimate over ``n`` items as a metric."""
     return Metric(name=name, n=n, **asdict(estimate))
 
 
@@ -287,15 +285,17 @@ def _as_metric(name: str, estimate: Estimate, n: int) -> Metric:
 
 
 def _composites(buckets: Sequence[_Bucket]) -> list[dict[str, Any]]:
-    names = dict.fromkeys(bucket.checkpoint for bucket in buckets)
+    by_checkpoint: dict[str, list[tuple[Declaration, Sequence[Record]]]] = {}
+    for one in buckets:
+        by_checkpoint.setdefault(one.checkpoint, []).append((one.declaration, one.records))
     declared = [
         one for bucket in buckets for one in composites_from_plain(bucket.declaration.composites or ())
     ]
     return [
         composite
-        for checkpoint in names
+        for checkpoint, results in by_checkpoint.items()
         for definition in one_of_each(declared)
-        if (composite := _composite(definition, checkpoint, buckets)) is not None
+        if (composite := composite_of_records(definition, checkpoint, results)) is not None
     ]
 
 
@@ -303,15 +303,7 @@ def composite_of_records(
     definition: Composite, checkpoint: str, results: Sequence[tuple[Declaration, Sequence[Record]]]
 ) -> dict[str, Any] | None:
     """The composite of one checkpoint from the records of its benchmarks, None where a part is missing."""
-    buckets = [_Bucket(checkpoint, declaration, list(records)) for declaration, records in results]
-    return _composite(definition, checkpoint, buckets)
-
-
-def _composite(definition: Composite, checkpoint: str, buckets: Sequence[_Bucket]) -> dict[str, Any] | None:
-    """The composite of one checkpoint, None where a part is missing."""
-    scored = {
-        b.declaration.name: (b.declaration, _scored(b.records)) for b in buckets if b.checkpoint == checkpoint
-    }
+    scored = {declaration.name: (declaration, _scored(records)) for declaration, records in results}
     summands: dict[str, list[tuple[float, Metric]]] = {}
     for weight, name, metric in definition.parts:
         if name not in scored:

@@ -69,23 +69,28 @@ class Journal:
         return self._descriptor
 
 
-def read_shard(path: Path, *, exchanges: bool = True) -> list[Record]:
-    """The records of one shard, in order written; a torn last line is left out.
+def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
+    """The records of every shard of a run, shard by shard; within a shard in order written, without a torn last line.
 
     Without ``exchanges`` the records' requests and answers, nearly all of a shard's bytes, are dropped line
     by line. Raises ``JournalError`` naming file and line for any other line that is no record.
     """
-    try:
-        with path.open("rb") as shard:
-            return list(_records(shard, path, exchanges))
-    except OSError as error:
-        raise JournalError(f"cannot read {path}: {error.strerror}") from error
+    return list(each_record(directory, exchanges=exchanges))
 
 
-def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
-    """The records of every shard of a run, shard by shard; within a shard in order written."""
-    shards = sorted(directory.glob("items-*.jsonl"))
-    return [record for path in shards for record in read_shard(path, exchanges=exchanges)]
+def each_record(directory: Path, *, exchanges: bool = True, kind: str | None = None) -> Iterator[Record]:
+    """The records as ``read_journal`` gives them, one at a time; with ``kind`` those that have such an exchange.
+
+    Other lines are then not even parsed: a run has very many of them.
+    """
+    # In a text the quotes of the mark would be escaped.
+    mark = b"" if kind is None else _ENCODER.encode({"kind": kind})[1:-1].encode()
+    for path in sorted(directory.glob("items-*.jsonl")):
+        try:
+            with path.open("rb") as shard:
+                yield from _records(shard, path, exchanges, mark)
+        except OSError as error:
+            raise JournalError(f"cannot read {path}: {error.strerror}") from error
 
 
 class Following:
@@ -126,29 +131,6 @@ def read_line(line: bytes) -> Record:
         return from_json(_object(line))
     except ValueError as error:
         raise JournalError(f"no record: {error}") from error
-
-
-def each_record(directory: Path) -> Iterator[Record]:
-    """The records of every shard with their exchanges, one at a time, as ``read_journal`` gives them."""
-    yield from _shards(directory, b"")
-
-
-def read_exchanges(directory: Path, kind: str) -> Iterator[Record]:
-    """The records that have an exchange of this kind, as ``read_journal`` gives them, one at a time.
-
-    Other lines are not even parsed: a run has very many of them.
-    """
-    mark = _ENCODER.encode({"kind": kind})[1:-1].encode()  # in a text its quotes would be escaped
-    yield from _shards(directory, mark)
-
-
-def _shards(directory: Path, mark: bytes) -> Iterator[Record]:
-    for path in sorted(directory.glob("items-*.jsonl")):
-        try:
-            with path.open("rb") as shard:
-                yield from _records(shard, path, exchanges=True, mark=mark)
-        except OSError as error:
-            raise JournalError(f"cannot read {path}: {error.strerror}") from error
 
 
 def latest(records: Iterable[Record]) -> dict[str, Record]:

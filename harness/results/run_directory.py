@@ -48,14 +48,10 @@ PREPARATIONS: Final = ("collected.json", "courses.json")
 """What stands in the folder before anything is asked."""
 
 
-def new_run_id(now: float, pid: int) -> str:
-    """The default run id, ``YYYYMMDD_HHMMSS_PID`` in local time."""
-    return time.strftime("%Y%m%d_%H%M%S", time.localtime(now)) + f"_{pid}"
-
-
 def free_run_path(output: Path, now: float, pid: int) -> Path:
-    """The folder for a run that nobody has named; two runs of one process within a second get two."""
-    name = new_run_id(now, pid)
+    """The folder for a run that nobody has named, ``YYYYMMDD_HHMMSS_PID`` in local time; two runs of one process
+    within a second get two."""
+    name = time.strftime("%Y%m%d_%H%M%S", time.localtime(now)) + f"_{pid}"
     others = (f"{name}_{number}" for number in itertools.count(2))
     return next(output / one for one in itertools.chain([name], others) if not (output / one).exists())
 
@@ -179,13 +175,10 @@ def _commit(folder: Path) -> dict[str, Any] | None:
     """The git commit of the folder pytest runs in, and whether files differ from it; None outside git."""
     try:
         head = _git(folder, "rev-parse", "HEAD")
-        return (
-            None
-            if head is None
-            else {"id": head, "dirty": bool(_git(folder, "status", "--porcelain", "-uno"))}
-        )
+        dirty = head and _git(folder, "status", "--porcelain", "-uno")
     except (OSError, subprocess.TimeoutExpired):
         return None
+    return None if head is None else {"id": head, "dirty": bool(dirty)}
 
 
 def _git(folder: Path, *words: str) -> str | None:

@@ -45,22 +45,12 @@ class ResultStore:
         _write(path, saved_json(saved))
         return path
 
-    def find(self, *, benchmark: str | None = None, fingerprint: str | None = None) -> list[StoredResult]:
+    def find(self, *, benchmark: str | None = None) -> list[StoredResult]:
         """The entries, oldest run first. Raises ``DataError`` naming a file that cannot be read."""
-        below = fingerprint[:_PREFIX] if fingerprint else "*"
         start = f"{file_name(benchmark)}@" if benchmark else ""
-        found = [
-            _read(path)
-            for path in self.folder.glob(f"{below}/{start}*.json")
-            if not path.name.endswith(_ITEMS)
-        ]
-        wanted = [
-            saved
-            for saved in found
-            if saved is not None
-            and (benchmark is None or saved.benchmark == benchmark)
-            and (fingerprint is None or saved.fingerprint == fingerprint)
-        ]
+        paths = [path for path in self.folder.glob(f"*/{start}*.json") if not path.name.endswith(_ITEMS)]
+        found = [saved for path in paths if (saved := _read(path)) is not None]
+        wanted = [saved for saved in found if benchmark in (None, saved.benchmark)]
         return sorted(
             wanted, key=lambda saved: (saved.began, saved.run_id, saved.checkpoint, saved.benchmark)
         )

@@ -17,7 +17,7 @@ from harness.core.serialize import to_plain
 from harness.plugin.driver import LONGEST_KEPT, kept
 from harness.reports import program_files
 from harness.reports.program_files import write_code_files
-from harness.results.journal import Journal, read_exchanges
+from harness.results.journal import Journal, each_record
 from harness.results.records import Record
 from tests.support.code_runs import ROOT, Bench, by_word
 
@@ -126,8 +126,8 @@ def test_a_run_without_programs_has_no_such_files(tmp_path: Path) -> None:
     text = {"kind": "Generate", "request": {"prompt": '"kind":"RunProgram"'}, "answer": {"samples": []}}
     scored = journal(tmp_path, [other, Record(**{**_fields(other), "item": "d", "exchanges": [text]})])
     assert write_code_files(tmp_path, scored) == []
-    assert list(read_exchanges(tmp_path, "RunProgram")) == []
-    assert [record.item for record in read_exchanges(tmp_path, "Generate")] == ["d"]
+    assert list(each_record(tmp_path, kind="RunProgram")) == []
+    assert [record.item for record in each_record(tmp_path, kind="Generate")] == ["d"]
 
 
 def _fields(record: Record) -> dict[str, Any]:

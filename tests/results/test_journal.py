@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import JournalError
-from harness.results.journal import Following, Journal, latest, read_journal, read_shard
+from harness.results.journal import Following, Journal, latest, read_journal
 from harness.results.records import STATUSES, Record
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
@@ -52,7 +52,7 @@ def test_any_prefix_of_a_shard_reads_as_a_prefix_of_its_records(
         whole = shard.read_bytes()
         cut = data.draw(st.integers(0, len(whole)))
         shard.write_bytes(whole[:cut])
-        read = read_shard(shard)
+        read = read_journal(Path(folder))
         assert read == records[: len(read)]
         assert len(read) == whole[:cut].count(b"\n")
 
@@ -61,7 +61,7 @@ def test_a_broken_line_that_is_not_the_last_is_an_error_with_its_place(tmp_path:
     shard = tmp_path / "items-main.jsonl"
     shard.write_text('{"schema":1,"kind":"item"\n{"schema":1}\n')
     with pytest.raises(JournalError, match=r"items-main.jsonl, line 1"):
-        read_shard(shard)
+        read_journal(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_line_that_is_no_record_is_an_error(tmp_path: Path, line: str) -> None
     shard = tmp_path / "items-main.jsonl"
     shard.write_text(line + "\n")
     with pytest.raises(JournalError, match="line 1"):
-        read_shard(shard)
+        read_journal(tmp_path)
 
 
 def test_what_was_scored_is_not_lost_again() -> None:

@@ -58,15 +58,14 @@ def test_an_entry_and_its_items_come_back_as_they_were(tmp_path: Path) -> None:
     assert store.items(saved()) == items()
 
 
-def test_entries_are_found_by_benchmark_and_fingerprint_oldest_first(tmp_path: Path) -> None:
+def test_entries_are_found_by_benchmark_oldest_first(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
     later = saved(run_id="r2", began=2.0)
     other = saved(fingerprint="cd" * 32, benchmark="b2")
     for one in (later, other, saved()):
         store.save(one, items())
     assert store.find(benchmark="b") == [saved(), later]
-    assert store.find(fingerprint="cd" * 32) == [other]
-    assert store.find(benchmark="b", fingerprint="cd" * 32) == []
+    assert store.find(benchmark="b2") == [other]
 
 
 def test_a_prefix_that_two_fingerprints_share_does_not_mix_them(tmp_path: Path) -> None:
@@ -74,7 +73,7 @@ def test_a_prefix_that_two_fingerprints_share_does_not_mix_them(tmp_path: Path) 
     twin = saved(fingerprint="ab" * 31 + "00", run_id="r2")
     store.save(saved(), items())
     store.save(twin, items())
-    assert store.find(fingerprint=twin.fingerprint) == [twin]
+    assert store.find() == [saved(), twin]
 
 
 def test_a_removed_entry_is_gone_and_removing_it_again_is_no_error(tmp_path: Path) -> None:
