@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from harness.checkpoints import CheckpointInfo, fingerprint
-from harness.checkpoints.fingerprint_cache import FingerprintCache
+from harness.checkpoints.fingerprint import FingerprintCache
 
 PAIRS = 5
 SIDE = 2048

@@ -5,20 +5,42 @@ template. The same tensors in one file or in several, as safetensors or pickled,
 beside them (optimizer, log) does not count. An adapter's is over its own tensors and settings and the fingerprint of
 its base.
 
-Where that is known already, and no file has changed, nothing is read (``harness.checkpoints.fingerprint_cache``).
+Where that is known already, and no file has changed, nothing is read: fingerprints are kept in the user's cache by what
+the file system says of the files.
+
+A file is taken for the one it was while its path, device, inode, size, and times of its last change of content
+(``mtime_ns``) and of itself (``ctime_ns``) are the same. File systems count time in ticks, so a file that was
+written to within a tick of when it was read may have changed again without a trace: nothing is kept of files that
+young, as git does with "racy" entries of its index. The clock asked is the file system's own.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+import json
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
-from harness.checkpoints.fingerprint_cache import FingerprintCache, stamps
+from harness.checkpoints.builtin import cache_folder
+from harness.checkpoints.formats.paths import readable
 from harness.checkpoints.info import CheckpointInfo
 from harness.checkpoints.registry import format_of
 from harness.core.errors import CheckpointError
+from harness.core.files import write_atomic
 
 _HEADER: Final = b"touchstone-fingerprint-2\n"
+
+_TICK: Final = 2_000_000_000
+"""Nanoseconds: no file system in use counts in longer ones (FAT's are 2 s)."""
+
+_MOST: Final = 1000
+"""Entries kept, the newest."""
+
+Stamp: TypeAlias = list[Any]
 
 
 def fingerprint(info: CheckpointInfo, cache: FingerprintCache | None = None) -> str:
@@ -28,7 +50,7 @@ def fingerprint(info: CheckpointInfo, cache: FingerprintCache | None = None) -> 
     while it is.
     """
     form = format_of(info)
-    cache = cache or FingerprintCache.of_user()
+    cache = cache or FingerprintCache(cache_folder("fingerprints"))
     files = form.files(info)
     before = stamps(files)
     own = cache.find(str(info.path), before) if before else None
@@ -45,3 +67,64 @@ def fingerprint(info: CheckpointInfo, cache: FingerprintCache | None = None) -> 
     if info.base is None:
         return own
     return hashlib.sha256(f"{own}\0{fingerprint(info.base, cache)}".encode()).hexdigest()
+
+
+class FingerprintCache:
+    """A folder of known fingerprints, one small file a checkpoint; where it cannot be written, nothing is known."""
+
+    def __init__(self, folder: Path, most: int = _MOST) -> None:
+        self._folder, self._most = folder, most
+
+    def clock(self) -> int:
+        """The time by the file system's clock, as far as the folder's file system has the same one, in
+        nanoseconds; by the computer's where nothing can be written."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._folder) as file:
+                return os.fstat(file.fileno()).st_mtime_ns
+        except OSError:
+            return time.time_ns()
+
+    def find(self, name: str, found: Sequence[Stamp]) -> str | None:
+        """The fingerprint of these very files; None where it is not known."""
+        try:
+            entry = json.loads(self._path(name).read_bytes())
+        except (OSError, ValueError):
+            return None
+        if not isinstance(entry, dict) or entry.get("files") != found:
+            return None
+        known = entry.get("fingerprint")
+        return known if isinstance(known, str) and len(known) == 64 else None
+
+    def keep(self, name: str, found: Sequence[Stamp], fingerprint: str, began: int) -> None:
+        """Keeps a fingerprint that was made from ``began`` on, unless a file was as good as new then, or comes from the
+        future."""
+        if any(max(stamp[4:]) > began - _TICK for stamp in found):
+            return
+        content = json.dumps({"path": name, "files": found, "fingerprint": fingerprint})
+        try:
+            write_atomic(self._path(name), content)
+            self._prune()
+        except OSError:
+            return
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{hashlib.sha256(str(Path(name).absolute()).encode()).hexdigest()[:32]}.json"
+
+    def _prune(self) -> None:
+        entries = list(self._folder.glob("*.json"))
+        if len(entries) > self._most:
+            entries.sort(key=lambda path: path.stat().st_mtime_ns)
+            for path in entries[: len(entries) - self._most]:
+                path.unlink(missing_ok=True)
+
+
+def stamps(files: Sequence[Path]) -> list[Stamp]:
+    """The facts that the file system has of each file: path, device, inode, size, ``mtime_ns``, ``ctime_ns``."""
+    found = []
+    for path in files:
+        with readable(path):
+            said = path.stat()
+        times = (said.st_mtime_ns, said.st_ctime_ns)
+        found.append([str(path.absolute()), said.st_dev, said.st_ino, said.st_size, *times])
+    return found

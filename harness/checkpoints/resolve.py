@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import glob
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,14 +31,23 @@ from urllib.parse import parse_qsl
 from harness.checkpoints import series
 from harness.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, builtin_pattern
 from harness.checkpoints.formats.base import ENGINES, Asked, Target
+from harness.checkpoints.formats.content import TOKENIZER
 from harness.checkpoints.formats.transformers import Transformers
-from harness.checkpoints.hub import fetch_from_hub, hub_id
 from harness.checkpoints.info import CheckpointInfo
 from harness.checkpoints.registry import formats
 from harness.core.errors import CheckpointError
 from harness.core.plugins import plugins
 
 _TARGETS: Final = {"builtin:", "hub:"}
+
+_FILES: Final = (
+    *("config.json", "generation_config.json", "adapter_config.json"),
+    *("*.safetensors", "*.safetensors.index.json"),
+    *TOKENIZER,
+)
+"""Config, safetensors and tokenizer: no pickled weights, no code."""
+
+_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 @dataclass(slots=True)
@@ -78,16 +89,17 @@ def find(
         return Found([owner.inspect(Path(source.partition("?")[0]), asked)])
     if source.startswith("builtin:"):
         if glob.has_magic(source):
-            return _several(_expanded(builtin_pattern(source.removeprefix("builtin:"))), asked)
+            return _expanded(builtin_pattern(source.removeprefix("builtin:")), asked)
         return Found([_builtin(asked)])
     path = Path(source).expanduser()
     if _exists(path):
-        held = _held(path)
+        with _readable(path):
+            held = series.held_by(path) if path.is_dir() and not series.is_checkpoint(path) else []
         return _several(series.Matches(held, []), asked) if held else Found([_local(path, asked)])
     if glob.has_magic(source):
-        return _several(_expanded(source), asked)
-    if (name := hub_id(source)) is not None:
-        info = _local(fetch_from_hub(name, code=trust_remote_code), asked)
+        return _expanded(source, asked)
+    if (name := _hub_id(source)) is not None:
+        info = _local(_download(name, trust_remote_code), asked)
         return Found([replace(info, name=name.split("/")[-1])])
     if target := re.match(r"[A-Za-z][\w+.-]+:(//)?", source):
         raise CheckpointError(
@@ -115,23 +127,21 @@ def _options(source: str, owner: Target) -> dict[str, str]:
     return given
 
 
-def _held(path: Path) -> list[Path]:
-    """The checkpoints that a folder stands for; none where it is one, or a file."""
+def _expanded(pattern: str, asked: Asked) -> Found:
+    with _readable(pattern):
+        matches = series.expand(pattern)
+    return _several(matches, asked)
+
+
+@contextmanager
+def _readable(where: object) -> Iterator[None]:
+    """Raise ``CheckpointError`` for what the system does not let us read within the block."""
     try:
-        return series.held_by(path) if path.is_dir() and not series.is_checkpoint(path) else []
+        yield
     except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _expanded(pattern: str) -> series.Matches:
-    try:
-        return series.expand(pattern)
-    except OSError as error:
-        raise _unreadable(pattern, error) from error
-
-
-def _unreadable(where: object, error: OSError) -> CheckpointError:
-    return CheckpointError(f"{error.filename or where}: cannot be read ({error.strerror}); check the rights")
+        raise CheckpointError(
+            f"{error.filename or where}: cannot be read ({error.strerror}); check the rights"
+        ) from error
 
 
 def _several(matches: series.Matches, asked: Asked) -> Found:
@@ -169,18 +179,12 @@ def _exists(path: Path) -> bool:
 
 
 def _local(path: Path, asked: Asked) -> CheckpointInfo:
-    try:
-        return _inspected(path, asked)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _inspected(path: Path, asked: Asked) -> CheckpointInfo:
-    for one in formats():
-        if one.detect(path):
-            return one.inspect(path, asked)
-    if path.is_dir():
-        return Transformers().inspect(path, asked)  # which says what is missing
+    with _readable(path):
+        for one in formats():
+            if one.detect(path):
+                return one.inspect(path, asked)
+        if path.is_dir():
+            return Transformers().inspect(path, asked)  # which says what is missing
     raise CheckpointError(
         f"{path}: neither a checkpoint folder nor a .gguf or .pt file; give the folder that holds config.json"
     )
@@ -190,3 +194,33 @@ def _builtin(asked: Asked) -> CheckpointInfo:
     name = asked.source.removeprefix("builtin:")
     info = _local(builtin_path(name), asked)
     return replace(info, name=name) if name in NAMES else info
+
+
+def _hub_id(source: str) -> str | None:
+    """``org/name`` of ``hub:org/name`` or of a bare ``org/name`` that cannot be a local path; None for
+    anything else.
+
+    A bare id whose first part is a local folder is taken for a mistyped path, so that no typing error reaches
+    the network.
+    """
+    if source.startswith("hub:"):
+        name = source.removeprefix("hub:")
+        if not _ID.fullmatch(name):
+            raise CheckpointError(f"{source}: no Hub id; write hub:ORGANISATION/NAME")
+        return name
+    return source if _ID.fullmatch(source) and not Path(source.split("/", maxsplit=1)[0]).exists() else None
+
+
+def _download(name: str, code: bool) -> Path:
+    """The local folder with the snapshot of ``org/name``; only files not yet there are fetched, Python files only
+    with ``code``. Every failure is a one-line ``CheckpointError``."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=[*_FILES, *(["*.py"] if code else [])]))
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise CheckpointError(
+            f"{name}: no such local path, and the Hub does not give it ({reason}); "
+            "check the name, the network and HF_TOKEN"
+        ) from error

@@ -77,11 +77,6 @@ def expand(pattern: str) -> Matches:
     return Matches(paths, others)
 
 
-def held_by(folder: Path) -> list[Path]:
-    """The checkpoints below a folder that is none itself; empty where there are none."""
-    return list(_held(folder, _DEEPEST))
-
-
 def is_checkpoint(path: Path) -> bool:
     """Return whether a format knows the folder or file, whole or not; a trainer's other files are none."""
     return any(one.detect(path) for one in formats()) and not (path.is_file() and SIDE.match(path.name))
@@ -119,19 +114,22 @@ def once(paths: Sequence[Path]) -> list[Path]:
     return list({_absolute(path): path for path in reversed(paths)}.values())[::-1]
 
 
-def _held(folder: Path, deeper: int) -> Iterator[Path]:
+def held_by(folder: Path, deeper: int = _DEEPEST) -> list[Path]:
+    """The checkpoints below a folder that is none itself; empty where there are none."""
+    found: list[Path] = []
     whole = is_checkpoint(folder)
     for path in sorted(folder.iterdir(), key=lambda one: natural(one.name)):
         if path.name.startswith("."):
             continue
         if path.is_file():
             if not whole and is_checkpoint(path):
-                yield path
+                found.append(path)
         elif path.is_dir():
             if is_checkpoint(path) or _is_named(path):
-                yield path
+                found.append(path)
             if deeper > 1 and not _is_named(path):
-                yield from _held(path, deeper - 1)
+                found += held_by(path, deeper - 1)
+    return found
 
 
 def _is_named(folder: Path) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from harness.checkpoints import CheckpointInfo, fingerprint, resolve
-from harness.checkpoints.fingerprint_cache import FingerprintCache
+from harness.checkpoints.fingerprint import FingerprintCache
 from harness.core.errors import CheckpointError
 from tests.support.pt_files import llama_pt
 from tests.support.tiny import split_weights, tiny_causal
@@ -40,8 +40,8 @@ def only(source: Path) -> CheckpointInfo:
 class Later(FingerprintCache):
     """A store whose clock is ten seconds ahead: no file is young. It is asked once per hashed checkpoint."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, most: int = 1000) -> None:
+        super().__init__(folder, most)
         self.hashed = 0
 
     def clock(self) -> int:
@@ -215,9 +215,8 @@ def test_a_cache_that_cannot_be_written_costs_only_time(folder: Path, tmp_path: 
     assert fingerprint(only(folder), Later(tmp_path / "known")) == fingerprint(only(folder))
 
 
-def test_old_entries_go(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.checkpoints.fingerprint_cache._MOST", 2)
-    store = Later(tmp_path / "known")
+def test_old_entries_go(folder: Path, tmp_path: Path) -> None:
+    store = Later(tmp_path / "known", most=2)
     for number in range(4):
         fingerprint(only(Path(shutil.copytree(folder, tmp_path / f"copy-{number}"))), store)
     assert len(list((tmp_path / "known").glob("*.json"))) == 2

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo, default_checkpoints, fingerprint, hub, resolve, unique_names
+from harness.checkpoints import CheckpointInfo, default_checkpoints, fingerprint, resolve, unique_names
 from harness.core.errors import CheckpointError
 from harness.core.requests import (
     FillMask,
@@ -388,28 +388,30 @@ def test_a_fingerprint_follows_the_content_not_the_name(folder: Path, causal_fol
 def test_a_hub_id_is_downloaded_by_name(causal_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def download(name: str) -> Path:
+    def download(name: str, **_: object) -> Path:
         asked.append(name)
         return causal_folder
 
-    monkeypatch.setattr(hub, "download", download)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     assert [only("hub:some-org/Some.Model").name, only("some-org/other").name] == ["Some.Model", "other"]
     assert asked == ["some-org/Some.Model", "some-org/other"]
     assert "no Hub id" in fault("hub:some-org")
 
 
 def test_a_hub_failure_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(name: str) -> Path:
+    def refuse(name: str, **_: object) -> Path:
         raise OSError(f"401 for {name}\nRepository Not Found\nPlease log in")
 
-    monkeypatch.setattr(hub, "download", refuse)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
     assert "the Hub does not give it (401 for some-org/other)" in fault("some-org/other")
 
 
 def test_a_mistyped_path_does_not_reach_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hub, "download", lambda name: pytest.fail(f"asked the Hub for {name}"))
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda name, **_: pytest.fail(f"asked the Hub for {name}")
+    )
     assert "no such file or folder" in fault("runs/chekpoint-5")
 
 

@@ -5,12 +5,14 @@ Only the fields that matter here are declared; all others are allowed and left a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from harness.checkpoints.formats.paths import unreadable
+from harness.checkpoints.formats.paths import readable
 from harness.core.errors import CheckpointError
 
 
@@ -104,14 +106,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def read_json(path: Path, model: type[Model]) -> Model:
     """The file's content, checked; a ``CheckpointError`` names the file and the first fault."""
-    try:
+    with readable(path):
         text = path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from error
-    try:
+    with _valid(path):
         return model.model_validate_json(text)
-    except ValidationError as error:
-        raise CheckpointError(f"{path}: {_first_fault(error.errors())}; save the checkpoint again") from error
 
 
 def _first_fault(faults: list[Any]) -> str:
@@ -130,7 +128,14 @@ def _first_fault(faults: list[Any]) -> str:
 
 def check_table(path: Path, table: Any, model: type[Model]) -> Model:
     """The same for a table that was read already, from within a file."""
-    try:
+    with _valid(path):
         return model.model_validate(table)
+
+
+@contextmanager
+def _valid(path: Path) -> Iterator[None]:
+    """A ``CheckpointError`` names the file and the first fault."""
+    try:
+        yield
     except ValidationError as error:
         raise CheckpointError(f"{path}: {_first_fault(error.errors())}; save the checkpoint again") from error

@@ -10,20 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from harness.checkpoints.formats.paths import unreadable
+from harness.checkpoints.formats.paths import readable
 from harness.checkpoints.formats.tensors import Tensors
 from harness.core.errors import CheckpointError
 
 TOKENIZER: Final = (
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.*",
-    "merges.txt",
-    "spiece.model",
-    "spm.model",
-    "sentencepiece.bpe.model",
-    "chat_template.*",
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
+    *("spiece.model", "spm.model", "sentencepiece.bpe.model", "chat_template.*"),
 )
 """Files that decide how texts are cut into tokens."""
 
@@ -47,10 +40,8 @@ def table_line(name: str, table: dict[str, Any]) -> str:
 def file_lines(paths: Iterable[Path], name: str | None = None) -> Iterator[str]:
     """A line per file, under its own name or the one given."""
     for path in paths:
-        try:
+        with readable(path):
             size = path.stat().st_size
-        except OSError as error:
-            raise unreadable(path, error) from error
         yield f"{name or path.name}\0{hash_bytes(str(path), 0, size)}\n"
 
 
@@ -70,19 +61,14 @@ def tensor_lines(tensors: Tensors) -> Iterator[str]:
 def hash_bytes(file: str, begin: int, end: int) -> str:
     """SHA-256 of a part of a file. Raises ``CheckpointError`` where it cannot be read."""
     digest = hashlib.sha256()
-    try:
-        with Path(file).open("rb", buffering=0) as opened:
-            opened.seek(begin)
-            buffer = memoryview(bytearray(min(_PIECE, max(1, end - begin))))
-            left = end - begin
-            while left:
-                count = opened.readinto(buffer[: min(left, len(buffer))])
-                if not count:
-                    raise CheckpointError(
-                        f"{file}: became shorter while it was read; copy the checkpoint again"
-                    )
-                digest.update(buffer[:count])
-                left -= count
-    except OSError as error:
-        raise unreadable(file, error) from error
+    with readable(file), Path(file).open("rb", buffering=0) as opened:
+        opened.seek(begin)
+        buffer = memoryview(bytearray(min(_PIECE, max(1, end - begin))))
+        left = end - begin
+        while left:
+            count = opened.readinto(buffer[: min(left, len(buffer))])
+            if not count:
+                raise CheckpointError(f"{file}: became shorter while it was read; copy the checkpoint again")
+            digest.update(buffer[:count])
+            left -= count
     return digest.hexdigest()

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from harness.checkpoints.formats.base import Asked
 from harness.checkpoints.formats.content import file_lines
-from harness.checkpoints.formats.paths import unreadable
+from harness.checkpoints.formats.paths import readable
 from harness.checkpoints.info import SERVES, CheckpointInfo
 from harness.core.errors import CheckpointError
 
@@ -91,7 +91,7 @@ class GgufHeader(NamedTuple):
 def read_gguf(path: Path) -> GgufHeader:
     """The content of the header. Raises ``CheckpointError`` when it is no GGUF file or the file is cut off."""
     try:
-        with path.open("rb") as file:
+        with readable(path), path.open("rb") as file:
             if file.read(4) != b"GGUF":
                 raise CheckpointError(
                     f"{path}: no GGUF file (it does not begin with 'GGUF'); fetch or convert it again"
@@ -107,8 +107,6 @@ def read_gguf(path: Path) -> GgufHeader:
                 )
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 return _Header(path, content).read()
-    except OSError as error:
-        raise unreadable(path, error) from error
     except (struct.error, UnicodeDecodeError, KeyError, ValueError, OverflowError) as error:
         raise CheckpointError(
             f"{path}: cut off or broken within its header; fetch or convert it again"
@@ -189,12 +187,8 @@ class _Header:
         if element != _STRING:
             self._skip(count * struct.calcsize("<" + _SCALARS[element]))
             return None
-        unpack, content, at, size = (
-            struct.Struct("<Q").unpack_from,
-            self._content,
-            self._at,
-            len(self._content),
-        )
+        unpack, content = struct.Struct("<Q").unpack_from, self._content
+        at, size = self._at, len(content)
         for _ in range(count):
             at += 8 + unpack(content, at)[0]
             if at > size:

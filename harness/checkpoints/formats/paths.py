@@ -6,6 +6,8 @@ one place where links lead out honestly: from ``snapshots/REVISION`` into ``blob
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.core.errors import CheckpointError
@@ -40,6 +42,12 @@ def shard_path(index: Path, shard: str) -> Path:
     return path
 
 
-def unreadable(path: Path | str, error: OSError) -> CheckpointError:
-    """The error for a file that the system does not let us read."""
-    return CheckpointError(f"{path}: cannot be read ({error.strerror}); check the file's rights")
+@contextmanager
+def readable(path: Path | str) -> Iterator[None]:
+    """Raise ``CheckpointError`` where the system does not let us read that file within the block."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"{path}: cannot be read ({error.strerror}); check the file's rights"
+        ) from error

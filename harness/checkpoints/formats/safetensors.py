@@ -13,8 +13,7 @@ from typing import Final
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from harness.checkpoints.formats.config_files import ShardIndex, read_json
-from harness.checkpoints.formats.paths import shard_path, unreadable
+from harness.checkpoints.formats.paths import readable
 from harness.checkpoints.formats.tensors import Tensor, Tensors, size_of
 from harness.core.errors import CheckpointError
 
@@ -34,18 +33,15 @@ _HEADER = TypeAdapter(dict[str, _Entry])
 def read_tensors(path: Path) -> Tensors:
     """Tensor name -> tensor. Raises ``CheckpointError`` when the file is cut off, is no safetensors file, or
     says of a tensor what cannot be."""
-    try:
+    with readable(path), path.open("rb") as file:
         size = path.stat().st_size
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if size < 8 or not 2 <= length <= _LARGEST_HEADER:
-                raise CheckpointError(
-                    f"{path}: no safetensors file (its first 8 bytes give a header of {length} bytes); "
-                    "save or copy the checkpoint again"
-                )
-            header = file.read(length)
-    except OSError as error:
-        raise unreadable(path, error) from error
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or not 2 <= length <= _LARGEST_HEADER:
+            raise CheckpointError(
+                f"{path}: no safetensors file (its first 8 bytes give a header of {length} bytes); "
+                "save or copy the checkpoint again"
+            )
+        header = file.read(length)
     if len(header) < length:
         raise _cut_off(path, size, 8 + length)
     entries = _parse(path, header)
@@ -62,25 +58,6 @@ def read_tensors(path: Path) -> Tensors:
         name: Tensor(entry.dtype, entry.shape, path, start + entry.begin_end[0], start + entry.begin_end[1])
         for name, entry in entries.items()
     }
-
-
-def read_sharded(index: Path) -> Tensors:
-    """The same over all shards that an index file names; a shard that is not there is an error."""
-    tensors: Tensors = {}
-    weight_map = read_json(index, ShardIndex).weight_map
-    for shard in sorted(set(weight_map.values())):
-        tensors.update(read_tensors(shard_path(index, shard)))
-    check_index(index, weight_map, tensors)
-    return tensors
-
-
-def check_index(index: Path, weight_map: dict[str, str], tensors: Tensors) -> None:
-    """Raises ``CheckpointError`` for a tensor that is not in the shard that the index names."""
-    for name, shard in sorted(weight_map.items()):
-        if name not in tensors or tensors[name].file.name != shard:
-            raise CheckpointError(
-                f"{index}: names the tensor {name!r}, which its shard does not hold; save it again"
-            )
 
 
 def _parse(path: Path, header: bytes) -> dict[str, _Entry]:

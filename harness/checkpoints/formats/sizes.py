@@ -1,4 +1,4 @@
-"""Whether the sizes in ``config.json`` can be those of the weights, before a model is built to them.
+"""How many tokens a checkpoint takes, and whether the sizes in ``config.json`` can be those of the weights.
 
 A model is built layer by layer and its tensors are allocated by the config: a number that is far too large would cost
 hours or all memory before anybody compared it with the file.
@@ -6,12 +6,31 @@ hours or all memory before anybody compared it with the file.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from harness.checkpoints.formats.config_files import ModelConfig
 from harness.checkpoints.formats.tensors import Shapes
 from harness.core.errors import CheckpointError
+
+_LENGTH_FIELDS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
+_POSITION_TABLE: Final = re.compile(r"(^|\.)(position_embeddings|wpe|embed_positions)\.weight$")
+_RELATIVE_TABLE: Final = re.compile(r"(^|\.)encoder\.rel_embeddings\.weight$")
+_WORD_TABLE: Final = re.compile(r"(^|\.)(word_embeddings|embed_tokens|wte|embed_in|tok_embeddings)\.weight$")
+
+_PADDING_TYPES: Final = (
+    "camembert data2vec-text ibert longformer luke mpnet roberta roberta-prelayernorm xlm-roberta "
+    "xlm-roberta-xl xmod"
+)
+_PADDING_ROWS: Final = frozenset(_PADDING_TYPES.split())
+"""Types that number positions from the padding index on: ``pad_token_id + 1`` rows are never used."""
+
+_HIDDEN_ROWS: Final = {"opt": 2, "biogpt": 2}
+"""Types whose table has more rows than the config's length says, and how many."""
+
+_DEFAULT: Final = {"masked": 512, "causal": 2048}
+_SANE: Final = 10_000_000
 
 _LAYERS: Final = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _SIDES: Final = (
@@ -25,6 +44,100 @@ _MOST_LAYERS: Final = 1000
 
 _LAXITY: Final = 4
 """A size may be so many times the longest side in the file: packed numbers have shorter ones."""
+
+
+class Length(NamedTuple):
+    """``seq_len`` in tokens; ``overrides`` are config values that the tables in the file contradict."""
+
+    seq_len: int
+    overrides: dict[str, int]
+
+
+def length_of(
+    folder: Path, kind: str, config: ModelConfig, shapes: Shapes, tokenizer_length: float | None
+) -> Length:
+    """The length by table, else by config, else by tokenizer, else 512 (masked) or 2048 (causal).
+
+    A table longer than the config says is used whole. Raises ``CheckpointError`` when a table is shorter than
+    the config says.
+    """
+    field, configured = _configured(config)
+    rows = _rows(shapes, _POSITION_TABLE)
+    overrides: dict[str, int] = {}
+    if rows is not None and field is not None:
+        name, count = rows
+        usable = count - _HIDDEN_ROWS.get(config.model_type, 0)
+        if usable < configured:
+            raise CheckpointError(
+                f"{folder}: shape mismatch, {name} has {count} rows but config.json says "
+                f"{field}={configured}; "
+                "save the checkpoint again with its own config"
+            )
+        if usable > configured:
+            overrides[field] = usable
+        configured = usable
+    overrides |= _relative_override(folder, config, shapes, overrides)
+    if rows is None and overrides.get("max_relative_positions", 0) > configured > 0 and field is not None:
+        # No table of positions (position_biased_input false): how far it sees is how long it is.
+        overrides[field] = configured = overrides["max_relative_positions"]
+    if configured:
+        return Length(configured - _unused_rows(config), overrides)
+    if tokenizer_length is not None and 0 < tokenizer_length < _SANE:
+        return Length(int(tokenizer_length), overrides)
+    return Length(_DEFAULT[kind], overrides)
+
+
+def check_vocabulary(folder: Path, config: ModelConfig, shapes: Shapes) -> None:
+    """Raises ``CheckpointError`` when the word table does not have ``vocab_size`` rows."""
+    rows = _rows(shapes, _WORD_TABLE)
+    if rows is not None and config.vocab_size is not None and rows[1] != config.vocab_size:
+        raise CheckpointError(
+            f"{folder}: shape mismatch, {rows[0]} has {rows[1]} rows but config.json says "
+            f"vocab_size={config.vocab_size}; "
+            "save the checkpoint again with its own config"
+        )
+
+
+def _configured(config: ModelConfig) -> tuple[str | None, int]:
+    for field in _LENGTH_FIELDS:
+        value = getattr(config, field)
+        if value is not None and 0 < value < _SANE:
+            return field, value
+    return None, 0
+
+
+def _rows(shapes: Shapes, pattern: re.Pattern[str]) -> tuple[str, int] | None:
+    """Name and rows of the one table of that kind; None when there is none, or several that differ."""
+    found = {name: shape[0] for name, shape in shapes.items() if pattern.search(name) and len(shape) == 2}
+    return min(found.items()) if len(set(found.values())) == 1 else None
+
+
+def _unused_rows(config: ModelConfig) -> int:
+    if config.model_type not in _PADDING_ROWS:
+        return 0
+    return (1 if config.pad_token_id is None else config.pad_token_id) + 1
+
+
+def _relative_override(
+    folder: Path, config: ModelConfig, shapes: Shapes, overrides: dict[str, int]
+) -> dict[str, int]:
+    """DeBERTa's relative table has two rows a bucket, or two a position where it has no buckets."""
+    rows = _rows(shapes, _RELATIVE_TABLE)
+    if rows is None:
+        return {}
+    if rows[1] % 2:
+        raise CheckpointError(
+            f"{folder}: shape mismatch, {rows[0]} has {rows[1]} rows, which are not two a distance; "
+            "save the checkpoint again"
+        )
+    half = rows[1] // 2
+    if (config.position_buckets or 0) > 0:
+        return {} if half == config.position_buckets else {"position_buckets": half}
+    given = config.max_relative_positions or 0
+    if given < 1:
+        # What the model falls back on, with the table of positions that it will have.
+        given = overrides.get("max_position_embeddings", config.max_position_embeddings or 0)
+    return {} if half == given else {"max_relative_positions": half}
 
 
 def check_sizes(path: Path, config: ModelConfig, shapes: Shapes) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
-from harness.checkpoints.formats.paths import unreadable
+from harness.checkpoints.formats.paths import readable
 from harness.checkpoints.formats.tensors import Tensor, size_of
 from harness.core.errors import CheckpointError
 
@@ -76,10 +76,8 @@ def read_pickled(path: Path) -> Any:
     """The content of the file, tensors as ``Tensor``. Raises ``CheckpointError`` for a file that is cut off, that is
     not torch's, or that names anything which is not plain data."""
     try:
-        with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        with readable(path), zipfile.ZipFile(path) as archive, path.open("rb") as file:
             return _Reader(path, *_records(path, archive, file)).load()
-    except OSError as error:
-        raise unreadable(path, error) from error
     except _RefusedError as error:
         raise CheckpointError(
             f"{path}: its pickle wants {error}, which may run code, and is not loaded; "
@@ -168,7 +166,9 @@ class _Reader(pickle._Unpickler):
         self._records = storages
         self._calls: dict[str, Callable[..., Any]] = {
             "torch._utils._rebuild_tensor_v2": self._tensor,
-            "torch._utils._rebuild_tensor_v3": self._typed_tensor,
+            "torch._utils._rebuild_tensor_v3": lambda storage, offset, shape, strides, _grad, _hooks, named, *_: (
+                self._tensor(storage._replace(dtype=named.dtype), offset, shape, strides)
+            ),
             "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
             # None of them copies what it is given: a few bytes could ask for that again and again.
             "collections.OrderedDict": lambda: OrderedDict(),  # noqa: PLW0108
@@ -243,29 +243,11 @@ class _Reader(pickle._Unpickler):
     def _tensor(
         self, storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
     ) -> Tensor:
-        return self._place(storage, storage.dtype, offset, shape, strides)
-
-    def _typed_tensor(
-        self,
-        storage: _Storage,
-        offset: int,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        _grad: Any,
-        _hooks: Any,
-        dtype: _Named,
-        *_: Any,
-    ) -> Tensor:
-        return self._place(storage, dtype.dtype, offset, shape, strides)
-
-    def _place(
-        self, storage: _Storage, dtype: str, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
-    ) -> Tensor:
         """The tensor, if its storage holds all of it; each of its numbers stands there by itself."""
         for part in (shape, strides):
             if not isinstance(part, tuple) or len(part) > _MOST_SIDES or set(map(type, part)) - {int}:
                 raise pickle.UnpicklingError("a tensor of an unknown form")
-        record = self._records[storage.key]
+        dtype, record = storage.dtype, self._records[storage.key]
         size = size_of(dtype, shape)
         one = size_of(dtype, ())
         if size is None or one is None or offset < 0 or len(shape) != len(strides):

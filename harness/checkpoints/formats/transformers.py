@@ -10,9 +10,8 @@ from typing import Final
 from harness.checkpoints.formats.base import Asked
 from harness.checkpoints.formats.config_files import GenerationConfig, ModelConfig, TokenizerConfig, read_json
 from harness.checkpoints.formats.content import TOKENIZER, file_lines, matching, tensor_lines
-from harness.checkpoints.formats.context_length import check_vocabulary, length_of
 from harness.checkpoints.formats.paths import check_inside
-from harness.checkpoints.formats.sizes import check_sizes
+from harness.checkpoints.formats.sizes import check_sizes, check_vocabulary, length_of
 from harness.checkpoints.formats.tensors import count_parameters, main_dtype, shapes_of
 from harness.checkpoints.formats.weights import INDEX, PICKLED, WEIGHTS, weight_files, weights_of
 from harness.checkpoints.info import SERVES, CheckpointInfo, Kind
@@ -20,15 +19,9 @@ from harness.checkpoints.training_state import progress_of
 from harness.core.errors import CheckpointError
 
 TOKENIZER_FILES: Final = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "vocab.txt",
-    "vocab.json",
-    "spiece.model",
-    "spm.model",
-    "sentencepiece.bpe.model",
+    *("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json"),
+    *("spiece.model", "spm.model", "sentencepiece.bpe.model"),
 )
-
 
 _PATTERNS: Final = ("config.json", "generation_config.json", *TOKENIZER)
 """Files that count for the fingerprint beside the weights."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from harness.checkpoints.formats.config_files import ShardIndex, read_json
 from harness.checkpoints.formats.paths import shard_path
-from harness.checkpoints.formats.safetensors import check_index, read_sharded, read_tensors
+from harness.checkpoints.formats.safetensors import read_tensors
 from harness.checkpoints.formats.tensors import Tensor, Tensors
 from harness.checkpoints.formats.torch_pickle import is_old, read_pickled
 from harness.core.errors import CheckpointError
@@ -27,21 +28,30 @@ def weights_of(folder: Path) -> Tensors:
     if (folder / WEIGHTS).is_file():
         return read_tensors(folder / WEIGHTS)
     if (folder / INDEX).is_file():
-        return read_sharded(folder / INDEX)
+        return _read_sharded(folder / INDEX, read_tensors)
     if (folder / PICKLED).is_file():
         return pickled_tensors(folder / PICKLED)
     if (folder / PICKLED_INDEX).is_file():
-        index = folder / PICKLED_INDEX
-        weight_map = read_json(index, ShardIndex).weight_map
-        tensors: Tensors = {}
-        for shard in sorted(set(weight_map.values())):
-            tensors.update(pickled_tensors(shard_path(index, shard)))
-        check_index(index, weight_map, tensors)
-        return tensors
+        return _read_sharded(folder / PICKLED_INDEX, pickled_tensors)
     raise CheckpointError(
         f"{folder}: config.json is there but no weights ({WEIGHTS}, {INDEX} or {PICKLED}); "
         "copy the checkpoint again"
     )
+
+
+def _read_sharded(index: Path, read: Callable[[Path], Tensors]) -> Tensors:
+    """The tensors of all shards that an index file names. Raises ``CheckpointError`` for a shard that is not there, and
+    for a tensor that is not in the shard that the index names."""
+    tensors: Tensors = {}
+    weight_map = read_json(index, ShardIndex).weight_map
+    for shard in sorted(set(weight_map.values())):
+        tensors.update(read(shard_path(index, shard)))
+    for name, shard in sorted(weight_map.items()):
+        if name not in tensors or tensors[name].file.name != shard:
+            raise CheckpointError(
+                f"{index}: names the tensor {name!r}, which its shard does not hold; save it again"
+            )
+    return tensors
 
 
 def weight_files(folder: Path) -> list[Path]:
