@@ -28,8 +28,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, Literal
+from typing import Final
 
+RULES: Final = ("strict", "flexible", "number")
 MARK: Final = "#### "
 STRICT: Final = re.compile(r"#### (-?[0-9.,]+)")
 FLEXIBLE: Final = re.compile(r"-?[$0-9.,]{2,}|-?[0-9]+")
@@ -48,13 +49,6 @@ class Gsm8kGrade:
     exact_match_number: bool
 
     @property
-    def found(self) -> Literal["strict", "flexible"] | None:
-        """The better of the two extractions that found something."""
-        if self.strict is not None:
-            return "strict"
-        return "flexible" if self.flexible is not None else None
-
-    @property
     def no_answer(self) -> bool:
         """Return whether the output holds no number at all."""
         return self.number is None
@@ -62,11 +56,7 @@ class Gsm8kGrade:
     @property
     def scores(self) -> dict[str, float]:
         """The three verdicts as numbers, by name."""
-        return {
-            "exact_match_strict": float(self.exact_match_strict),
-            "exact_match_flexible": float(self.exact_match_flexible),
-            "exact_match_number": float(self.exact_match_number),
-        }
+        return {f"exact_match_{how}": float(getattr(self, f"exact_match_{how}")) for how in RULES}
 
 
 def grade_gsm8k(gold: str, output: str) -> Gsm8kGrade:

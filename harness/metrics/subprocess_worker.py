@@ -97,12 +97,6 @@ class TimeLimitedWorker:
             if self._process is not None:
                 self._end()
 
-    def __enter__(self) -> TimeLimitedWorker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _running(self) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():  # forked: the child on the other end is the first owner's
             self._process, self._owner = None, os.getpid()

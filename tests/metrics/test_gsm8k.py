@@ -26,21 +26,21 @@ def test_each_way_of_finding_and_comparing_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "found", "parsed"),
+    ("output", "strict", "flexible", "parsed"),
     [
-        ("#### 18", "strict", True),
-        ("it is 18", "flexible", True),
-        ("#### ...", "strict", False),
-        ("it is ...", "flexible", False),
-        ("it is", None, False),
-        ("", None, False),
+        ("#### 18", "18", "18", True),
+        ("it is 18", None, "18", True),
+        ("#### ...", "...", "...", False),
+        ("it is ...", None, "...", False),
+        ("it is", None, None, False),
+        ("", None, None, False),
     ],
 )
 def test_whether_an_answer_was_found_and_is_a_number_is_told_apart(
-    output: str, found: str | None, parsed: bool
+    output: str, strict: str | None, flexible: str | None, parsed: bool
 ) -> None:
     grade = grade_gsm8k("#### 18", output)
-    assert (grade.found, grade.no_answer) == (found, not parsed)
+    assert (grade.strict, grade.flexible, grade.no_answer) == (strict, flexible, not parsed)
 
 
 def test_a_strict_answer_that_is_no_number_gives_way_to_one_that_is() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ HUGE = "9^{9^{9^{9}}}"
 
 @pytest.fixture(scope="module")
 def judge() -> Iterator[MathJudge]:
-    with MathJudge() as started:
+    with closing(MathJudge()) as started:
         yield started
 
 
@@ -65,14 +66,14 @@ def test_the_gold_answer_comes_first_since_the_comparison_has_a_direction(judge:
 
 
 def test_a_formula_that_would_never_end_is_cut_off_and_the_next_is_answered() -> None:
-    with MathJudge(limit_s=1.0) as judge:
+    with closing(MathJudge(limit_s=1.0)) as judge:
         stuck = math_verify(GOLD, f"${HUGE}$", judge)
         assert (stuck.correct, stuck.timed_out) == (False, True)
         assert math_verify(GOLD, "$0.5$", judge).correct
 
 
 def test_minervas_difference_that_would_never_end_is_cut_off() -> None:
-    with MathJudge(limit_s=1.0) as judge:
+    with closing(MathJudge(limit_s=1.0)) as judge:
         output = "Final Answer: The final answer is $100000000!$. I hope it is correct."
         stuck = minerva_exact(GOLD, output, judge)
         assert (stuck.correct, stuck.answer, stuck.timed_out) == (False, "100000000!", True)
@@ -102,7 +103,7 @@ def test_equal_texts_are_right_without_asking() -> None:
 def test_there_is_one_shared_judge_and_its_process_ends_with_python() -> None:
     assert shared_judge() is shared_judge()
     program = (
-        "from harness.metrics.math import grade_math, shared_judge; "
+        "from harness.metrics.math.grade import grade_math, shared_judge; "
         f"grade = grade_math({GOLD!r}, '$0.5$'); "
         "print(shared_judge().worker.pid, grade.math_verify.correct)"
     )

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ plain = st.recursive(
 
 @pytest.fixture
 def worker() -> Iterator[TimeLimitedWorker]:
-    with TimeLimitedWorker(ECHO, patience_s=20.0) as started:
+    with closing(TimeLimitedWorker(ECHO, patience_s=20.0)) as started:
         yield started
 
 
@@ -68,7 +69,7 @@ def test_one_long_computation_in_c_is_cut_off_and_the_next_item_is_answered(
 
 
 def test_a_child_that_waits_without_computing_is_cut_off_by_the_clock() -> None:
-    with TimeLimitedWorker(ECHO, patience_s=0.2) as worker:
+    with closing(TimeLimitedWorker(ECHO, patience_s=0.2)) as worker:
         assert worker.ask("wait", 0.1) == Reply(timed_out=True)
         assert worker.ask("b", 60.0) == Reply(value="b")
 
@@ -153,7 +154,7 @@ def test_the_child_ends_after_a_parent_that_was_killed(item: str) -> None:
 
 def test_a_child_that_lacks_a_package_says_so() -> None:
     with (
-        TimeLimitedWorker((*ECHO, "missing")) as worker,
+        closing(TimeLimitedWorker((*ECHO, "missing"))) as worker,
         pytest.raises(BenchmarkError, match="cannot check answers: no module named abacus"),
     ):
         worker.ask("a", 1.0)
@@ -161,7 +162,7 @@ def test_a_child_that_lacks_a_package_says_so() -> None:
 
 def test_a_child_that_ends_at_once_is_an_error_not_an_endless_wait() -> None:
     with (
-        TimeLimitedWorker((sys.executable, "-c", "raise SystemExit(5)")) as worker,
+        closing(TimeLimitedWorker((sys.executable, "-c", "raise SystemExit(5)"))) as worker,
         pytest.raises(BenchmarkError, match="it ended with code 5 before it was ready"),
     ):
         worker.ask("a", 1.0)

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 NOUN_TAGS: Final = frozenset({"NNG", "NNP"})
-PRONOUN_TAG: Final = "NP"
 SHORTEST_NOUN: Final = 2
 
 
@@ -54,13 +53,12 @@ class Korean:
         self.is_noun = functools.lru_cache(maxsize=65536)(self._is_noun)
         self.nouns = functools.lru_cache(maxsize=1024)(self._nouns)
 
-    @property
-    def _kiwi(self) -> Any:
-        return _shared_kiwi()
-
     def morphemes(self, text: str) -> tuple[Morpheme, ...]:
         """The morphemes of ``text`` in order."""
-        return tuple(_plain(self._kiwi.tokenize(text)))
+        found = _shared_kiwi().tokenize(text)
+        return tuple(
+            Morpheme(str(t.form), str(t.tag), int(t.start), int(t.start) + int(t.len)) for t in found
+        )
 
     def _nouns(self, text: str) -> tuple[Morpheme, ...]:
         """The maskable nouns of ``text`` in order (see the module's rule)."""
@@ -78,21 +76,3 @@ def noun_occurrences(text: str, morphemes: Iterable[Morpheme]) -> Iterator[Morph
     for m in morphemes:
         if m.tag in NOUN_TAGS and len(m.form) >= SHORTEST_NOUN and text[m.start : m.end] == m.form:
             yield m
-
-
-def has_pronoun(morphemes: Iterable[Morpheme]) -> bool:
-    """Return whether one of the morphemes is a pronoun (tag NP)."""
-    return any(m.tag == PRONOUN_TAG for m in morphemes)
-
-
-def repeated_nouns(occurrences: Iterable[Morpheme]) -> dict[str, list[Morpheme]]:
-    """Noun -> its occurrences, for nouns that occur at least twice, in order of first occurrence."""
-    by_form: dict[str, list[Morpheme]] = {}
-    for occurrence in occurrences:
-        by_form.setdefault(occurrence.form, []).append(occurrence)
-    return {form: found for form, found in by_form.items() if len(found) >= 2}
-
-
-def _plain(tokens: Iterable[Any]) -> Iterator[Morpheme]:
-    for t in tokens:
-        yield Morpheme(str(t.form), str(t.tag), int(t.start), int(t.start) + int(t.len))

@@ -51,11 +51,8 @@ class MathGrade:
     @property
     def scores(self) -> dict[str, float]:
         """The three verdicts as numbers, by name."""
-        return {
-            "hendrycks_exact": float(self.hendrycks_exact.correct),
-            "minerva_exact": float(self.minerva_exact.correct),
-            "math_verify": float(self.math_verify.correct),
-        }
+        rules = ("hendrycks_exact", "minerva_exact", "math_verify")
+        return {name: float(getattr(self, name).correct) for name in rules}
 
 
 class MathJudge:
@@ -72,12 +69,6 @@ class MathJudge:
     def close(self) -> None:
         """Ends the process, if there is one."""
         self.worker.close()
-
-    def __enter__(self) -> MathJudge:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @functools.cache
