@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -129,12 +129,9 @@ def _place_of(one: Aggregation) -> tuple[str, str, str]:
 
 def _module(name: str, path: Path) -> ModuleType:
     """Return the module of this file: the one that is loaded, the one that is installed, or the file run anew."""
-    known = sys.modules.get(name)
-    if known is None:
-        try:
-            known = importlib.import_module(name)
-        except ImportError:
-            known = None
+    known = None
+    with suppress(ImportError):
+        known = importlib.import_module(name)
     if known is not None and Path(getattr(known, "__file__", None) or ".").resolve() == path:
         return known
     try:

@@ -20,11 +20,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from harness.core.errors import BenchmarkError
-
-Found = TypeVar("Found")
 
 
 class Part(NamedTuple):
@@ -137,18 +135,9 @@ def missing_parts(composite: Composite, found: Mapping[tuple[str, str], object])
     ]
 
 
-def weighted_parts(
-    composite: Composite, found: Mapping[tuple[str, str], Found]
-) -> list[tuple[float, Found]] | None:
-    """The weights with what ``found`` holds for each part, in order; None when a part is missing."""
-    if missing_parts(composite, found):
-        return None
-    return [(part.weight, found[part.benchmark, part.metric]) for part in composite.parts]
-
-
 def composite_value(composite: Composite, values: Mapping[tuple[str, str], float | None]) -> float | None:
     """The weighted sum, in the unit of the values; None when a part is missing."""
-    parts = weighted_parts(composite, values)
-    if parts is None:
+    if missing_parts(composite, values):
         return None
-    return math.fsum(weight * value for weight, value in parts if value is not None)
+    found = [(part.weight, values[part.benchmark, part.metric]) for part in composite.parts]
+    return math.fsum(weight * value for weight, value in found if value is not None)

@@ -70,7 +70,9 @@ def nearest(folder: Path, name: str, *, scored: bool) -> str | None:
         own = folder / wanted
         if own.is_dir():
             return _inside(folder, own, stem, scored=scored)
-        found = _alike(wanted, _folders(folder)) or _alike(wanted, _folders_below(folder))
+        found = _alike(wanted, _folders(folder)) or _alike(
+            wanted, [inner for outer in _folders(folder) for inner in _folders(outer)]
+        )
         if found is not None:
             return _inside(folder, found, stem, scored=scored)
         if _plain(folder.resolve().name) == _plain(wanted):
@@ -127,10 +129,6 @@ def _folders(folder: Path) -> list[Path]:
         for one in sorted(os.scandir(folder), key=lambda one: one.name)
         if one.is_dir() and one.name not in others
     ]
-
-
-def _folders_below(folder: Path) -> list[Path]:
-    return [inner for outer in _folders(folder) for inner in _folders(outer)]
 
 
 def _files(folder: Path) -> list[Path]:

@@ -144,14 +144,7 @@ def take_first(examples: Iterable[Example], limit: float | int | None) -> list[E
         groups.setdefault(example.group, []).append(example)
     kept: list[Example] = []
     for members in groups.values():
-        count = (
-            len(members)
-            if limit is None
-            else limit
-            if isinstance(limit, int)
-            else math.ceil(limit * len(members))
-        )
-        kept.extend(members[:count])
+        kept += members[: math.ceil(limit * len(members)) if isinstance(limit, float) else limit]
     return kept
 
 
@@ -195,7 +188,8 @@ def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -
     if not files:
         return None
     lines = [line for file in files for line in read_lines(file)]
-    return _checked(spec, source.name, origin, str(_common_place(files)), lines)
+    place = files[0] if len(files) == 1 else files[0].parent
+    return _checked(spec, source.name, origin, str(place), lines)
 
 
 def _given_lines(spec: Benchmark, rows: Sequence[object]) -> Iterator[RawRow]:
@@ -205,11 +199,6 @@ def _given_lines(spec: Benchmark, rows: Sequence[object]) -> Iterator[RawRow]:
         if not isinstance(row, Mapping):
             raise DataError(f"{place}, row {number}: a {type(row).__name__}, not a dict")
         yield RawRow(place, number, "rows", dict(row))
-
-
-def _common_place(files: Sequence[Path]) -> Path:
-    """The file, or the folder of several."""
-    return files[0] if len(files) == 1 else files[0].parent
 
 
 def _lacking(benchmark: str, name: str, folder: Path, why: str, *, scored: bool) -> str:

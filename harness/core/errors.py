@@ -1,17 +1,6 @@
 """The errors a person can meet.
 
-    HarnessError                 base: the message says what is wrong, which value, and what to do
-      CheckpointError            a checkpoint is missing, cannot be loaded, or is of an unknown kind
-      DataError                  a dataset or one of its rows is missing or wrong
-        ShotsError               a benchmark cannot give as many few-shot examples as were asked for
-        MissingDataError         a benchmark has no rows where they were looked for; others may have theirs
-      BenchmarkError             a benchmark function breaks its contract
-        RequestError             one request cannot be answered (thrown into the benchmark's generator)
-        WireError                a value cannot travel between processes
-      JournalError               a journal cannot be read or written
-      SandboxError               programs cannot be run safely here
-      GateError                  a gate's configuration or baseline cannot be used
-      OptionError                a value of an option cannot be taken
+The message of each says what is wrong, which value, and what to do.
 
 Mistakes in pytest's options are ``pytest.UsageError``; plugin code turns a ``CheckpointError`` or ``DataError`` into
 one, so that a person sees one line and exit code 4, never a traceback.

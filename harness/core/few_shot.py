@@ -7,7 +7,7 @@ answers = yield [fewshot.loglikelihood(prompt(example), " " + choice) for choice
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from harness.core.requests import Generate, Loglikelihood, Turn
@@ -62,12 +62,7 @@ class Sampling:
 
     def arguments(self) -> dict[str, Any]:
         """The fields of a ``Generate`` request that it settles."""
-        return {
-            "samples": self.samples,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "seed": self.seed,
-        }
+        return asdict(self)
 
 
 GREEDY: Final = Sampling()

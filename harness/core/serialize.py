@@ -15,9 +15,6 @@ from typing import Any, Final
 
 from harness.core.errors import WireError
 
-FATAL: Final = "touchstone_fatal"
-"""Attribute of a report: the run cannot go on, and this line says why."""
-
 LEAST_INTEGER: Final = -(2**31)
 """execnet cannot pack an integer below this (struct.error)."""
 
@@ -40,7 +37,11 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
     if isinstance(value, str):
         return plain_text(value)
     if isinstance(value, int):
-        return _plain_integer(int(value), where)
+        if value < LEAST_INTEGER:
+            raise WireError(
+                f"{where} is {_shown(value)}, below {LEAST_INTEGER}, which cannot travel between processes"
+            )
+        return int(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))  # JSON has no nan and no infinity
     if is_dataclass(value) and not isinstance(value, type):
@@ -141,14 +142,6 @@ def _plain_mapping(value: Mapping[Any, Any], where: str, depth: int) -> dict[str
             raise WireError(f"{where} has the key {_shown(key)} of type {_type_name(key)}; keys are text")
         plain[plain_text(key)] = to_plain(part, f"{where}[{key!r}]", depth + 1)
     return plain
-
-
-def _plain_integer(number: int, where: str) -> int:
-    if number < LEAST_INTEGER:
-        raise WireError(
-            f"{where} is {_shown(number)}, below {LEAST_INTEGER}, which cannot travel between processes"
-        )
-    return number
 
 
 def _type_name(value: object) -> str:

@@ -119,13 +119,9 @@ def former_names() -> Mapping[str, str]:
 
 
 def _from_toml(value: Any) -> Any:
-    return (
-        tuple(value)
-        if isinstance(value, list)
-        else " ".join(value.split())
-        if isinstance(value, str)
-        else value
-    )
+    if isinstance(value, str):
+        return " ".join(value.split())
+    return tuple(value) if isinstance(value, list) else value
 
 
 def integer(text: str, least: int = 0) -> int:

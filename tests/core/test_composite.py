@@ -20,7 +20,6 @@ from harness.core.composite import (
     one_of_each,
     parse_composite,
     project_composites,
-    weighted_parts,
 )
 from harness.core.errors import BenchmarkError
 from harness.results.store_entry import STUDIED
@@ -91,12 +90,7 @@ def test_a_wrong_composite_is_named(tmp_path: Path, parts: str, message: str) ->
 def test_a_part_without_a_value_is_a_missing_part() -> None:
     found: dict[tuple[str, str], float | None] = {**FOUND, ("real_coref", "real@5"): None}
     assert composite_value(SCORE, found) is None
-    assert weighted_parts(SCORE, found) is None
     assert missing_parts(SCORE, found) == ["real_coref:real@5"]
-
-
-def test_parts_come_with_their_weights_in_order() -> None:
-    assert weighted_parts(SCORE, FOUND) == [(0.4, 0.6604), (0.3, 0.8), (0.3, 0.5)]
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.4), (1.5, -0.5), (1.0, 0.0), ()])
