@@ -27,6 +27,7 @@ from harness.cli.grading import (
 from harness.core.benchmark import declared
 from harness.core.errors import DataError
 from harness.core.requests import ProgramOutcome, RunProgram, RunProgramAnswer
+from harness.engines.sandbox.soundness import Runner
 from tests.support.code_runs import functions
 
 PROBLEMS = [
@@ -42,17 +43,14 @@ PROBLEMS = [
 OUTCOMES: dict[str, ProgramOutcome] = {"return 1": "passed", "sleep": "timeout", "boom": "error"}
 
 
-class Stand:
+class Stand(Runner):
     """Judges a program by a word in it; ``seen`` are the programs."""
 
     def __init__(self, reference: ProgramOutcome | None = None, fault: bool = False) -> None:
         self.seen: list[RunProgram] = []
         self._reference, self._fault = reference, fault
 
-    def __enter__(self) -> Stand:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.closed = True
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:

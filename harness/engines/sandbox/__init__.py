@@ -6,7 +6,7 @@ first sees whether a task's tests can fail.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.engines.sandbox.settings import Grader, Kind, SandboxSettings
 
@@ -17,20 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["Grader", "Kind", "SandboxSettings", "open_checked", "open_sandbox"]
 
 
-def open_sandbox(
-    kind: Kind = "bwrap",
-    *,
-    workers: int | None = None,
-    grader: Grader = "exact",
-    program_seconds: float | None = None,
-) -> Sandbox:
+def open_sandbox(kind: Kind = "bwrap", **more: Any) -> Sandbox:
     """A sandbox whose walls have been tried, unless it has none; the arguments are as in ``SandboxSettings``.
 
     Raises ``SandboxError`` with the reason and the remedy where programs cannot be run safely.
     """
     from harness.engines.sandbox.sandbox import start
 
-    return start(SandboxSettings(kind=kind, workers=workers, grader=grader, program_seconds=program_seconds))
+    return start(SandboxSettings(kind=kind, **more))
 
 
 def open_checked(settings: SandboxSettings) -> Checked:

@@ -71,11 +71,6 @@ class WorkerClient:
         if self._isolation.removal:
             subprocess.run(self._isolation.removal, capture_output=True, check=False)
 
-    @property
-    def process_id(self) -> int | None:
-        """The process that everything else in the sandbox ends with."""
-        return self._process.pid if self._process is not None else None
-
     def _run(self) -> None:
         """Start supervisors and hand out their results, until closed, or until they end without any."""
         useless = 0

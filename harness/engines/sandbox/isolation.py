@@ -66,14 +66,8 @@ def _bubblewrap() -> Isolation:
             "no bubblewrap (bwrap) here; pip install 'pytest-touchstone[code]', or the system's package bubblewrap"
         )
     interpreter = Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
-    command = [
-        program,
-        "--unshare-pid",
-        "--unshare-net",
-        "--unshare-ipc",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-    ]
+    command = [program, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    command += ["--unshare-cgroup-try"]
     command += ["--as-pid-1", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     if os.getuid() == 0:
         # Each program becomes another user; the rest of root's rights is gone.

@@ -7,16 +7,16 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any, Final, Self
+from dataclasses import replace
+from typing import Any, Final
 
-from harness.core.requests import CallTests, InputOutputTests, ProgramOutcome, RunProgram, RunProgramAnswer
+from harness.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
 from harness.engines.sandbox.client import WorkerClient
 from harness.engines.sandbox.isolation import isolation_here
 from harness.engines.sandbox.seccomp import system_calls
 from harness.engines.sandbox.self_test import check_isolation
 from harness.engines.sandbox.settings import Grader, SandboxSettings
+from harness.engines.sandbox.soundness import Runner
 
 SLOTS_PER_WORKER: Final = 2
 """Programs under way per core: a program and its tests wait for each other half of the time."""
@@ -36,21 +36,8 @@ _INTERPRETER: Final = 128
 """MiB of address space that Python itself takes, on top of what the request allows the program."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """The common parts of two requests with the same answer."""
-
-    task: str
-    content: bytes
-    seconds: float
-    memory: int
-
-
-class Sandbox:
-    """Runs programs; use it in a ``with`` statement or close it.
-
-    Programs of the same task with the same text and tests are run once. ``submit`` may be called from any thread.
-    """
+class Sandbox(Runner):
+    """Runs programs; those of the same task with the same text and tests are run once."""
 
     def __init__(
         self,
@@ -66,8 +53,8 @@ class Sandbox:
         self._isolated = isolated
         self._grader = grader
         self._lock = threading.Lock()
-        self._known: dict[_Key, Future[RunProgramAnswer]] = {}
-        self._references: dict[_Key, Future[float | None]] = {}
+        self._known: dict[bytes, Future[RunProgramAnswer]] = {}
+        self._references: dict[bytes, Future[float | None]] = {}
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """The answer, once it is there."""
@@ -82,21 +69,9 @@ class Sandbox:
         self._judge(request, request.seconds, lambda found: self._second_chance(request, found, future))
         return future
 
-    def run(self, request: RunProgram) -> RunProgramAnswer:
-        """The answer; waits for it."""
-        return self.submit(request).result()
-
     def close(self) -> None:
         """End the programs that still run; nothing is left of them."""
         self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # One program
 
@@ -110,7 +85,10 @@ class Sandbox:
             if self._grader == "exact" or not isinstance(request.tests, CallTests):
                 done(answer)
                 return
-            self._client.submit({**job, "reference": True}, lambda its: done(_both(answer, its)))
+            self._client.submit(
+                {**job, "reference": True},
+                lambda its: done(replace(answer, reference_outcome=its["outcome"])),
+            )
 
         self._client.submit(job, exact)
 
@@ -169,11 +147,8 @@ def start(settings: SandboxSettings) -> Sandbox:
 
 
 def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:
-    limits = {
-        "cpu": seconds,
-        "wall": WALL * seconds + WALL_EXTRA,
-        "memory": request.memory + _INTERPRETER,
-    }
+    wall, memory = WALL * seconds + WALL_EXTRA, request.memory + _INTERPRETER
+    limits = {"cpu": seconds, "wall": wall, "memory": memory}
     if isinstance(request.tests, InputOutputTests):
         tests: dict[str, Any] = {"pairs": [list(pair) for pair in request.tests.pairs]}
     else:
@@ -186,9 +161,10 @@ def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:
     return {"program": program, "limits": limits, **tests}
 
 
-def _key(request: RunProgram, program: str) -> _Key:
-    content = hashlib.sha256(repr((program, request.tests)).encode("utf-8", "backslashreplace")).digest()
-    return _Key(request.task, content, request.seconds, request.memory)
+def _key(request: RunProgram, program: str) -> bytes:
+    """Equal where two requests have the same answer."""
+    whole = (request.task, program, request.tests, request.seconds, request.memory)
+    return hashlib.sha256(repr(whole).encode("utf-8", "backslashreplace")).digest()
 
 
 def printable(text: str) -> str:
@@ -196,8 +172,3 @@ def printable(text: str) -> str:
     to trouble a terminal or a file.
     """
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
-
-
-def _both(answer: RunProgramAnswer, found: dict[str, Any]) -> RunProgramAnswer:
-    outcome: ProgramOutcome = found["outcome"]
-    return replace(answer, reference_outcome=outcome)

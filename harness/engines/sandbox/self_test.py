@@ -25,31 +25,16 @@ def check_isolation(run: Callable[[RunProgram], RunProgramAnswer]) -> None:
 
     ``run`` is the sandbox's. The host takes part: this file, its variables and two sockets wait to be reached.
     """
-    here = [
-        str(Path.cwd()),
-        str(Path.home()),
-        sysconfig.get_path("stdlib"),
-        "/",
-        "/usr",
-        "/dev",
-        "/proc",
-        "/var/tmp",
-    ]
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
-        socket.socket(socket.AF_UNIX) as local,
-    ):
+    here = [str(Path.cwd()), str(Path.home()), sysconfig.get_path("stdlib")]
+    here += ["/", "/usr", "/dev", "/proc", "/var/tmp", str(Path(__file__).parent), "/touchstone/guest"]
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket(socket.AF_UNIX) as local:
         name = f"\0touchstone-{secrets.token_hex(8)}"
         local.bind(name)
         local.listen()
         given = {
             "file": __file__,
             # /tmp is a private one, where programs may write
-            "folders": [
-                *(one for one in here if one != "/tmp"),
-                str(Path(__file__).parent),
-                "/touchstone/guest",
-            ],
+            "folders": [one for one in here if one != "/tmp"],
             "environment": {name: value for name, value in os.environ.items() if name not in _SHARED},
             "port": listening.getsockname()[1],
             "local": name,

@@ -24,7 +24,6 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
 from harness.checkpoints.builtin import cache_folder
@@ -57,18 +56,23 @@ _SCRIPTS: Final = {
 
 
 class Runner(Protocol):
-    """A sandbox, which runs programs."""
+    """Runs programs, many at a time. Use it in a ``with`` statement, or close it."""
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
-        """Have the program run; many may be under way."""
+        """The answer, once it is there. May be called from any thread."""
 
-    def __enter__(self) -> object:
-        """Itself."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> object:
+    def close(self) -> None:
         """End the programs that still run."""
+
+    def run(self, request: RunProgram) -> RunProgramAnswer:
+        """The answer; waits for it."""
+        return self.submit(request).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Wrong(NamedTuple):
@@ -107,12 +111,11 @@ def _definition(name: str, does: str, a_class: bool) -> str:
     return f"def {name}(*given, **named):\n    {does}\n"
 
 
-class Checked:
-    """A sandbox that tries a task's tests before it judges programs by them. Use it in a ``with`` statement, or close
-    it.
+class Checked(Runner):
+    """A sandbox that tries a task's tests before it judges programs by them.
 
     Programs of a task whose tests are unsound have no verdict: their outcome is ``fault``. Every answer says in
-    ``weak_tests`` which wrong programs the task's tests accept. ``submit`` may be called from any thread.
+    ``weak_tests`` which wrong programs the task's tests accept.
     """
 
     def __init__(
@@ -142,21 +145,9 @@ class Checked:
         accepted.add_done_callback(lambda _: judged.add_done_callback(settle))
         return found
 
-    def run(self, request: RunProgram) -> RunProgramAnswer:
-        """The answer; waits for it."""
-        return self.submit(request).result()
-
     def close(self) -> None:
         """End the programs that still run."""
-        self.__exit__(None, None, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._sandbox.__exit__(kind, error, trace)
+        self._sandbox.close()
         self._known.prune()
 
     def _accepted(self, request: RunProgram) -> Future[tuple[str, ...]]:

@@ -168,13 +168,22 @@ def test_without_a_sandbox_answers_say_so() -> None:
 
 
 @pytest.mark.usefixtures("sandbox")
-def test_a_supervisor_that_dies_is_started_anew_and_its_programs_judged() -> None:
+def test_a_supervisor_that_dies_is_started_anew_and_its_programs_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Noted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            started.append(self)
+
+    monkeypatch.setattr("harness.engines.sandbox.client.subprocess.Popen", Noted)
     client = WorkerClient(isolation.isolation_here("bwrap"), 2, system_calls())
     with Sandbox(client, isolated=True) as sandbox:
         waiting = sandbox.submit(adding(BUSY.format(0.5), task="killed"))
         time.sleep(0.2)
-        assert client.process_id is not None
-        os.kill(client.process_id, signal.SIGKILL)
+        started[0].kill()
         assert waiting.result(timeout=30).outcome == "passed"
         assert sandbox.run(adding("def add(a, b): return b + a")).outcome == "passed"
 

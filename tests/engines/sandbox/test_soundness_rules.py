@@ -19,11 +19,12 @@ from harness.engines.sandbox.soundness import (
     RETURNS_FIRST,
     RETURNS_NONE,
     Checked,
+    Runner,
     wrong_programs,
 )
 
 
-class Stand:
+class Stand(Runner):
     """Passes the programs that have one of the words in them."""
 
     def __init__(self, *words: str, otherwise: ProgramOutcome = "wrong") -> None:
@@ -37,10 +38,7 @@ class Stand:
         found.set_result(RunProgramAnswer("passed" if passed else self._otherwise))
         return found
 
-    def __enter__(self) -> Stand:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         """Nothing to end."""
 
 

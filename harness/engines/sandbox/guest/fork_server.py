@@ -18,19 +18,9 @@ from typing import Any, Final
 _MOST_DESCRIPTORS: Final = 8
 
 _COMMON: Final = (
-    *(
-        "bisect",
-        "collections",
-        "copy",
-        "dataclasses",
-        "datetime",
-        "decimal",
-        "enum",
-        "fractions",
-        "functools",
-    ),
-    *("hashlib", "heapq", "itertools", "json", "math", "operator", "random", "re", "statistics", "string"),
-    *("time", "types", "typing"),
+    *("bisect", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions"),
+    *("functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "random", "re", "statistics"),
+    *("string", "time", "types", "typing"),
 )
 
 Request = tuple[dict[str, Any], list[int]]
@@ -78,9 +68,8 @@ def fork_for_each(run: Callable[[dict[str, Any], list[int]], None]) -> Callable[
     """A ``serve`` that forks a process per request and calls ``run`` in it."""
 
     def serve(requests: Requests) -> None:
-        signal.signal(
-            signal.SIGCHLD, signal.SIG_IGN
-        )  # nobody waits for what is forked here: it reports itself
+        # Nobody waits for what is forked here: it reports itself.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         while (request := requests.next()) is not None:
             if os.fork() == 0:
                 requests.close()

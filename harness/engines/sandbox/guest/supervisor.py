@@ -22,7 +22,6 @@ from . import framing, jail, launcher, test_runner
 from .compare_output import same_printed
 from .fork_server import Server, fork_for_each, import_common
 
-_LONGEST_JOB: Final = test_runner.LONGEST_JOB
 _JOBS_OF_TESTS: Final = 64
 """Jobs per test process: state that tests leave behind does not add up for ever."""
 _GRACE: Final = 2.0
@@ -34,7 +33,7 @@ _LAST_MOMENT: Final = 0.2
 
 def main() -> None:
     """Serve jobs from standard input on standard output until there are no more."""
-    settings = framing.receive(0, longest=_LONGEST_JOB)
+    settings = framing.receive(0, longest=test_runner.LONGEST_JOB)
     calls, isolated = bytes.fromhex(settings["system_calls"]), bool(settings["isolated"])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what is forked here is not waited for
     import_common()
@@ -108,7 +107,7 @@ class Supervisor:
         self._say({"ready": os.getpid()})
         try:
             while True:
-                self._jobs.put(framing.receive(0, longest=_LONGEST_JOB))
+                self._jobs.put(framing.receive(0, longest=test_runner.LONGEST_JOB))
         except framing.Closed:
             os._exit(0)
 

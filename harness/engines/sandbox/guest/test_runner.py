@@ -29,14 +29,8 @@ _FORBIDDEN: Final = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
 """The errors of forbidden system calls."""
 
 _IMPORTED: Final = frozenset(name for name in sys.stdlib_module_names if not name.startswith("_")) - {
-    "antigravity",
-    "this",
-    "idlelib",
-    "turtledemo",
-    "turtle",
-    "tkinter",
+    *("antigravity", "this", "idlelib", "turtledemo", "turtle", "tkinter")
 }
-
 
 _SIGNALS: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
 """Exceptions that the interpreter takes for an end where it calls a function, as ``map`` does."""
