@@ -15,9 +15,9 @@ import functools
 import os
 import time
 import tomllib
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -136,9 +136,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection(session: pytest.Session) -> None:
     """Gives our fixtures, but for names that anybody else has, and our hooks where somebody implements one."""
     named = session._fixturemanager.getfixturedefs
-    for name, fixtures in (("checkpoint", CheckpointFixture()), ("model_engine", EngineFixture())):
-        if not named(name, session):
-            session.config.pluginmanager.register(fixtures, f"touchstone-{name}")
+    for function in (checkpoint, model_engine):
+        if not named(function.__name__, session):
+            session.config.pluginmanager.register(_holder(function), f"touchstone-{function.__name__}")
     if any(name.startswith("pytest_touchstone_") for name in vars(session.config.hook)):
         from harness.core.hooks import add_specifications
 
@@ -161,22 +161,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 # Fixtures of ordinary tests
 
 
-class CheckpointFixture:
-    """Registered where no fixture of that name is known."""
-
-    @pytest.fixture(scope="session")
-    def checkpoint(self, touchstone_checkpoint: CheckpointInfo) -> CheckpointInfo:
-        """The checkpoint under test, of those that --checkpoint names: the test runs once per checkpoint."""
-        return touchstone_checkpoint
+def checkpoint(touchstone_checkpoint: CheckpointInfo) -> CheckpointInfo:
+    """The checkpoint under test, of those that --checkpoint names: the test runs once per checkpoint."""
+    return touchstone_checkpoint
 
 
-class EngineFixture:
-    """Registered where no fixture of that name is known."""
+def model_engine(touchstone_checkpoint: CheckpointInfo, pytestconfig: pytest.Config) -> Engine:
+    """The loaded model of the checkpoint under test: the test runs once per --checkpoint."""
+    return _session(pytestconfig).engine(touchstone_checkpoint)
 
-    @pytest.fixture(scope="session")
-    def model_engine(self, touchstone_checkpoint: CheckpointInfo, pytestconfig: pytest.Config) -> Engine:
-        """The loaded model of the checkpoint under test: the test runs once per --checkpoint."""
-        return _session(pytestconfig).engine(touchstone_checkpoint)
+
+def _holder(function: Callable[..., Any]) -> ModuleType:
+    """A plugin with this one fixture; functions of a module are no methods, which pytest deprecates as fixtures."""
+    holder = ModuleType(f"touchstone_{function.__name__}")
+    setattr(holder, function.__name__, pytest.fixture(scope="session")(function))
+    return holder
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ def plain(project: Project) -> Project:
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_each_runs_once_per_checkpoint(plain: Project, workers: str) -> None:
-    result = plain.run("-v", "-n", workers, apart=True)
+    result = plain.run("-v", "-W", "error", "-n", workers, apart=True)
     result.assert_outcomes(passed=3)
     assert "test_capital[fake-causal]" in str(result.stdout)
     assert not (plain.path / "results").exists()
