@@ -26,9 +26,9 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from harness.compare.candidate import Entry
 from harness.compare.gate.config import BenchmarkRules, Floor, GateConfig
 from harness.compare.gate.result import GateLine, GateResult
-from harness.compare.items import Entry
 from harness.statistics.verdicts import ALPHA, MARGIN
 from simulations.gates import METRIC, PLAIN, Bench, failed, gate_of
 

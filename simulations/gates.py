@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from harness.compare.baselines import BaselineSource
+from harness.compare.candidate import Entry
 from harness.compare.gate.config import GateConfig
 from harness.compare.gate.decide import Early, cases_of, decide
 from harness.compare.gate.result import GateResult
-from harness.compare.items import Entry
 from harness.core.exit_codes import ExitCode
 from harness.results.store_entry import ItemScores, StoredResult
 from harness.results.summary import Metric

@@ -19,10 +19,10 @@ from typing import Final
 
 import numpy as np
 
+from harness.compare.candidate import Entry
 from harness.compare.gate.config import GateConfig
 from harness.compare.gate.decide import Early
 from harness.compare.gate.result import GateResult
-from harness.compare.items import Entry
 from harness.compare.sequential import LookSchedule, early_of, looks_at
 from harness.results.records import Record
 from harness.statistics.sequential import cut, item_order

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.cli.command import Output, add_output
-from harness.compare.candidate import NO_ITEMS, Candidate
+from harness.compare.candidate import Candidate
 from harness.compare.formats.base import Table
 from harness.compare.load import check_sizes, parse_sizes, read_file
 from harness.core.errors import HarnessError
@@ -66,9 +66,8 @@ def run(options: argparse.Namespace) -> Output:
 def save(store: ResultStore, candidate: Candidate, now: float) -> None:
     """Keeps a candidate's results as if they were scored now."""
     for entry in candidate.entries.values():
-        items = entry.items or NO_ITEMS
-        digest = items.digest() if entry.items else ""
-        store.save(replace(entry.saved, began=now, items_sha256=digest), items)
+        digest = entry.items.digest() if entry.items.examples else ""
+        store.save(replace(entry.saved, began=now, items_sha256=digest), entry.items)
 
 
 def _row(one: Candidate) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
-from harness.compare.items import Entry, ItemDifferences, item_differences, score_name
+from harness.compare.candidate import Entry
+from harness.compare.items import ItemDifferences, item_differences, score_name
 from harness.core.conditions import asked_otherwise
 from harness.results.store_entry import ItemScores, StoredResult
 

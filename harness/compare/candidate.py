@@ -23,20 +23,20 @@ DIGITS: Final = 6
 NO_ITEMS: Final = ItemScores(examples=[], rows=[], groups=[], clusters=[], scores={})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One benchmark of a candidate.
 
-    ``items`` is None where only totals are known. ``answers`` is where requests and answers lie: the folder of a
+    ``items`` is empty where only totals are known. ``answers`` is where requests and answers lie: the folder of a
     run, or a file of samples; None where nobody kept them.
     """
 
     saved: StoredResult
-    items: ItemScores | None = None
+    items: ItemScores = NO_ITEMS
     answers: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A checkpoint with its results by benchmark.
 

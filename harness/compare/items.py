@@ -17,13 +17,6 @@ NAMED: Final = 3
 """Items that are named before "and N more"."""
 
 
-class Entry(NamedTuple):
-    """One checkpoint's result on one benchmark with the scores of its items."""
-
-    saved: StoredResult
-    items: ItemScores
-
-
 class ItemDifferences(NamedTuple):
     """The differences between the items of two results, by ids: missing in the new one, only in the new one, other
     rows; and how many items are the same."""
@@ -51,11 +44,12 @@ class ItemDifferences(NamedTuple):
 
 
 class AlignedScores(NamedTuple):
-    """The scores of the items that all of several results have: a list a result, the new one's apart.
+    """The ids and scores of the items that all of several results have: a list a result, the new one's apart.
 
     ``clusters`` is None where items share nothing.
     """
 
+    names: list[str]
     baselines: list[list[float]]
     new: list[float]
     clusters: list[str | None] | None
@@ -81,7 +75,7 @@ def item_differences(new: ItemScores, baseline: ItemScores, score: str) -> ItemD
     """The items that the two results do not share."""
     if _alike(new, baseline, score):
         return ItemDifferences((), (), (), len(new.examples))
-    mine, other = _rows(new, score), _rows(baseline, score)
+    mine, other = rows_of(new, score), rows_of(baseline, score)
     return ItemDifferences(
         missing=tuple(name for name in other if name not in mine),
         extra=tuple(name for name in mine if name not in other),
@@ -94,23 +88,18 @@ def columns(new: ItemScores, baselines: Sequence[ItemScores], score: str) -> Ali
     """The scores of the items that all results share, in order of the ids."""
     if all(_alike(new, one, score) for one in baselines):
         order = sorted(range(len(new.examples)), key=new.examples.__getitem__)
+        names = [new.examples[place] for place in order]
         found = [[float(one.scores[score][place] or 0) for place in order] for one in (*baselines, new)]
         clusters = [new.clusters[place] for place in order]
-        return AlignedScores(
-            found[:-1], found[-1], clusters if any(one is not None for one in clusters) else None
-        )
-    scores = [_scores(items, score) for items in (*baselines, new)]
-    rows = [_rows(items, score) for items in (*baselines, new)]
-    common = [
-        name for name in sorted(rows[-1]) if all(found.get(name) == rows[-1][name] for found in rows[:-1])
-    ]
-    by_name = dict(zip(new.examples, new.clusters, strict=True))
-    clusters = [by_name[name] for name in common]
-    return AlignedScores(
-        baselines=[[found[name] for name in common] for found in scores[:-1]],
-        new=[scores[-1][name] for name in common],
-        clusters=clusters if any(one is not None for one in clusters) else None,
-    )
+    else:
+        scores = [_scores(items, score) for items in (*baselines, new)]
+        *others, mine = (rows_of(items, score) for items in (*baselines, new))
+        names = [name for name in sorted(mine) if all(rows.get(name) == mine[name] for rows in others)]
+        found = [[values[name] for name in names] for values in scores]
+        by_name = dict(zip(new.examples, new.clusters, strict=True))
+        clusters = [by_name[name] for name in names]
+    shared = any(one is not None for one in clusters)
+    return AlignedScores(names, found[:-1], found[-1], clusters if shared else None)
 
 
 def _alike(one: ItemScores, other: ItemScores, score: str) -> bool:
@@ -129,7 +118,7 @@ def _scores(items: ItemScores, score: str) -> dict[str, float]:
     }
 
 
-def _rows(items: ItemScores, score: str) -> dict[str, str]:
+def rows_of(items: ItemScores, score: str) -> dict[str, str]:
     """The hash of the row of every item that has the score."""
     have = _scores(items, score)
     return {name: row for name, row in zip(items.examples, items.rows, strict=True) if name in have}

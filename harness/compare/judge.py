@@ -14,7 +14,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
-from harness.compare.items import AlignedScores, Entry, columns, score_name
+from harness.compare.candidate import Entry
+from harness.compare.items import AlignedScores, columns, score_name
 from harness.statistics.best_of_many import (
     RunsOfBenchmark,
     RunsOfPart,
@@ -42,13 +43,13 @@ class Compared:
     """
 
     metric: str
-    chosen: int
+    chosen: int = 0
     comparison: Comparison
     as_measured: Comparison
-    measured: float | None
-    shrunk: float | None
-    runs: int
-    contenders: int
+    measured: float | None = None
+    shrunk: float | None = None
+    runs: int = 1
+    contenders: int = 1
     identical: bool = False
 
 
@@ -194,14 +195,5 @@ def _identical(new: Entry, baseline: Entry, found: AlignedScores, place: int) ->
 
 
 def _nothing(metric: str, chosen: int, runs: int, level: float) -> Compared:
-    comparison = undefined("no items in common", level=level)
-    return Compared(
-        metric=metric,
-        chosen=chosen,
-        comparison=comparison,
-        as_measured=comparison,
-        measured=None,
-        shrunk=None,
-        runs=runs,
-        contenders=0,
-    )
+    one = undefined("no items in common", level=level)
+    return Compared(metric=metric, chosen=chosen, comparison=one, as_measured=one, runs=runs, contenders=0)

@@ -7,6 +7,9 @@ RUN#NAME, FILE#NAME    one of several checkpoints; a colon does as well
 
 Saved and imported results as candidates: by the checkpoint's name, path or fingerprint.
 
+A name is meant by itself, or by parts that all fit it: ``mlm_v2/390`` and ``MLM v2/1536/checkpoint-390`` mean
+``mlm_v2/1536/checkpoint-390``; a step is a part. Case does not matter, nor do spaces, ``-`` and ``_``.
+
 Of each benchmark the newest entry counts. Checkpoints of one name but different fingerprints are different candidates.
 
 ``--items BENCHMARK=N,...``: numbers of items that a results file does not give.
@@ -17,19 +20,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from harness.compare.candidate import Candidate, Entry
 from harness.compare.formats import format_of, result_formats
 from harness.compare.formats.base import Table, read_json
 from harness.compare.formats.korean_mlm import SETS, TABLES, read_table
 from harness.compare.formats.run import about, answers_of
-from harness.compare.names import nearest, only, select
 from harness.core.errors import DataError
 from harness.core.settings import read_as
-from harness.core.text import listed
+from harness.core.text import LISTED, alike, listed
 from harness.results.store import ResultStore
 from harness.results.store_entry import StoredResult
 from harness.results.summary import SUMMARY
@@ -152,11 +154,13 @@ def _kept(argument: str, output: Path) -> Candidate:
     found = meant(candidates, argument)
     run_id, sign, name = argument.rpartition("#")
     if not found and sign and (of_run := kept(store, Path(run_id).name)):
-        return candidate_of(store, only(of_run, name, f"saved results of {Path(run_id).name}"))
+        return with_items(store, only(of_run, name, f"saved results of {Path(run_id).name}"))
     if len(found) == 1:
-        return candidate_of(store, found[0])
+        return with_items(store, found[0])
     if found:
-        prints = listed(f"{next(iter(one.entries.values())).fingerprint[:12]} ({one.name})" for one in found)
+        prints = listed(
+            f"{next(iter(one.entries.values())).saved.fingerprint[:12]} ({one.name})" for one in found
+        )
         raise DataError(
             f"{argument!r} means {len(found)} checkpoints with saved results; say which by fingerprint: {prints}"
         )
@@ -203,44 +207,34 @@ SHORTEST: Final = 8
 """Digits of a fingerprint that a person must give."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The newest saved results of one checkpoint, by benchmark; their items are not read yet."""
-
-    name: str
-    about: Mapping[str, Any]
-    entries: Mapping[str, StoredResult]
-
-
-def kept(store: ResultStore, run_id: str | None = None) -> list[Kept]:
-    """Every checkpoint that has saved results, of all runs or of one, in order of their first."""
-    found: dict[tuple[str, str], dict[str, StoredResult]] = {}
+def kept(store: ResultStore, run_id: str | None = None) -> list[Candidate]:
+    """The newest saved results of every checkpoint, of all runs or of one, in order of their first; their items are
+    not read yet."""
+    found: dict[tuple[str, str], dict[str, Entry]] = {}
     for saved in store.find():  # oldest first, so the last of a benchmark stays
         if run_id not in (None, saved.run_id):
             continue
         by = (saved.fingerprint, "" if saved.fingerprint else saved.checkpoint)
-        found.setdefault(by, {})[saved.benchmark] = saved
+        found.setdefault(by, {})[saved.benchmark] = Entry(saved)
     rows = []
     for entries in found.values():
-        last = max(entries.values(), key=lambda saved: saved.began)
-        rows.append(Kept(last.checkpoint, about(last.checkpoint_info), entries))
+        last = max((entry.saved for entry in entries.values()), key=lambda saved: saved.began)
+        origin = f"{'imported from' if last.published else 'saved of run'} {last.run_id}"
+        rows.append(Candidate(last.checkpoint, origin, about(last.checkpoint_info), entries))
     return rows
 
 
-def meant(candidates: list[Kept], wanted: str) -> list[Kept]:
+def meant(candidates: list[Candidate], wanted: str) -> list[Candidate]:
     """Those whose path or fingerprint (from 8 digits on) is wanted, else those whose name is."""
-    sure = [one for one in candidates if any(_is(saved, wanted) for saved in one.entries.values())]
+    sure = [one for one in candidates if any(_is(entry.saved, wanted) for entry in one.entries.values())]
     return sure or select(candidates, wanted)
 
 
-def candidate_of(store: ResultStore, one: Kept) -> Candidate:
-    """The checkpoint with its items. Raises ``DataError`` where these cannot be read."""
-    last = max(one.entries.values(), key=lambda saved: saved.began)
-    return Candidate(
-        name=one.name,
-        origin=f"{'imported from' if last.published else 'saved of run'} {last.run_id}",
-        about=dict(one.about),
-        entries={name: _entry(store, saved) for name, saved in one.entries.items()},
+def with_items(store: ResultStore, one: Candidate) -> Candidate:
+    """The checkpoint with its items and answers. Raises ``DataError`` where the items cannot be read."""
+    saved = {name: entry.saved for name, entry in one.entries.items()}
+    return replace(
+        one, entries={name: Entry(own, store.items(own), answers_of(own)) for name, own in saved.items()}
     )
 
 
@@ -250,9 +244,45 @@ def _is(saved: StoredResult, wanted: str) -> bool:
     return bool(saved.path) and Path(saved.path).resolve() == Path(wanted).resolve()
 
 
-def _entry(store: ResultStore, saved: StoredResult) -> Entry:
-    items = store.items(saved)
-    return Entry(saved=saved, items=items if items.examples else None, answers=answers_of(saved))
+def select(candidates: Sequence[Candidate], wanted: str) -> list[Candidate]:
+    """Those that are meant: of exactly this name if there are any, else those that all parts fit."""
+    exact = [one for one in candidates if one.name == wanted]
+    if exact:
+        return exact
+    parts = [_plain(part) for part in wanted.split("/") if part.strip()]
+    return [one for one in candidates if parts and all(part in _parts(one) for part in parts)]
+
+
+def only(candidates: Sequence[Candidate], wanted: str, where: str) -> Candidate:
+    """The one that is meant; raises ``DataError`` listing what there is, where it is none or several."""
+    found = select(candidates, wanted)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = listed(dict.fromkeys(one.name for one in found))
+        raise DataError(f"{where}: {wanted!r} means {len(found)} checkpoints; say which: {names}")
+    raise DataError(
+        f"{where}: no checkpoint {wanted!r}; there are: {nearest(wanted, [one.name for one in candidates])}"
+    )
+
+
+def nearest(wanted: str, names: Iterable[str]) -> str:
+    """The names for a message, those like the wanted one first."""
+    known = list(dict.fromkeys(names))
+    like = alike(wanted, known, LISTED, cutoff=0.3)
+    return listed([*like, *(name for name in known if name not in like)])
+
+
+def _parts(one: Candidate) -> set[str]:
+    step = one.about.get("step")
+    found = {one.name, *one.name.split("/")}
+    found |= {str(one.about[key]) for key in ("series", "seq_len") if one.about.get(key) is not None}
+    found |= set() if step is None else {str(step), f"step-{step}", f"checkpoint-{step}"}
+    return {_plain(part) for part in found}
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\s_-]+", "-", text.strip()).casefold()
 
 
 _SHORT: Final = {**SETS, "real": "real_coref"}

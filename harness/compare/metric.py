@@ -24,8 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from harness.compare.candidate import Entry
 from harness.compare.formats.task_metrics import primary_of
-from harness.compare.items import AlignedScores, columns, score_name
-from harness.compare.items import Entry as Paired
+from harness.compare.items import AlignedScores, columns, rows_of, score_name
 from harness.compare.judge import Compared, compare
 from harness.core.conditions import asked_otherwise, differing
 from harness.core.errors import GateError
@@ -83,7 +82,7 @@ def compare_metric(
     """The new result against the baseline's by a metric that both have."""
     found = shared_columns(baseline, new, metric)
     if found is not None:
-        compared = compare(_paired(new), [_paired(baseline)], metric, level=level)
+        compared = compare(new, [baseline], metric, level=level)
         if conditions_apart(baseline, new):  # asked otherwise, the same scores are luck
             compared = replace(compared, identical=False)
         (before,), after = found.columns.baselines, found.columns.new
@@ -95,7 +94,7 @@ def compare_metric(
             paired=True,
             sizes=(found.counts[2], found.counts[2]),
             items=found.counts,
-            flips=_flips(found.names, before, after, compared.comparison.higher_is_better),
+            flips=_flips(found.columns.names, before, after, compared.comparison.higher_is_better),
             identical=before == after,
         )
     a, b = baseline.saved.metrics[metric], new.saved.metrics[metric]
@@ -107,22 +106,17 @@ def compare_metric(
         benchmark=new.saved.benchmark,
         metric=metric,
         primary=primary,
-        compared=_compared(metric, comparison),
+        compared=compared_totals(metric, comparison),
         paired=False,
         sizes=(a.n, b.n),
         items=_counts(baseline, new, metric),
     )
 
 
-def compared_composite(name: str, comparison: Comparison) -> Compared:
-    """A composite's comparison in the form that is judged."""
-    return _compared(name, comparison)
-
-
 def conditions_apart(baseline: Entry, new: Entry) -> dict[str, tuple[Any, Any]]:
     """The conditions that are known of both results and differ, the baseline's first."""
     mine, other = baseline.saved.known, new.saved.known
-    known = baseline.items is not None and new.items is not None
+    known = baseline.items.examples and new.items.examples
     found = asked_otherwise(mine, other) if known else differing(mine, other)
     both = mine.keys() & other.keys()
     if "seq_len" in found:  # a setting of None leaves the checkpoint its own
@@ -152,46 +146,28 @@ def condition_text(name: str, values: Sequence[Any]) -> str:
 
 
 class Shared(NamedTuple):
-    """The ids and scores of the items that two results share, and the numbers of items: each result's, common."""
+    """The items that two results share, and the numbers of items: each result's, common."""
 
-    names: tuple[str, ...]
     columns: AlignedScores
     counts: tuple[int, int, int]
 
 
 def shared_columns(baseline: Entry, new: Entry, metric: str) -> Shared | None:
     """The scores that two results share by this metric; None where that is too little to pair them."""
-    if baseline.items is None or new.items is None:
-        return None
     try:
         score = score_name(new.saved, metric)
     except GateError:  # a mean over groups
         return None
     found = columns(new.items, [baseline.items], score)
-    counts = (_count(baseline, score), _count(new, score), len(found.new))
-    if not found.new or 2 * counts[2] < min(counts[:2]):
-        return None
-    old = _rows(baseline, score)
-    names = sorted(name for name, row in _rows(new, score).items() if old.get(name) == row)
-    return Shared(tuple(names), found, counts)
+    counts = (len(rows_of(baseline.items, score)), len(rows_of(new.items, score)), len(found.new))
+    return Shared(found, counts) if found.new and 2 * counts[2] >= min(counts[:2]) else None
 
 
 def _counts(baseline: Entry, new: Entry, metric: str) -> tuple[int, int, int] | None:
-    if baseline.items is None or new.items is None:
+    if not baseline.items.examples or not new.items.examples:
         return None
-    a, b = _rows(baseline, metric), _rows(new, metric)
+    a, b = rows_of(baseline.items, metric), rows_of(new.items, metric)
     return (len(a), len(b), sum(a.get(name) == row for name, row in b.items()))
-
-
-def _rows(entry: Entry, score: str) -> Mapping[str, str]:
-    assert entry.items is not None
-    values = entry.items.scores.get(score, [None] * len(entry.items.examples))
-    rows = zip(entry.items.examples, entry.items.rows, values, strict=True)
-    return {name: row for name, row, value in rows if value is not None}
-
-
-def _count(entry: Entry, score: str) -> int:
-    return len(_rows(entry, score))
 
 
 def _flips(
@@ -202,22 +178,10 @@ def _flips(
     return Flips(up, down) if higher_is_better else Flips(down, up)
 
 
-def _paired(entry: Entry) -> Paired:
-    assert entry.items is not None
-    return Paired(entry.saved, entry.items)
-
-
-def _compared(metric: str, comparison: Comparison) -> Compared:
-    return Compared(
-        metric=metric,
-        chosen=0,
-        comparison=comparison,
-        as_measured=comparison,
-        measured=comparison.baseline,
-        shrunk=comparison.baseline,
-        runs=1,
-        contenders=1,
-    )
+def compared_totals(metric: str, comparison: Comparison) -> Compared:
+    """A comparison with one baseline in the form that is judged."""
+    base = comparison.baseline
+    return Compared(metric=metric, comparison=comparison, as_measured=comparison, measured=base, shrunk=base)
 
 
 def by_score(entry: Entry, metric: str) -> str:

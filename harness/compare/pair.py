@@ -18,14 +18,13 @@ from typing import Final
 
 from harness.compare.candidate import Candidate, Entry
 from harness.compare.formats.task_metrics import primary_of
-from harness.compare.items import Entry as Paired
 from harness.compare.judge import Compared, compare_composite, judge
 from harness.compare.judge import Weighed as Part
 from harness.compare.metric import (
     MetricComparison,
     by_score,
     compare_metric,
-    compared_composite,
+    compared_totals,
     conditions_apart,
     metric_of,
     shared_columns,
@@ -179,7 +178,7 @@ def _composite(
     if paired:
         compared = compare_composite(
             composite.name,
-            [Part(weight, metric, _items(b), [_items(a)]) for weight, metric, a, b in pairs],
+            [Part(weight, metric, b, [a]) for weight, metric, a, b in pairs],
             level=level,
         )
         if any(conditions_apart(a, b) for _, _, a, b in pairs):
@@ -189,9 +188,8 @@ def _composite(
         for weight, metric, a, b in pairs:
             line = compare_metric(a, b, metric, primary=False, level=level)
             groups.setdefault(b.saved.benchmark, []).append((weight, line.comparison))
-        compared = compared_composite(
-            composite.name, compare_composite_totals(list(groups.values()), level=level)
-        )
+        totals = compare_composite_totals(list(groups.values()), level=level)
+        compared = compared_totals(composite.name, totals)
     # Its parts have items of their own: a number of items says nothing of the sum.
     compared = replace(compared, comparison=replace(compared.comparison, n=0))
     return MetricComparison(
@@ -203,11 +201,6 @@ def _composite(
         sizes=(0, 0),
         identical=compared.identical,
     )
-
-
-def _items(entry: Entry) -> Paired:
-    assert entry.items is not None
-    return Paired(entry.saved, entry.items)
 
 
 # Verdicts
@@ -257,17 +250,14 @@ def by_group(candidate: Candidate) -> Candidate:
     """The candidate with each benchmark that has groups split into them; of its metrics the means over items stay."""
     entries: dict[str, Entry] = {}
     for name, entry in candidate.entries.items():
-        groups = dict.fromkeys(entry.items.groups) if entry.items else {}
-        if entry.items is None or set(groups) <= {None}:
-            entries[name] = entry
-            continue
-        for group in groups:
-            if group is not None:
-                entries[f"{name}/{group}"] = _part(entry, entry.items, group)
+        groups = [group for group in dict.fromkeys(entry.items.groups) if group is not None]
+        parts = {f"{name}/{group}": _part(entry, group) for group in groups}
+        entries |= parts or {name: entry}
     return replace(candidate, entries=entries)
 
 
-def _part(entry: Entry, items: ItemScores, group: str) -> Entry:
+def _part(entry: Entry, group: str) -> Entry:
+    items = entry.items
     places = [place for place, own in enumerate(items.groups) if own == group]
     part = ItemScores(
         examples=[items.examples[place] for place in places],

@@ -23,9 +23,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from harness.compare.baselines import BaselineChoice, BaselineSource, find
+from harness.compare.candidate import Entry
 from harness.compare.gate.config import GateConfig
 from harness.compare.gate.decide import Early, metrics_of
-from harness.compare.items import Entry, columns, score_name
+from harness.compare.items import columns, score_name
 from harness.compare.judge import Compared, Judged, compare
 from harness.results.journal import Following, latest
 from harness.results.records import Record

@@ -19,11 +19,11 @@ import pytest
 
 from harness.compare.baseline_source import open_source
 from harness.compare.baselines import ITEMS, BaselineSource
+from harness.compare.candidate import Entry
 from harness.compare.gate.config import GateConfig, check_names, read_gate_config
 from harness.compare.gate.decide import Early, cases_of, decide
 from harness.compare.gate.result import GateResult, gate_json
 from harness.compare.gate.validate import check_plan
-from harness.compare.items import Entry
 from harness.compare.sequential import LookSchedule, SequentialMonitor, Series
 from harness.core.conditions import condition_names
 from harness.core.errors import GateError, HarnessError

@@ -36,7 +36,7 @@ def output(tmp_path: Path) -> Path:
         entry(right(4, 10), checkpoint="b", run_id="r2"),
         entry(right(5, 10), checkpoint="c", run_id="r2"),
     ):
-        store.save(*one)
+        store.save(one.saved, one.items)
     return folder
 
 

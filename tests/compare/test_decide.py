@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.compare.baselines import BaselineChoice, BaselineSource
+from harness.compare.candidate import Entry
 from harness.compare.gate.config import BenchmarkRules, Floor, GateConfig
 from harness.compare.gate.decide import Early, cases_of, decide
 from harness.compare.gate.result import GateResult, gate_json, lines_from_json, ordered
-from harness.compare.items import Entry
 from harness.compare.judge import compare, judge
 from harness.core.errors import GateError
 from harness.reports.gate import baseline_text, decision_text

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.compare.items import Entry, columns, item_differences, score_name
+from harness.compare.candidate import Entry
+from harness.compare.items import columns, item_differences, score_name
 from harness.compare.judge import IDENTICAL, Weighed, compare, compare_composite, judge
 from harness.core.errors import GateError
 from tests.support.entries import entry, right
@@ -58,7 +59,7 @@ def test_only_items_that_both_have_are_compared_and_the_others_are_named() -> No
     assert found.text() == (
         "1 item missing here: a; 1 item not in the baseline: e; 1 item with another row: d"
     )
-    assert columns(new.items, [old.items], "acc") == ([[1.0, 0.0]], [0.0, 1.0], None)
+    assert columns(new.items, [old.items], "acc") == (["b", "c"], [[1.0, 0.0]], [0.0, 1.0], None)
     assert not item_differences(new.items, new.items, "acc")
 
 

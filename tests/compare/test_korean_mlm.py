@@ -25,7 +25,7 @@ def test_a_row_becomes_a_candidate_with_values_sizes_and_what_is_known_of_it(tmp
         "real@5": (0.8, 2400),
     }
     assert (lambada.primary, lambada.metrics["lambada@1"].n, lambada.step) == ("lambada@1", 600, 300)
-    assert one.entries["real_coref"].items is None
+    assert one.entries["real_coref"].items.examples == []
 
 
 def test_rows_of_all_files_have_fingerprints_of_their_own(tmp_path: Path) -> None:

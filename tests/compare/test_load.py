@@ -13,8 +13,8 @@ import pytest
 
 from harness.cli.import_ import save
 from harness.compare.baselines import BaselineSource, find
+from harness.compare.candidate import Entry
 from harness.compare.formats.run import read_run
-from harness.compare.items import Entry as Paired
 from harness.compare.load import find_candidates, parse_sizes, read_file
 from harness.compare.pair import compare_pair
 from harness.core.errors import DataError, OptionError
@@ -55,7 +55,6 @@ def test_a_summary_stands_for_its_run(results: Path) -> None:
 def test_a_run_brings_its_items_and_conditions_without_what_changes_no_score(results: Path) -> None:
     one, _ = find_candidates(["first", "second#step-200"], output=results)
     entry = one.entries["winogrande"]
-    assert entry.items is not None
     assert len(entry.items.examples) == 24
     assert entry.saved.conditions["seed"] == 1234
     assert "workers" not in entry.saved.conditions
@@ -157,7 +156,7 @@ def test_imported_rows_are_found_by_name_as_in_their_table(tmp_path: Path) -> No
     found = find_candidates(["plain/390", "other/1536/checkpoint-80"], output=tmp_path)
     assert [one.name for one in found] == ["plain/1536/checkpoint-390", "other/1536/checkpoint-80"]
     assert found[0].origin == "imported from t.csv"
-    assert found[0].entries["real_coref"].items is None
+    assert found[0].entries["real_coref"].items.examples == []
     assert found[0].about == {"series": "plain", "seq_len": 1536, "step": 390, "epoch": 3.9}
 
 
@@ -186,7 +185,7 @@ def test_an_imported_result_is_never_the_best_of_the_saved_ones(results: Path, t
     new = dataclasses.replace(saved[-1], run_id="new", began=100.0, fingerprint="0" * 64)
     (table,) = [found for found in saved if found.published]
     source = BaselineSource(name="best", kind="best", saved=[table], items=store.items)
-    mine = Paired(new, store.items(saved[-1]))
+    mine = Entry(new, store.items(saved[-1]))
     assert find(mine, source, metric="real@1").state == "first"
     named = find(mine, dataclasses.replace(source, name="t.csv", kind="run"), metric="real@1")
     assert (named.state, "`touchstone compare` compares totals" in named.reason) == ("refused", True)

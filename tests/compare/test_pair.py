@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.compare.candidate import Candidate
+from harness.compare.candidate import NO_ITEMS, Candidate
 from harness.compare.pair import Pair, by_group, compare_pair
 from harness.core.errors import DataError
 from harness.reports import comparison
@@ -157,7 +157,7 @@ def test_a_limit_is_told_by_the_items_where_these_are_known() -> None:
     assert comparison.notes(compare_pair(a, b)) == [
         "b: 6 of 9 items of A and 6 of B are the same: compared on these"
     ]
-    totals = Candidate(name="b", origin="run", entries={"b": replace(b.entries["b"], items=None)})
+    totals = Candidate(name="b", origin="run", entries={"b": replace(b.entries["b"], items=NO_ITEMS)})
     assert "not asked alike, limit none and 6: b" in comparison.notes(compare_pair(a, totals))
 
 
@@ -206,7 +206,7 @@ def test_the_composite_is_compared_from_items_where_both_have_them_and_else_from
     assert (facts["n"], facts["items_to_tell"], facts["verdict"]) == (None, None, "inconclusive")
     bare = replace(
         study("b", 40),
-        entries={name: replace(entry, items=None) for name, entry in study("b", 40).entries.items()},
+        entries={name: replace(entry, items=NO_ITEMS) for name, entry in study("b", 40).entries.items()},
     )
     (score,) = compare_pair(study("a", 20), bare).composites
     assert not score.paired
@@ -237,7 +237,6 @@ def test_groups_can_be_compared_as_benchmarks_of_their_own() -> None:
     def subjects(name: str, scores: list[float]) -> Candidate:
         one = ran(name, {"mmlu": scores})
         entry = one.entries["mmlu"]
-        assert entry.items is not None
         items = replace(entry.items, groups=[*["algebra"] * 30, *["physics"] * 30])
         return replace(one, entries={"mmlu": replace(entry, items=items)})
 
@@ -292,7 +291,6 @@ def test_the_order_of_the_items_and_benchmarks_does_not_matter(
         entries = {}
         for name, entry in draw.sample(list(one.entries.items()), len(one.entries)):
             items = entry.items
-            assert items is not None
             order = draw.sample(range(len(items.examples)), len(items.examples))
             moved = replace(
                 items,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.compare.items import Entry
+from harness.compare.candidate import Entry
 from harness.compare.ranking import Ranking, rank
 from harness.core.errors import GateError
 from tests.support.entries import entry, right

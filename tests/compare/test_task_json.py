@@ -19,7 +19,7 @@ from harness.compare.candidate import inferred_items
 from harness.compare.formats.lm_eval import read_lm_eval
 from harness.compare.formats.task_json import read_task_file
 from harness.compare.formats.task_metrics import metric_name, metrics_of, primary_of
-from harness.compare.load import candidate_of, kept, read_file
+from harness.compare.load import kept, read_file, with_items
 from harness.compare.pair import Pair, compare_pair
 from harness.core.errors import DataError
 from harness.reports import comparison
@@ -345,7 +345,6 @@ def test_complete_samples_beside_the_results_are_its_items(tmp_path: Path) -> No
     ]
     (tmp_path / f"samples_gsm8k_{DATE}.jsonl").write_text("".join(lines), encoding="utf-8")
     items = read_lm_eval(path, {}).entries["gsm8k"].items
-    assert items is not None
     assert (items.examples, items.rows) == (["gsm8k/0", "gsm8k/1"], ["h0", "h1"])
     assert items.scores == {"exact_match_strict": [0.0, 1.0], "exact_match_flexible": [1.0, 1.0]}
 
@@ -357,10 +356,9 @@ def test_imported_results_with_items_keep_them_and_their_answers(tmp_path: Path)
     store = ResultStore(tmp_path / "results")
     (one,) = read_file(path, {}).candidates
     save(store, one, 5.0)
-    found = candidate_of(store, kept(store)[0]).entries["t"]
+    found = with_items(store, kept(store)[0]).entries["t"]
     assert found.items == one.entries["t"].items
     assert found.answers == samples.resolve()
-    assert found.items is not None
     assert found.saved.items_sha256 == found.items.digest()
 
 
@@ -368,7 +366,7 @@ def test_samples_of_a_part_of_the_items_are_not_taken_for_all(tmp_path: Path) ->
     path = lm_eval(tmp_path, {"t": {"exact_match,none": 0.5}}, **{"n-samples": {"t": {"effective": 5000}}})
     (tmp_path / f"samples_t_{DATE}.jsonl").write_text(sample(0, 1.0) + sample(1, 0.0), encoding="utf-8")
     one = read_lm_eval(path, {})
-    assert one.entries["t"].items is None
+    assert one.entries["t"].items.examples == []
     assert one.notes == (f"results_{DATE}.json: samples of 2 of 5000 items of t: its totals are compared",)
 
 

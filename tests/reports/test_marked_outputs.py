@@ -12,12 +12,12 @@ import pytest
 
 from harness.cli import main
 from harness.compare.baselines import BaselineSource
+from harness.compare.candidate import Entry
 from harness.compare.formats import korean_mlm, task_json
 from harness.compare.formats.run import read_run
 from harness.compare.gate.config import GateConfig
 from harness.compare.gate.decide import cases_of, decide
 from harness.compare.gate.result import gate_json
-from harness.compare.items import Entry
 from harness.compare.pair import compare_pair
 from harness.core.marks import Extent
 from harness.reports import comparison_terminal as comparing_text
@@ -211,7 +211,6 @@ def test_a_comparison_and_the_lists_have_them(
     [line] = [row for row in pair_facts(pair)["benchmarks"] if row["benchmark"] == "gsm8k"]
     assert (line["baseline_about"], line["new_about"]) == (f"5-shot, chat; {SAMPLE}", SAMPLE)
     entry = one.entries["winogrande"]
-    assert entry.items is not None
     ResultStore(tmp_path / "results").save(entry.saved, entry.items)
     assert main(["baseline", "list", "--output", str(tmp_path / "results")]) == 0
     assert f"n 4 ({PART})" in capsys.readouterr().out

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.compare.baselines import BaselineSource
-from harness.compare.items import Entry
+from harness.compare.candidate import Entry
 from harness.results.store_entry import ItemScores, StoredResult
 from harness.results.summary import Metric
 

@@ -69,7 +69,7 @@ def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> Candidate:
         if entry is None:
             lacking.append(task)
             continue
-        n, known = entry.saved.scored, len(entry.items.examples) if entry.items else None
+        n, known = entry.saved.scored, len(entry.items.examples) if entry.answers else None
         if known is not None and n and known < n:
             notes.append(f"{path.name}: samples of {known} of {n} items of {task}: its totals are compared")
             entry = Entry(saved=entry.saved)
@@ -122,8 +122,7 @@ def _entry(
     beside = _samples_beside(path, task)
     if beside is None:
         return Entry(saved=saved)
-    saved = replace(saved, directory=str(beside.resolve()))
-    return Entry(saved=saved, items=_items(beside, benchmark), answers=beside)
+    return Entry(replace(saved, directory=str(beside.resolve())), _items(beside, benchmark), beside)
 
 
 def _samples_beside(path: Path, task: str) -> Path | None:

@@ -42,8 +42,7 @@ def read_run(folder: Path) -> list[Candidate]:
                 name=saved.checkpoint, origin=f"run {summary.run_id}", about=about(saved.checkpoint_info)
             ),
         )
-        kept = items if items.examples else None
-        candidate.entries[saved.benchmark] = Entry(saved=saved, items=kept, answers=folder)
+        candidate.entries[saved.benchmark] = Entry(saved, items, folder)
     return list(found.values())
 
 
