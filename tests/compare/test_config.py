@@ -16,7 +16,7 @@ from harness.compare.gate.config import (
     parse_floor,
     read_gate_config,
 )
-from harness.compare.gate.shares import check_floors
+from harness.compare.gate.validate import check_floors
 from harness.core.errors import GateError
 from harness.results.store_entry import STUDIED, StoredResult
 from tests.support.entries import entry

@@ -152,10 +152,9 @@ def gate_config_of(table: Mapping[str, Any], where: str) -> GateConfig:
     """The plan of a table; raises ``GateError``, beginning with ``where``, for whatever is not known."""
     check_names(table, KEYS, where, "key")
     found: dict[str, Any] = {}
-    if "mode" in table:
-        found["mode"] = parse_mode(_text(table, "mode", where), where)
-    if "baseline" in table:
-        found["baseline"] = _text(table, "baseline", where)
+    found |= {key: _text(table, key, where) for key in ("mode", "baseline") if key in table}
+    if (mode := found.get("mode", "plain")) not in MODES:
+        raise GateError(f"{where}: {mode!r} is no mode; use {' or '.join(MODES)}")
     found["metrics"] = _metrics(table, where)
     if "allow" in table:
         found["allow"] = tuple(_texts(table, "allow", where))
@@ -168,13 +167,6 @@ def gate_config_of(table: Mapping[str, Any], where: str) -> GateConfig:
         raise GateError(f"{where}: benchmarks is {own!r}; give a table for each: [{TABLE}.benchmarks.NAME]")
     found["benchmarks"] = {name: _own(one, f"{where}, benchmarks.{name}") for name, one in own.items()}
     return GateConfig(**found)
-
-
-def parse_mode(text: str, where: str) -> str:
-    """``plain`` or ``strict``; raises ``GateError``."""
-    if text not in MODES:
-        raise GateError(f"{where}: {text!r} is no mode; use {' or '.join(MODES)}")
-    return text
 
 
 def parse_floor(text: str, where: str) -> Floor:
@@ -261,11 +253,7 @@ def _share(table: Mapping[str, Any], key: str, where: str, *, least: float | Non
     if isinstance(share, bool) or not isinstance(share, (int, float)):
         raise GateError(f'{where}: {key} is {value!r}; give a number, such as 0.05, or a text "5%"')
     if not (0 < share < 1 or share == least):
-        meant = f'; {value} points are {value / 100:g}, or "{value}%"' if _points(value) else ""
+        points = isinstance(value, (int, float)) and 1 < value < 100  # as somebody may have meant it
+        meant = f'; {value} points are {value / 100:g}, or "{value}%"' if points else ""
         raise GateError(f"{where}: {key} is {value}; give a share below 1: 0.01 is one point{meant}")
     return float(share)
-
-
-def _points(value: object) -> bool:
-    """Whether this is a number that somebody may have meant as points."""
-    return isinstance(value, (int, float)) and 1 < value < 100

@@ -70,7 +70,9 @@ def decide(
     and benchmark. Raises ``GateError`` for a metric that was asked for and that no result has."""
     results = [entry.saved for case in cases for entry in case.entries.values()]
     plan = replace(plan, composites=tuple(composites_of([*results, *source.saved])))
-    _check_metric(results, plan)
+    if known := dict.fromkeys(metric for saved in results for metric in saved.metrics):
+        named = [*known, *(one.name for one in plan.composites)]
+        check_names(plan.metrics, named, "--eval-gate-metric", "metric")
     lines = [line for case in cases for line in judge_case(case, source, plan, early)]
     lines += _floors_not_run(cases, plan)
     nothing = source.kind == "run" and all(line.state == "absent" for line in lines)
@@ -86,10 +88,7 @@ def decide(
 
 
 def judge_case(
-    case: Case,
-    source: BaselineSource,
-    plan: GateConfig,
-    early: Mapping[tuple[str, str], Early] = MappingProxyType({}),
+    case: Case, source: BaselineSource, plan: GateConfig, early: Mapping[tuple[str, str], Early]
 ) -> list[GateLine]:
     """The lines of one checkpoint: one a benchmark and metric, then one a composite."""
     settled = {name: early[key] for name in case.entries if (key := (case.checkpoint, name)) in early}
@@ -148,7 +147,9 @@ def _compare(
     go with the checkpoint that the first of them chose."""
     level = 1 - plan.alpha
     compared: dict[tuple[str, str], Compared] = {}
-    together = {} if plan.plain_metrics else _by_benchmark(wholes)
+    # Of several composites with a benchmark the first counts.
+    by_benchmark = {name: one for one in reversed(wholes) for name in one.parts}
+    together = {} if plan.plain_metrics else by_benchmark
     for key in [key for key, one in found.items() if one.state == "chosen" and key[0] not in settled]:
         name, metric = key
         chosen = None
@@ -173,14 +174,6 @@ class _Whole:
     found: BaselineChoice
     parts: Mapping[str, tuple[Entry, ...]]
     compared: Compared | None = None
-
-
-def _by_benchmark(wholes: Sequence[_Whole]) -> dict[str, _Whole]:
-    found: dict[str, _Whole] = {}
-    for one in wholes:
-        for name in one.parts:
-            found.setdefault(name, one)
-    return found
 
 
 def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateConfig) -> _Whole:
@@ -243,19 +236,11 @@ def _composite_floors(case: Case, plan: GateConfig) -> list[GateLine]:
         if composite.name not in plan.metrics and composite.name in case.composites and floors:
             line, reasons = _plain_composite(case, composite), Reasons()
             hold_floors({composite.name: line.value}, composite.name, floors, reasons)
-            lines.append(replace(line, fails=tuple(reasons.fails), invalid=tuple(reasons.invalid)))
+            lines.append(_reasoned(line, reasons))
     return lines
 
 
 # What was asked for and is not there
-
-
-def _check_metric(results: Iterable[StoredResult], plan: GateConfig) -> None:
-    known = dict.fromkeys(metric for saved in results for metric in saved.metrics)
-    if known:
-        check_names(
-            plan.metrics, [*known, *(one.name for one in plan.composites)], "--eval-gate-metric", "metric"
-        )
 
 
 def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
@@ -329,14 +314,9 @@ def benchmark_line(
     early: bool = False,
 ) -> GateLine:
     """The line of one metric of a benchmark; one that was settled ``early`` may have items that were not asked."""
-    saved, reasons = entry.saved, Reasons()
+    saved = entry.saved
     whole = replace(saved, skipped=0).complete if early else saved.complete
-    if not whole:
-        reasons.invalid.append(f"the result is not whole: {incomplete(saved)}")
-    elif found.state == "refused":
-        reasons.invalid.append(found.reason)
-    if found.state == "apart" and plan.mode == "strict":
-        reasons.fails.append(STRICT)
+    reasons = _reasons(found, plan, "" if whole else f"the result is not whole: {incomplete(saved)}")
     if entry.items.examples:
         others = metrics_of(entry, plan)
         known = {key: one.value for key, one in saved.metrics.items()}
@@ -382,15 +362,17 @@ def composite_line(
     line: GateLine, found: BaselineChoice, judged: Judged | None, plan: GateConfig
 ) -> GateLine:
     """The line of a composite; ``line`` has its names and value."""
-    reasons = Reasons()
-    if found.state == "refused":
-        reasons.invalid.append(found.reason)
-    if found.state == "apart" and plan.mode == "strict":
-        reasons.fails.append(STRICT)
+    reasons = _reasons(found, plan)
     line = replace(line, why=found.reason or FIRST, state=found.state, part=found.part)
     line = line if judged is None else _with_verdict(line, judged, found, plan, reasons)
     hold_floors({line.benchmark: line.value}, line.benchmark, plan.own(line.benchmark).floors, reasons)
     return _reasoned(line, reasons)
+
+
+def _reasons(found: BaselineChoice, plan: GateConfig, flaw: str = "") -> Reasons:
+    """What the baseline and a flaw of the result give reason for."""
+    fails = [STRICT] if found.state == "apart" and plan.mode == "strict" else []
+    return Reasons(fails, [flaw or found.reason] if flaw or found.state == "refused" else [])
 
 
 def hold_floors(
