@@ -10,17 +10,11 @@
 In a table a share may be written with a per cent sign. What a row lacks is not measured; a row without any of the
 shares cannot be read, and neither can one with a value that is none. Such rows are listed, the others are taken.
 
-CSV files of the Korean studies: ``checkpoints.csv``, as this harness writes it or with a column of series.
+What is written: a file per checkpoint, and ``checkpoints.csv`` with all of them. Beside the fields above they have
 
-The result file of the Korean masked-language-model studies, one a checkpoint, and a table of all
-checkpoints.
-
-    checkpoint, seq_len            as in the run
-    real1, real5, lambada_top1     lenient scores; NAME_strict and NAME_stderr beside each
+    real1, real5, lambada_top1     lenient scores
     lambada_wiki_top1              the same question on its Wikipedia form, never mixed with the other
     score, score_wiki              0.4 real1 + 0.3 real5 + 0.3 lambada_top1 (or lambada_wiki_top1)
-    coref_samples, ...             items scored
-    coref_of, ...                  items that the set has with this data
     mark                           which of the numbers are over fewer items, or over a sample; empty for none
     coref_seconds, ...             time spent on them
     checkpoint_info                path, name, model_type, global_step, epoch, seq_len
@@ -92,20 +86,16 @@ class WrongValueError(Exception):
         self.column, self.value, self.remedy = column, value, remedy
 
 
-class Row(NamedTuple):
-    """A row that was read, and the composites in it that contradict their formula."""
-
-    candidate: Candidate
-    contradictions: tuple[Contradiction, ...]
-
-
 def is_korean(fields: Mapping[str, Any]) -> bool:
     """Return whether these are the fields of such a row."""
     return any(column.key in fields for column in COLUMNS)
 
 
-def read_row(fields: Mapping[str, Any], *, origin: str, source: Source, sizes: Mapping[str, int]) -> Row:
-    """The candidate of a row. ``sizes`` are the numbers of items by benchmark where the row does not say.
+def read_row(
+    fields: Mapping[str, Any], *, origin: str, source: Source, sizes: Mapping[str, int]
+) -> tuple[Candidate, tuple[Contradiction, ...]]:
+    """The candidate of a row, and the composites in it that contradict their formula. ``sizes`` are the numbers of
+    items by benchmark where the row does not say.
 
     Raises ``WrongValueError`` for a value that is none, and for a row without any result.
     """
@@ -119,6 +109,7 @@ def read_row(fields: Mapping[str, Any], *, origin: str, source: Source, sizes: M
         raise WrongValueError(COLUMNS[0].key, None, f"the row has no result; fill in one of {keys}")
     entries = {}
     for benchmark, metrics in measured.items():
+        of = f"{KEYS[benchmark]}_of"
         saved = published_entry(
             benchmark,
             metrics,
@@ -127,18 +118,11 @@ def read_row(fields: Mapping[str, Any], *, origin: str, source: Source, sizes: M
             name=name,
             about=about,
             conditions={"seq_len": about["seq_len"]} if "seq_len" in about else {},
-            of=next(
-                (
-                    whole(f"{key}_of", fields.get(f"{key}_of"))
-                    for key, set_ in SETS.items()
-                    if set_ == benchmark
-                ),
-                None,
-            ),
+            of=whole(of, fields.get(of)),
         )
         entries[benchmark] = Entry(saved=saved)
     candidate = Candidate(name=name, origin=origin, about=about, entries=entries)
-    return Row(candidate, _contradictions(name, fields, measured))
+    return candidate, _contradictions(name, fields, measured)
 
 
 def row_name(fields: Mapping[str, Any]) -> str:
@@ -206,13 +190,12 @@ def _step(fields: Mapping[str, Any]) -> Any:
 
 def _metrics(fields: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, dict[str, Metric]]:
     """The metrics by benchmark, the primary one first."""
-    lengths = {benchmark: f"{key}_samples" for key, benchmark in SETS.items()}
     found: dict[str, dict[str, Metric]] = {}
     for key, benchmark, metric in COLUMNS:
         value = share(key, fields.get(key))
         if value is None:
             continue
-        column = lengths[benchmark]
+        column = f"{KEYS[benchmark]}_samples"
         n = whole(column, fields.get(column), 1) or sizes.get(benchmark) or 0
         error = number(f"{key}{_STDERR}", fields.get(f"{key}{_STDERR}"))
         if error is not None and error < 0:
@@ -256,16 +239,10 @@ def _rounding(written: object) -> float:
 def read_objects(path: Path, sizes: Mapping[str, int]) -> Table:
     """The checkpoints of such a file; ``BadRow.line`` is the place in its list."""
     source, content = read_json(path)
-    found: list[Row] = []
-    bad: list[BadRow] = []
+    found = _Reading(source, sizes)
     for place, fields in enumerate(content if isinstance(content, list) else [content], start=1):
-        try:
-            found.append(read_row(fields, origin=path.name, source=source, sizes=sizes))
-        except WrongValueError as error:
-            value = None if error.value is None else str(error.value)
-            bad.append(BadRow(place, error.column, value, error.remedy))
-    contradictions = tuple(one for row in found for one in row.contradictions)
-    return Table(tuple(row.candidate for row in found), contradictions, tuple(bad))
+        found.add(fields, place)
+    return found.table()
 
 
 def read_table(path: Path, sizes: Mapping[str, int]) -> Table:
@@ -288,40 +265,45 @@ def read_table(path: Path, sizes: Mapping[str, int]) -> Table:
                 "a table of checkpoints has a line of names, then a line a checkpoint"
             )
         for fields in reader:
-            found.add(fields, reader.line_num, len(header))
+            found.add(fields, reader.line_num, width=len(header))
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
-    return Table(tuple(found.rows), tuple(found.contradictions), tuple(found.bad))
+    return found.table()
 
 
 class _Reading:
-    """The rows of a table so far."""
+    """The rows of a file so far."""
 
     def __init__(self, source: Source, sizes: Mapping[str, int]) -> None:
-        self.rows: list[Candidate] = []
-        self.contradictions: list[Contradiction] = []
-        self.bad: list[BadRow] = []
+        self._rows: list[Candidate] = []
+        self._contradictions: list[Contradiction] = []
+        self._bad: list[BadRow] = []
         self._source, self._sizes = source, sizes
         self._lines: dict[str, int] = {}
 
-    def add(self, fields: Mapping[str | None, object], line: int, width: int) -> None:
-        """Takes a row in, or notes what is wrong with it."""
+    def table(self) -> Table:
+        """All of them."""
+        return Table(tuple(self._rows), tuple(self._contradictions), tuple(self._bad))
+
+    def add(self, fields: Mapping[Any, object], line: int, *, width: int | None = None) -> None:
+        """Takes a row in, or notes what is wrong with it; of a table with lines of this ``width`` also where the name
+        is taken."""
         try:
-            _check_length(fields, width)
-            known = {str(name): value for name, value in fields.items()}
-            origin = f"{self._source.file}, line {line}"
-            row = read_row(known, origin=origin, source=self._source, sizes=self._sizes)
-            name = row.candidate.name
-            if name in self._lines:
+            if width is not None:
+                _check_length(fields, width)
+            origin = self._source.file if width is None else f"{self._source.file}, line {line}"
+            row, wrong = read_row(fields, origin=origin, source=self._source, sizes=self._sizes)
+            name = row.name
+            if width is not None and name in self._lines:
                 taken = f"line {self._lines[name]} has this name; name it otherwise"
                 raise WrongValueError("checkpoint", name, taken)
         except WrongValueError as error:
             value = None if error.value is None else str(error.value)
-            self.bad.append(BadRow(line, error.column, value, error.remedy))
+            self._bad.append(BadRow(line, error.column, value, error.remedy))
             return
         self._lines[name] = line
-        self.rows.append(row.candidate)
-        self.contradictions += row.contradictions
+        self._rows.append(row)
+        self._contradictions += wrong
 
 
 def _check_length(fields: Mapping[str | None, object], width: int) -> None:
@@ -349,6 +331,7 @@ COLUMNS: Final = (
     Column("lambada_wiki_top1", "ko_lambada_wiki", "lambada@1"),
 )
 SETS: Final = {"coref": "real_coref", "lambada": "ko_lambada", "lambada_wiki": "ko_lambada_wiki"}
+KEYS: Final = {benchmark: key for key, benchmark in SETS.items()}
 SCORES: Final = ("score", "score_wiki")
 RANKED: Final = (*SCORES, "real1", "real5")
 INFO: Final = ("path", "name", "model_type", "global_step", "epoch", "seq_len")
@@ -401,9 +384,9 @@ def _row(summary: Summary, checkpoint: str, results: Mapping[str, Result]) -> di
     row: dict[str, Any] = {"schema": SCHEMA, "checkpoint": checkpoint, "seq_len": info.get("seq_len")}
     for key, benchmark, metric in COLUMNS:
         metrics = results[benchmark].metrics if benchmark in results else {}
-        row |= _numbers(key, metrics.get(metric))
-        strict = metrics.get(f"{metric}_strict")
-        row[f"{key}_strict"] = None if strict is None else strict.value
+        own, strict = metrics.get(metric), metrics.get(f"{metric}_strict")
+        row |= {key: own.value if own else None, f"{key}_stderr": own.stderr if own else None}
+        row[f"{key}_strict"] = strict.value if strict else None
     for name in SCORES:
         composites = (c for c in summary.composites if (c["name"], c["checkpoint"]) == (name, checkpoint))
         score = next(composites, {"value": None, "stderr": None})
@@ -419,9 +402,3 @@ def _row(summary: Summary, checkpoint: str, results: Mapping[str, Result]) -> di
     row["run_id"] = summary.run_id
     row["checkpoint_info"] = {key: info.get(key) for key in INFO}
     return row
-
-
-def _numbers(key: str, metric: Metric | None) -> dict[str, float | None]:
-    if metric is None:
-        return {key: None, f"{key}_stderr": None}
-    return {key: metric.value, f"{key}_stderr": metric.stderr}

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from harness.compare.candidate import inferred_items, published
@@ -51,16 +52,8 @@ _LESS_IS_BETTER: Final = (
 )
 _STDERR: Final = "_stderr"
 _NO_METRICS: Final = (
-    "samples",
-    "of",
-    "mark",
-    "template",
-    "alias",
-    "sample_len",
-    "name",
-    "not_valid",
-    "unsandboxed",
-    "weak_tests",
+    *("samples", "of", "mark", "template", "alias", "sample_len", "name"),
+    *("not_valid", "unsandboxed", "weak_tests"),
 )
 
 
@@ -130,14 +123,8 @@ def metrics_of(
         elif base not in less_is_better and base not in _LESS_IS_BETTER:
             count = items or inferred_items(found, stderr) or 0
             metrics[name] = published(name, found, stderr=stderr, n=count)
-    if counts := {one.n for one in metrics.values() if one.n}:
-        known = max(counts)
-        metrics = {name: one if one.n else _counted(one, known) for name, one in metrics.items()}
-    return TaskMetrics(metrics, aggregate)
-
-
-def _counted(metric: Metric, n: int) -> Metric:
-    return published(metric.name, metric.value or 0.0, stderr=metric.stderr, n=n)
+    most = max((one.n for one in metrics.values()), default=0)
+    return TaskMetrics({name: replace(one, n=one.n or most) for name, one in metrics.items()}, aggregate)
 
 
 def _finite(value: object) -> float | None:
