@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from types import ModuleType
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.find import FoundCheckpoints, find_checkpoints
+from harness.checkpoints.find import find_checkpoints
 from harness.checkpoints.info import info_from_plain
 from harness.checkpoints.series import Broken
 from harness.core.aggregation import aggregation_of
@@ -110,9 +110,17 @@ class Collection:
     sandbox: Checked | None = None
 
     def known_checkpoints(self) -> list[CheckpointInfo]:
-        """The checkpoints of the run, recognised once."""
+        """The checkpoints that the options name, or the builtin ones that are there, recognised once; raises
+        ``CheckpointError``."""
         if self.checkpoints is None:
-            series = checkpoints_of(self.settings)
+            settings = self.settings
+            series = find_checkpoints(
+                settings.checkpoint,
+                steps=settings.steps,
+                seq_len=settings.seq_len,
+                base_model=settings.base_model,
+                trust_remote_code=settings.trust_remote_code,
+            )
             self.checkpoints, self.broken = series.infos, series.broken
             self.deselected += series.left_out
         return self.checkpoints
@@ -193,17 +201,6 @@ def with_shots(
         count = 0
     source = load_shots(spec, data) if count else None
     return Loaded(spec, dataset, draw_shots(spec, count, sampling.seed, dataset, source), sampling)
-
-
-def checkpoints_of(settings: Settings) -> FoundCheckpoints:
-    """The checkpoints that the options name, or the builtin ones that are there; raises ``CheckpointError``."""
-    return find_checkpoints(
-        settings.checkpoint,
-        steps=settings.steps,
-        seq_len=settings.seq_len,
-        base_model=settings.base_model,
-        trust_remote_code=settings.trust_remote_code,
-    )
 
 
 def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], None]:
@@ -316,9 +313,8 @@ def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
     Gives a sentence where two combinations have one name, else None. Of several ``checkpoints`` node ids have the name.
     """
     seen: dict[str, list[str]] = {}
-    for item in items:
-        given = given_of(item)
-        if given is None or reusable(item):
+    for item, given in given_items(items):
+        if reusable(item):
             continue
         callspec = item.callspec  # type: ignore[attr-defined]
         parts = list(callspec._idlist)
@@ -350,6 +346,13 @@ def given_of(item: pytest.Item) -> Given | None:
     return given if isinstance(given, Given) else None
 
 
+def given_items(items: Iterable[pytest.Item]) -> Iterator[tuple[pytest.Item, Given]]:
+    """The benchmark items among these, each with what the plugin gave it."""
+    for item in items:
+        if (given := given_of(item)) is not None:
+            yield item, given
+
+
 def checkpoint_of(item: pytest.Item) -> CheckpointInfo:
     """The checkpoint of a benchmark item."""
     info = item.callspec.params[CHECKPOINT_FIXTURE]  # type: ignore[attr-defined]
@@ -361,21 +364,16 @@ def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest
     """Opens the sandbox if any item runs programs. Where that cannot be done safely, takes those items out,
     notes why, and returns them.
     """
-    running = [
-        item
-        for item in items
-        if (given := given_of(item)) is not None and RunProgram in given.loaded.spec.asks
-    ]
+    specs = {item: given.loaded.spec for item, given in given_items(items)}
+    running = {item: spec.name for item, spec in specs.items() if RunProgram in spec.asks}
     if not running or collection.sandbox is not None:
         return []
     try:
         collection.sandbox = open_checked(collection.settings.sandbox_settings)
     except SandboxError as error:
-        names = dict.fromkeys(given.loaded.spec.name for item in running if (given := given_of(item)))
-        collection.deselected.append(f"{', '.join(names)}: {error}")
-        refused = set(running)
-        items[:] = [item for item in items if item not in refused]
-        return running
+        collection.deselected.append(f"{', '.join(dict.fromkeys(running.values()))}: {error}")
+        items[:] = [item for item in items if item not in running]
+        return list(running)
     return []
 
 
@@ -385,11 +383,10 @@ def wrong_fixture(items: list[pytest.Item]) -> str | None:
     A batch's generators run together under its first item, so what they share must live longer than one item.
     """
     seen: set[Any] = set()
-    for item in items:
-        given = given_of(item)
+    for item, given in given_items(items):
         # item.function is dear, and the items of a function follow each other
         function = (item.parent, getattr(item, "originalname", None))
-        if given is None or function in seen:
+        if function in seen:
             continue
         seen.add(function)
         wanted = item._fixtureinfo.argnames  # type: ignore[attr-defined]
@@ -415,9 +412,7 @@ def wrong_composite(items: list[pytest.Item]) -> str | None:
         }
     except BenchmarkError as error:
         return str(error)
-    specs = {
-        given.loaded.spec.name: given.loaded.spec for item in items if (given := given_of(item)) is not None
-    }
+    specs = {given.loaded.spec.name: given.loaded.spec for _, given in given_items(items)}
     for (name, metric), composite in parts.items():
         aggregate = {key: one.plain() for key, one in specs[name].aggregate.items()} if name in specs else {}
         if not aggregation_of(aggregate, metric).higher_is_better:
@@ -435,8 +430,7 @@ def collected_of(items: list[pytest.Item]) -> list[Collected]:
             given.example.id,
             given.example.group,
         )
-        for item in items
-        if (given := given_of(item)) is not None
+        for item, given in given_items(items)
     ]
 
 
@@ -467,7 +461,7 @@ def declaration_of(
 
 def declarations_of(items: list[pytest.Item]) -> dict[str, Declaration]:
     """The items' benchmarks as plain data, by the names of their results."""
-    used = {result_of(item, given): given.loaded for item in items if (given := given_of(item)) is not None}
+    used = {result_of(item, given): given.loaded for item, given in given_items(items)}
     composites = composites_declared(items)
     return {name: declaration_of(loaded, name, composites) for name, loaded in used.items()}
 

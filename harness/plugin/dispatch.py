@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -27,13 +26,15 @@ CAUGHT: Final = (Exception, pytest.skip.Exception, pytest.fail.Exception)
 Answered: TypeAlias = Answer | Refusal | BaseException
 """An answer, or the error that there was instead."""
 
+ProgramFuture: TypeAlias = Future[RunProgramAnswer] | Future[RunProgramAnswer | Refusal]
+
 Owner = TypeVar("Owner")
 
 
 class ProgramRunner(Protocol):
     """Runs programs: the sandbox."""
 
-    def submit(self, request: RunProgram) -> Future[RunProgramAnswer] | Future[RunProgramAnswer | Refusal]:
+    def submit(self, request: RunProgram) -> ProgramFuture:
         """Begins at once, in other threads or processes, and returns what will hold the answer; the same
         future may be returned for equal requests."""
 
@@ -60,8 +61,8 @@ class RequestDispatcher(Generic[Owner]):
         self._engine, self._sandbox, self._take = engine, sandbox, take
         self._waiting: list[_Open[Owner]] = []
         self._programs = 0
-        self._futures: list[Future[RunProgramAnswer] | Future[RunProgramAnswer | Refusal]] = []
-        self._ended: SimpleQueue[tuple[_Open[Owner], Future[RunProgramAnswer | Refusal]]] = SimpleQueue()
+        self._futures: list[ProgramFuture] = []
+        self._ended: SimpleQueue[tuple[_Open[Owner], ProgramFuture]] = SimpleQueue()
 
     def ask(self, owner: Owner, requests: Sequence[Request]) -> None:
         """Begins what can begin at once; ``run`` brings the answers. Programs need a sandbox."""
@@ -137,11 +138,7 @@ class RequestDispatcher(Generic[Owner]):
             future.set_exception(error)
         self._programs += 1
         self._futures.append(future)
-        future.add_done_callback(partial(self._end, one))
-
-    def _end(self, one: _Open[Owner], future: Future[RunProgramAnswer | Refusal]) -> None:
-        """Called in any thread when a program has been judged."""
-        self._ended.put((one, future))
+        future.add_done_callback(lambda ended: self._ended.put((one, ended)))  # called in any thread
 
     def _collect(self, *, wait: bool) -> None:
         """Hands on the answers of the programs that have ended, or, with ``wait``, of all."""
@@ -172,7 +169,7 @@ class _Shares:
         self._last = time.perf_counter()
 
 
-def _outcome(future: Future[RunProgramAnswer | Refusal]) -> Answered:
+def _outcome(future: ProgramFuture) -> Answered:
     """What a future that has ended holds; raises what is meant to stop everything."""
     try:
         return future.result()

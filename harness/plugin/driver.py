@@ -11,7 +11,8 @@ import hashlib
 import inspect
 import json
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -127,9 +128,11 @@ class RunningBatch:
         return {state.job.item: state.outcome for state in self.running if state.outcome is not None}
 
     def close(self) -> None:
-        """Closes the generators that have not ended."""
+        """Closes the generators that have not ended; what they raise meanwhile is of no interest any more."""
         for state in self.running:
-            _close(state)
+            if state.generator is not None:
+                with suppress(*CAUGHT):
+                    state.generator.close()
 
 
 class Recorder(Protocol):
@@ -274,7 +277,11 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
     for request, answer in zip(state.requests, answers, strict=True):
         state.truncated += bool(getattr(answer, "truncated", 0))
         if isinstance(answer, GenerateAnswer):
-            _count_outputs(state.generated, answer)
+            counts = state.generated
+            counts["outputs"] += len(answer.samples)
+            counts["at_limit"] += sum(sample.finish_reason == "length" for sample in answer.samples)
+            counts["empty"] += sum(not sample.text.strip() for sample in answer.samples)
+            counts["chat"] += len(answer.samples) * answer.chat
         elif isinstance(answer, RunProgramAnswer):
             state.programs[answer.outcome] = state.programs.get(answer.outcome, 0) + 1
             state.unsandboxed += answer.unsandboxed
@@ -284,13 +291,6 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
         state.exchanges.append(
             {"kind": type(request).__name__, "request": kept(to_plain(request)), "answer": said}
         )
-
-
-def _count_outputs(counts: dict[str, Any], answer: GenerateAnswer) -> None:
-    counts["outputs"] += len(answer.samples)
-    counts["at_limit"] += sum(sample.finish_reason == "length" for sample in answer.samples)
-    counts["empty"] += sum(not sample.text.strip() for sample in answer.samples)
-    counts["chat"] += len(answer.samples) * answer.chat
 
 
 def _finish(state: _Running, returned: object, journal: Recorder) -> None:
@@ -317,19 +317,13 @@ def _fail(state: _Running, error: BaseException, journal: Recorder) -> None:
 
 
 def _settle(
-    state: _Running,
-    journal: Recorder,
-    status: Status,
-    *,
-    scores: Mapping[str, float] | None = None,
-    raised: BaseException | None = None,
-    message: str | None = None,
+    state: _Running, journal: Recorder, status: Status, raised: BaseException | None = None, **outcome: Any
 ) -> None:
+    """Journals the end of an item; ``outcome`` are its scores, or the message."""
     record = Record(
         **identity(state.job.item, state.job.spec, state.job.example, state.job.checkpoint),
         status=status,
-        scores=dict(scores or {}),
-        message=message,
+        **outcome,
         seconds=round(state.seconds, 6),
         truncated=state.truncated,
         **state.generated,
@@ -355,18 +349,6 @@ def identity(item: str, spec: Benchmark, example: Example, checkpoint: str) -> d
         "cluster": None if cluster is None else plain_text(str(cluster)),
         "row": example.sha256,
     }
-
-
-def _close(state: _Running) -> None:
-    """Lets an unfinished generator clean up after itself; what it raises while it does is of no interest any
-    more.
-    """
-    if state.generator is None:
-        return
-    try:
-        state.generator.close()
-    except CAUGHT:
-        return
 
 
 def kept(request: dict[str, Any]) -> dict[str, Any]:
@@ -405,8 +387,5 @@ def _sentence(error: BaseException) -> str:
 
 
 def _shown(value: object) -> str:
-    return (
-        f"a {type(value).__name__}"
-        if not isinstance(value, (str, int, float, type(None), list, tuple))
-        else repr(value)[:60]
-    )
+    plain = isinstance(value, (str, int, float, type(None), list, tuple))
+    return repr(value)[:60] if plain else f"a {type(value).__name__}"

@@ -5,6 +5,7 @@ their outcome waiting. While a batch computes, the engine prepares what the next
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -14,8 +15,16 @@ import pytest
 from harness.core.benchmark import Benchmark, generator_function
 from harness.core.requests import Generate
 from harness.core.serialize import to_plain
-from harness.plugin.batches import plan_batches
-from harness.plugin.collection import OWN_ARGUMENTS, Given, checkpoint_of, given_of, result_of, reusable
+from harness.plugin.batches import batch_key, plan_batches
+from harness.plugin.collection import (
+    OWN_ARGUMENTS,
+    Given,
+    checkpoint_of,
+    given_items,
+    given_of,
+    result_of,
+    reusable,
+)
 from harness.plugin.dispatch import ProgramRunner
 from harness.plugin.driver import SYNC_EVERY, Job, Outcome, RunningBatch, identity, run_batch
 from harness.plugin.xdist import Quarantine
@@ -75,9 +84,7 @@ class Execution:
     def _plan(self, items: Sequence[pytest.Item]) -> None:
         before: dict[str | None, list[pytest.Item]] = {}
         last: str | None = None
-        generating = generating_of(items) if self._work.by_kind else []
-        nodeids = [item.nodeid for item in items]
-        for indices in plan_batches(nodeids, self._work.size, alone_of(items), generating):
+        for indices in _batches(items, self._work.size, by_kind=self._work.by_kind):
             batch = [items[index] for index in indices]
             self._batch_of |= dict.fromkeys((item.nodeid for item in batch), batch)
             leader = batch[0]
@@ -94,7 +101,8 @@ class Execution:
         if item.nodeid not in self._outcomes and (reused := self._reused(item)) is not None:
             return reused
         if item.nodeid not in self._outcomes:
-            if (reason := self._not_needed(item)) is not None:
+            sequential = self._work.sequential
+            if sequential is not None and (reason := sequential.not_needed(item.nodeid)) is not None:
                 pytest.skip(reason)
             info = checkpoint_of(item)
             engine = self._work.engine(info)
@@ -112,9 +120,6 @@ class Execution:
                 self._settled.update(batch.outcomes)
             self._meter.count(engine, info.name, to_plain(engine.effort))
         return self._outcomes.pop(item.nodeid)
-
-    def _not_needed(self, item: pytest.Item) -> str | None:
-        return self._work.sequential.not_needed(item.nodeid) if self._work.sequential is not None else None
 
     def sync(self) -> None:
         """Makes sure that the records are on disk, and writes down what this process's answers have cost so far."""
@@ -255,18 +260,42 @@ class _Recorder:
         self._journal.sync(every=every)
 
 
-def alone_of(items: Sequence[pytest.Item]) -> list[str]:
-    """The node ids of items with marks for which they run alone."""
-    return [item.nodeid for item in items if any(mark.name in ALONE_MARKS for mark in item.iter_markers())]
+def _batches(items: Sequence[pytest.Item], size: int, *, by_kind: bool) -> list[list[int]]:
+    """Return the batches of the items, as places; those with a mark for which they run alone have one each."""
+    alone = [item.nodeid for item in items if any(mark.name in ALONE_MARKS for mark in item.iter_markers())]
+    asking = (item.nodeid for item, given in given_items(items) if Generate in given.loaded.spec.asks)
+    return plan_batches([item.nodeid for item in items], size, alone, asking if by_kind else ())
 
 
-def generating_of(items: Sequence[pytest.Item]) -> list[str]:
-    """The node ids of benchmark items that ask for texts."""
-    return [
-        item.nodeid
-        for item in items
-        if (given := given_of(item)) is not None and Generate in given.loaded.spec.asks
+def interleave(items: list[pytest.Item], size: int, *, by_kind: bool) -> None:
+    """Put the items in order, in place, where several checkpoints are served by one model in memory: a base and its
+    adapters; ``size`` and ``by_kind`` are those by which they will run.
+
+    pytest runs all items of one checkpoint, then all of the next. Here a batch of the first is followed by the same
+    batch of the second, and so on, so that the checkpoints are compared early, and by the same items, and the model is
+    loaded once even where others stand between them on the command line. Nothing else moves.
+    """
+    infos = {(info := checkpoint_of(item)).name: info for item, _ in given_items(items)}
+    keys = {name: info.model_key for name, info in infos.items()}
+    shared = {key for key, count in Counter(keys.values()).items() if count > 1}
+    if not shared:
+        return
+    moved = [
+        index
+        for index, item in enumerate(items)
+        if given_of(item) is not None and keys[checkpoint_of(item).name] in shared
     ]
+    some = [items[index] for index in moved]
+    groups: dict[object, list[list[int]]] = {index: [[index]] for index in {*range(len(items))} - {*moved}}
+    seen: Counter[str] = Counter()
+    for batch in _batches(some, size, by_kind=by_kind):
+        first = some[batch[0]]
+        name, own = checkpoint_of(first).name, batch_key(first.nodeid)
+        twins = own.replace(f"[{name}-", "[", 1)
+        groups.setdefault((keys[name], twins, seen[own]), []).append([moved[number] for number in batch])
+        seen[own] += 1
+    ordered = sorted(groups.values(), key=lambda group: group[0][0])
+    items[:] = [items[index] for group in ordered for batch in group for index in batch]
 
 
 def _needs_no_fixture(item: pytest.Item) -> bool:

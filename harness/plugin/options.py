@@ -184,8 +184,3 @@ def worker_count(config: pytest.Config) -> int:
     if config.getoption("dist", "no") == "no":
         return 1
     return max(1, len(config.getoption("tx", None) or []))
-
-
-def is_worker(config: pytest.Config) -> bool:
-    """Return whether this process is a worker of xdist."""
-    return hasattr(config, "workerinput")

@@ -16,11 +16,15 @@ from harness.plugin.session import EvalSession
 SESSION: Final = pytest.StashKey[EvalSession]()
 
 
-class SessionHooks:
-    """Of every process: it collects and answers, unless it is the controller of xdist's workers."""
+class Hooks:
+    """Hooks of a session."""
 
     def __init__(self, session: EvalSession) -> None:
         self.session = session
+
+
+class SessionHooks(Hooks):
+    """Of every process: it collects and answers, unless it is the controller of xdist's workers."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> Generator[None, object, object]:
@@ -79,11 +83,8 @@ class SessionHooks:
         self.session.close()
 
 
-class WorkerHooks:
+class WorkerHooks(Hooks):
     """Of a worker of xdist."""
-
-    def __init__(self, session: EvalSession) -> None:
-        self.session = session
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -105,11 +106,8 @@ class WorkerHooks:
         return scrubbed
 
 
-class ControllerHooks:
+class ControllerHooks(Hooks):
     """Of the process that a person has started."""
-
-    def __init__(self, session: EvalSession) -> None:
-        self.session = session
 
     def pytest_collectreport(self) -> None:
         """At once, and not when everything has been collected."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from harness.reports import files, github, markdown, program_files, terminal
 from harness.reports.notes import last_lines, token_limit, wrapped
 from harness.reports.progress import Progress
 from harness.results.journal import each_record
-from harness.results.summary import Result, Summary
+from harness.results.summary import Result, Summary, summary_json
 
 
 class Notice(NamedTuple):
@@ -55,7 +55,7 @@ class Files:
     @pytest.hookimpl(optionalhook=True)
     def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:
         if self._summary is not None:
-            json_report["eval"] = files.eval_section(self._summary)
+            json_report["eval"] = summary_json(self._summary)
             json_report["exitcode"] = int(json_report.get("exitcode", 0))
 
 
@@ -89,11 +89,8 @@ class JUnitProperties:
 class GitHub:
     """The summary of a job on GitHub."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-
     def pytest_touchstone_run_finished(self, summary: Summary) -> str | None:
-        return github.append_summary(self._environment, markdown.page(summary))
+        return github.append_summary(os.environ, markdown.page(summary))
 
 
 class Table:
@@ -117,25 +114,12 @@ class Quiet:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    @pytest.hookimpl(wrapper=True, tryfirst=True, optionalhook=True)  # pytest_testnodedown is xdist's
     def pytest_runtest_logstart(self) -> Generator[None, object, object]:
         with self._progress.paused():
             return (yield)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
-        with self._progress.paused():
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logreport(self) -> Generator[None, object, object]:
-        with self._progress.paused():
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True, optionalhook=True)
-    def pytest_testnodedown(self) -> Generator[None, object, object]:
-        with self._progress.paused():
-            return (yield)
+    pytest_runtest_logfinish = pytest_runtest_logreport = pytest_testnodedown = pytest_runtest_logstart
 
 
 def check_paths(output: Path, target: Path | None) -> None:
@@ -159,12 +143,12 @@ class Calls:
         self._config = config
         self._manager = config.pluginmanager
         self._failed: set[tuple[str, int]] = set()
-        self._on_github = github.on_github(os.environ)
+        self._on_github = os.environ.get("GITHUB_ACTIONS") == "true"
         self.notices: list[Notice] = []
         add_specifications(self._manager)
         ours: list[object] = [Table(config), Files(scored), JUnitProperties(config)]
         ours += [MarkdownFile(target)] if target is not None else []
-        ours += [GitHub(os.environ)] if self._on_github else []
+        ours += [GitHub()] if self._on_github else []
         for reporter in ours:
             self._manager.register(reporter)
 

@@ -7,6 +7,7 @@ a report can leave pytest with exit code 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -161,16 +162,7 @@ class RunResults:
         if not missing:
             return {}
         records = {
-            item.item: Record(
-                item=item.item,
-                benchmark=item.benchmark,
-                example=item.example,
-                checkpoint=item.checkpoint,
-                status="lost",
-                group=item.group,
-                message=why(item.item),
-            )
-            for item in missing
+            item.item: Record(**asdict(item), status="lost", message=why(item.item)) for item in missing
         }
         with Journal(self._directory.path, "lost") as journal:
             for record in records.values():

@@ -11,7 +11,7 @@ The order stands in the run's folder (``courses.json``), where the gate finds it
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -19,7 +19,7 @@ import pytest
 
 from harness.compare.sequential import LookSchedule, SequentialMonitor, Series
 from harness.core.files import write_atomic
-from harness.plugin.collection import checkpoint_of, given_of, result_of
+from harness.plugin.collection import Given, checkpoint_of, given_of, result_of
 from harness.results.run_directory import RunDirectory
 from harness.results.summary import Declaration
 from harness.statistics.sequential import cut, item_order
@@ -65,22 +65,23 @@ class Sequential:
 
 def draw_schedules(items: list[pytest.Item], seed: int) -> dict[Series, LookSchedule]:
     """Put the items into their drawn order, in place; return the schedule of each checkpoint and benchmark."""
-    places: dict[Series, list[int]] = {}
+    members: dict[Series, list[tuple[int, Given]]] = {}
     for place, item in enumerate(items):
-        given = given_of(item)
-        if given is not None:
-            places.setdefault((checkpoint_of(item).name, result_of(item, given)), []).append(place)
+        if (given := given_of(item)) is not None:
+            series = checkpoint_of(item).name, result_of(item, given)
+            members.setdefault(series, []).append((place, given))
     found = {}
-    for series, own in places.items():
-        before = [items[place] for place in own]
-        examples, rows, clusters = _identities(before)
-        order = item_order(examples, clusters, seed=seed)
-        for place, which in zip(own, order, strict=True):
+    for series, own in members.items():
+        before = [items[place] for place, _ in own]
+        examples = [given.example for _, given in own]
+        clusters = [_cluster(given) for _, given in own]
+        order = item_order([one.id for one in examples], clusters, seed=seed)
+        for (place, _), which in zip(own, order, strict=True):
             items[place] = before[which]
         found[series] = LookSchedule(
             [before[which].nodeid for which in order],
-            [examples[which] for which in order],
-            [rows[which] for which in order],
+            [examples[which].id for which in order],
+            [examples[which].sha256 for which in order],
             cut([clusters[which] for which in order]),
         )
     return found
@@ -108,16 +109,7 @@ def read_schedules(folder: Path) -> dict[Series, LookSchedule]:
     }
 
 
-def _identities(items: Sequence[pytest.Item]) -> tuple[list[str], list[str], list[Hashable | None]]:
-    examples: list[str] = []
-    rows: list[str] = []
-    clusters: list[Hashable | None] = []
-    for item in items:
-        given = given_of(item)
-        assert given is not None
-        spec, example = given.loaded.spec, given.example
-        examples.append(example.id)
-        rows.append(example.sha256)
-        cluster = example.row.get(spec.cluster) if spec.cluster else None
-        clusters.append(None if cluster is None else str(cluster))
-    return examples, rows, clusters
+def _cluster(given: Given) -> Hashable | None:
+    field = given.loaded.spec.cluster
+    cluster = given.example.row.get(field) if field else None
+    return None if cluster is None else str(cluster)

@@ -28,7 +28,7 @@ from harness.plugin import collection as collecting
 from harness.plugin.batches import DEFAULT_SIZE, batch_size
 from harness.plugin.crashes import TOLD, FailedCheckpoints, WorkerCrashes
 from harness.plugin.gate import FINE, GateSession
-from harness.plugin.options import is_worker, settings_of, take_former_gate_mode
+from harness.plugin.options import settings_of, take_former_gate_mode
 from harness.plugin.selection import settle
 from harness.results.run_directory import RunDirectory, free_run_path
 
@@ -51,7 +51,7 @@ class EvalSession:
     def __init__(self, config: pytest.Config, told: Mapping[str, Any]) -> None:
         """``told`` is what ``for_workers`` gives; of a session that begins by itself it is empty."""
         self.config = config
-        self.worker = is_worker(config)
+        self.worker = hasattr(config, "workerinput")
         self._told = told
         self.fault: str | None = told.get("fault")
         self._summary: Summary | None = None
@@ -164,7 +164,7 @@ class EvalSession:
         if dropped:
             self.config.hook.pytest_deselected(items=dropped)
         if len(self.collection.checkpoints or ()) > 1:
-            from harness.plugin.ordering import interleave
+            from harness.plugin.execution import interleave
 
             interleave(items, self._batch_size(len(items)), by_kind=self._by_kind)
 

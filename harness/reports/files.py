@@ -91,8 +91,3 @@ def _error_log(summary: Summary) -> str:
         message = "\n".join(f"    {line}" for line in fault["message"].splitlines())
         paragraphs.append(f"{fault['status']}  {fault['item']}\n{message}\n")
     return "".join(paragraphs)
-
-
-def eval_section(summary: Summary) -> dict[str, Any]:
-    """The summary as ``summary.json`` has it, in plain data without NaN."""
-    return summary_json(summary)

@@ -107,11 +107,6 @@ def append_summary(environment: Mapping[str, str], text: str) -> str | None:
     return None
 
 
-def on_github(environment: Mapping[str, str]) -> bool:
-    """Return whether this is a job of GitHub Actions."""
-    return environment.get("GITHUB_ACTIONS") == "true"
-
-
 def _escape(text: str, *, inside: bool = False) -> str:
     for sign, code in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
         text = text.replace(sign, code)

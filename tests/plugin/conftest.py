@@ -13,7 +13,6 @@ import torch._dynamo  # noqa: F401
 
 import harness.engines.pool
 import harness.plugin.execution
-import harness.plugin.ordering
 import harness.plugin.reporters
 import harness.plugin.run_results
 import harness.plugin.sequential

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from harness.compare.formats import korean_mlm, task_json
 from harness.core.errors import HarnessError
 from harness.core.files import file_name, write_atomic, write_json
-from harness.reports.files import eval_section, write_results
-from harness.results.summary import load_summary, summary_json
+from harness.reports.files import write_results
+from harness.results.summary import load_summary
 from tests.support.summaries import SUBJECTS, sample
 
 KOREAN = ["real_coref", "ko_lambada_wiki"]
@@ -170,10 +170,6 @@ def test_results_by_task_have_a_task_a_subject_and_a_stderr_beside_each_metric()
     task = data["results"]["mmlu_machine_learning"]
     assert {"acc", "acc_stderr", "samples"} <= set(task)
     assert "acc_macro_stderr" in data["results"]["mmlu_stem"]
-
-
-def test_the_section_of_json_report_is_the_summary():
-    assert eval_section(sample(1)) == summary_json(sample(1))
 
 
 def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):

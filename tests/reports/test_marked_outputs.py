@@ -23,14 +23,14 @@ from harness.core.marks import Extent
 from harness.reports import comparison_terminal as comparing_text
 from harness.reports import github, html, markdown
 from harness.reports.comparison import pair_facts
-from harness.reports.files import eval_section, write_results
+from harness.reports.files import write_results
 from harness.reports.gate import decision_text
 from harness.reports.terminal import render
 from harness.results.aggregate import summarize
 from harness.results.journal import Journal
 from harness.results.store import ResultStore
 from harness.results.store_entry import saved_of
-from harness.results.summary import Summary
+from harness.results.summary import Summary, summary_json
 from tests.support.summaries import DECLARATIONS, checkpoint_row, collect, record
 
 PART, SAMPLE, SCORE = (
@@ -153,7 +153,7 @@ def test_the_page_has_them_beside_the_value_and_the_name(summary: Summary) -> No
 def test_the_files_and_the_section_of_json_report_have_them(summary: Summary) -> None:
     write_results(summary)
     folder = Path(summary.directory)
-    for content in (json.loads((folder / "summary.json").read_text()), eval_section(summary)):
+    for content in (json.loads((folder / "summary.json").read_text()), summary_json(summary)):
         found = {one["benchmark"]: one for one in content["results"]}
         assert (found["winogrande"]["of"], found["winogrande"]["mark"]) == (32, PART)
         assert (found["gsm8k"]["mark"], found["gsm8k"]["template"]) == (SAMPLE, "chat")
