@@ -61,12 +61,7 @@ class FakeEngine:
     """Answers as a model would, with plausible sizes and no meaning; one word counts as one token."""
 
     def __init__(self, info: CheckpointInfo) -> None:
-        self._info = info
-
-    @property
-    def info(self) -> CheckpointInfo:
-        """What the checkpoint is."""
-        return self._info
+        self.info = info
 
     @property
     def effort(self) -> dict[str, Any]:
@@ -89,9 +84,9 @@ class FakeEngine:
         """Nothing to free."""
 
     def _answer(self, request: Request) -> Answer | Refusal:  # noqa: PLR0911 -- one a kind
-        if not isinstance(request, self._info.serves):
+        if not isinstance(request, self.info.serves):
             return Refusal(
-                f"{self._info.name} is a {self._info.kind} model; it does not answer {type(request).__name__}"
+                f"{self.info.name} is a {self.info.kind} model; it does not answer {type(request).__name__}"
             )
         match request:
             case Loglikelihood(context, continuation):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,12 +26,9 @@ class Attention:
     kinds: tuple[str, ...]
     window: int | None
 
-    def masks(self, columns: Sequence[Sequence[int]], **where: Any) -> Any:
-        """The mask to give to the model: one tensor, or one for each kind of layer."""
-        by_kind = {
-            kind: additive_mask(columns, window=self.window if kind == "sliding_attention" else None, **where)
-            for kind in self.kinds
-        }
+    def masks(self, make: Callable[[int | None], torch.Tensor]) -> Any:
+        """The mask to give to the model: one tensor, or one for each kind of layer, made for its window."""
+        by_kind = {kind: make(self.window if kind == "sliding_attention" else None) for kind in self.kinds}
         return by_kind if len(by_kind) > 1 else by_kind[self.kinds[0]]
 
 

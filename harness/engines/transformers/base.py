@@ -21,7 +21,7 @@ from harness.core.requests import Request
 from harness.engines.base import SLOW_WAYS
 from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.logits import SelectiveLogits
-from harness.engines.transformers.memory import BatchBudget, first_batch_budget
+from harness.engines.transformers.memory import first_batch_budget
 from harness.engines.transformers.scoring.plan import WorkDone
 
 _LOG: Final = logging.getLogger(__name__)
@@ -30,24 +30,22 @@ Made = TypeVar("Made")
 
 
 class ModelEngine(Generic[Made]):
-    """The common part of engines with a model; what they make of requests ahead of time is ``Made``."""
+    """The common part of engines with a model; what they make of requests ahead of time is ``Made``.
+
+    ``work_done``: what has gone through the model so far; ``budget``: how much is computed at once.
+    """
 
     def __init__(
         self, info: CheckpointInfo, loaded: Loaded, make: Callable[[Sequence[Request]], list[Made]]
     ) -> None:
-        self._info = info
+        self.info = info
         self._held: Loaded | None = loaded
         self._ahead = PretokenizeQueue(make)
-        self._done = WorkDone()
-        self._needed = SelectiveLogits(loaded.model, self._done)
+        self.work_done = WorkDone()
+        self._needed = SelectiveLogits(loaded.model, self.work_done)
         self._rows = int(loaded.model.get_input_embeddings().weight.shape[0])
-        self._budget = first_batch_budget(loaded.model, self._rows)
+        self.budget = first_batch_budget(loaded.model, self._rows)
         self._loaded_notes, self._slow = loaded.notes, dict[str, str]()
-
-    @property
-    def info(self) -> CheckpointInfo:
-        """What the checkpoint is."""
-        return self._info
 
     @property
     def gathers(self) -> bool:
@@ -55,19 +53,9 @@ class ModelEngine(Generic[Made]):
         return self._needed.gathers
 
     @property
-    def work_done(self) -> WorkDone:
-        """What has gone through the model so far."""
-        return self._done
-
-    @property
-    def budget(self) -> BatchBudget:
-        """How much is computed at once."""
-        return self._budget
-
-    @property
     def effort(self) -> dict[str, Any]:
         """What answering has cost so far."""
-        return self._done.effort(self._budget, self._loaded_notes, self._slow)
+        return self.work_done.effort(self.budget, self._loaded_notes, self._slow)
 
     @property
     def notes(self) -> list[str]:
@@ -94,7 +82,7 @@ class ModelEngine(Generic[Made]):
             _LOG.warning("%s", self._slow_note(way))
 
     def _slow_note(self, way: str) -> str:
-        return f"{self._info.path}: {SLOW_WAYS[way][0]}, which is slow: {self._slow[way]}"
+        return f"{self.info.path}: {SLOW_WAYS[way][0]}, which is slow: {self._slow[way]}"
 
     @property
     def loaded(self) -> Loaded:

@@ -56,26 +56,20 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         self._tokenizer = TextTokenizer(loaded.tokenizer)
         self._batch = settings.batch
         self._generation: BatchGenerator | SequentialGenerator | None = None
-        how: dict[str, Any] = {"vocabulary": self._rows, "budget": self._budget, "batch": self._batch}
-        self._plain = PaddedScorer(loaded.model, self._needed, **how, done=self._done)
+        how: dict[str, Any] = {"vocabulary": self._rows, "budget": self.budget, "batch": self._batch}
+        self._plain = PaddedScorer(loaded.model, self._needed, **how, done=self.work_done)
         self._shared: PrefixTreeScorer | None = None
         with quiet():
             probe = [TokenWork(tuple(range(length)), (0,)) for length in (min(5, info.seq_len), 3)]
             if (different := self._needed.verify(self._plain.inputs(probe))) is not None:
                 self._goes_slowly("logits", different)
             self._shared = self._verified(how) if together else None
-        self._done.reset()
+        self.work_done.reset()
 
     @property
     def shares(self) -> bool:
         """Whether shared prefixes are computed once."""
         return self._shared is not None
-
-    @property
-    def generates_together(self) -> bool:
-        """Whether many texts are generated at once; found out before the first."""
-        with quiet():
-            return isinstance(self._generator(), BatchGenerator)
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``. Scores are
@@ -122,7 +116,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         del self._plain
 
     def _plans(self, requests: Sequence[Request]) -> list[Plan | Prompt | Refusal]:
-        how: dict[str, int] = {"seq_len": self._info.seq_len, "rows": self._rows}
+        how: dict[str, int] = {"seq_len": self.info.seq_len, "rows": self._rows}
         return [
             prepare(request, self._tokenizer, asking=self._asking, **how)
             if isinstance(request, Generate)
@@ -136,8 +130,8 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         if isinstance(attention, str):
             self._goes_slowly("scoring", attention)
             return None
-        shared = PrefixTreeScorer(self._model, self._needed, attention, **how, done=self._done)
-        works = _probe(min(_PROBE_TOKENS, self._info.seq_len), self._rows)
+        shared = PrefixTreeScorer(self._model, self._needed, attention, **how, done=self.work_done)
+        works = _probe(min(_PROBE_TOKENS, self.info.seq_len), self._rows)
         different = shared.verify(works, self._plain.logits)
         if different is not None:
             self._goes_slowly("scoring", different)
@@ -154,15 +148,15 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
                 self._generation = self._together(self._shared, attention, ends)
             elif "scoring" in self._slow:
                 self._goes_slowly("generating", self._slow["scoring"])
-            self._generation = self._generation or SequentialGenerator(self._model, ends, done=self._done)
+            self._generation = self._generation or SequentialGenerator(self._model, ends, done=self.work_done)
         return self._generation
 
     def _together(self, shared: PrefixTreeScorer, attention: Attention, ends: Ends) -> BatchGenerator | None:
-        how: dict[str, Any] = {"budget": self._budget}
+        how: dict[str, Any] = {"budget": self.budget}
         # A model with extra heads guesses ahead.
         kind = SpeculativeStepper if getattr(self._model, "drafts", 0) else DecodeStep
         stepper = kind(self._model, self._needed, attention, **how, done=WorkDone())
-        probe = _tails(min(_PROBE_TOKENS, self._info.seq_len), self._rows)
+        probe = _tails(min(_PROBE_TOKENS, self.info.seq_len), self._rows)
         rows: dict[str, Any] = {"vocabulary": self._rows, "batch": self._batch}
         # Of its own, so that no prefix of the probe is found among others that are kept.
         trial = PrefixTreeScorer(self._model, self._needed, attention, **rows, **how, done=WorkDone())
@@ -171,7 +165,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         if different is not None:
             self._goes_slowly("generating", different)
             return None
-        stepper = kind(self._model, self._needed, attention, **how, done=self._done)
+        stepper = kind(self._model, self._needed, attention, **how, done=self.work_done)
         return BatchGenerator(self._model, stepper, shared, ends, **how, batch=self._batch)
 
     @property

@@ -51,7 +51,8 @@ def quiet() -> Iterator[None]:
     """
     _SILENCE.enter()
     try:
-        with _no_warnings() if current_thread() is main_thread() else nullcontext():
+        main = current_thread() is main_thread()
+        with warnings.catch_warnings(action="ignore") if main else nullcontext():
             yield
     finally:
         _SILENCE.leave()
@@ -99,13 +100,6 @@ def _silenced() -> Callable[[], None]:
     logging.disable_progress_bar()
     gguf_loading.tqdm = partial(gguf_bar, disable=True)
     return undo
-
-
-@contextmanager
-def _no_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 _LARGE: Final = (

@@ -48,19 +48,43 @@ class KeyValues:
         return sum(part.numel() * part.element_size() for layer in self.layers for part in layer)
 
 
-class SharedPast:
+class _Cache:
+    """Stands where a model expects transformers' ``Cache``, behind a prefix.
+
+    ``keeps`` is asked by models with more to keep than keys and values: whether it stays.
+    """
+
+    is_compileable = False
+
+    def __init__(self, prefix: KeyValues, *, keeps: bool) -> None:
+        self.prefix, self.keeps = prefix, keeps
+
+    @property
+    def past(self) -> int:
+        """Tokens of the prefix."""
+        return len(self.prefix.tokens)
+
+    def get_seq_length(self, *_: Any) -> int:
+        """Called by models to count positions."""
+        return self.past
+
+    def get_query_offset(self, *_: Any) -> int:
+        """Called by the code that makes masks."""
+        return self.past
+
+    def get_mask_sizes(self, query_length: int, *_: Any) -> tuple[int, int]:
+        """Called by the code that makes masks: number of keys, and which key is the first."""
+        return self.past + query_length, 0
+
+
+class SharedPast(_Cache):
     """The cache that a model's layers use: their keys and values after those of the prompt prefix.
 
     With ``record``, what they become is kept in ``made``.
     """
 
-    is_compileable = False
-
-    def __init__(self, past: KeyValues, *, record: bool = False) -> None:
-        self._past = past
-        self._record = record
-        # Asked by models with more to keep than keys and values: whether it stays.
-        self.keeps = record
+    def __init__(self, prefix: KeyValues, *, record: bool = False) -> None:
+        super().__init__(prefix, keeps=record)
         self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def update(
@@ -69,26 +93,14 @@ class SharedPast:
         """Called by a layer with what it computed for the batch; returns what it must attend to."""
         import torch
 
-        if self._past.layers:
-            past_keys, past_values = self._past.layers[layer_idx]
+        if self.prefix.layers:
+            past_keys, past_values = self.prefix.layers[layer_idx]
             rows = keys.shape[0]
             keys = torch.cat((past_keys.expand(rows, -1, -1, -1), keys), dim=2)
             values = torch.cat((past_values.expand(rows, -1, -1, -1), values), dim=2)
-        if self._record:
+        if self.keeps:
             self._made[layer_idx] = (keys, values)
         return keys, values
-
-    def get_seq_length(self, *_: Any) -> int:
-        """Called by models to count positions."""
-        return len(self._past.tokens)
-
-    def get_query_offset(self, *_: Any) -> int:
-        """Called by the code that makes masks."""
-        return len(self._past.tokens)
-
-    def get_mask_sizes(self, query_length: int, *_: Any) -> tuple[int, int]:
-        """Called by the code that makes masks: number of keys, and which key is the first."""
-        return len(self._past.tokens) + query_length, 0
 
     def made(self, tokens: tuple[int, ...]) -> KeyValues:
         """The keys and values of the prefix and what was computed behind it: ``tokens`` in all."""
@@ -161,30 +173,21 @@ Held = list[tuple["torch.Tensor", "torch.Tensor"]]
 """Keys and values [heads, tokens, width] of one slot, by layer."""
 
 
-class SlotCache:
-    """Stands where a model expects transformers' ``Cache``.
+class SlotCache(_Cache):
+    """A cache of slots; positions and masks are given to the model.
 
     ``lengths``: tokens in each slot in use, the prefix's not counted. ``begun``: tokens that the next slot holds
     already.
     """
 
-    is_compileable = False
-    keeps = True
-    """Asked by models with more to keep than keys and values: whether it stays."""
-
     def __init__(self, prefix: KeyValues, rows: int) -> None:
-        self.prefix = prefix
+        super().__init__(prefix, keeps=True)
         self.lengths: list[int] = []
         self.begun = 0
         self._rows, self._columns = rows, 0
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._first = self._count = self._until = 0
         self._at: int | torch.Tensor = 0
-
-    @property
-    def past(self) -> int:
-        """Tokens of the prefix."""
-        return len(self.prefix.tokens)
 
     def own(self) -> None:
         """Moves the prefix to the first slot: to a row that shares it with none, attention in two parts is dearer
@@ -233,18 +236,6 @@ class SlotCache:
         if self.past:
             put_behind(keys, self.prefix.layers[layer_idx])
         return keys, values
-
-    def get_seq_length(self, *_: Any) -> int:
-        """Called by models to count positions, which are given to them."""
-        return self.past
-
-    def get_query_offset(self, *_: Any) -> int:
-        """Called by the code that makes masks, which are given to models."""
-        return self.past
-
-    def get_mask_sizes(self, query_length: int, *_: Any) -> tuple[int, int]:
-        """Called by the code that makes masks: number of keys, and which key is the first."""
-        return self.past + query_length, 0
 
     def take(self, slot: int) -> Held:
         """A copy of what a slot holds."""

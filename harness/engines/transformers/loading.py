@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.checkpoints import CheckpointInfo
@@ -67,11 +68,6 @@ class Loaded:
     tokenizer: Any
     notes: tuple[str, ...] = ()
 
-    @property
-    def device(self) -> Any:
-        """The device that inputs must be on."""
-        return self.model.device
-
 
 def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     """The loaded checkpoint, on its device. Raises ``CheckpointError`` when it cannot be
@@ -101,13 +97,12 @@ def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
 
 def load_tokenizer(info: CheckpointInfo) -> Any:
     """The checkpoint's tokenizer. Raises ``CheckpointError`` where it cannot be loaded."""
-    with (
-        quiet(),
-        one_line_errors(
-            f"{info.path}: its tokenizer cannot be loaded", "copy it from the model that was trained"
-        ),
-    ):
-        return no_length_limit(_tokenizer(info))
+    what = f"{info.path}: its tokenizer cannot be loaded"
+    with quiet(), one_line_errors(what, "copy it from the model that was trained"):
+        from transformers import AutoTokenizer
+
+        folder, how = _source(info)
+        return no_length_limit(AutoTokenizer.from_pretrained(folder, **how))
 
 
 @contextmanager
@@ -167,6 +162,14 @@ def _is_gguf(info: CheckpointInfo) -> bool:
     return info.path.suffix == ".gguf"
 
 
+def _source(info: CheckpointInfo) -> tuple[Path, dict[str, Any]]:
+    """The folder that transformers is to read, and how; a GGUF file is named beside it."""
+    how = {"local_files_only": True, "trust_remote_code": info.trust_remote_code}
+    if _is_gguf(info):
+        return info.path.parent, {**how, "gguf_file": info.path.name}
+    return info.path, how
+
+
 def _config(info: CheckpointInfo) -> Any:
     """The config of a folder, None of a GGUF file; sizes that the weights contradict are right in it already, so that
     nothing needs to be ignored."""
@@ -176,32 +179,21 @@ def _config(info: CheckpointInfo) -> Any:
         return None
     where = info.path / "config.json"
     with one_line_errors(f"{where}: no config of {info.architecture}", "save the checkpoint again"):
-        return AutoConfig.from_pretrained(
-            info.path, local_files_only=True, trust_remote_code=info.trust_remote_code, **info.overrides
-        )
+        folder, how = _source(info)
+        return AutoConfig.from_pretrained(folder, **how, **info.overrides)
 
 
 def _model(info: CheckpointInfo, config: Any, dtype: Any) -> tuple[Any, dict[str, Any]]:
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
     auto = AutoModelForMaskedLM if info.kind == "masked" else AutoModelForCausalLM
-    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": info.trust_remote_code}
-    if _is_gguf(info):
-        options["gguf_file"] = info.path.name
-        folder = info.path.parent
-    else:
+    folder, options = _source(info)
+    if not _is_gguf(info):
         _check_room(info, auto, config)
         pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
         options |= {"config": config, "use_safetensors": None if pickled else True}
-        folder = info.path
-    model, report = auto.from_pretrained(
-        folder,
-        dtype=dtype,
-        output_loading_info=True,
-        weights_only=True,
-        **MISMATCHES,
-        **options,
-    )
+    options |= {"dtype": dtype, "output_loading_info": True, "weights_only": True, **MISMATCHES}
+    model, report = auto.from_pretrained(folder, **options)
     return model, report
 
 
@@ -220,18 +212,6 @@ def _check_room(info: CheckpointInfo, auto: Any, config: Any) -> None:
             f"{info.path / 'config.json'}: describes a model of {wanted:,} numbers, but the weights have "
             f"{info.parameters:,}; save the checkpoint again with its own config"
         )
-
-
-def _tokenizer(info: CheckpointInfo) -> Any:
-    from transformers import AutoTokenizer
-
-    if _is_gguf(info):
-        return AutoTokenizer.from_pretrained(
-            info.path.parent, gguf_file=info.path.name, local_files_only=True, trust_remote_code=False
-        )
-    return AutoTokenizer.from_pretrained(
-        info.path, local_files_only=True, trust_remote_code=info.trust_remote_code
-    )
 
 
 def _parsed_once(info: CheckpointInfo) -> AbstractContextManager[None]:

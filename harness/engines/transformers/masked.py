@@ -12,9 +12,9 @@ from harness.engines.base import Done
 from harness.engines.transformers.base import ModelEngine
 from harness.engines.transformers.compat import quiet
 from harness.engines.transformers.loading import Loaded
-from harness.engines.transformers.scoring.padded import in_batches
+from harness.engines.transformers.scoring.padded import in_batches, padded
 from harness.engines.transformers.scoring.plan import TokenWork
-from harness.engines.transformers.tokenizer import Vocabulary
+from harness.engines.transformers.tokenizer import Vocabulary, frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         self._by_text: dict[str, list[int]] | None = None
         self._shown: dict[int, tuple[str, str]] = {}
         self._known = max(loaded.tokenizer.get_vocab().values()) + 1
-        self._frame = _frame(loaded.tokenizer)
+        self._frame = frame(loaded.tokenizer, loaded.tokenizer.mask_token or "a")
         with quiet():
             probe = loaded.tokenizer.encode("a a a a")
             different = self._needed.verify(self._inputs([tuple(probe), tuple(probe[:-1])]))
         if different is not None:
             self._goes_slowly("logits", different)
-        self._done.reset()
+        self.work_done.reset()
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``."""
@@ -63,7 +63,15 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
             elif isinstance(request, FillMask):
                 questions.append(_Question(number, request, text))
         with quiet():
-            answers.update(self._fill_all(questions))
+            filled = in_batches(
+                [TokenWork(question.text.ids, (0,)) for question in questions],
+                lambda numbers: self._fill([questions[number] for number in numbers]),
+                budget=self.budget,
+                size=self._batch,
+                vocabulary=self._rows,
+                device=self.loaded.model.device,
+            )
+        answers.update((question.number, one) for question, one in zip(questions, filled, strict=True))
         return [answers[number] for number in range(len(requests))]
 
     def tokenize(self, request: Request) -> MaskedText | Refusal:
@@ -88,11 +96,8 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
             )
         for request in requests:
             if not isinstance(request, FillMask):
-                found.append(
-                    Refusal(
-                        f"a masked language model does not answer {type(request).__name__}; give a causal one"
-                    )
-                )
+                kind = type(request).__name__
+                found.append(Refusal(f"a masked language model does not answer {kind}; give a causal one"))
             elif mask is None:
                 found.append(Refusal("the tokenizer has no mask token"))
             else:
@@ -108,35 +113,16 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
                 f"the text has a token that the model, with {self._rows} embeddings, does not know"
             )
         front, back = self._frame
-        room = self._info.seq_len - len(front) - len(back)
+        room = self.info.seq_len - len(front) - len(back)
         if room < 1:
             return Refusal(
-                f"{self._info.seq_len} tokens leave no room for the mask; give a larger --eval-seq-len"
+                f"{self.info.seq_len} tokens leave no room for the mask; give a larger --eval-seq-len"
             )
         start, end = around(ids.index(mask), len(ids), room)
         position = len(front) + ids.index(mask) - start
         return MaskedText((*front, *ids[start:end], *back), position, len(ids) - (end - start))
 
-    def _fill_all(self, questions: Sequence[_Question]) -> dict[int, FillMaskAnswer]:
-        """The answers by the numbers of their requests; a batch that memory is too small for is made again,
-        smaller."""
-        answers: dict[int, FillMaskAnswer] = {}
-
-        def compute(numbers: Sequence[int]) -> None:
-            answers.update(self._fill([questions[number] for number in numbers]))
-
-        works = [TokenWork(question.text.ids, (0,)) for question in questions]
-        in_batches(
-            works,
-            compute,
-            budget=self._budget,
-            size=self._batch,
-            vocabulary=self._rows,
-            device=self.loaded.model.device,
-        )
-        return answers
-
-    def _fill(self, batch: Sequence[_Question]) -> dict[int, FillMaskAnswer]:
+    def _fill(self, batch: Sequence[_Question]) -> list[FillMaskAnswer]:
         """One forward pass for every number of candidates asked for."""
         inputs = self._inputs([question.text.ids for question in batch])
         places = [question.text.position for question in batch]
@@ -146,18 +132,20 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         top = known.topk(min(max(question.request.top_k for question in batch), known.shape[1]))
         tokens, logprobs = top.indices.tolist(), (top.values - total).tolist()
         best = self._targets(batch, known, total)
-        self._done.computed += inputs["input_ids"].numel()
-        self._done.padded += inputs["input_ids"].numel() - sum(len(question.text.ids) for question in batch)
-        self._done.distinct += sum(len(question.text.ids) for question in batch)
-        self._done.logits += len(batch)
-        return {
-            question.number: FillMaskAnswer(
+        self.work_done.computed += inputs["input_ids"].numel()
+        self.work_done.padded += inputs["input_ids"].numel() - sum(
+            len(question.text.ids) for question in batch
+        )
+        self.work_done.distinct += sum(len(question.text.ids) for question in batch)
+        self.work_done.logits += len(batch)
+        return [
+            FillMaskAnswer(
                 self._candidates(tokens[row], logprobs[row], question.request.top_k),
                 *best[row],
                 question.text.truncated,
             )
             for row, question in enumerate(batch)
-        }
+        ]
 
     def _targets(
         self, batch: Sequence[_Question], known: Any, total: Any
@@ -195,18 +183,9 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
 
         RoBERTa and its kin number positions by where the padding token is, so no other token will do.
         """
-        import torch
-
         model, tokenizer = self.loaded.model, self.loaded.tokenizer
         given = getattr(model.config, "pad_token_id", None)
-        padding = given if given is not None else tokenizer.pad_token_id or 0
-        longest = max(map(len, texts))
-        ids = torch.full((len(texts), longest), padding, dtype=torch.long)
-        mask = torch.zeros((len(texts), longest), dtype=torch.long)
-        for row, text in enumerate(texts):
-            ids[row, : len(text)] = torch.tensor(text)
-            mask[row, : len(text)] = 1
-        return {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
+        return padded(texts, given if given is not None else tokenizer.pad_token_id or 0, model.device)
 
 
 def around(position: int, length: int, room: int) -> tuple[int, int]:
@@ -219,13 +198,3 @@ def around(position: int, length: int, room: int) -> tuple[int, int]:
         return 0, length
     start = min(max(0, position - room // 2), length - room)
     return start, start + room
-
-
-def _frame(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The special tokens that the tokenizer puts before and after a text."""
-    mask = tokenizer.mask_token or "a"
-    bare, framed = tokenizer.encode(mask, add_special_tokens=False), tokenizer.encode(mask)
-    for start in range(len(framed) - len(bare) + 1):
-        if framed[start : start + len(bare)] == bare:
-            return tuple(framed[:start]), tuple(framed[start + len(bare) :])
-    return (), ()

@@ -83,11 +83,7 @@ class Switched:
 
     def __init__(self, engine: Engine, adapters: Adapters, name: str | None) -> None:
         self.engine, self._adapters, self._name = engine, adapters, name
-
-    @property
-    def info(self) -> CheckpointInfo:
-        """What the checkpoint is."""
-        return self.engine.info
+        self.info = engine.info
 
     @property
     def effort(self) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class TextTokenizer:
     def __init__(self, tokenizer: Any, vocabulary: Vocabulary | None = None) -> None:
         self._tokenizer = tokenizer
         self._vocabulary = vocabulary or Vocabulary(tokenizer)
-        self._front = _front(tokenizer)
+        self._front, _ = frame(tokenizer)
 
     @property
     def start(self) -> int | None:
@@ -176,14 +176,13 @@ def _first_after(spans: Sequence[tuple[int, int]], join: int) -> tuple[int, bool
     return len(spans), False
 
 
-def _front(tokenizer: Any) -> tuple[int, ...]:
-    """The special tokens that the tokenizer puts in front of every text by itself."""
-    bare = tokenizer.encode("a", add_special_tokens=False)
-    framed = tokenizer.encode("a")
+def frame(tokenizer: Any, text: str = "a") -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The special tokens that the tokenizer by itself puts before and after every text."""
+    bare, framed = tokenizer.encode(text, add_special_tokens=False), tokenizer.encode(text)
     for start in range(len(framed) - len(bare) + 1):
         if framed[start : start + len(bare)] == bare:
-            return tuple(framed[:start])
-    return ()
+            return tuple(framed[:start]), tuple(framed[start + len(bare) :])
+    return (), ()
 
 
 Spelling: TypeAlias = Literal["bytes", "pieces", "words"]

@@ -24,6 +24,7 @@ from harness.engines.base import Engine
 from harness.engines.pool import EnginePool
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
+from tests.support.generating import generates_together
 from tests.support.tiny import tiny_adapter, tiny_causal, tiny_masked, trainer_state
 
 SETTINGS = ModelSettings(device="cpu", threads=1)
@@ -207,7 +208,7 @@ def test_base_and_adapters_share_one_model_and_answer_as_they_do_alone(
 def test_an_adapter_goes_the_fast_ways_too(adapter: Path) -> None:
     engine: Any = open_engine(only(adapter), SETTINGS)
     assert engine.engine.shares
-    assert engine.engine.generates_together
+    assert generates_together(engine.engine)
     assert engine.engine.notes == []
     engine.close()
 

@@ -12,6 +12,7 @@ from harness.core.errors import CheckpointError
 from harness.core.requests import Loglikelihood, LoglikelihoodAnswer, RollingAnswer, RollingLoglikelihood
 from harness.engines.transformers.mtp.config import config_of
 from harness.engines.transformers.tokenizer import TextTokenizer
+from tests.support.generating import generates_together
 from tests.support.tiny import CORPUS
 from tests.support.tiny_mtp import PARAMS, info_of, mtp_engine, random_state, save_mtp
 
@@ -135,7 +136,7 @@ def test_half_precision_is_near_single_precision(tmp_path: Path) -> None:
     whole = mtp_engine(info_of(path)).answer(asked)
     for dtype in ("float16", "bfloat16"):
         engine = mtp_engine(info_of(path), dtype=dtype)
-        assert engine.generates_together
+        assert generates_together(engine)
         for mine, theirs in zip(engine.answer(asked), whole, strict=True):
             assert mine.logprob == pytest.approx(theirs.logprob, rel=0.05)  # type: ignore[union-attr]
 

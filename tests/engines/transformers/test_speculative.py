@@ -20,6 +20,7 @@ from harness.engines.transformers.generation.step import DecodeStep
 from harness.engines.transformers.kv_cache import SlotCache, slot_mask
 from harness.engines.transformers.split_attention import splitting
 from tests.engines.transformers.test_memory import out_of_memory
+from tests.support.generating import generates_together
 from tests.support.tiny_mtp import LETTERS, letters_info, mtp_engine
 
 
@@ -76,7 +77,7 @@ def test_texts_are_those_of_head_0_alone_in_any_batch_and_order(
     batch: int | None, folder: Path, wanted: list[list[tuple[str, str, int]]]
 ) -> None:
     engine = mtp_engine(letters_info(folder), batch=batch)
-    assert engine.generates_together
+    assert generates_together(engine)
     assert engine.notes == []
     assert texts(engine, prompts()) == wanted
     assert texts(engine, prompts()[::-1]) == wanted[::-1]
@@ -104,7 +105,7 @@ def test_heads_read_from_the_slots_what_they_would_read_from_the_whole_text(fold
     import torch
 
     engine = mtp_engine(letters_info(folder))
-    assert engine.generates_together
+    assert generates_together(engine)
     model, shared = engine.loaded.model, engine._shared
     assert shared is not None
     prefix = (1, 2, 3, 4, 5, 6, 7) * 6
@@ -182,7 +183,7 @@ def test_a_row_that_waits_for_memory_goes_on_with_the_same_texts(
     folder: Path, wanted: list[list[tuple[str, str, int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = mtp_engine(letters_info(folder))
-    assert engine.generates_together
+    assert generates_together(engine)
     plain, calls = engine._needed.logits, Counter[str]()
 
     def limited(inputs: dict[str, Any], rows: Any, positions: Any) -> Any:
@@ -224,7 +225,7 @@ def test_broken_weights_are_told(folder: Path) -> None:
     import torch
 
     engine = mtp_engine(letters_info(folder))
-    assert engine.generates_together
+    assert generates_together(engine)
     with torch.no_grad():
         engine.loaded.model._heads.wo.fill_(float("nan"))
     wanted = texts(mtp_engine(letters_info(folder)), prompts(8))
@@ -288,5 +289,5 @@ def test_several_tokens_at_once_are_tried_in_every_type(
     engine = mtp_engine(letters_info(folder), dtype=dtype)
     assert engine.loaded.model.drafts
     assert engine.shares
-    assert engine.generates_together is not fault
+    assert generates_together(engine) is not fault
     assert bool(engine.notes) is fault

@@ -13,6 +13,7 @@ from harness.engines.transformers.causal import CausalEngine
 from tests.engines.transformers.test_generation import prompts, with_samples
 from tests.engines.transformers.test_memory import before_each_pass, out_of_memory
 from tests.engines.transformers.test_shared_prefix import engine_for, model_of
+from tests.support.generating import generates_together
 from tests.support.tiny import CORPUS
 
 
@@ -61,7 +62,7 @@ def test_every_answer_is_told_once_and_is_the_one_returned(llama: Path, batch: i
 
 def test_a_short_text_is_told_while_longer_ones_go_on(llama: Path) -> None:
     engine = engine_for(llama)
-    assert engine.generates_together
+    assert generates_together(engine)
     lengths = (40, 5, 20, 1)
     requests: list[Request] = [
         Generate(text, max_new_tokens=length) for text, length in zip(CORPUS, lengths, strict=False)
@@ -91,7 +92,7 @@ def test_a_request_is_told_when_its_last_sample_is_at_its_end(llama: Path) -> No
 
 def test_texts_generated_one_by_one_are_told_one_by_one(llama: Path) -> None:
     engine = engine_for(llama, together=False)
-    assert not engine.generates_together
+    assert not generates_together(engine)
     requests: list[Request] = [*prompts()[:3], *with_samples()[:3]]
     assert check_told(engine, requests, engine_for(llama).answer(requests)) == list(range(6))
 
@@ -100,7 +101,7 @@ def test_rows_too_many_for_memory_are_told_once_each(llama: Path, monkeypatch: p
     requests: list[Request] = [*prompts(), *with_samples()]
     wanted = engine_for(llama).answer(requests)
     engine = engine_for(llama)
-    assert engine.generates_together
+    assert generates_together(engine)
     failed: list[torch.Size] = []
 
     def look(cells: torch.Size) -> None:
@@ -119,7 +120,7 @@ def test_what_is_raised_by_whoever_is_told_goes_through_and_breaks_nothing(
     llama: Path, stop: type[BaseException], together: bool
 ) -> None:
     engine = engine_for(llama, together=together)
-    assert engine.generates_together is together
+    assert generates_together(engine) is together
     requests = mixed()
     wanted = engine.answer(requests)
     most = engine._generator()._most if together else 0  # type: ignore[union-attr]

@@ -79,8 +79,8 @@ class SequentialGenerator:
                 stopping_criteria=StoppingCriteriaList([stop]),
             )
         self._done.prefilled += len(prompt.tokens)
-        self._done.decoded += max(0, len(sample.tokens) - 1)
-        computed = len(prompt.tokens) + max(0, len(sample.tokens) - 1)
-        self._done.computed += computed
+        again = max(0, len(sample.tokens) - 1)
+        self._done.decoded += again
+        self._done.computed += len(prompt.tokens) + again
         self._done.logits += len(sample.tokens)
         return sample

@@ -106,22 +106,13 @@ class DecodeStep:
         """One forward pass; logits at the wanted (row, place in the pass)."""
         import torch
 
-        masks = {
-            kind: slot_mask(
-                self._attention.window if kind == "sliding_attention" else None,
-                own=columns,
-                past=slots.past,
-                until=until,
-                dtype=self._model.dtype,
-            )
-            for kind in self._attention.kinds
-        }
+        where: dict[str, Any] = {"past": slots.past, "until": until, "dtype": self._model.dtype}
         inputs: dict[str, Any] = {
             "input_ids": torch.tensor(ids, device=self._model.device),
             "position_ids": columns + slots.past,
             "past_key_values": slots,
             "use_cache": True,
-            "attention_mask": masks if len(masks) > 1 else next(iter(masks.values())),
+            "attention_mask": self._attention.masks(lambda window: slot_mask(window, own=columns, **where)),
         }
         self._done.computed += inputs["input_ids"].numel()
         self._done.logits += len(wanted)

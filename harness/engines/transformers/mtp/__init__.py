@@ -45,13 +45,8 @@ def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     dtype: Any = choose_dtype(info, settings, device)
     to = {"dtype": weights.tensors["output.weight"].dtype if dtype == "auto" else dtype, "device": device}
     with torch.no_grad(), one_line_errors(f"{info.path}: cannot be put on {device}", MAKE_ROOM):
-        model = MtpModel(
-            config,
-            weights.vocabulary,
-            weights.put,
-            drafts=settings.speculative == "auto",
-            **to,
-        )
+        drafts = settings.speculative == "auto"
+        model = MtpModel(config, weights.vocabulary, weights.put, drafts=drafts, **to)
     check_vocabulary(info, model, tokenizer)
     for note in weights.notes:
         _LOG.warning("%s", note)

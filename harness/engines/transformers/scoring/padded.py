@@ -7,7 +7,7 @@ padding changes nothing, and positions count from 0 as in a single row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.logits import SelectiveLogits, read_targets
@@ -17,6 +17,9 @@ from harness.engines.transformers.scoring.prefix_tree import grow
 
 if TYPE_CHECKING:
     import torch
+
+
+Made = TypeVar("Made")
 
 
 class PaddedScorer:
@@ -37,14 +40,9 @@ class PaddedScorer:
 
     def score(self, works: Sequence[TokenWork]) -> list[Score]:
         """The scores of all sequences, in their order, whatever the batches."""
-        scores: dict[int, Score] = {}
-
-        def compute(numbers: Sequence[int]) -> None:
-            scores.update(zip(numbers, self._score([works[number] for number in numbers]), strict=True))
-
-        in_batches(
+        scores = in_batches(
             works,
-            compute,
+            lambda numbers: self._score([works[number] for number in numbers]),
             budget=self._budget,
             size=self._batch,
             vocabulary=self._vocabulary,
@@ -54,7 +52,7 @@ class PaddedScorer:
             enough = grow([work.inputs for work in works]).tokens
             self._done.distinct += enough
             self._done.slowly("scoring", sum(len(work.inputs) for work in works), enough)
-        return [scores[number] for number in range(len(works))]
+        return scores
 
     def logits(self, works: Sequence[TokenWork]) -> torch.Tensor:
         """Float32 logits [targets, vocabulary] at the targets of a few short sequences, one after the other."""
@@ -63,16 +61,7 @@ class PaddedScorer:
 
     def inputs(self, works: Sequence[TokenWork]) -> dict[str, Any]:
         """Input ids and attention mask [rows, longest], padded on the right with any token."""
-        import torch
-
-        longest = max(len(work.inputs) for work in works)
-        ids = torch.zeros((len(works), longest), dtype=torch.long)
-        mask = torch.zeros((len(works), longest), dtype=torch.long)
-        for row, work in enumerate(works):
-            ids[row, : len(work.inputs)] = torch.tensor(work.inputs)
-            mask[row, : len(work.inputs)] = 1
-        device = self._model.device
-        return {"input_ids": ids.to(device), "attention_mask": mask.to(device), "use_cache": False}
+        return {**padded([work.inputs for work in works], 0, self._model.device), "use_cache": False}
 
     def _score(self, works: Sequence[TokenWork]) -> list[Score]:
         """One forward pass. Sums are Python's floats, so that their order cannot matter."""
@@ -100,22 +89,34 @@ def _places(works: Sequence[TokenWork]) -> list[tuple[int, int]]:
     ]
 
 
+def padded(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[str, Any]:
+    """Input ids and attention mask [rows, longest], padded on the right with a token."""
+    import torch
+
+    ids = torch.full((len(rows), max(map(len, rows))), padding, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = torch.tensor(row)
+        mask[number, : len(row)] = 1
+    return {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+
+
 def in_batches(
     works: Sequence[TokenWork],
-    compute: Callable[[Sequence[int]], None],
+    compute: Callable[[Sequence[int]], Sequence[Made]],
     *,
     budget: BatchBudget,
     size: int | None,
     vocabulary: int,
     device: Any,
-) -> None:
-    """Calls ``compute`` with the numbers of each batch's sequences, every sequence once.
+) -> list[Made]:
+    """The results of all sequences, in their order; ``compute`` makes those of a batch, given its numbers.
 
     Where memory runs out the budget is halved and what is left, that batch included, is cut into smaller
     ones.
     """
-    left = list(range(len(works)))
-    while left:
+    made: dict[int, Made] = {}
+    while left := [number for number in range(len(works)) if number not in made]:
         queue = batches(
             [works[number] for number in left],
             size=size,
@@ -123,19 +124,17 @@ def in_batches(
             most_logits=budget.logits,
             vocabulary=vocabulary,
         )
-        done: set[int] = set()
         smaller = False
         for batch in queue:
             numbers = [left[index] for index in batch]
             try:
-                compute(numbers)
+                made.update(zip(numbers, compute(numbers), strict=True))
             except Exception as error:
                 if size is not None or not is_out_of_memory(error) or not budget.halve():
                     raise
                 smaller = True
             if smaller:
                 break  # outside of the handler, so that the error no longer holds on to the batch's memory
-            done.update(numbers)
-        left = [number for number in left if number not in done]
         if smaller:
             release(device)
+    return [made[number] for number in range(len(works))]

@@ -162,31 +162,24 @@ def divide(
     ``logits[i]``: how many of node i's logits are needed. Nodes in ``cuts`` end a stem in any case.
     """
     most = len(tree.ends) if most_sequences is None else most_sequences
-    return _Division(tree, _Rules(room, saving, most, logits or [0] * len(tree.nodes), cuts)).root
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """What ``divide`` was asked."""
-
-    room: int
-    saving: int
-    most: int
-    logits: Sequence[int]
-    cuts: Collection[int]
+    asked = logits or [0] * len(tree.nodes)
+    return _Division(tree, cuts, asked, room=room, saving=saving, most=most).root
 
 
 class _Division:
     """The sums over subtrees that ``divide`` decides by, and the parts it makes."""
 
-    def __init__(self, tree: Tree, rules: _Rules) -> None:
-        self._nodes, self._rules = tree.nodes, rules
+    def __init__(
+        self, tree: Tree, cuts: Collection[int], logits: Sequence[int], *, room: int, saving: int, most: int
+    ) -> None:
+        self._nodes, self._room, self._saving = tree.nodes, room, saving
+        self._most, self._logits, self._cuts = most, logits, cuts
         self._size = [len(node.tokens) for node in tree.nodes]
         self._here = [0] * len(tree.nodes)
         for end in tree.ends:
             self._here[end] += 1
         self._below = list(self._here)
-        self._cut = [number in rules.cuts for number in range(len(tree.nodes))]
+        self._cut = [number in cuts for number in range(len(tree.nodes))]
         for number in sorted(range(len(tree.nodes)), key=lambda number: -tree.nodes[number].depth):
             if (parent := tree.nodes[number].parent) >= 0:
                 self._size[parent] += self._size[number]
@@ -207,12 +200,8 @@ class _Division:
             return
         chain = (*carried, number)
         length = sum(len(self._nodes[one].tokens) for one in chain)
-        parts = max(2, -(-(self._size[number] - len(node.tokens)) // max(1, self._rules.room - length)))
-        if (
-            number in self._rules.cuts
-            or length >= self._rules.room
-            or length * (parts - 1) >= self._rules.saving
-        ):
+        parts = max(2, -(-(self._size[number] - len(node.tokens)) // max(1, self._room - length)))
+        if number in self._cuts or length >= self._room or length * (parts - 1) >= self._saving:
             below = Stem(chain)
             stem.stems.append(below)
             self._todo += [(child, (), below) for child in node.children]
@@ -236,8 +225,8 @@ class _Division:
     def _fits(self, tops: Sequence[int], carried: tuple[int, ...]) -> bool:
         sequences = sum(self._below[top] for top in tops) + sum(self._here[one] for one in carried)
         return (
-            self._length(tops, carried) <= self._rules.room
-            and sequences <= self._rules.most
+            self._length(tops, carried) <= self._room
+            and sequences <= self._most
             and not any(self._cut[top] for top in tops)
         )
 
@@ -256,7 +245,7 @@ class _Division:
             tuple(nodes),
             self._length(tops, carried),
             sum(self._here[number] for number in nodes),
-            sum(self._rules.logits[number] for number in nodes),
+            sum(self._logits[number] for number in nodes),
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import difference
-from harness.engines.transformers.attention_masks import Attention
+from harness.engines.transformers.attention_masks import Attention, additive_mask
 from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.kv_cache import KeyValues, PrefixCache, SharedPast
 from harness.engines.transformers.logits import SelectiveLogits, read_targets
@@ -240,8 +240,9 @@ class PrefixTreeScorer:
             "use_cache": True,
         }
         if past or layout.branches:
+            where: dict[str, Any] = {"positions": positions, "past": past, "dtype": self._model.dtype}
             inputs["attention_mask"] = self._attention.masks(
-                layout.seen_until, positions=positions, past=past, dtype=self._model.dtype
+                lambda window: additive_mask(layout.seen_until, window=window, **where)
             )
         else:
             # Under the model's own causal mask no token sees the gaps to its right.
