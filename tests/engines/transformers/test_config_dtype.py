@@ -74,4 +74,4 @@ def test_a_name_that_is_no_type_is_one_clear_line_where_it_matters(said: Any, tm
 def test_a_checkpoint_without_such_a_config_is_as_before() -> None:
     plain = CheckpointInfo("c", "c", Path("c"), "causal", "folder", "llama", "L", 128)
     assert chosen(plain, "cuda") == "auto"
-    assert chosen(replace(plain, format="gguf"), "cuda") == "torch.float32"
+    assert chosen(replace(plain, path=Path("c.gguf"), format="gguf"), "cuda") == "torch.float32"
