@@ -37,9 +37,9 @@ def _ours(name: str, text: str, module: str = "", prefix: str = "", **more: Any)
 
 
 COMMANDS: Final = (
-    _ours("fetch", "get a builtin checkpoint into your cache"),
-    _ours("list", "the runs of a results folder", "list_"),
-    _ours("report", "the table of a run, again"),
+    _ours("fetch", "get a builtin checkpoint into your cache", "show", "fetch_"),
+    _ours("list", "the runs of a results folder", "runs", "list_"),
+    _ours("report", "the table of a run, again", "runs", "report_"),
     _ours("show", "what a checkpoint is"),
     _ours("rescore", "today's scorers on a run's stored answers"),
     _ours("grade", "runs the programs of a file of samples, for pass@k"),

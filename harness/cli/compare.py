@@ -8,11 +8,9 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from harness.cli.command import Output, add_output
 from harness.compare.answers import Shown, shown_answers
-from harness.compare.candidate import Candidate
 from harness.compare.gate.config import number_of
 from harness.compare.load import find_candidates, parse_sizes
 from harness.compare.pair import Pair, by_group, compare_pair
@@ -22,37 +20,26 @@ from harness.core.settings import integer, read_as
 from harness.reports.comparison import Flip, Flips, pair_facts
 from harness.statistics.verdicts import ALPHA, MARGIN
 
-ARGUMENTS: Final = (
-    "a run, a results file, or the name, path or fingerprint of a checkpoint with saved results; "
-    "one of several: RUN#NAME, FILE#NAME"
-)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add = parser.add_argument
-    add("what", nargs="*", metavar="WHAT", help=f"the baseline, then what is compared with it: {ARGUMENTS}")
+    text = (
+        "the baseline, then what is compared with it: a run, a results file, or the name, path or fingerprint of a "
+        "checkpoint with saved results; one of several: RUN#NAME, FILE#NAME"
+    )
+    add("what", nargs="*", metavar="WHAT", help=text)
     add_output(parser)
     add("--metric", metavar="NAME", help="judge by this metric where a benchmark has it")
     add("--all-metrics", action="store_true", help="show every metric, not only the primary ones")
     add("--groups", action="store_true", help="compare the groups of a benchmark (subjects), not the whole")
-    add(
-        "--items",
-        action="append",
-        default=[],
-        metavar="NAME=N",
-        help="items of a benchmark in a published table",
-    )
-    add(
-        "--margin",
-        default=str(MARGIN),
-        metavar="D",
-        help="a loss that does not matter (default: 0.01, one point)",
-    )
+    text = "items of a benchmark in a published table"
+    add("--items", action="append", default=[], metavar="NAME=N", help=text)
+    text = "a loss that does not matter (default: 0.01, one point)"
+    add("--margin", default=str(MARGIN), metavar="D", help=text)
     add("--alpha", default=str(ALPHA), metavar="P", help="chance of a false verdict (default: 0.05)")
-    add(
-        "--show-flips", default="0", metavar="N", help="print so many items gained and lost of each benchmark"
-    )
+    text = "print so many items gained and lost of each benchmark"
+    add("--show-flips", default="0", metavar="N", help=text)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -101,8 +88,8 @@ def flips_of(pair: Pair, count: int) -> Flips:
             continue
         chosen = dict.fromkeys(line.flips.gained[:count], True)
         chosen |= dict.fromkeys(line.flips.lost[:count], False)
-        a = _shown(pair.baseline, name, line.metric, chosen)
-        b = _shown(pair.new, name, line.metric, chosen)
+        sides = (one.entries[name] for one in (pair.baseline, pair.new))
+        a, b = (shown_answers(entry, line.metric, chosen) for entry in sides)
         found[name] = [
             Flip(
                 example=example,
@@ -122,10 +109,6 @@ def flips_of(pair: Pair, count: int) -> Flips:
 
 def _known(example: str, *sides: Mapping[str, Shown]) -> list[Shown]:
     return [side[example] for side in sides if example in side]
-
-
-def _shown(one: Candidate, benchmark: str, metric: str, chosen: Mapping[str, bool]) -> dict[str, Shown]:
-    return shown_answers(one.entries[benchmark], metric, chosen)
 
 
 def _rate(text: str, *, zero: bool = False) -> float:

@@ -23,13 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE", help="a .csv or .json file of published results")
     add_output(parser)
-    add(
-        "--items",
-        action="append",
-        default=[],
-        metavar="NAME=N",
-        help="items of a benchmark, where the file does not say",
-    )
+    text = "items of a benchmark, where the file does not say"
+    add("--items", action="append", default=[], metavar="NAME=N", help=text)
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -1,4 +1,5 @@
-"""``touchstone show PATH``: what a checkpoint is, without loading it.
+"""``touchstone show PATH``: what a checkpoint is, without loading it; ``touchstone fetch NAME`` gets a builtin one into
+the user's cache.
 
 Which benchmarks it can be evaluated on is read off the decorators in ``evals/``, where there is such a folder below
 the current one; nothing of them is run.
@@ -7,11 +8,13 @@ the current one; nothing of them is run.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo, resolve
+from harness.checkpoints.builtin import fetch
 from harness.cli.command import Output
 from harness.compare.gate.validate import declared_in
 from harness.core.requests import RunProgram
@@ -30,6 +33,18 @@ def run(options: argparse.Namespace) -> Output:
     """A table per checkpoint."""
     found = rows(options.source, base_model=options.base_model)
     return Output(found, "\n\n".join("\n".join(lines(row)) for row in found))
+
+
+def fetch_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``fetch``."""
+    parser.add_argument("name", metavar="NAME", help="smollm2-135m")
+
+
+def fetch_run(options: argparse.Namespace) -> Output:
+    """Fetch it, saying what is done; beside JSON on stderr."""
+    stream = sys.stderr if options.json else sys.stdout
+    path = fetch(options.name, say=lambda text: print(text, file=stream))
+    return Output({"name": options.name, "path": str(path)})
 
 
 def rows(source: str, *, base_model: str | None = None) -> list[dict[str, Any]]:

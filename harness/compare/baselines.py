@@ -177,11 +177,8 @@ class _Overlap(NamedTuple):
 
 
 def _overlap(mine: ItemScores, other: ItemScores) -> _Overlap:
-    both, rows = (
-        dict(zip(other.examples, other.rows, strict=True)),
-        zip(mine.examples, mine.rows, strict=True),
-    )
-    shared = sum(both.get(name) == row for name, row in rows)
+    rows = dict(zip(other.examples, other.rows, strict=True))
+    shared = sum(rows.get(name) == row for name, row in zip(mine.examples, mine.rows, strict=True))
     return _Overlap(shared, len(other.examples) - shared, len(mine.examples) - shared)
 
 
@@ -252,9 +249,8 @@ def _nothing(earlier: Sequence[StoredResult], source: BaselineSource) -> Baselin
         return BaselineChoice(state="first", notes=tuple(notes))
     if not earlier:
         return BaselineChoice(state="absent", reason=f"{source.name} has no result of it")
-    return BaselineChoice(
-        state="refused", reason=f"{origin(earlier[-1])} is not whole: {incomplete(earlier[-1])}"
-    )
+    reason = f"{origin(earlier[-1])} is not whole: {incomplete(earlier[-1])}"
+    return BaselineChoice(state="refused", reason=reason)
 
 
 def incomplete(saved: StoredResult) -> str:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from harness.core.errors import DataError
@@ -79,7 +80,7 @@ def published_entry(
     primary: str,
     source: Source,
     name: str,
-    about: Mapping[str, Any],
+    about: Mapping[str, Any] = MappingProxyType({}),
     conditions: Mapping[str, Any] | None = None,
     aggregate: Mapping[str, dict[str, str]] | None = None,
     invalid: str | None = None,

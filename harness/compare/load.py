@@ -49,7 +49,12 @@ def find_candidates(
     """
     known = dict(sizes or {})
     if not arguments:
-        arguments = [str(folder) for folder in _newest_runs(output)]
+        runs = _runs(output)
+        if len(runs) < 2:
+            raise DataError(
+                f"{len(runs)} runs in {output}/; name two results to compare: runs, files, or checkpoints"
+            )
+        arguments = [str(folder) for folder in runs[-2:]]
     if len(arguments) == 1:
         found = _several(arguments[0], output, known)
     else:
@@ -175,15 +180,6 @@ def _runs(output: Path) -> list[Path]:
     """The folders of runs that ended, oldest first."""
     found = [path.parent for path in output.glob(f"*/{SUMMARY}")]
     return sorted(found, key=lambda path: ((path / SUMMARY).stat().st_mtime, path.name))
-
-
-def _newest_runs(output: Path) -> list[Path]:
-    runs = _runs(output)
-    if len(runs) < 2:
-        raise DataError(
-            f"{len(runs)} runs in {output}/; name two results to compare: runs, files, or checkpoints"
-        )
-    return runs[-2:]
 
 
 def _unique(candidates: list[Candidate]) -> list[Candidate]:

@@ -24,7 +24,7 @@ from harness.results.store_entry import ItemScores, StoredResult, composites_of
 from harness.results.summary import Declaration
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One checkpoint in a ranking."""
 
@@ -88,15 +88,7 @@ def _conditions(saved: StoredResult) -> dict[str, Any]:
 def _by_metric(same: Sequence[StoredResult], by: str) -> Ranking:
     known = [one for one in one_each(same, by) if one.metrics[by].value is not None]
     rows = [
-        Row(
-            checkpoint=one.checkpoint,
-            run_id=one.run_id,
-            step=one.step,
-            value=metric.value,
-            low=metric.low,
-            high=metric.high,
-            n=metric.n,
-        )
+        Row(one.checkpoint, one.run_id, one.step, metric.value, metric.low, metric.high, metric.n)
         for one in sorted(known, key=lambda one: -worth(one, by))
         if (metric := one.metrics[by]).value is not None
     ]
@@ -133,15 +125,10 @@ def _composite_row(
     )
     if found is None or found["value"] is None:
         return None
-    return Row(
-        checkpoint=results[0].checkpoint,
-        run_id=", ".join(dict.fromkeys(one.run_id for one in results)),
-        step=results[0].step,
-        value=found["value"],
-        low=found["low"],
-        high=found["high"],
-        n=sum(one.scored for one in results),
-    )
+    first, runs = results[0], ", ".join(dict.fromkeys(one.run_id for one in results))
+    limits = found["low"], found["high"]
+    n = sum(one.scored for one in results)
+    return Row(first.checkpoint, runs, first.step, found["value"], *limits, n)
 
 
 def _declared(saved: StoredResult) -> Declaration:

@@ -169,17 +169,14 @@ def early_of(settled: Settled, benchmark: str, plan: GateConfig, family: int) ->
 def _all_items(course: LookSchedule, saved: StoredResult) -> ItemScores:
     """All the items of the course as if they had been scored, to find what has the same."""
     count = len(course.items)
+    made_of = [saved.aggregation(name).of for name in saved.aggregate]
     return ItemScores(
         examples=list(course.examples),
         rows=list(course.rows),
         groups=[None] * count,
         clusters=[None] * count,
-        scores={name: [0.0] * count for name in (*saved.metrics, *_scores_of(saved))},
+        scores={name: [0.0] * count for name in (*saved.metrics, *made_of)},
     )
-
-
-def _scores_of(saved: StoredResult) -> list[str]:
-    return [saved.aggregation(name).of for name in saved.aggregate]
 
 
 def _unknown(name: str) -> Metric:

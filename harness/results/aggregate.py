@@ -35,10 +35,7 @@ from harness.statistics.intervals import (
 
 LOST: Final = "collected, but no record of it was found: it never ran, or the process that ran it died"
 
-ESTIMATORS: Final[Mapping[str, Function]] = {
-    "mean": mean_estimate,
-    "perplexity": perplexity_estimate,
-}
+ESTIMATORS: Final[Mapping[str, Function]] = {"mean": mean_estimate, "perplexity": perplexity_estimate}
 
 
 @dataclass(slots=True)

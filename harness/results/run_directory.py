@@ -32,18 +32,9 @@ from harness.results.usage import Usage
 
 COLUMNS: Final = tuple(one.name for one in fields(Collected))
 PACKAGES: Final = (
-    "pytest-touchstone",
-    "pytest",
-    "pytest-xdist",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "kiwipiepy",
-    "kiwipiepy_model",
-    "numpy",
+    *("pytest-touchstone", "pytest", "pytest-xdist", "torch", "transformers", "tokenizers"),
+    *("kiwipiepy", "kiwipiepy_model", "numpy"),
 )
-
-
 PREPARATIONS: Final = ("collected.json", "courses.json")
 """What stands in the folder before anything is asked."""
 
@@ -96,18 +87,13 @@ class RunDirectory:
         self, items: Sequence[Collected], declarations: Mapping[str, Declaration], deselected: Sequence[str]
     ) -> None:
         """Notes what was collected; every worker writes the same, so the last one wins."""
-        write_atomic(
-            self.collected,
-            json.dumps(
-                {
-                    "schema": SCHEMA,
-                    "items": [[getattr(item, name) for name in COLUMNS] for item in items],
-                    "declarations": {name: asdict(one) for name, one in declarations.items()},
-                    "deselected": list(deselected),
-                },
-                ensure_ascii=False,
-            ),
-        )
+        data = {
+            "schema": SCHEMA,
+            "items": [[getattr(item, name) for name in COLUMNS] for item in items],
+            "declarations": {name: asdict(one) for name, one in declarations.items()},
+            "deselected": list(deselected),
+        }
+        write_atomic(self.collected, json.dumps(data, ensure_ascii=False))
 
     def read_collected(self) -> tuple[list[Collected], dict[str, Declaration], list[str]]:
         """What ``write_collected`` noted; nothing when no process got that far."""

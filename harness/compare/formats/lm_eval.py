@@ -114,7 +114,6 @@ def _entry(
         primary=primary_of(benchmark, found.metrics),
         source=source,
         name=name,
-        about={},
         conditions=_conditions(content, task),
         of=whole if isinstance(whole, int) else None,
         aggregate=found.aggregate,

@@ -14,9 +14,10 @@ template, else "plain". ``higher_is_better`` has ``{TASK: {METRIC: false}}`` for
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeGuard
+from typing import Any, TypeGuard
 
 from harness.compare.candidate import Candidate, Entry, published_entry
 from harness.compare.formats.base import Table, json_content, read_json
@@ -24,8 +25,6 @@ from harness.compare.formats.task_metrics import metrics_of, primary_of
 from harness.core.aggregation import aggregation_of, mean
 from harness.core.files import SCHEMA, file_name
 from harness.results.summary import Result, Summary, finite
-
-_ENDINGS: Final = ("_eval_results", "_results")
 
 
 class TaskFile:
@@ -85,7 +84,6 @@ def read_task_file(path: Path, sizes: Mapping[str, int]) -> Candidate:
             primary=primary_of(task, found.metrics),
             source=source,
             name=name,
-            about={},
             aggregate=found.aggregate | _declared(table_of(directions.get(task)), found.metrics),
             of=values["of"] if isinstance(values.get("of"), int) else None,
             mark=values["mark"] if isinstance(values.get("mark"), str) else None,
@@ -103,10 +101,7 @@ def _declared(directions: Mapping[str, Any], metrics: Iterable[str]) -> dict[str
 
 def file_stem(path: Path) -> str:
     """The file's name without what all result files end in."""
-    for ending in _ENDINGS:
-        if path.stem.endswith(ending):
-            return path.stem.removesuffix(ending)
-    return path.stem
+    return re.sub("(_eval)?_results$", "", path.stem)
 
 
 def _wholes(results: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
@@ -155,9 +150,7 @@ def _numbers(result: Result) -> dict[str, float | int | str | None]:
     for name, metric in result.metrics.items():
         numbers[name] = metric.value
         numbers[f"{name}_stderr"] = metric.stderr
-    invalid = {"not_valid": result.invalid} if result.invalid else {}
-    unsandboxed = {"unsandboxed": result.unsandboxed} if result.unsandboxed else {}
-    weak = {"weak_tests": len(result.weak_tests)} if result.weak_tests else {}
-    known = {"of": result.of or None, "mark": result.mark or None, "template": result.template}
-    told = {name: value for name, value in known.items() if value is not None}
-    return {**numbers, "samples": result.scored, **told, **invalid, **unsandboxed, **weak}
+    known: dict[str, int | str | None]
+    known = {"of": result.of, "mark": result.mark, "template": result.template, "not_valid": result.invalid}
+    known |= {"unsandboxed": result.unsandboxed, "weak_tests": len(result.weak_tests)}
+    return {**numbers, "samples": result.scored, **{name: value for name, value in known.items() if value}}

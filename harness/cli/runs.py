@@ -1,35 +1,52 @@
-"""``touchstone list``: the runs of a results folder."""
+"""``touchstone list``: the runs of a results folder; ``touchstone report RUN``: the table of a run, again."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import os
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
-from harness.cli.command import Output, add_output
-from harness.results.summary import SUMMARY, Result, load_summary, wholes
+from harness.cli.command import Output, add_output, add_run, run_folder
+from harness.results.summary import SUMMARY, load_summary, summary_json, wholes
 
-add_arguments = add_output
+list_add_arguments = add_output
+report_add_arguments = add_run
 
 
-def run(options: argparse.Namespace) -> Output:
+def list_run(options: argparse.Namespace) -> Output:
     """A row per run that ended."""
     rows = [_row(path.parent) for path in sorted(options.output.glob(f"*/{SUMMARY}"))]
     return Output(rows, "\n".join(map(_line, rows)) or f"no runs in {options.output}/")
+
+
+def report_run(options: argparse.Namespace) -> Output:
+    """The tables that the run's end has printed, in the width of today's terminal."""
+    summary = load_summary(run_folder(options, SUMMARY))
+
+    def text() -> str:
+        from harness.reports.terminal import render
+
+        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        return render(summary, shutil.get_terminal_size((100, 24)).columns, color)
+
+    return Output(summary_json(summary), text)
 
 
 def _row(folder: Path) -> dict[str, Any]:
     summary = load_summary(folder)
     names = sorted({result.benchmark for result in summary.results})
     whole = wholes(summary)
+    marks = {name: [one.mark for one in whole if one.benchmark == name and one.mark] for name in names}
     return {
         "run": summary.run_id,
         "checkpoints": [str(one["name"]) for one in summary.checkpoints],
         "benchmarks": names,
         "items": sum(result.collected for result in whole),
         "of": sum(max(result.of, result.collected) for result in whole),
-        "marks": {name: marks for name in names if (marks := _marks(whole, name))},
+        "marks": {name: list(dict.fromkeys(found)) for name, found in marks.items() if found},
         "faults": len(summary.faults),
     }
 
@@ -39,8 +56,3 @@ def _line(row: dict[str, Any]) -> str:
     what = f"{', '.join(row['checkpoints'])}: {', '.join(row['benchmarks'])}"
     of = f" of {row['of']}" if row["of"] > row["items"] else ""
     return f"{row['run']}  {what} ({row['items']}{of} items{faults})"
-
-
-def _marks(results: Sequence[Result], benchmark: str) -> list[str]:
-    """The marks of a benchmark's results, each once."""
-    return list(dict.fromkeys(one.mark for one in results if one.benchmark == benchmark and one.mark))
