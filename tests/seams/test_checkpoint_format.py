@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from harness.checkpoints import resolve
-from tests.support.installed import install, run_pytest, touchstone
+from tests.support.installed import install_package, run_pytest, touchstone
 
 BENCHMARK = """
 from harness import FillMask, benchmark
@@ -22,7 +22,7 @@ def test_nouns(example):
 
 
 def test_an_installed_format_is_scored_as_what_it_holds(tmp_path: Path) -> None:
-    install("zipped_checkpoints", tmp_path / "site")
+    install_package(tmp_path / "site", "zipped_checkpoints")
     (folder,) = (info.path for info in resolve("builtin:ko-mlm-tiny", seq_len=None))
     (tmp_path / "packed").mkdir()
     archive = shutil.make_archive(str(tmp_path / "packed" / "step-1200"), "zip", folder)
@@ -48,8 +48,8 @@ def test_an_installed_format_is_scored_as_what_it_holds(tmp_path: Path) -> None:
     packed = by_format["zip"]
     assert len(packed["fingerprint"]) == 64
 
-    shown = touchstone(["show", archive, "--json"], packages=tmp_path / "site", cwd=tmp_path)
+    shown = touchstone("show", archive, "--json", packages=tmp_path / "site", cwd=tmp_path)
     assert (f'"{packed["fingerprint"]}"' in shown.stdout, '"zip"' in shown.stdout) == (True, True)
     assert (
-        "neither a checkpoint folder" in touchstone(["show", archive], packages=tmp_path, cwd=tmp_path).stderr
+        "neither a checkpoint folder" in touchstone("show", archive, packages=tmp_path, cwd=tmp_path).stderr
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.plugged import install, touchstone
+from tests.support.installed import install, touchstone
 
 CODE = """
 from harness.cli.command import Command, Output, add_output

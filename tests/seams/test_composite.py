@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from harness.results.summary import load_summary
-from tests.support.plugged import touchstone
+from tests.support.installed import touchstone
 from tests.support.toys import make, score
 
 DECLARED = 'from harness import composite\n\ncomposite("mix", {"toys:acc": 0.5, "toys:half": 0.5})\n'

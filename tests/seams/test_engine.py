@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.installed import install, run_pytest, touchstone
+from tests.support.installed import install_package, run_pytest, touchstone
 
 BENCHMARK = """
 from harness import Generate, benchmark
@@ -26,7 +26,7 @@ ROWS = [("France", "Paris"), ("Korea", "Seoul"), ("Italy", "Rome"), ("Spain", "M
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A benchmark of four rows, and a table that knows three of them, one wrong."""
-    install("dict_engine", tmp_path / "site")
+    install_package(tmp_path / "site", "dict_engine")
     (tmp_path / "test_capitals.py").write_text(BENCHMARK, encoding="utf-8")
     folder = tmp_path / "data" / "capitals"
     folder.mkdir(parents=True)
@@ -57,13 +57,13 @@ def test_an_installed_engine_answers_a_benchmark(project: Path) -> None:
 
 def test_show_knows_it_and_a_mistake_lists_what_it_takes(project: Path) -> None:
     where: dict[str, Path] = {"packages": project / "site", "cwd": project}
-    shown = touchstone(["show", "dict:answers.json"], **where)
+    shown = touchstone("show", "dict:answers.json", **where)
     assert "engine             dict" in shown.stdout
     assert "answers            Generate" in shown.stdout
-    assert "dict:FILE.json" in touchstone(["show", "dict:nowhere.json"], **where).stderr
-    wrong = touchstone(["show", "dict:answers.json?defualt=1"], **where)
+    assert "dict:FILE.json" in touchstone("show", "dict:nowhere.json", **where).stderr
+    wrong = touchstone("show", "dict:answers.json?defualt=1", **where)
     assert "no option 'defualt'; default: the text where the table has none" in wrong.stderr
-    unknown = touchstone(["show", "dcit:answers.json"], **where)
+    unknown = touchstone("show", "dcit:answers.json", **where)
     assert (unknown.returncode, "builtin:, dict:, fake:, hub:" in unknown.stderr) == (4, True)
 
 
@@ -81,7 +81,7 @@ def test_one_table_with_other_options_is_another_checkpoint(project: Path) -> No
 
 def test_a_package_that_cannot_be_loaded_is_named_in_one_line(project: Path) -> None:
     (project / "site" / "dict_engine.py").write_text("import nothing_of_that_name", encoding="utf-8")
-    done = touchstone(["show", "dict:answers.json"], packages=project / "site", cwd=project)
+    done = touchstone("show", "dict:answers.json", packages=project / "site", cwd=project)
     assert done.returncode == 4
     assert "plug-in dict (dict_engine:DictFactory, group touchstone.engines): cannot be loaded" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.results.summary import load_summary
-from tests.support.plugged import touchstone
+from tests.support.installed import touchstone
 from tests.support.toys import make, score
 
 

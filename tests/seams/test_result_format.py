@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.plugged import install, run_python, touchstone
+from tests.support.installed import install, run_python, touchstone
 
 CODE = '''
 from harness.compare.candidate import Candidate, Entry, published, published_entry, source_of

@@ -1,61 +1,63 @@
-"""Installs a small package, as pip would without network, for a Python that is started with it."""
+"""Small packages of somebody else's, installed as pip would without network, for a Python that is started with them."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-PACKAGES = Path(__file__).parents[1] / "seams" / "packages"
-"""The packages of somebody else's, each with what it says of itself and one module."""
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ROOT / "tests" / "seams" / "packages"
+"""Packages with what each says of itself and one module."""
 
 
-def install(name: str, target: Path) -> Path:
-    """Put the package's modules and its entry points into a folder for ``PYTHONPATH``."""
-    source = PACKAGES / name
-    project = tomllib.loads((source / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    facts = target / f"{name}-{project['version']}.dist-info"
-    facts.mkdir(parents=True)
-    for path in source.glob("*.py"):
-        shutil.copy(path, target)
-    said = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    (facts / "METADATA").write_text(said, encoding="utf-8")
+def install(folder: Path, name: str, code: str, entry_points: Mapping[str, str | Mapping[str, str]]) -> Path:
+    """Put the module ``name`` and its metadata into ``folder``; ``entry_points`` are, by group, an object of it, or
+    objects with their modules by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.py").write_text(code, encoding="utf-8")
+    metadata = folder / f"{name}-0.1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
     lines = []
-    for group, entries in project["entry-points"].items():
+    for group, found in entry_points.items():
+        entries = {name: f"{name}:{found}"} if isinstance(found, str) else found
         lines += [f"[{group}]", *(f"{one} = {value}" for one, value in entries.items())]
-    (facts / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return target
+    (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    return folder
 
 
-def python(*arguments: str, packages: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a Python that has the packages."""
-    path = os.pathsep.join(filter(None, (str(packages), os.environ.get("PYTHONPATH"))))
+def install_package(folder: Path, name: str) -> Path:
+    """Install one of ``PACKAGES``."""
+    project = tomllib.loads((PACKAGES / name / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    code = (PACKAGES / name / f"{name}.py").read_text(encoding="utf-8")
+    return install(folder, name, code, project["entry-points"])
+
+
+def run_python(*arguments: str, cwd: Path, packages: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run ``python ARGUMENTS`` in ``cwd`` with the installed packages of ``packages``, at 100 columns."""
+    found = [str(packages)] if packages is not None else []
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*found, str(ROOT)]), "COLUMNS": "100"}
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "80"},
+        env=environment,
         capture_output=True,
         text=True,
+        timeout=300,
         check=False,
     )
 
 
-def run_pytest(*arguments: str, packages: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder with ``data/`` where the packages are installed."""
-    fixed = ("-p", "no:cacheprovider", "--eval-data", "data")
-    return python("-m", "pytest", *fixed, *arguments, packages=packages, cwd=cwd)
+def run_pytest(*arguments: str, cwd: Path, packages: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a folder with ``data/``."""
+    fixed = ("-m", "pytest", "-p", "no:cacheprovider", "--eval-data", "data")
+    return run_python(*fixed, *arguments, cwd=cwd, packages=packages)
 
 
-def touchstone(arguments: Sequence[str], *, packages: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command ``touchstone`` where the packages are installed."""
-    return python(
-        "-c",
-        "import sys; from harness.cli import main; sys.exit(main())",
-        *arguments,
-        packages=packages,
-        cwd=cwd,
-    )
+def touchstone(*arguments: str, cwd: Path, packages: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command ``touchstone``."""
+    return run_python("-m", "harness.cli", *arguments, cwd=cwd, packages=packages)

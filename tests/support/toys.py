@@ -6,7 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.support.plugged import run_python
+from tests.support.installed import run_python
 
 BENCHMARK = '''
 from pathlib import Path
