@@ -31,7 +31,7 @@ from harness.core.marks import SHIPPED, Extent, mark
 from harness.core.requests import RunProgram, RunProgramAnswer
 from harness.core.resources import shipped_evals
 from harness.engines.sandbox.soundness import UNSOUND
-from harness.metrics.code import pass_at
+from harness.metrics.code.pass_at_k import pass_at
 
 AHEAD: Final = 64
 """Programs a worker that are handed to the sandbox before the first of them is waited for."""

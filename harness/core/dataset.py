@@ -43,8 +43,7 @@ PROMPT: Final = "the benchmark's prompt"
 @dataclass(frozen=True, slots=True)
 class Example:
     """One row: its id within the benchmark (``winogrande/17``), its group, the row as checked, and the hash
-    of the row as read.
-    """
+    of the row as read."""
 
     id: str
     group: str | None
@@ -304,8 +303,7 @@ def _plain(group: str) -> str:
 
 def row_checker(spec: Benchmark) -> Any:
     """A function ``RawRow -> row`` that prepares and checks a row, raising ``DataError`` with file, row and
-    field.
-    """
+    field."""
     adapter = _row_type(spec) if spec.row is not None else None
 
     def check(line: RawRow) -> dict[str, Any]:

@@ -24,8 +24,7 @@ SEPARATOR = "\n\n"
 @dataclass(frozen=True, slots=True)
 class DrawnShots:
     """The few-shot examples of one benchmark by group; ``own`` when they come from the evaluation rows
-    themselves.
-    """
+    themselves."""
 
     count: int
     drawn: dict[str | None, tuple[Example, ...]]

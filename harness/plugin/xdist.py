@@ -31,8 +31,7 @@ FEED_AT = 1
 
 class Quarantine:
     """Items that run alone, because a worker died with them: a file of node ids, a line each, that every
-    process reads.
-    """
+    process reads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -123,7 +122,8 @@ class BatchScheduler:
             self.collection = next(iter(self._collections.values()))
             self._index = {nodeid: index for index, nodeid in enumerate(self.collection)}
             size = batch_size(len(self.collection), self.numnodes, self.limit)
-            self._queue(plan_batches(self.collection, size))
+            self._batches.extend(plan_batches(self.collection, size))
+            self._batch_of = {index: number for number, batch in enumerate(self._batches) for index in batch}
         self._feed_all()
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
@@ -161,12 +161,6 @@ class BatchScheduler:
         self._batches.extendleft(reversed(again))
         self._feed_all()
         return self.collection[crashed]
-
-    def _queue(self, batches: list[list[int]]) -> None:
-        for number, batch in enumerate(batches):
-            for index in batch:
-                self._batch_of[index] = number
-        self._batches.extend(batches)
 
     def _feed_all(self) -> None:
         if self.broken or self.collection is None:

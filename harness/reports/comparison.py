@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
-from harness.compare.candidate import Candidate
+from harness.compare.candidate import Candidate, Entry
 from harness.compare.metric import MetricComparison, best_scorer, condition_text, conditions_apart, metric_of
 from harness.compare.pair import Mean, Pair
 from harness.core.requests import MASK
@@ -90,7 +90,7 @@ def cells(line: MetricComparison) -> Cells:
         points_interval(one.low, one.high),
         percent(line.percent),
         p_exact(one.p),
-        sizes(line),
+        "/".join(str(n) if n else NOTHING for n in dict.fromkeys(line.sizes)),  # of both, where they differ
         flips(line),
         line.verdict.kind if line.verdict else "",
     )
@@ -113,12 +113,6 @@ def about_values(pair: Pair, line: MetricComparison) -> str:
 def composite_cells(line: MetricComparison) -> Cells:
     """A composite's cells; it has no items."""
     return cells(line)._replace(metric="composite", n="", flips="")
-
-
-def sizes(line: MetricComparison) -> str:
-    """The number of items; of both where they are different ones."""
-    known = [str(n) if n else NOTHING for n in dict.fromkeys(line.sizes)]
-    return "/".join(known)
 
 
 def percent(value: float | None) -> str:
@@ -149,21 +143,16 @@ def about(one: Candidate) -> str:
 
 
 def lists(pair: Pair) -> list[tuple[str, str]]:
-    """Improvements, regressions and the rest, each with its benchmarks and why."""
+    """Improvements, regressions and the rest, each with its benchmarks and why: ``arc_easy: +1.20 points [...]``."""
     found = []
     for kind, key in LISTS:
         names, title = pair.of_kind(kind), key.replace("_", " ")
         found += [(title, "none")] if not names else []
         found += [
-            (title if place == 0 else "", reason(pair.judged[name])) for place, name in enumerate(names)
+            (title if place == 0 else "", f"{name}: {line.verdict.why if line.verdict else ''}")
+            for place, (name, line) in enumerate((name, pair.judged[name]) for name in names)
         ]
     return found
-
-
-def reason(line: MetricComparison) -> str:
-    """``arc_easy: +1.20 points [...], p = ...``."""
-    why = line.verdict.why if line.verdict else ""
-    return f"{line.benchmark}: {why}"
 
 
 def mean(found: Mean) -> str:
@@ -184,13 +173,21 @@ def notes(pair: Pair) -> list[str]:
     a, b = pair.baseline, pair.new
     return [
         *dict.fromkeys((*a.notes, *b.notes)),
-        *_invalid(pair),
+        *(
+            f"{name} of {side} is NOT VALID: {why}"
+            for side, name, entry in _entries(pair)
+            if (why := entry.saved.invalid)
+        ),
         *_scorers(pair),
         *_directions(pair),
         *_apart(pair),
         *_unknown(pair),
         *_items(pair),
-        *_faults(pair),
+        *(
+            f"{name}: {count(n, 'item')} of {side} should have been scored and {'was' if n == 1 else 'were'} not"
+            for side, name, entry in _entries(pair)
+            if (n := entry.saved.faults)
+        ),
         *(
             f"only {name} has {listed(left)}: not compared"
             for name, left in (("A", pair.only_in(a, b)), ("B", pair.only_in(b, a)))
@@ -199,13 +196,10 @@ def notes(pair: Pair) -> list[str]:
     ]
 
 
-def _invalid(pair: Pair) -> list[str]:
-    return [
-        f"{name} of {side} is NOT VALID: {why}"
-        for side, one in (("A", pair.baseline), ("B", pair.new))
-        for name in pair.judged
-        if (why := one.entries[name].saved.invalid)
-    ]
+def _entries(pair: Pair) -> list[tuple[str, str, Entry]]:
+    """The results that were judged: side, benchmark and entry."""
+    sides = (("A", pair.baseline), ("B", pair.new))
+    return [(side, name, one.entries[name]) for side, one in sides for name in pair.judged]
 
 
 def _directions(pair: Pair) -> list[str]:
@@ -278,23 +272,10 @@ def _items(pair: Pair) -> list[str]:
     return found
 
 
-def _faults(pair: Pair) -> list[str]:
-    return [
-        f"{name}: {count(faults, 'item')} of {side} should have been scored and {'was' if faults == 1 else 'were'} not"
-        for side, one in (("A", pair.baseline), ("B", pair.new))
-        for name in pair.judged
-        if (faults := one.entries[name].saved.faults)
-    ]
-
-
-def one_line(text: Any) -> str:
-    """The text with its line breaks and runs of blanks as single spaces."""
-    return " ".join(str(text).split())
-
-
 def clipped(text: str, width: int, *, end: bool = False) -> str:
-    """At most so many characters: the beginning or, with ``end``, the end; what is around a mask, if there is one."""
-    plain = one_line(text)
+    """At most so many characters, in one line: the beginning or, with ``end``, the end; what is around a mask, if there
+    is one."""
+    plain = " ".join(str(text).split())
     if len(plain) <= width:
         return plain
     at = plain.find(MASK)

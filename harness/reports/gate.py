@@ -22,13 +22,10 @@ STYLES: Final = {
     "not compared": "bold yellow",
     "better": "bold green",
     "not worse": "green",
-}
-DECISIONS: Final = {
     "passed": "bold green",
-    "failed": "bold red",
-    "not valid": "bold red",
     "mistake": "bold red",
 }
+"""The styles of verdicts and decisions."""
 
 
 def print_gate(gate: Mapping[str, Any] | None, write: Callable[..., None]) -> None:
@@ -50,7 +47,7 @@ def print_gate(gate: Mapping[str, Any] | None, write: Callable[..., None]) -> No
         ]
     rows += [(Text("note", style="yellow"), Text(note)) for note in gate.get("notes", ())]
     write(labelled(rows, dim=False))
-    style = DECISIONS.get(str(gate.get("decision")), "bold")
+    style = STYLES.get(str(gate.get("decision")), "bold")
     write(Text(str(gate.get("text", "")), style=style), soft_wrap=True)  # one line, to be searched for
 
 
@@ -72,15 +69,11 @@ def _numbers(line: GateLine, several: bool) -> str:
     if line.difference is not None:
         holm = f" (Holm over {line.family})" if line.family > 1 else ""
         parts.append(f"{difference_text(line)} points")
-        parts += _test_text(line, holm)
+        if line.p_adjusted is not None:
+            parts.append(f"p {p_short(line.p_adjusted)}{holm}")
+        elif line.p is not None and line.early:
+            parts.append(f"p {p_short(line.p)} at its interim analysis")
     return ", ".join(parts)
-
-
-def _test_text(line: GateLine, holm: str) -> list[str]:
-    """The p-value, Holm's where it was corrected; nothing without a test."""
-    if line.p_adjusted is not None:
-        return [f"p {p_short(line.p_adjusted)}{holm}"]
-    return [] if line.p is None or not line.early else [f"p {p_short(line.p)} at its interim analysis"]
 
 
 NAMED: Final = 3

@@ -66,18 +66,9 @@ def _gate(gate: dict[str, Any] | None) -> list[str]:
     parts = [f"{SIGNS.get(gate['decision'], '')} **{plain(str(gate['text']))}**".strip()]
     lines = ordered(tuple(lines_from_json(gate)))
     if lines:
-        head = (
-            "verdict",
-            "checkpoint",
-            "benchmark",
-            "value",
-            "points [95 %]",
-            "p (Holm)",
-            "baseline and reasons",
-        )
         level = 100 * (1 - float(gate["alpha"]))
-        named = tuple(name.replace("95 %", f"{level:g} %") for name in head)
-        parts += [_table(named, [_row(line) for line in lines]), plain(f"Judged: {heading(gate)}.")]
+        head = f"verdict|checkpoint|benchmark|value|points [{level:g} %]|p (Holm)|baseline and reasons"
+        parts += [_table(head.split("|"), [_row(line) for line in lines]), plain(f"Judged: {heading(gate)}.")]
     return [*parts, *(plain(note) for note in gate.get("notes", ()))]
 
 

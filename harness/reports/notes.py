@@ -199,8 +199,8 @@ def generated(summary: Summary) -> list[str]:
         if not one.outputs:
             continue
         chat = {0: "as plain text", one.outputs: "through the chat template"}
-        parts = [f"{count(one.outputs, 'output')} {chat.get(one.chat, 'partly through the chat template')}"]
-        parts += [
+        parts = [
+            f"{count(one.outputs, 'output')} {chat.get(one.chat, 'partly through the chat template')}",
             f"{one.at_limit} ended at the limit",
             f"{one.no_answer} without an answer",
             f"{one.empty} empty",
@@ -274,7 +274,10 @@ def _usage(rows: Sequence[Usage]) -> str:
 def _speculation(rows: Sequence[Usage]) -> list[str]:
     """The share of tokens that came of speculative decoding, their mean number per pass, and each head's accuracy."""
     found = [row.engine["speculative"] for row in rows if "speculative" in row.engine]
-    lengths, asked, right = (_summed([one[name] for one in found]) for name in ("lengths", "asked", "right"))
+    lengths, asked, right = (  # however long the tables are
+        [sum(column) for column in zip_longest(*(one[name] for one in found), fillvalue=0)]
+        for name in ("lengths", "asked", "right")
+    )
     if not sum(lengths):
         return []
     came = sum(length * number for length, number in enumerate(lengths, 1))
@@ -284,11 +287,6 @@ def _speculation(rows: Sequence[Usage]) -> list[str]:
     heads = f"; heads 1 to {len(shares)} right in {', '.join(shares)} %" if shares else ""
     part = f" for {100 * came / decoded:.0f} % of the tokens" if decoded else ""
     return [f"speculative decoding{part}, {mean:.2f} tokens per pass{heads}"]
-
-
-def _summed(tables: Sequence[Sequence[int]]) -> list[int]:
-    """The sums of numbers at the same place, however long the tables are."""
-    return [sum(column) for column in zip_longest(*tables, fillvalue=0)]
 
 
 def _gigabytes(count: int) -> str:

@@ -40,7 +40,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, TextIO
+from typing import Final, TextIO
 
 from harness.core.text import count
 from harness.reports.formatting import duration
@@ -56,7 +56,8 @@ PLAIN_LINES: Final = 30
 
 
 class Progress:
-    """The progress of a run. ``column`` gives the width of pytest's current line, where that can be known."""
+    """The progress of a run. ``column`` gives the width of pytest's current line, where that can be known; ``live``
+    says whether it is a line that moves with pytest's, so that ``paused()`` matters."""
 
     def __init__(
         self,
@@ -72,9 +73,9 @@ class Progress:
         self._tally = Tally(directory)
         self._total = total
         self._stream = stream
-        self._live = bool(is_tty) and os.environ.get("TERM", "dumb") != "dumb"
+        self.live = bool(is_tty) and os.environ.get("TERM", "dumb") != "dumb"
         self._clock = clock
-        self._interval = interval or (LIVE_INTERVAL if self._live else PLAIN_INTERVAL)
+        self._interval = interval or (LIVE_INTERVAL if self.live else PLAIN_INTERVAL)
         self._column = column
         self._descriptor: int | None = None
         self._lock = threading.RLock()
@@ -112,15 +113,10 @@ class Progress:
                 os.close(self._descriptor)
                 self._descriptor = None
 
-    @property
-    def live(self) -> bool:
-        """Return whether it is a line that moves with pytest's, so that ``paused()`` matters."""
-        return self._live
-
     @contextmanager
     def paused(self) -> Generator[None]:
         """Keeps the line away while pytest writes; every write of pytest's during a run belongs inside."""
-        if not self._live or self._silent:
+        if not self.live or self._silent:
             yield
             return
         with self._lock:
@@ -142,7 +138,7 @@ class Progress:
             self._tally.update()
             now = self._counted = self._clock()
             self._text = text = self._line(now)
-            if self._live:
+            if self.live:
                 self._draw()
             elif now - self._last >= max(self._interval, (now - self._began) / PLAIN_LINES):
                 self._last = now
@@ -220,27 +216,13 @@ def _speed(rate: float) -> str:
 UNGRADED: Final = "~"
 
 
-class ItemStatus(NamedTuple):
-    """The letter and the word by which pytest shows an item."""
-
-    letter: str
-    word: str
-
-
-def item_status(primary: float | None) -> ItemStatus:
-    """Letter and word of an item with this primary score; None when the item has no such score."""
+def item_status(primary: float | None) -> tuple[str, str]:
+    """The letter and the word by which pytest shows an item with this primary score; None when it has no such score."""
     if primary is None or not math.isfinite(primary):
-        return ItemStatus(UNGRADED, "SCORED")
-    return ItemStatus(_letter(primary), f"{primary:.2f}" if abs(primary) < 1e6 else f"{primary:.2e}")
-
-
-def _letter(score: float) -> str:
-    if score == 1:
-        return "+"
-    if score == 0:
-        return "-"
+        return UNGRADED, "SCORED"
     # The tenth below: 0.99 is a 9, and never looks like a full score.
-    return str(int(score * 10)) if 0 < score < 1 else UNGRADED
+    letter = {0.0: "-", 1.0: "+"}.get(primary) or (str(int(primary * 10)) if 0 < primary < 1 else UNGRADED)
+    return letter, f"{primary:.2f}" if abs(primary) < 1e6 else f"{primary:.2e}"
 
 
 FAULTS: Final = (b"error", b"timeout", b"lost")

@@ -14,7 +14,7 @@ from tests.plugin.conftest import Project
 
 BENCHMARK = """
 from harness import CallTests, Generate, RunProgram, benchmark
-from harness.metrics.code import program_scores
+from harness.metrics.code.pass_at_k import program_scores
 
 
 @benchmark(

@@ -21,8 +21,6 @@ from harness.metrics.code.grader import MBPP as MBPP
 from harness.metrics.code.grader import STDIO as STDIO
 from harness.metrics.code.grader import ProgramGrader as ProgramGrader
 from harness.metrics.code.pass_at_k import PROGRAM_METRICS as PROGRAM_METRICS
-from harness.metrics.code.pass_at_k import pass_at as pass_at
-from harness.metrics.code.pass_at_k import program_scores as program_scores
 from harness.metrics.code.rows import HumanEvalRow as HumanEvalRow
 from harness.metrics.code.rows import MbppRow as MbppRow
 from harness.metrics.code.rows import StdioRow as StdioRow

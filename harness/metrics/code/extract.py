@@ -85,11 +85,13 @@ def function_program(
     if not front:
         return script_program(text, stops)
     prompt = front
+    definition = re.compile(rf"^(?:async )?def {re.escape(entry_point)}\b", re.MULTILINE)
     code, block = _code(text)
     if not block:
         code = cut(code, stops)
-    elif _definition(entry_point).search(code):
-        return Program(_in_front(prompt, entry_point) + code, code)
+    elif definition.search(code):
+        found = definition.search(prompt)  # before it are imports and helpers
+        return Program((prompt[: found.start()] if found else prompt) + code, code)
     return Program(prompt + code, code)
 
 
@@ -152,16 +154,6 @@ def _has_code(text: str) -> bool:
     """Return whether the first line that is not blank is indented, or any line begins as a statement does."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     return bool(lines) and (lines[0][0] in " \t" or any(map(_STATEMENT.match, lines)))
-
-
-def _definition(name: str) -> re.Pattern[str]:
-    return re.compile(rf"^(?:async )?def {re.escape(name)}\b", re.MULTILINE)
-
-
-def _in_front(prompt: str, entry_point: str) -> str:
-    """The part of the prompt before the function: imports and helpers."""
-    found = _definition(entry_point).search(prompt)
-    return prompt[: found.start()] if found else prompt
 
 
 # The words in which a chat is asked for a function: those of EvalPlus 0.3.1 (evalplus/codegen.py, provider/utility.py)

@@ -103,8 +103,10 @@ class _Search:
         self._full = [0, *accumulate(bool(line.strip()) for line in self.lines)]
         named = (n for n, line in enumerate(self.lines) if any(name in line for name in needed))
         self.last_named = max(named, default=-1)
-        unfit = [n for n, line in enumerate(self.lines) if _unfit(line)]
-        self._unfit = [*unfit, len(self.lines)]
+        long = (
+            n for n, line in enumerate(self.lines) if len(line) > _LONGEST_LINE or _NO_SOURCE.search(line)
+        )
+        self._unfit = [*long, len(self.lines)]
         self._left = MOST_PARSED
 
     def starts(self) -> Iterator[int]:
@@ -143,10 +145,6 @@ def parses(text: str) -> bool:
     except _NOT_PARSED:
         return False
     return True
-
-
-def _unfit(line: str) -> bool:
-    return len(line) > _LONGEST_LINE or _NO_SOURCE.search(line) is not None
 
 
 def _parse(source: str) -> list[ast.stmt]:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import atexit
 import functools
+import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.metrics.math import hendrycks, minerva
 from harness.metrics.math.hendrycks import boxed_answer
-from harness.metrics.subprocess_worker import Reply, TimeLimitedWorker, module_command
+from harness.metrics.subprocess_worker import Reply, TimeLimitedWorker
+
+COMMAND: Final = (sys.executable, "-P", "-W", "ignore", "-m", "harness.metrics.math.worker")
+"""Blind to modules of the working folder."""
 
 LIMIT_S: Final = 5.0
 """Seconds of processor time for one question to the judge."""
@@ -60,7 +64,7 @@ class MathJudge:
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self.limit_s = limit_s
-        self.worker = TimeLimitedWorker(module_command("harness.metrics.math.worker"))
+        self.worker = TimeLimitedWorker(COMMAND)
 
     def ask(self, rule: str, gold: str, output: str) -> Reply:
         """The reply of the process, None for its value when it exceeded the limit or failed."""
