@@ -203,7 +203,7 @@ class _Benchmarks:
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
         if foreign := [name for name in names if name not in (*OWN_ARGUMENTS, "checkpoint")]:
             raise BenchmarkError(f"takes {foreign[0]!r}, which only a run of pytest can give it")
-        wanted = {name: info if name == "checkpoint" else given.argument(name) for name in names}
+        wanted = {name: info if name == "checkpoint" else OWN_ARGUMENTS[name](given) for name in names}
         spec = replace(known.loaded.spec, name=record.benchmark)
         return Job(record.item, spec, example, record.checkpoint, partial(function, **wanted))
 

@@ -116,9 +116,14 @@ def subsample(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequen
     """All examples; of more than ``spec.most_rows`` that number, drawn with ``seed``, in file order."""
     if spec.most_rows is None or len(examples) <= spec.most_rows:
         return examples
-    digest = hashlib.sha256(f"{seed}\0{spec.name}\0rows".encode()).digest()
-    chosen = random.Random(int.from_bytes(digest[:8], "big")).sample(range(len(examples)), spec.most_rows)
+    chosen = seeded(seed, spec.name, "rows").sample(range(len(examples)), spec.most_rows)
     return [examples[place] for place in sorted(chosen)]
+
+
+def seeded(*parts: object) -> random.Random:
+    """A generator of random numbers that depends on these parts alone."""
+    digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
+    return random.Random(int.from_bytes(digest[:8], "big"))
 
 
 def extents_of(spec: Benchmark, dataset: DatasetRows, seed: int) -> dict[str, Extent]:

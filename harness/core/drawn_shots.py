@@ -8,12 +8,11 @@ itself is left out of its prefix. lm-evaluation-harness has the same rule for su
 from __future__ import annotations
 
 import hashlib
-import random
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from harness.core.benchmark import Benchmark
-from harness.core.dataset import DatasetRows, Example
+from harness.core.dataset import DatasetRows, Example, seeded
 from harness.core.errors import ShotsError
 from harness.core.few_shot import GREEDY, FewShot, Sampling, Shot
 from harness.core.requests import Turn
@@ -33,18 +32,11 @@ class DrawnShots:
     pick: Literal["first", "sample"]
 
     def description(self) -> dict[str, Any]:
-        """The few-shot examples as results describe them."""
-        return {
-            "num_fewshot": self.count,
-            "from": self.origin if self.count else None,
-            "pick": self.pick if self.count else None,
-            "sha256": self._digest() if self.count else None,
-        }
-
-    def _digest(self) -> str:
-        """A hash over the examples that were drawn."""
+        """The few-shot examples as results describe them, with a hash over those that were drawn."""
         lines = [f"{group}\t{shot.sha256}" for group, drawn in self.drawn.items() for shot in drawn]
-        return hashlib.sha256("\n".join(lines).encode("utf-8", "backslashreplace")).hexdigest()
+        drawn = hashlib.sha256("\n".join(lines).encode("utf-8", "backslashreplace")).hexdigest()
+        told = {"from": self.origin, "pick": self.pick, "sha256": drawn}
+        return {"num_fewshot": self.count, **(told if self.count else dict.fromkeys(told))}
 
     def few_shot(self, spec: Benchmark, example: Example, sampling: Sampling = GREEDY) -> FewShot:
         """The argument ``fewshot`` for one example, with the run's ``sampling``.
@@ -104,9 +96,4 @@ def _draw(
         )
     if spec.shots_pick == "first":
         return tuple(rows[:needed])
-    return tuple(_generator(seed, spec.name, group).sample(rows, needed))
-
-
-def _generator(seed: int, benchmark: str, group: str | None) -> random.Random:
-    digest = hashlib.sha256(f"{seed}\0{benchmark}\0{group}".encode()).digest()
-    return random.Random(int.from_bytes(digest[:8], "big"))
+    return tuple(seeded(seed, spec.name, group).sample(rows, needed))

@@ -159,10 +159,6 @@ class Given:
         """The few-shot examples of the example."""
         return self.loaded.shots.few_shot(self.loaded.spec, self.example, self.loaded.sampling)
 
-    def argument(self, name: str) -> Any:
-        """One of the plugin's own arguments for the benchmark function."""
-        return OWN_ARGUMENTS[name](self)
-
 
 RESULT: Final = pytest.StashKey[str]()
 """On an item with parameters of the user's: the name of the result that it belongs to."""
@@ -432,13 +428,11 @@ def collected_of(items: list[pytest.Item]) -> list[Collected]:
     ]
 
 
-def declaration_of(
-    loaded: Loaded, name: str | None = None, composites: Iterable[Composite] = ()
-) -> Declaration:
+def _declaration(loaded: Loaded, name: str, composites: Iterable[Composite]) -> Declaration:
     """The benchmark as plain data, under the name of one of its results, with the ``composites`` that it is part of."""
     spec = loaded.spec
     return Declaration(
-        name=name or spec.name,
+        name=name,
         version=spec.version,
         primary=spec.primary,
         aggregate={key: one.plain() for key, one in spec.aggregate.items()},
@@ -453,7 +447,7 @@ def declaration_of(
         scores=list(loaded.scores),
         extents=extents_of(spec, loaded.dataset, loaded.sampling.seed),
         own_rows=spec.own_rows,
-        composites=[one.plain() for one in composites if (name or spec.name) in one.benchmarks],
+        composites=[one.plain() for one in composites if name in one.benchmarks],
     )
 
 
@@ -461,7 +455,7 @@ def declarations_of(items: list[pytest.Item]) -> dict[str, Declaration]:
     """The items' benchmarks as plain data, by the names of their results."""
     used = {result_of(item, given): given.loaded for item, given in given_items(items)}
     composites = composites_declared(items)
-    return {name: declaration_of(loaded, name, composites) for name, loaded in used.items()}
+    return {name: _declaration(loaded, name, composites) for name, loaded in used.items()}
 
 
 def composites_declared(items: list[pytest.Item]) -> list[Composite]:

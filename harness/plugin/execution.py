@@ -218,7 +218,7 @@ class Execution:
         assert given is not None
         params = item.callspec.params
         wanted = {
-            name: given.argument(name)
+            name: OWN_ARGUMENTS[name](given)
             if name in OWN_ARGUMENTS
             else leader.funcargs[name]
             if name in leader.funcargs

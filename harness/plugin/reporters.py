@@ -44,7 +44,7 @@ class Files:
     @pytest.hookimpl(tryfirst=True)
     def pytest_touchstone_checkpoint_finished(self, summary: Summary) -> None:
         with suppress(HarnessError, OSError):  # the end of the run writes them again, or says why it cannot
-            files.write_checkpoints(summary, [one.name for one in summary.declarations])
+            files.write_checkpoints(summary)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_touchstone_run_finished(self, summary: Summary) -> None:

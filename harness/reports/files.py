@@ -16,7 +16,7 @@ soon as its setup passed; this section comes from the journal and is the one to 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -45,10 +45,10 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     return [folder / name for name in files]
 
 
-def write_checkpoints(summary: Summary, benchmarks: Iterable[str]) -> None:
-    """Writes the files of the summary's checkpoints alone, into the run's folder; ``benchmarks`` are all of the
-    run's. Raises ``HarnessError`` when the disk refuses."""
-    taken = [f"{file_name(name)}_results.json" for name in benchmarks]
+def write_checkpoints(summary: Summary) -> None:
+    """Writes the files of the summary's checkpoints alone, into the run's folder. Raises ``HarnessError`` when the disk
+    refuses."""
+    taken = [f"{file_name(one.name)}_results.json" for one in summary.declarations]
     files = _of_formats(summary, taken)  # of tables, there is but one for all checkpoints
     _write(
         Path(summary.directory), {name: value for name, value in files.items() if not isinstance(value, str)}

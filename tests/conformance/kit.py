@@ -69,7 +69,7 @@ class Kit(NamedTuple):
         """The started generator, what it asks, and whether that is a list."""
         given, code = Given(example, loaded), self.function.__code__
         names = code.co_varnames[: code.co_argcount]
-        own = {name: given.argument(name) if name in OWN_ARGUMENTS else self.info for name in names}
+        own = {name: OWN_ARGUMENTS[name](given) if name in OWN_ARGUMENTS else self.info for name in names}
         generator = self.function(**own)
         asked = next(generator)
         return generator, list(asked) if isinstance(asked, list) else [asked], isinstance(asked, list)

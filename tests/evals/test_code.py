@@ -12,7 +12,7 @@ from harness.core.dataset import subsample
 from harness.core.errors import ShotsError
 from harness.core.few_shot import Sampling
 from harness.core.requests import CallTests, Generate, InputOutputTests, RunProgramAnswer
-from harness.metrics.code.requests import called_names
+from harness.metrics.code.grader import called_names
 from harness.plugin.collection import load_benchmark
 from tests.support.code_runs import Bench, by_word, functions
 

@@ -12,7 +12,7 @@ from harness.cli import main
 from harness.core.requests import CallTests, RunProgram
 from harness.engines.sandbox.client import WorkerClient
 from harness.engines.sandbox.sandbox import Sandbox
-from harness.metrics.code.requests import mbpp_request
+from harness.metrics.code.grader import mbpp_request
 
 REQUEST = RunProgram("x = 1", CallTests("assert x == 1"), task="t/1", seconds=3.0, reference="x = 1\n")
 

@@ -10,8 +10,8 @@ import pytest
 from harness.core.errors import BenchmarkError
 from harness.core.requests import CallTests, InputOutputTests, ProgramOutcome, RunProgramAnswer
 from harness.metrics.code import apps_row, contest_row, humaneval_row, mbpp_row, reads_and_prints
+from harness.metrics.code.grader import humaneval_request, mbpp_request, stdio_request
 from harness.metrics.code.pass_at_k import program_scores
-from harness.metrics.code.requests import humaneval_request, mbpp_request, stdio_request
 
 HUMANEVAL = {
     "task_id": "HumanEval/7",

@@ -12,7 +12,7 @@ from harness.core.files import load_module
 from harness.core.grade import NO_ANSWER, scores_of
 from harness.core.requests import Generate, GenerateAnswer, Generated, Request, RunProgram, RunProgramAnswer
 from harness.core.serialize import to_plain
-from harness.plugin.collection import Given, Loaded, load_benchmark
+from harness.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from harness.plugin.driver import kept
 from harness.results.records import Record
 
@@ -68,7 +68,9 @@ class Bench:
         given = Given(example, self.loaded)
         function = generator_function(self.function)
         code = function.__code__
-        generator = function(**{name: given.argument(name) for name in code.co_varnames[: code.co_argcount]})
+        generator = function(
+            **{name: OWN_ARGUMENTS[name](given) for name in code.co_varnames[: code.co_argcount]}
+        )
         asked = next(generator)
         answer = GenerateAnswer(tuple(Generated(text, "stop", 1) for text in texts), 1, chat=chat)
         programs = generator.send(answer)

@@ -1,9 +1,8 @@
 """Programs that a checkpoint has written: what of its text is run, on what tests, and what that is worth.
 
 ``extract`` asks a chat and takes the program out of a text (``sanitize`` out of a chat's). ``rows`` brings the
-published forms of a task into one, ``calling`` makes its tests call the program, ``requests`` asks for a program to be
-run, and ``pass_at_k`` scores the outcomes. ``grader`` is these steps in order, for benchmarks and for
-``touchstone grade``.
+published forms of a task into one, ``calling`` makes its tests call the program, and ``pass_at_k`` scores the outcomes.
+``grader`` asks for a program to be run, and is these steps in order, for benchmarks and for ``touchstone grade``.
 """
 
 from __future__ import annotations
