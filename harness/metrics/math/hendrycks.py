@@ -61,25 +61,19 @@ def rewritten(text: str) -> str:
     """The answer after all steps; raises where the reference gives up."""
     for before, after in REWRITTEN:
         text = text.replace(before, after)
-    text = _without_unit(text).replace("\\%", "").replace(" .", " 0.").replace("{.", "{0.")
+    text, *units = text.split(UNIT)
+    if len(units) > 1:
+        raise _CannotBeDoneError
+    text = text.replace("\\%", "").replace(" .", " 0.").replace("{.", "{0.")
     if not text:
         return text
     if text.startswith("."):
         text = f"0{text}"
-    text = _without_name(text)
+    name, equals, value = text.partition("=")
+    if equals and "=" not in value and len(name) <= 2:
+        text = value
     text = _braced_fractions(_braced_roots(text).replace(" ", ""))
     return _slash_as_fraction("\\frac{1}{2}" if text == "0.5" else text)
-
-
-def _without_unit(text: str) -> str:
-    if text.count(UNIT) > 1:
-        raise _CannotBeDoneError
-    return text.partition(UNIT)[0]
-
-
-def _without_name(text: str) -> str:
-    name, equals, value = text.partition("=")
-    return value if equals and "=" not in value and len(name) <= 2 else text
 
 
 def _braced_roots(text: str) -> str:
