@@ -62,10 +62,14 @@ def pytest_load_initial_conftests(
     return found
 
 
-@functools.cache
 def _options() -> dict[str, dict[str, Any]]:
     """The rows of the table that are options, by name."""
-    sections = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    return _options_of(TABLE)
+
+
+@functools.cache
+def _options_of(table: Path) -> dict[str, dict[str, Any]]:
+    sections = tomllib.loads(table.read_text(encoding="utf-8"))
     rows = {name: row for section in sections.values() for name, row in section.items()}
     return {
         name: {**row, "help": " ".join(row["help"].split())}
