@@ -1,9 +1,9 @@
 """The speed of scoring as a share of the machine's.
 
-Useful arithmetic: each distinct token (a token after a prefix that no other request had before) once, 2
-operations a parameter without the embeddings, plus the output layer at each distinct place whose logits are
-needed. The products of attention are left out. It is held against ``torch.mm`` on the same threads, with
-matrices of the model's own shapes in the same proportions.
+Useful arithmetic counts each distinct token once (a token after a prefix that no other request had before), with 2
+operations per parameter without the embeddings. It adds the output layer at each distinct place whose logits are
+needed, and leaves out the products of attention. It is compared with ``torch.mm`` on the same threads, with matrices
+of the model's own shapes in the same proportions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPEATS = 7
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens of all requests one by one, distinct ones, and distinct places whose logits are needed."""
+    """The tokens of all requests one by one, distinct ones, and distinct places whose logits are needed."""
 
     total: int
     distinct: int
@@ -37,7 +37,8 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Operations that scoring cannot do without, and ``torch.mm``'s operations a second on such matrices."""
+    """The operations that scoring cannot do without, and the operations per second of ``torch.mm`` on such
+    matrices."""
 
     tokens: Tokens
     parameters: int
@@ -46,14 +47,14 @@ class Share:
     threads: int
 
     def of(self, seconds: float) -> float:
-        """The share of that speed that was reached."""
+        """Return the share of that speed that was reached."""
         return self.operations / seconds / self.mm
 
 
 def measure(
     model: Path, requests: Iterable[Loglikelihood], *, dtype: Dtype, device: str, threads: int, rows: int
 ) -> Share:
-    """Counts the requests' tokens and times ``torch.mm`` with ``rows`` rows."""
+    """Count the requests' tokens and time ``torch.mm`` with ``rows`` rows."""
     import torch
 
     (info,) = resolve(str(model), seq_len=None)
@@ -78,7 +79,7 @@ def measure(
 
 
 def count(sequences: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Tokens:
-    """Counts over the tree of all prefixes; a sequence is its inputs, and targets for the last of them."""
+    """Count over the tree of all prefixes; a sequence is its inputs, and targets for the last of them."""
     numbers: dict[tuple[int, int], int] = {}
     needed: set[int] = set()
     total = 0
@@ -93,7 +94,7 @@ def count(sequences: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Tokens:
 
 
 def _seconds_a_row(shape: tuple[int, ...], like: Any, rows: int) -> float:
-    """Seconds that ``torch.mm`` takes a row with a matrix of this shape: the median of several calls."""
+    """Return the seconds per row that ``torch.mm`` takes with a matrix of this shape: the median of several calls."""
     import torch
 
     weight = torch.randn(shape, dtype=torch.float32).to(like)

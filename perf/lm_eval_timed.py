@@ -2,7 +2,7 @@
 
     PYTHON lm_eval_timed.py NOTES.json THREADS run --model hf --tasks ...
 
-Stands alone, because it runs in an environment that need not have this project. The seconds are those within
+It imports nothing of this project, which its environment need not have. The seconds are those within
 ``HFLM.loglikelihood`` and ``HFLM.generate_until``: tokenization, batching and the model, without loading it.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Wraps the answering, then does what ``lm-eval`` does."""
+    """Wrap the answering, then do what ``lm-eval`` does."""
     import torch
     from lm_eval.__main__ import cli_evaluate
     from lm_eval.models.huggingface import HFLM

@@ -1,7 +1,7 @@
-"""Runs whole processes and says what they cost; ratios of pairs; tables.
+"""Runs whole processes and reports what they cost; ratios of pairs; tables.
 
-Memory is the high-water mark of each process (``VmHWM``), looked at while it runs, so what this process
-itself has loaded does not count.
+Memory is the high-water mark of each process (``VmHWM``), read while it runs, so what this process itself has loaded
+does not count.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
 
 OURS = {"PYTHONPATH": str(ROOT)}
-"""Environment of processes that run this checkout's harness, wherever they start."""
+"""The environment of processes that run this checkout's harness, wherever they start."""
 
 LOOK_EVERY = 0.1
-"""Seconds between two looks at the memory of the processes."""
+"""The seconds between two readings of the processes' memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a process and its descendants took: seconds, seconds of CPU, bytes at their peak.
+    """The cost of a process and its descendants: seconds, seconds of CPU, peak bytes.
 
     ``peak`` is the process's own, ``peak_tree`` the sum of the peaks of all; 0 where /proc is missing.
     """
@@ -64,7 +64,7 @@ class _Memory:
 
 
 def run(command: Sequence[str | Path], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None) -> Cost:
-    """The cost of a command, which must succeed; what it prints goes to ``log``.
+    """Return the cost of a command, which must succeed; what it prints goes to ``log``.
 
     Raises ``SystemExit`` with the end of the log when it fails.
     """
@@ -98,7 +98,7 @@ def run(command: Sequence[str | Path], *, cwd: Path, log: Path, env: Mapping[str
 def in_turn(
     pairs: int, first: Callable[[int], Any], second: Callable[[int], Any]
 ) -> tuple[list[Any], list[Any]]:
-    """Runs both ``pairs`` times, A B, B A, A B, ...: what drifts falls on both alike."""
+    """Run both ``pairs`` times, A B, B A, A B, ...: so that drift affects both alike."""
     found: tuple[list[Any], list[Any]] = ([], [])
     for number in range(pairs):
         for side in (0, 1) if number % 2 == 0 else (1, 0):
@@ -107,13 +107,14 @@ def in_turn(
 
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> Ratios:
-    """The ratios pair by pair, their least, median and largest."""
+    """Return the ratios pair by pair: their least, median and largest."""
     each = [a / b if b else math.nan for a, b in zip(above, below, strict=True)]
     return Ratios(min(each), statistics.median(each), max(each))
 
 
 def growth(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """The exponent b of the fit seconds = a * size ** b (least squares of the logarithms; positive sizes only)."""
+    """Return the exponent b of the fit seconds = a * size ** b (least squares of the logarithms; positive sizes
+    only)."""
     points = [(math.log(n), math.log(s)) for n, s in zip(sizes, seconds, strict=True) if n > 0 and s > 0]
     if len(points) < 2:
         return math.nan
@@ -121,7 +122,7 @@ def growth(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """The rows as text, the first column to the left, the others to the right."""
+    """Return the rows as text, the first column to the left, the others to the right."""
     cells = [list(header), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     lines = [
@@ -135,17 +136,17 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Median, least and largest of several measurements."""
+    """Return median, least and largest of several measurements."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def mebibytes(count: float) -> float:
-    """Bytes as MiB."""
+    """Return bytes as MiB."""
     return count / 2**20
 
 
 def costs(many: Sequence[Cost]) -> list[dict[str, Any]]:
-    """The costs as plain data."""
+    """Return the costs as plain data."""
     return [asdict(one) for one in many]
 
 
@@ -159,14 +160,14 @@ def _watch(memory: _Memory, ended: threading.Event) -> None:
 
 
 def _tree(root: int) -> list[int]:
-    """The process and its descendants."""
+    """Return the process and its descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             stat = (entry / "stat").read_text()
         except OSError:
             continue
-        # the name, in parentheses, may hold anything
+        # the name, in parentheses, may contain anything
         children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
     found, waiting = [], [root]
     while waiting:

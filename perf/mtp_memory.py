@@ -2,9 +2,9 @@
 
     python -m perf.mtp_memory --weights 200 --optimizer 400
 
-Writes a multi-token-prediction checkpoint of random weights, as training scripts save it, with so many MiB of float32
-weights and of optimizer state, and loads it in a process of its own, fingerprint included. Printed: what that process
-had resident, at most and in the end, beyond what it had before; mapped pages of the file count. Linux only.
+Writes a multi-token-prediction checkpoint of random weights, as training scripts save it, with that many MiB of
+float32 weights and of optimizer state. Loads it in a process of its own, fingerprint included. Printed: what that
+process had resident, at most and in the end, beyond what it had before; mapped pages of the file count. Linux only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PARAMS: dict[str, Any] = {
 
 
 def main() -> None:
-    """Writes a file, has it loaded and prints what that took."""
+    """Write a file, have it loaded and print the memory that took."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -58,8 +58,8 @@ def main() -> None:
 
 
 def measured(folder: Path, weights: int, optimizer: int) -> dict[str, int]:
-    """Bytes: ``weights`` of the model, ``file``, resident at most (``peak``) and in the end (``after``) beyond what
-    was there before."""
+    """Return bytes: ``weights`` of the model, ``file``, and resident ones beyond what was there before, at most
+    (``peak``) and in the end (``after``)."""
     path, size = written(folder, weights, optimizer)
     command = [sys.executable, "-m", "perf.mtp_memory", "--load", str(path)]
     environment = {**OURS, "HOME": str(folder), "TOUCHSTONE_CACHE": str(folder)}
@@ -72,7 +72,7 @@ def measured(folder: Path, weights: int, optimizer: int) -> dict[str, int]:
 
 
 def written(folder: Path, weights: int, optimizer: int) -> tuple[Path, int]:
-    """A checkpoint with at least so many bytes of weights, and how many they are."""
+    """Write a checkpoint with at least that many bytes of weights; return how many they are."""
     import torch
 
     from harness.engines.transformers.mtp.config import config_of
@@ -91,7 +91,7 @@ def written(folder: Path, weights: int, optimizer: int) -> tuple[Path, int]:
 
 
 def loaded(path: Path) -> dict[str, int]:
-    """Resident bytes at most and in the end, beyond those before; the model is still there in the end."""
+    """Return the resident bytes at most and in the end, beyond those before; the model is still there in the end."""
     from harness.checkpoints import resolve
     from harness.checkpoints.fingerprint import fingerprint
     from tests.support.tiny_mtp import mtp_engine, random_state, save_mtp
@@ -99,7 +99,7 @@ def loaded(path: Path) -> dict[str, int]:
     small = save_mtp(path.parent / "small", random_state())
     (info,) = resolve(str(small), seq_len=None)
     fingerprint(info)
-    mtp_engine(info)  # what loading anything takes is there
+    mtp_engine(info)  # memory that loading anything takes is counted already
     Path("/proc/self/clear_refs").write_text(
         "5", encoding="ascii"
     )  # the peak begins anew (proc_pid_clear_refs(5))

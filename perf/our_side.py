@@ -1,4 +1,4 @@
-"""This harness as a whole process: ``pytest evals/...`` on a checkpoint, and what its journal says."""
+"""This harness as a whole process: ``pytest evals/...`` on a checkpoint, and the contents of its journal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perf.prompts import PLACES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a run is asked for; None leaves a default alone."""
+    """The options of a run; None leaves a default alone."""
 
     benchmark: str
     model: Path
@@ -36,10 +36,10 @@ class Asked:
 
 
 def score(asked: Asked, folder: Path, name: str) -> Outcome:
-    """One whole run; the seconds of scoring are those of the journal, item by item.
+    """Run pytest once; the seconds of scoring are those of the journal, item by item.
 
-    They hold tokenization, batching and the model, and also the benchmark's own work on prompts and scores,
-    but not the loading of the model.
+    They include tokenization, batching and the model, and also the benchmark's own work on prompts and scores, but
+    not the loading of the model.
     """
     words = [PLACES[asked.benchmark].nodeid, "--checkpoint", str(asked.model)]
     for option, value in (
@@ -75,7 +75,7 @@ def score(asked: Asked, folder: Path, name: str) -> Outcome:
 
 
 def model_folder(source: str) -> Path:
-    """A folder that both harnesses can load: the checkpoint's own, or a GGUF file's, written once to the
+    """Return a folder that both harnesses can load: the checkpoint's own, or a GGUF file's, written once to the
     cache."""
     (info, *others) = resolve(source, seq_len=None)
     if others:
@@ -94,7 +94,7 @@ def model_folder(source: str) -> Path:
 
 
 def _plain(model: Any) -> Any:
-    """The same model without a memory of having been quantized, which transformers refuses to save."""
+    """Return the same model without its record of having been quantized, which transformers refuses to save."""
     config = model.config.to_dict()
     config.pop("quantization_config", None)
     fresh = type(model)(type(model.config).from_dict(config))
@@ -103,5 +103,5 @@ def _plain(model: Any) -> Any:
 
 
 def threads() -> int:
-    """The CPU threads that a run takes: what this process may run on."""
+    """Return the CPU threads that a run takes: those that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

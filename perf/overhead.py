@@ -1,4 +1,4 @@
-"""The cost of an item above plain pytest: trivial items that answer from hashes against trivial tests.
+"""The cost of an item above plain pytest: trivial items with answers from hashes, against trivial tests.
 
 python -m perf.overhead [--items 10000 50000] [--workers 0 2] [--pairs 3] [--json FILE]
 """
@@ -36,7 +36,7 @@ def test_plain(number):
 
 
 def main() -> None:
-    """Runs the pairs and prints a table for each number of items and of workers."""
+    """Run the pairs and print a table for each number of items and of workers."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def compare(folder: Path, items: int, workers: int, pairs: int) -> dict[str, object]:
-    """Both sides in turn on so many items; prints the table and gives its numbers."""
+    """Run both sides in turn on that many items; print the table and return its numbers."""
     write(folder, items)
     more = ["-n", str(workers)] if workers else []
 
@@ -76,7 +76,7 @@ def compare(folder: Path, items: int, workers: int, pairs: int) -> dict[str, obj
 
 
 def write(folder: Path, items: int) -> None:
-    """A project with the benchmark and its rows, and one with as many plain tests."""
+    """Write a project with the benchmark and its rows, and one with as many plain tests."""
     for name, file, text in (("ours", "test_trivial.py", BENCHMARK), ("plain", "test_plain.py", PLAIN)):
         (folder / name).mkdir()
         (folder / name / "pytest.ini").write_text("[pytest]\n")
@@ -88,7 +88,7 @@ def write(folder: Path, items: int) -> None:
 
 
 def show(title: str, items: int, ours: Sequence[Cost], plain: Sequence[Cost]) -> None:
-    """Prints what both took."""
+    """Print what both took."""
     rows = []
     for name, values in (
         ("whole process, seconds", lambda cost: cost.wall),

@@ -24,14 +24,14 @@ SEED = 1234
 
 
 class Place(NamedTuple):
-    """Where a benchmark is: its file in ``evals/`` and its function."""
+    """The place of a benchmark: its file in ``evals/`` and its function."""
 
     file: str
     function: str
 
     @property
     def nodeid(self) -> str:
-        """What pytest is given to run it."""
+        """Return the argument with which pytest runs it."""
         return f"evals/{self.file}.py::{self.function}"
 
 
@@ -57,7 +57,7 @@ class Item:
 def items_of(
     benchmark: str, *, data: str | None, limit: int | None, shots: int | None, subjects: Sequence[str] = ()
 ) -> list[Item]:
-    """The items that a run with these options asks about, in its order."""
+    """Return the items that a run with these options asks about, in its order."""
     spec, start = load_benchmark(PLACES[benchmark])
     pack = load_dataset(spec, data)
     count = spec.num_fewshot if shots is None else shots
@@ -73,7 +73,7 @@ def items_of(
 
 
 def load_benchmark(place: Place) -> tuple[Benchmark, Callable[..., Any]]:
-    """The benchmark's declaration and its generator function."""
+    """Return the benchmark's declaration and its generator function."""
     module = load_module(ROOT / "evals" / f"{place.file}.py", f"perf_{place.file}")
     function = getattr(module, place.function)
     found = declared(function)
@@ -82,13 +82,13 @@ def load_benchmark(place: Place) -> tuple[Benchmark, Callable[..., Any]]:
 
 
 def _started(start: Callable[..., Any], row: dict[str, Any], fewshot: FewShot) -> tuple[Any, Any]:
-    """The generator and what it asks first."""
+    """Return the generator and what it asks first."""
     generator = start(example=row, fewshot=fewshot)
     return generator, next(generator)
 
 
 def _item(name: str, begin: Callable[[], tuple[Any, Any]]) -> Item:
-    """The item, its right answer found by trying which one scores."""
+    """Return the item, its right answer found by trying which one scores."""
     _, asked = begin()
     if isinstance(asked, Loglikelihood):
         return Item(name, (asked,), None)

@@ -33,8 +33,7 @@ TIE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An item that the harnesses score differently, with the distance of the two best choices (None: one
-    choice)."""
+    """An item that the harnesses score differently, with the distance of the two best choices (None: one choice)."""
 
     item: str
     metric: str
@@ -44,12 +43,12 @@ class Difference:
 
     @property
     def is_tie(self) -> bool:
-        """Whether rounding explains it."""
+        """Return whether rounding explains it."""
         return self.gap is not None and self.gap < TIE
 
 
 def main() -> None:
-    """Compares, or shows the growth."""
+    """Compare, or show the growth."""
     options = _options()
     subjects = tuple(options.subjects.split(",")) if options.subjects else ()
     asked = our_side.Asked(
@@ -100,7 +99,7 @@ def _options() -> argparse.Namespace:
 
 
 def compare(asked: our_side.Asked, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Runs both in turn, prints what each took and answered, and gives the numbers."""
+    """Run both in turn, print what each took and answered, and return the numbers."""
     items = items_of(
         asked.benchmark, data=asked.data, limit=asked.limit, shots=asked.shots, subjects=asked.subjects
     )
@@ -186,7 +185,7 @@ def _show_costs(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> None:
 def show_answers(
     items: Sequence[Item], ours: dict[str, Answered], theirs: dict[str, Answered]
 ) -> list[Difference]:
-    """Prints scores and what differs; gives the items that differ."""
+    """Print the scores and the differences; return the items that differ."""
     if ours.keys() != theirs.keys() or ours.keys() != {item.id for item in items}:
         raise SystemExit(f"other items were scored: {len(ours)} by ours, {len(theirs)} by lm-eval")
     known = next(iter(ours.values())).metrics
@@ -212,7 +211,7 @@ def show_answers(
 
 
 def largest(ours: dict[str, Answered], theirs: dict[str, Answered]) -> float:
-    """The largest difference of any request's log-probability."""
+    """Return the largest difference of any request's log-probability."""
     return max(
         abs(a - b)
         for name, answered in ours.items()
@@ -225,7 +224,7 @@ def _mean(items: dict[str, Answered], metric: str) -> float:
 
 
 def _gap(item: Item, metric: str, ours: dict[str, Answered]) -> float | None:
-    """How far apart the two best choices are, by the metric's own measure."""
+    """Return the distance of the two best choices, by the metric's own measure."""
     values = list(ours[item.id].logprobs)
     if metric == "acc_norm":
         lengths = [len(request.continuation.removeprefix(" ")) for request in item.requests]
@@ -235,7 +234,7 @@ def _gap(item: Item, metric: str, ours: dict[str, Answered]) -> float | None:
 
 
 def show_share(share: arithmetic.Share, ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> None:
-    """Prints how near to the machine's speed both come."""
+    """Print how near both come to the machine's speed."""
     tokens = share.tokens
     print(
         f"\ntokens: {tokens.total} in all requests, {tokens.distinct} distinct "

@@ -22,9 +22,10 @@ class EnginePool:
         self._failed: dict[str, str] = {}
 
     def engine(self, info: CheckpointInfo) -> Engine:
-        """The checkpoint, ready to answer: the same engine each time until one of another ``model_key`` is asked for.
+        """Return the checkpoint, ready to answer.
 
-        Raises ``CheckpointError`` where it cannot be loaded, which is tried once.
+        It is the same engine each time, until a checkpoint of another ``model_key`` is asked for. Raises
+        ``CheckpointError`` where it cannot be loaded; loading is tried only once.
         """
         if info.name in self._failed:
             raise CheckpointError(self._failed[info.name])

@@ -1,4 +1,4 @@
-"""The engines: ours, then those of installed packages."""
+"""The engines: ours first, then those of installed packages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from harness.engines.transformers.factory import TransformersFactory
 
 
 def factories() -> tuple[EngineFactory, ...]:
-    """Every factory of engines."""
+    """Return every engine factory."""
     return (TransformersFactory(), FakeFactory(), *plugins(ENGINES, CheckpointError))
 
 
 def factory_of(info: CheckpointInfo) -> EngineFactory:
-    """The factory that the checkpoint names. Raises ``CheckpointError`` where there is none."""
+    """Return the factory that the checkpoint names. Raises ``CheckpointError`` where there is none."""
     for one in factories():
         if one.name == info.engine:
             return one
@@ -26,13 +26,13 @@ def factory_of(info: CheckpointInfo) -> EngineFactory:
 
 
 def identity(info: CheckpointInfo) -> str | None:
-    """The fingerprint of what answers for a checkpoint; None where its engine knows none.
+    """Return the fingerprint of a checkpoint's engine; None where the engine knows none.
 
-    Raises ``CheckpointError`` when a file cannot be read, or changes meanwhile.
+    Raises ``CheckpointError`` when a file cannot be read, or changes in the meantime.
     """
     return factory_of(info).fingerprint(info)
 
 
 def open_engine(info: CheckpointInfo, settings: ModelSettings) -> Engine:
-    """The checkpoint by itself, ready to answer. Raises ``CheckpointError`` where it cannot be loaded."""
+    """Open a single checkpoint, ready to answer. Raises ``CheckpointError`` where it cannot be loaded."""
     return factory_of(info).open(info, settings)

@@ -1,4 +1,4 @@
-"""How checkpoints are loaded and run; plain values, so that it can be made without torch."""
+"""The settings for loading and running checkpoints: plain values, which can be made without torch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ Speculative: TypeAlias = Literal["auto", "off"]
 class ModelSettings:
     """Settings of a model engine.
 
-    ``dtype`` auto: float32 on a CPU, the checkpoint's own on an accelerator. ``device``: auto, cpu, cuda,
+    ``dtype`` "auto": float32 on a CPU, the checkpoint's own type on an accelerator. ``device``: auto, cpu, cuda,
     cuda:INDEX or mps. ``batch``: sequences computed at once, None for as many as a budget of tokens allows.
-    ``threads``: CPU threads, None for torch's default. ``chat``: whether texts are generated through the
-    checkpoint's chat template, auto where it has one. ``max_new_tokens``: instead of the benchmark's own limit.
-    ``speculative``: whether extra heads guess tokens ahead; it changes no answer, only the time.
+    ``threads``: CPU threads, None for torch's default.
+
+    ``chat``: whether texts are generated through the checkpoint's chat template; "auto" uses it where there is one.
+    ``max_new_tokens``: a limit in place of the benchmark's own. ``speculative``: whether extra heads propose tokens;
+    it changes no answer, only the time.
     """
 
     dtype: Dtype = "auto"

@@ -1,10 +1,10 @@
-"""The pytest plugin, and all of it that a session without a benchmark sees.
+"""The pytest plugin: the part that a session without a benchmark sees.
 
-Everything is imported inside the hooks, and only where there is need: the rest of the package when the first benchmark
-is collected, or an ordinary test asks for ``checkpoint`` or ``model_engine``. From then on ``plugin.pytest_hooks`` has
-the hooks of the run, and ``plugin.session`` its life.
+Everything is imported inside the hooks, and only when needed. The rest of the package is imported when the first
+benchmark is collected, or an ordinary test asks for ``checkpoint`` or ``model_engine``. From then on
+``plugin.pytest_hooks`` has the hooks of the run, and ``plugin.session`` its life cycle.
 
-PYTEST_DONT_REWRITE: there is no assert in here to rewrite, and start-up counts.
+PYTEST_DONT_REWRITE: no assert in here needs rewriting, and start-up time counts.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ ACTIONS: Final = {"value": "store", "append": "append", "switch": "store_true"}
 MEETING: Final = pytest.StashKey[dict[str, Any]]()
 
 
-# Options: the long names are ours. Short and former ones belong to whoever has them besides: they are added when all
-# plugins and the first conftests have been loaded.
+# Options: the long names are ours. Another plugin may have the short and former ones too: they are added when
+# all plugins and the first conftests have been loaded.
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Registers the options of the table; argparse takes every value as text."""
+    """Register the options of the table; argparse takes every value as text."""
     for name, row in _options().items():
         kind: dict[str, Any] = {"action": ACTIONS[row.get("action", "value")], "default": None}
         kind |= {"metavar": row["metavar"]} if "metavar" in row else {}
         _group(parser).addoption(_long(name), dest=f"eval_{name}", help=row["help"], **kind)
     if any(name.endswith("conftest.py") for name, _ in pluginmanager.list_name_plugin()):
-        _add_other_names(parser)  # this plugin is loaded by a conftest, later than the hook that follows
+        _add_other_names(parser)  # this plugin is loaded by a conftest, later than the next hook
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None, object, object]:
-    """What follows a name that is added only afterwards must not be taken for the path of a test."""
+    """Keep the values of names that are added only later from being taken for paths of tests."""
     long = {other: _long(name) for name, row in _options().items() for other in _others(row)}
     if any(arg.partition("=")[0] in long for arg in args):
         told = [long.get(arg.partition("=")[0], arg) if "=" not in arg else arg for arg in args]
@@ -63,7 +63,7 @@ def pytest_load_initial_conftests(
 
 
 def _options() -> dict[str, dict[str, Any]]:
-    """The rows of the table that are options, by name."""
+    """Return the rows of the table that are options, by name."""
     return _options_of(TABLE)
 
 
@@ -87,12 +87,12 @@ def _long(name: str) -> str:
 
 
 def _others(row: dict[str, Any]) -> Sequence[str]:
-    """The short and the former names of an option."""
+    """Return the short and the former names of an option."""
     return [*([row["short"]] if "short" in row else []), *row.get("formerly", ())]
 
 
 def _add_other_names(parser: pytest.Parser) -> None:
-    """Adds the short and former names that nobody else has; ``--help`` tells which short ones somebody has."""
+    """Add the short and former names that nobody else has; ``--help`` says which short ones somebody has."""
     options = {option.dest: option for option in _group(parser).options}
     for name, row in _options().items():
         action = {"action": ACTIONS[row.get("action", "value")], "default": None}
@@ -119,7 +119,7 @@ def _session(config: pytest.Config) -> EvalSession:
 
 
 def _given(config: pytest.Config, word: str = "") -> bool:
-    """Whether somebody has given an option of ours whose name has the word in it."""
+    """Return whether an option of ours whose name contains the word was given."""
     given = [
         name for name, value in vars(config.option).items() if value and name.startswith(("eval_", "--"))
     ]
@@ -127,15 +127,17 @@ def _given(config: pytest.Config, word: str = "") -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A gate that was asked for must not pass where no benchmark is found."""
+    """Fail a gate that was asked for where no benchmark is found."""
     if _given(config, "gate"):
         _session(config)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Gives our fixtures, but for names that anybody else has, and our hooks where somebody implements one."""
-    named = session._fixturemanager.getfixturedefs
+    """Provide our fixtures, except for names that anybody else has, and our hooks where somebody implements one."""
+    named = (
+        session._fixturemanager.getfixturedefs
+    )  # private: nothing public tells whether a fixture has a name
     for function in (checkpoint, model_engine):
         if not named(function.__name__, session):
             session.config.pluginmanager.register(_holder(function), f"touchstone-{function.__name__}")
@@ -147,7 +149,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, obj: object) -> None:
-    # By the very type: objects of other people's modules may do anything when they are asked for an attribute.
+    # By exact type: objects of other people's modules may do anything when an attribute is read.
     if type(obj) in (FunctionType, staticmethod) and "__touchstone_benchmark__" in vars(obj):
         _session(collector.config)
 
@@ -162,7 +164,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def checkpoint(touchstone_checkpoint: CheckpointInfo) -> CheckpointInfo:
-    """The checkpoint under test, of those that --checkpoint names: the test runs once per checkpoint."""
+    """The checkpoint under test, one of those that --checkpoint names: the test runs once per checkpoint."""
     return touchstone_checkpoint
 
 
@@ -172,7 +174,10 @@ def model_engine(touchstone_checkpoint: CheckpointInfo, pytestconfig: pytest.Con
 
 
 def _holder(function: Callable[..., Any]) -> ModuleType:
-    """A plugin with this one fixture; functions of a module are no methods, which pytest deprecates as fixtures."""
+    """Return a plugin with this one fixture.
+
+    Functions of a module are no methods, which pytest deprecates as fixtures.
+    """
     holder = ModuleType(f"touchstone_{function.__name__}")
     setattr(holder, function.__name__, pytest.fixture(scope="session")(function))
     return holder
@@ -189,12 +194,12 @@ def touchstone_checkpoint() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Workers must agree on the run's folder, and on the checkpoints that options name."""
+    """Make workers agree on the run's folder, and on the checkpoints that options name."""
     node.workerinput["touchstone"] = _meeting(node.config)
 
 
 def _meeting(config: pytest.Config) -> dict[str, Any]:
-    """What every worker is told: what the session says, or where there is none yet, where to begin one."""
+    """Return what every worker is told: what the session says, or if there is none yet, where to begin one."""
     if _given(config):
         return _session(config).for_workers()
     run = f"{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"

@@ -13,8 +13,11 @@ DEFAULT_SIZE: Final = 64
 """The most items of a batch: enough to fill the model's, few enough that progress shows and a crash costs little."""
 
 GENERATING_SIZE: Final = 512
-"""The same for items that ask for texts, in a process that shares its work with no other. Each of them is done
-when its own texts are, and whenever a batch comes to its end, few texts are left to go on together."""
+"""The same for items that ask for texts, in a process that shares its work with no other.
+
+Each item is done when its own texts are; towards the end of every batch, only a few texts are left to be generated
+together.
+"""
 
 BATCHES_PER_WORKER: Final = 4
 """The least number of batches per worker, so that the last ones even out."""
@@ -23,8 +26,8 @@ BATCHES_PER_WORKER: Final = 4
 def batch_key(nodeid: str) -> str:
     """Return the properties that a batch's items share: file, function, checkpoint, benchmark and group.
 
-    Example ids end in ``/ROW`` (``winogrande/17``, ``mmlu_stem/machine_learning/3``), so this is the node id
-    without its last part. The node id is cut at ``::`` first: a file's name may hold brackets.
+    Example ids end in ``/ROW`` (``winogrande/17``, ``mmlu_stem/machine_learning/3``), so this is the node id without
+    its last part. The node id is cut at ``::`` first, since a file's name may contain brackets.
     """
     path, separator, name = nodeid.partition("::")
     bracket = name.find("[")
@@ -36,7 +39,7 @@ def batch_key(nodeid: str) -> str:
 def batch_size(count: int, workers: int, limit: int = DEFAULT_SIZE) -> int:
     """Return the largest size, at most ``limit``, that still gives each worker its share of batches.
 
-    A single worker gets the largest batches: there is nobody to even out with.
+    A single worker gets the largest batches: there is no other worker to balance with.
     """
     if workers <= 1:
         return max(1, limit)
@@ -49,8 +52,8 @@ def plan_batches(
 ) -> list[list[int]]:
     """Return indices into ``nodeids``, grouped into batches; each index is in exactly one batch.
 
-    Items with the same ``batch_key`` come together in order of appearance, at most ``size`` per batch, or
-    ``GENERATING_SIZE`` of those named in ``generating``; those named in ``alone`` get a batch each. Batches are
+    Items with the same ``batch_key`` are batched in order of appearance, at most ``size`` per batch, or
+    ``GENERATING_SIZE`` of those in ``generating``. Each item in ``alone`` gets a batch of its own. Batches are
     ordered by their first item.
     """
     solitary, large = set(alone), set(generating)

@@ -1,9 +1,9 @@
-"""What a run survives: workers that die, and checkpoints that turn out unusable when they are loaded.
+"""Faults that a run survives: workers that die, and checkpoints that fail to load.
 
-Where there is but one checkpoint, and it fails to load, the run ends there, in one line. Of several the others go on:
-every item of one that failed is an error in the journal; pytest shows the first of them as an error and the others as
-skipped, since the same line four hundred times helps nobody. Where none can be loaded the run ends like that of a
-single one.
+Where there is a single checkpoint, and it fails to load, the run ends there, in one line. Of several, the others go
+on. Every item of one that failed is an error in the journal. pytest shows the first of them as an error and the
+others as skipped, since the same line four hundred times helps nobody. Where none can be loaded the run ends as with
+a single one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import pytest
 from harness.checkpoints.find import none_usable
 
 MOST_CRASHES: Final = 2
-"""An item that has taken this many workers with it is given up."""
+"""An item is given up when this many workers have died running it."""
 
 TOLD: Final = "touchstone"
-"""Attribute of a report: what a worker tells its controller with it, since reports are all that must arrive."""
+"""The attribute of a report in which a worker tells its controller something, since only reports are sure to
+arrive."""
 
 
 class WorkerCrashes:
@@ -49,7 +50,7 @@ class FailedCheckpoints:
         self._shown: set[str] = set()
 
     def tell(self, report: pytest.TestReport, checkpoint: str, message: str, *, several: bool) -> None:
-        """Put the fault on the report of an item that needs the checkpoint."""
+        """Attach the fault to the report of an item that needs the checkpoint."""
         if not several:
             setattr(report, TOLD, {"fatal": message})
         elif checkpoint not in self._shown:
@@ -63,7 +64,8 @@ class FailedCheckpoints:
     def take(self, report: pytest.TestReport, checkpoints: Iterable[str]) -> None:
         """Note what a report tells, in the controller.
 
-        Raises ``pytest.UsageError`` for what no run can go on from: also where none of ``checkpoints`` can be loaded.
+        Raises ``pytest.UsageError`` for faults after which no run can go on, and where none of ``checkpoints`` can be
+        loaded.
         """
         told = getattr(report, TOLD, None)
         if told is None:

@@ -1,8 +1,8 @@
-"""Takes requests to those who answer them, and hands every answer on as soon as it is there.
+"""Passes requests to the engine and the sandbox, and hands every answer on as soon as it is there.
 
-What the model is asked waits until it can be asked all at once; programs go to the sandbox the moment they are
-asked for, and run while the model computes. Whoever gets an answer may ask again: of the model in the next
-batch. When the model has nothing more to do, all programs that still run are waited for.
+Requests to the model wait until they can be asked all at once. Programs go to the sandbox the moment they are asked
+for, and run while the model computes. The receiver of an answer may ask again: the model in the next batch. When the
+model has nothing more to do, the programs still running are waited for.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from harness.engines.base import Engine
 
 STOPPING: Final = (KeyboardInterrupt, SystemExit, pytest.exit.Exception)
 CAUGHT: Final = (Exception, pytest.skip.Exception, pytest.fail.Exception)
-"""pytest's outcomes are BaseExceptions; these three are an item's own affair."""
+"""pytest's outcomes are BaseExceptions; these three concern a single item."""
 
 Answered: TypeAlias = Answer | Refusal | BaseException
-"""An answer, or the error that there was instead."""
+"""An answer, or the error raised instead."""
 
 ProgramFuture: TypeAlias = Future[RunProgramAnswer] | Future[RunProgramAnswer | Refusal]
 
@@ -35,8 +35,10 @@ class ProgramRunner(Protocol):
     """Runs programs: the sandbox."""
 
     def submit(self, request: RunProgram) -> ProgramFuture:
-        """Begins at once, in other threads or processes, and returns what will hold the answer; the same
-        future may be returned for equal requests."""
+        """Begin at once, in other threads or processes, and return a future that will hold the answer.
+
+        The same future may be returned for equal requests.
+        """
 
 
 class _Open(NamedTuple, Generic[Owner]):
@@ -56,8 +58,10 @@ class RequestDispatcher(Generic[Owner]):
         sandbox: ProgramRunner | None,
         take: Callable[[Owner, int, Answered, float], None],
     ) -> None:
-        """``take`` is called with the owner of a request, its number, its answer and the seconds it took,
-        always in the thread that called ``run``."""
+        """``take`` is called with the owner of a request, its number, its answer and the seconds it took.
+
+        It is always called in the thread that called ``run``.
+        """
         self._engine, self._sandbox, self._take = engine, sandbox, take
         self._waiting: list[_Open[Owner]] = []
         self._programs = 0
@@ -65,7 +69,7 @@ class RequestDispatcher(Generic[Owner]):
         self._ended: SimpleQueue[tuple[_Open[Owner], ProgramFuture]] = SimpleQueue()
 
     def ask(self, owner: Owner, requests: Sequence[Request]) -> None:
-        """Begins what can begin at once; ``run`` brings the answers. Programs need a sandbox."""
+        """Begin what can begin at once; ``run`` brings the answers. Programs need a sandbox."""
         for number, request in enumerate(requests):
             one = _Open(owner, number, request)
             if isinstance(request, RunProgram):
@@ -74,9 +78,9 @@ class RequestDispatcher(Generic[Owner]):
                 self._waiting.append(one)
 
     def run(self) -> None:
-        """Returns when everything has been answered, also what is asked meanwhile.
+        """Return when everything has been answered, including what is asked in the meantime.
 
-        Lets through what ``take`` raises, and what is meant to stop everything.
+        Lets through what ``take`` raises, and exceptions meant to stop everything.
         """
         while self._waiting or self._programs:
             if self._waiting:
@@ -85,13 +89,16 @@ class RequestDispatcher(Generic[Owner]):
             self._collect(wait=not self._waiting)
 
     def close(self) -> None:
-        """Takes back programs that have not begun to run."""
+        """Withdraw programs that have not begun to run."""
         for future in self._futures:
             future.cancel()
 
     def _ask_model(self, asked: Sequence[_Open[Owner]], shares: _Shares) -> None:
-        """Hands on one answer a request. Where the engine breaks, those that have none yet are asked in
-        halves, so that in the end only the guilty ones fail."""
+        """Hand on one answer per request.
+
+        If the engine breaks, the requests without an answer are asked in halves, so that in the end only those at
+        fault fail.
+        """
         left = dict(enumerate(asked))
         raised: list[BaseException] = []
 
@@ -101,7 +108,7 @@ class RequestDispatcher(Generic[Owner]):
             try:
                 self._take(one.owner, one.number, _sound(answer), shares.next())
                 self._collect(wait=False)
-            except BaseException as error:  # not the engine's: it must come out as it is
+            except BaseException as error:  # not the engine's exception: it must get out unchanged
                 raised.append(error)
                 raise
             finally:
@@ -116,7 +123,7 @@ class RequestDispatcher(Generic[Owner]):
         except STOPPING:
             raise
         except Exception as error:
-            failure = error.with_traceback(None)  # which would hold on to the memory of its batch
+            failure = error.with_traceback(None)  # otherwise it would hold the memory of its batch
         if raised:
             raise raised[0]
         if failure is None or len(asked) == 1:
@@ -133,7 +140,7 @@ class RequestDispatcher(Generic[Owner]):
         assert self._sandbox is not None, "programs need a sandbox"
         try:
             future = self._sandbox.submit(request)
-        except Exception as error:  # of this program alone, like one that its future holds
+        except Exception as error:  # of this program alone, like an exception that its future holds
             future = Future()
             future.set_exception(error)
         self._programs += 1
@@ -141,7 +148,7 @@ class RequestDispatcher(Generic[Owner]):
         future.add_done_callback(lambda ended: self._ended.put((one, ended)))  # called in any thread
 
     def _collect(self, *, wait: bool) -> None:
-        """Hands on the answers of the programs that have ended, or, with ``wait``, of all."""
+        """Hand on the answers of the programs that have ended, or, with ``wait``, of all."""
         while self._programs:
             try:
                 one, future = self._ended.get(block=wait)
@@ -153,24 +160,24 @@ class RequestDispatcher(Generic[Owner]):
 
 
 class _Shares:
-    """Splits the time of a batch: every moment belongs in equal parts to the requests that are still open."""
+    """Splits the time of a batch: every moment is divided equally among the requests that are still open."""
 
     def __init__(self, count: int) -> None:
         self._open, self._each, self._last = count, 0.0, time.perf_counter()
 
     def next(self) -> float:
-        """The seconds of the request that is answered now; the clock stands still until ``go_on``."""
+        """Return the seconds of the request that is answered now; the clock stands still until ``go_on``."""
         self._each += (time.perf_counter() - self._last) / self._open
         self._open -= 1
         return self._each
 
     def go_on(self) -> None:
-        """Lets the clock run again."""
+        """Let the clock run again."""
         self._last = time.perf_counter()
 
 
 def _outcome(future: ProgramFuture) -> Answered:
-    """What a future that has ended holds; raises what is meant to stop everything."""
+    """Return what a future that has ended holds; raise exceptions meant to stop everything."""
     try:
         return future.result()
     except STOPPING:
@@ -180,7 +187,7 @@ def _outcome(future: ProgramFuture) -> Answered:
 
 
 def _sound(answer: Answered) -> Answered:
-    """The answer, or a refusal in place of one that holds a NaN: no score may come of it."""
+    """Return the answer, or a refusal in place of one that holds a NaN: it must not become a score."""
     numbers = [getattr(answer, "logprob", None), *(one.logprob for one in getattr(answer, "candidates", ()))]
     if any(number is not None and math.isnan(number) for number in numbers):
         return Refusal(

@@ -1,8 +1,10 @@
-"""Advances the generators of a batch together: what they ask is collected and answered by as few calls as there
-are rounds; each is sent its answers as soon as it has all of them, and asks on in the next round.
+"""Advances the generators of a batch together.
 
-Each item is journalled when its generator ends, not when its batch does or pytest reports it: that is what makes
-``-x``, Ctrl-C and crashes cheap. What one item does wrong ends that item alone.
+Their requests are collected and answered in as few calls as there are rounds. Each generator is sent its answers as
+soon as it has all of them, and asks again in the next round.
+
+Each item is journalled when its generator ends, not when its batch ends or pytest reports it: that is what makes
+``-x``, Ctrl-C and crashes cheap. A mistake in one item ends that item alone.
 """
 
 from __future__ import annotations
@@ -36,23 +38,25 @@ from harness.plugin.dispatch import CAUGHT, STOPPING, Answered, ProgramRunner, R
 from harness.results.records import GENERATED, Record, Status
 
 MOST_YIELDS: Final = 1000
-"""A generator that yields this often is taken to be endless."""
+"""A generator that yields this many times is taken to be endless."""
 
 SYNC_EVERY: Final = 1.0
-"""Seconds: on a busy disk a sync takes longer than a batch of trivial items."""
+"""The least number of seconds between two syncs: on a busy disk a sync takes longer than a batch of trivial items."""
 
 LONGEST_KEPT: Final = 1000
-"""Characters of a request's text that the journal keeps; of longer ones the end, and the hash of the whole.
+"""The characters of a request's text that the journal keeps.
+
+Of longer texts it keeps the end, and the hash of the whole.
 """
 
 KEPT_WHOLE: Final = ("program",)
-"""Fields of a request that the journal keeps whole, however long."""
+"""Fields of a request that the journal keeps whole, however long they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One item to be run: its node id, its benchmark and example, the checkpoint's name, and how to start its
-    generator."""
+    """One item to be run: its node id, its benchmark and example, the checkpoint's name, and the function that starts
+    its generator."""
 
     item: str
     spec: Benchmark
@@ -71,7 +75,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Running:
-    """A job on its way. ``answers`` has those that have come to its present requests, by number."""
+    """A job on its way. ``answers`` has the answers to its present requests so far, by number."""
 
     job: Job
     generator: Generator[Any, Any, Any] | None = None
@@ -91,7 +95,7 @@ class _Running:
 
 
 class RunningBatch:
-    """A batch whose generators have been started, as far as their first question; nothing is answered or
+    """A batch whose generators have been started and have asked their first questions; nothing is answered or
     journalled yet.
 
     Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
@@ -108,12 +112,12 @@ class RunningBatch:
 
     @property
     def items(self) -> set[str]:
-        """The items that it holds."""
+        """The items in the batch."""
         return {state.job.item for state in self.running}
 
     @property
     def requests(self) -> list[Request]:
-        """What its generators ask the model first."""
+        """The requests that its generators send the model first."""
         return [
             request
             for state in self.running
@@ -123,11 +127,11 @@ class RunningBatch:
 
     @property
     def outcomes(self) -> dict[str, Outcome]:
-        """How those items ended that have, by item; each is in the journal."""
+        """The outcomes so far, by item; each is in the journal."""
         return {state.job.item: state.outcome for state in self.running if state.outcome is not None}
 
     def close(self) -> None:
-        """Closes the generators that have not ended; what they raise meanwhile is of no interest any more."""
+        """Close the generators that have not ended; what they raise then no longer matters."""
         for state in self.running:
             if state.generator is not None:
                 with suppress(*CAUGHT):
@@ -138,7 +142,7 @@ class Recorder(Protocol):
     """The receiver of records: the journal."""
 
     def append(self, record: Record) -> None:
-        """Writes a record."""
+        """Write a record."""
 
     def sync(self, *, every: float = 0.0) -> None:
         """Called when an item or a batch is done."""
@@ -147,7 +151,7 @@ class Recorder(Protocol):
 def run_batch(
     batch: RunningBatch, engine: Engine, journal: Recorder, sandbox: ProgramRunner | None = None
 ) -> dict[str, Outcome]:
-    """The outcome of every job by item; each is in the journal when this returns.
+    """Run the jobs; return every job's outcome by item, all of them in the journal.
 
     Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
     """
@@ -183,7 +187,7 @@ def run_batch(
 
 
 def _start(state: _Running, engine: Engine) -> None:
-    """Takes a generator to its first question; what goes wrong is kept until the batch runs."""
+    """Run a generator up to its first question; an error is kept until the batch runs."""
     began = time.perf_counter()
     try:
         generator = state.job.start()
@@ -206,7 +210,7 @@ def _start(state: _Running, engine: Engine) -> None:
 
 
 def _advance(state: _Running, engine: Engine, journal: Recorder) -> None:
-    """Sends a generator the answers to all its requests, which takes it to its next question or its end."""
+    """Send a generator the answers to all its requests, which takes it to its next question or its end."""
     began = time.perf_counter()
     assert state.generator is not None
     answers = [state.answers[number] for number in range(len(state.requests))]
@@ -233,7 +237,7 @@ def _advance(state: _Running, engine: Engine, journal: Recorder) -> None:
 
 
 def _take(state: _Running, yielded: object, engine: Engine) -> None:
-    """Notes what a generator asks; raises ``BenchmarkError`` when it is no request that it may ask."""
+    """Note what a generator asks. Raises ``BenchmarkError`` when it is no request that it may ask."""
     state.single = isinstance(yielded, REQUEST_KINDS)
     asked = [yielded] if state.single else yielded
     who = _who(state.job)
@@ -263,7 +267,7 @@ def _take(state: _Running, yielded: object, engine: Engine) -> None:
 
 
 def _check_plain(request: Request, who: str) -> None:
-    """Raises ``BenchmarkError`` for a request that holds a list or the like: it could change on its way."""
+    """Raise ``BenchmarkError`` for a request that holds a list or the like: it could change on its way."""
     try:
         hash(request)
     except TypeError as error:
@@ -318,7 +322,7 @@ def _fail(state: _Running, error: BaseException, journal: Recorder) -> None:
 def _settle(
     state: _Running, journal: Recorder, status: Status, raised: BaseException | None = None, **outcome: Any
 ) -> None:
-    """Journals the end of an item; ``outcome`` are its scores, or the message."""
+    """Journal the end of an item; ``outcome`` is its scores, or the message."""
     record = Record(
         **identity(state.job.item, state.job.spec, state.job.example, state.job.checkpoint),
         status=status,
@@ -337,7 +341,7 @@ def _settle(
 
 
 def identity(item: str, spec: Benchmark, example: Example, checkpoint: str) -> dict[str, Any]:
-    """The fields of a record that say which item it is about."""
+    """Return the fields of a record that say which item it is about."""
     cluster = example.row.get(spec.cluster) if spec.cluster else None
     return {
         "item": item,
@@ -351,8 +355,11 @@ def identity(item: str, spec: Benchmark, example: Example, checkpoint: str) -> d
 
 
 def kept(request: dict[str, Any]) -> dict[str, Any]:
-    """A request as the journal keeps it: of a long text its end, of a long list its last part, and the hash
-    of the whole; its parts likewise. A program is kept whole: it is what the checkpoint has written, cut."""
+    """Return a request as the journal keeps it: the end of a long text, the last part of a long list, and the hash of
+    the whole.
+
+    Its parts are kept likewise. A program is kept whole, since it is the checkpoint's own text, already cut.
+    """
     found: dict[str, Any] = {}
     for name, value in request.items():
         if isinstance(value, dict):
@@ -368,7 +375,7 @@ def kept(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _last(parts: list[Any]) -> list[Any]:
-    """The last part of a long list; not where it is long itself, as a pair of input and output may be."""
+    """Return the last part of a long list, unless that is itself long, as a pair of input and output may be."""
     if isinstance(parts[-1], list) and len(json.dumps(parts[-1])) > LONGEST_KEPT:
         return []
     return parts[-1:]

@@ -37,7 +37,7 @@ from harness.results.store_entry import ItemScores, StoredResult
 from harness.results.summary import Collected, Declaration, Summary, wholes
 
 FINE: Final = (ExitCode.OK, ExitCode.FAILED)
-"""pytest's exit codes of sessions that came to their end."""
+"""pytest's exit codes of sessions that ran to their end."""
 
 ALONE: Final = ("gate_sequential", "gate_config", "gate_metric", "baseline_allow")
 """Settings that need a gate or a baseline."""
@@ -63,15 +63,17 @@ class GateSession:
             raise pytest.UsageError(f"--baseline: cannot read {error.filename}: {error.strerror}") from None
 
     def source(self) -> BaselineSource:
-        """Where the baselines come from, as it stands now."""
+        """The source of the baselines, as it stands now."""
         assert self.plan is not None
         return open_source(self.plan.baseline, self._output, folder=self._folder)
 
     def check(
         self, items: Sequence[Collected], declared: Mapping[str, Declaration], checkpoints: Iterable[str]
     ) -> None:
-        """Checks the plan against what was collected; raises ``pytest.UsageError``. ``checkpoints`` are all of the run,
-        also those that no item asks."""
+        """Check the plan against what was collected; raise ``pytest.UsageError``.
+
+        ``checkpoints`` are all of the run, including those that no item asks.
+        """
         self._checkpoints = list(checkpoints) if self._asked else []
         if self.plan is None:
             return
@@ -90,9 +92,10 @@ class GateSession:
         fault: str | None = None,
         status: int | pytest.ExitCode = 0,
     ) -> Summary:
-        """The summary with what the gate found, and the exit code that the run then ends with.
+        """Return the summary with what the gate found, and the exit code with which the run then ends.
 
-        ``fault`` is what besides the results speaks against the run, ``status`` its exit code without a gate."""
+        ``fault`` is what speaks against the run besides the results, ``status`` its exit code without a gate.
+        """
         if self.plan is None:
             return summary
         gate = self._decide([Entry(*one) for one in results], summary)
@@ -104,7 +107,7 @@ class GateSession:
         if fault is not None and gate.broken is None:
             gate = replace(gate, broken=fault)
         self._exit_code = gate.exit_code
-        # Another code than the gate's where the run was stopped by hand, for one, which is 2.
+        # Another code than the gate's, for example 2 where the run was stopped by hand.
         code = int(self.exit_code(status)) if gate.exit_code else None
         return replace(summary, gate=gate_json(gate, decision_text(gate, code), code))
 
@@ -114,12 +117,12 @@ class GateSession:
         courses: Mapping[Series, LookSchedule],
         declarations: Mapping[str, Declaration],
     ) -> SequentialMonitor:
-        """What follows the run's journal and says which items are not needed any more."""
+        """A function that follows the run's journal and says which items are no longer needed."""
         assert self.plan is not None
         return SequentialMonitor(directory, courses, declarations, self.source(), self.plan)
 
     def _early(self, summary: Summary) -> dict[Series, Early]:
-        """The verdicts that were settled by a look, from the run's own notes and journal."""
+        """Return the verdicts that an interim analysis settled, from the run's own notes and journal."""
         assert self.plan is not None
         if not self.plan.sequential:
             return {}
@@ -142,8 +145,10 @@ class GateSession:
             return replace(plain, broken=str(error))
 
     def nothing_ran(self, session: pytest.Session) -> str | None:
-        """Why a session that has no benchmark in it passes no gate; notes the exit code. None where nobody asked, and
-        where pytest says itself why the session has failed."""
+        """Return why a session that has no benchmark in it passes no gate; note the exit code.
+
+        None where nobody asked for a gate, and where pytest itself says why the session has failed.
+        """
         if self.plan is None or self.plan.mode is None or session.config.option.collectonly:
             return None
         if session.exitstatus not in (*FINE, ExitCode.NOTHING):
@@ -153,7 +158,7 @@ class GateSession:
         return f"gate not valid (exit code {code}): no benchmark was run"
 
     def exit_code(self, status: int | pytest.ExitCode) -> int | pytest.ExitCode:
-        """The run's exit code: of a mistake 4, else 9 before 8 before what pytest says of ordinary tests."""
+        """Return the run's exit code: 4 for a mistake, else 9 before 8 before pytest's code for ordinary tests."""
         if status not in (*FINE, ExitCode.NOT_VALID) or not self._exit_code:
             return status
         invalid = status == ExitCode.NOT_VALID and self._exit_code != ExitCode.MISTAKE
@@ -161,7 +166,7 @@ class GateSession:
 
 
 def _with_asked(gate: GateResult, summary: Summary) -> GateResult:
-    """The gate with what stopping early has saved."""
+    """Return the gate with the number of items that stopping early has saved."""
     total = sum(result.collected for result in wholes(summary))
     asked = total - sum(result.skipped for result in wholes(summary))
     saved = f"{(total - asked) / total:.0%}" if total else "nothing"
@@ -204,7 +209,7 @@ def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
 
 
 def _check_sequential(plan: GateConfig) -> None:
-    """Raises ``GateError`` for metrics that no look can settle."""
+    """Raise ``GateError`` for metrics that no interim analysis can settle."""
     for named in (plan.metrics, *(own.metrics for own in plan.benchmarks.values())):
         if len(named) > 1:
             raise GateError(

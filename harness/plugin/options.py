@@ -1,7 +1,7 @@
 """The settings of a run, from the options of pytest's command line.
 
-The options are rows of ``harness/core/settings.toml``. argparse takes every value as text; each is read here, before
-anything runs, so that a wrong one is said in one line.
+The options are rows of ``harness/core/settings.toml``. argparse takes every value as text; each is parsed here,
+before anything runs, so that a wrong one is reported in one line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.engines.settings import ModelSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a run: of every row of the table its plain value, and those that the plugin uses as fields.
+    """The settings of a run: the plain value of every row of the table, and those that the plugin uses as fields.
 
     ``notes`` says which options have other names now.
     """
@@ -117,10 +117,10 @@ def _values(config: pytest.Config, notes: list[str]) -> dict[str, Any]:
 
 
 def sampling_values(samples: int, temperature: float | None, top_p: float | None) -> dict[str, float]:
-    """Return temperature and top_p with what the options leave open.
+    """Return temperature and top_p, with defaults for what the options leave open.
 
-    One sample is greedy, several are drawn at 0.2; with a temperature from the likeliest tokens that have 0.95 of the
-    probability. Raises ``OptionError`` for several greedy samples.
+    One sample is greedy, several are drawn at 0.2. A temperature without top_p draws from the likeliest tokens that
+    have 0.95 of the probability. Raises ``OptionError`` for several greedy samples.
     """
     temperature = (0.2 if samples > 1 else 0.0) if temperature is None else temperature
     if samples > 1 and not temperature:
@@ -150,7 +150,7 @@ def _given(config: pytest.Config, row: Setting, notes: list[str]) -> Any:
 
 
 def take_former_gate_mode(config: pytest.Config) -> None:
-    """Take ``strict`` or ``plain`` after the switch ``--gate`` for its mode, as former versions did, where it is no
+    """Take ``strict`` or ``plain`` after the switch ``--gate`` for its mode, as former versions did, if it is no
     path."""
     for word in settings_table()["gate_mode"].choices or ():
         exists = (config.invocation_params.dir / word).exists()
@@ -171,13 +171,13 @@ def device_kind(device: str) -> str:
 
 
 def _cores(workers: int) -> int:
-    """Return the cores of one of so many processes, at least 1."""
+    """Return the number of cores for one of that many processes, at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cores // workers)
 
 
 def worker_count(config: pytest.Config) -> int:
-    """Return how many processes share the work: xdist's workers, or 1."""
+    """Return the number of processes that share the work: xdist's workers, or 1."""
     given = getattr(config, "workerinput", None)
     if given is not None:
         return int(given["workercount"])

@@ -1,4 +1,7 @@
-"""pytest's hooks in a process that has a run: each calls the session. Registered when the session is made."""
+"""pytest's hooks in a process that has a run.
+
+Each of them calls the session; they are registered when the session is made.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,19 @@ SESSION: Final = pytest.StashKey[EvalSession]()
 
 
 class Hooks:
-    """Hooks of a session."""
+    """Hooks that call a session."""
 
     def __init__(self, session: EvalSession) -> None:
         self.session = session
 
 
 class SessionHooks(Hooks):
-    """Of every process: it collects and answers, unless it is the controller of xdist's workers."""
+    """The hooks of every process: it collects, and answers unless it is the controller of xdist's workers."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> Generator[None, object, object]:
-        """Checkpoints first and examples last: the parameters of others stand between them, in node ids too."""
+        """Parametrize by checkpoints first and examples last: other parameters stand between them, in node ids
+        too."""
         if declared(metafunc.function) is None or self.session.fault is not None:
             return (yield)
         finish = generate(metafunc, self.session.collection)
@@ -38,7 +42,7 @@ class SessionHooks(Hooks):
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
-        """After every other plugin has chosen, ``--lf`` included."""
+        """Select items after every other plugin has chosen, ``--lf`` included."""
         found = yield
         self.session.select(items)
         return found
@@ -84,7 +88,7 @@ class SessionHooks(Hooks):
 
 
 class WorkerHooks(Hooks):
-    """Of a worker of xdist."""
+    """The hooks of a worker of xdist."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -107,10 +111,10 @@ class WorkerHooks(Hooks):
 
 
 class ControllerHooks(Hooks):
-    """Of the process that a person has started."""
+    """The hooks of the process that a person has started."""
 
     def pytest_collectreport(self) -> None:
-        """At once, and not when everything has been collected."""
+        """Report mistakes at once, and not when everything has been collected."""
         self.session.raise_fault()
 
     @pytest.hookimpl(trylast=True)
@@ -118,7 +122,7 @@ class ControllerHooks(Hooks):
         self.session.begin()
 
     def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
-        """Says at ``--co`` what was left out; a run says it below its table."""
+        """Say at ``--co`` what was left out; a run says it below its table."""
         return self.session.left_out() if config.option.collectonly else []
 
     @pytest.hookimpl(tryfirst=True)
@@ -127,14 +131,15 @@ class ControllerHooks(Hooks):
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
-        """A first crash may not be the item's fault: it runs once more, alone."""
+        """Let an item whose worker crashed run once more, alone: the first crash may not be its fault."""
         if self.session.worker_crashed(crashitem):
             report.outcome = "rerun"  # type: ignore[assignment]
             sched.mark_test_pending(crashitem)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Before every other plugin's: pytest-json-report takes the exit code and writes its file in its own."""
+        """Finish before every other plugin: pytest-json-report reads the exit code and writes its file in its own
+        hook."""
         self.session.finish(session)
         found = yield
         self.session.say_last_lines(session)

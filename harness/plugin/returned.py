@@ -1,4 +1,4 @@
-"""The names of the scores that a benchmark returns, read off its code: metrics can then be checked before it runs."""
+"""The names of the scores that a benchmark returns, read off its code, to check metrics before it runs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, Final
 from harness.core.grade import Graded
 
 DEEPEST: Final = 4
-"""Functions that are followed one into the other."""
+"""The greatest depth to which calls of functions are followed."""
 
 
 def returned_names(function: Callable[..., Any], depth: int = 0) -> set[str] | None:
-    """The keys of the dicts that a function returns; None where its code does not show all of them.
+    """Return the keys of the dicts that a function returns; None where its code does not show all of them.
 
-    Shown are dicts written out, ``{"acc": ..., **more(...)}``, those of a ``Graded``, and those of functions that are
+    They are read from dict displays, ``{"acc": ..., **more(...)}``, from a ``Graded``, and from functions that are
     called by name.
     """
     if depth > DEEPEST:
@@ -38,7 +38,7 @@ def returned_names(function: Callable[..., Any], depth: int = 0) -> set[str] | N
 
 
 def _returned(tree: ast.AST) -> Iterator[ast.expr | None]:
-    """What the function returns; functions inside of it return for themselves."""
+    """Yield the expressions that the function returns, without those of functions inside it."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             continue

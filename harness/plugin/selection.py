@@ -1,4 +1,4 @@
-"""What is left of the collected items once ``-k``, ``-m``, paths, node ids, ``--lf`` and the rest have chosen.
+"""The collected items that remain once ``-k``, ``-m``, paths, node ids, ``--lf`` and the rest have chosen.
 
 Only benchmarks that somebody selects may stop a run, or say why they are left out.
 """
@@ -17,16 +17,21 @@ from harness.core.text import count
 from harness.plugin.collection import Collection, Remark, Withheld, given_of
 
 MOST_NAMES = 3
-"""Names that are suggested for one that is not known."""
+"""The most names that are suggested for an unknown one."""
 
 LIKENESS = 0.55
-"""How like a word a name must be to be suggested, by ``difflib``'s ratio; those much less like it than the nearest are
-not either."""
+"""The least likeness to a word of a name that is suggested, by ``difflib``'s ratio.
+
+Names much less like it than the nearest are not suggested either.
+"""
 
 
 def settle(items: list[pytest.Item], collection: Collection, config: pytest.Config) -> list[pytest.Item]:
-    """Takes out the items that are never run, and returns them. Notes in ``collection`` what the selected benchmarks
-    have to say: what is left out and why, and the first mistake, if any."""
+    """Take out the items that are never run, and return them.
+
+    Note in ``collection`` what the selected benchmarks have to say: what is left out and why, and the first mistake,
+    if any.
+    """
     selected: dict[int, Benchmark] = {}
     withheld: list[pytest.Item] = []
     kept: list[pytest.Item] = []
@@ -49,14 +54,14 @@ def settle(items: list[pytest.Item], collection: Collection, config: pytest.Conf
 
 
 def _withheld(item: pytest.Item) -> Benchmark | None:
-    """The benchmark that an item without an example stands for."""
+    """Return the benchmark that an item without an example stands for."""
     callspec = getattr(item, "callspec", None)
     found = callspec.params.get("example") if callspec is not None else None
     return found.spec if isinstance(found, Withheld) else declared(getattr(item, "function", None))
 
 
 def _fault(selected: Iterable[Benchmark], remarks: Sequence[Remark], *, asked: bool) -> str | None:
-    """The first mistake that must end the run, and how many there are besides."""
+    """Return the first mistake that must end the run, and the number of further ones."""
     names: set[str] = set()
     for spec in selected:
         if spec.name in names:
@@ -70,7 +75,7 @@ def _fault(selected: Iterable[Benchmark], remarks: Sequence[Remark], *, asked: b
 
 
 def nothing_selected(collection: Collection, config: pytest.Config) -> str:
-    """A line about a selection that matches no item, with the names that are nearest to its words."""
+    """Return a line about a selection that matches no item, with the names nearest to its words."""
     option = config.option
     given = [
         f"{flag} {value!r}" for flag, value in (("-k", option.keyword), ("-m", option.markexpr)) if value
@@ -85,7 +90,7 @@ def nothing_selected(collection: Collection, config: pytest.Config) -> str:
 
 
 def nearest(words: Iterable[str], names: Sequence[str]) -> list[str]:
-    """The names most like those of the words that are part of none."""
+    """Return the names most like those words that are part of none."""
     lower = {name.lower(): name for name in names}
     found: list[str] = []
     for word in words:

@@ -1,11 +1,13 @@
-"""``--eval-gate-sequential`` in a run: which items are not needed any more.
+"""``--eval-gate-sequential`` in a run: the items that are no longer needed.
 
-Each benchmark's items of a checkpoint keep the places that they have among all items; among themselves they come in
-the order that ``statistics.sequential.item_order`` draws. Once an interim analysis of those so far has settled the
-verdict (``compare.sequential``), the others are skipped. Batches are planned without regard to it: of a batch the items
-up to the next analysis run together, the others are asked about when their turn comes.
+Each benchmark's items of a checkpoint keep their places among all items, but among themselves come in the order that
+``statistics.sequential.item_order`` draws. Once an interim analysis of those so far has settled the verdict
+(``compare.sequential``), the others are skipped.
 
-The order stands in the run's folder (``courses.json``), where the gate finds it at the end.
+Batches are planned without regard to it. Of a batch, the items up to the next analysis run together; the others are
+asked about when their turn comes.
+
+The order is in the run's folder (``courses.json``), where the gate finds it at the end.
 """
 
 from __future__ import annotations
@@ -50,12 +52,12 @@ class Sequential:
                 self._part[item] = series, sum(look <= place for look in schedule.looks)
 
     def begin(self, directory: RunDirectory, declarations: Mapping[str, Declaration]) -> None:
-        """Note the order in the run's folder; every process notes the same. From now on records are followed."""
+        """Note the order in the run's folder; every process notes the same one. From now on records are followed."""
         write_schedules(directory.path, self._schedules)
         self._monitor = self._watch(directory, self._schedules, declarations)
 
     def not_needed(self, item: str) -> str | None:
-        """Return why an item is not needed any more; None where it is."""
+        """Return why an item is no longer needed; None where it is."""
         return self._monitor.settled(item) if self._monitor is not None else None
 
     def together(self, item: str, other: str) -> bool:

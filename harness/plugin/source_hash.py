@@ -1,8 +1,8 @@
-"""What scores a benchmark, as one hash: whoever edits it is not given numbers of the old code.
+"""The hash of all code that scores a benchmark, so that an edit never gets numbers of the old code.
 
-Over the package's version and its parts that ask, answer and score; the versions of the packages that these rest on
-(but torch's, which changes roundings only); the benchmark's file, the files of the fixtures that it asks for, and the
-modules below the project's folder that these import at their top, and so on.
+It covers the package's version, and its parts that ask, answer and score. It covers the versions of the packages that
+these rely on, except torch's, which changes rounding only. It also covers the benchmark's file, the files of the
+fixtures that it asks for, and the modules below the project's folder that these import at their top, and so on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PARTS: Final = (
     "core/requests.py",
     *("plugin/dispatch.py", "plugin/driver.py"),
 )
-"""Files of this package; a pattern that matches none is a mistake, since old scores would be reused then."""
+"""Files of this package; a pattern that matches none is a mistake, since old scores would then be reused."""
 
 _REST_ON: Final = (
     *("transformers", "tokenizers", "kiwipiepy", "kiwipiepy_model"),
@@ -38,13 +38,13 @@ _REST_ON: Final = (
 
 
 def code_of(functions: Iterable[Callable[..., Any]], root: Path) -> str:
-    """The hash (hex) of what these functions of a benchmark compute with; ``root`` is the project's folder."""
+    """Return the hash (hex) of what these functions of a benchmark compute with; ``root`` is the project's folder."""
     digest = hashlib.sha256(_own_code().encode())
     top, files, modules = root.resolve(), set[Path](), list[ModuleType]()
     for function in functions:
         inner = inspect.unwrap(function)
         path = Path(inner.__code__.co_filename).resolve() if hasattr(inner, "__code__") else None
-        # A benchmark's file counts wherever it lies: an installed one may be edited too.
+        # A benchmark's file counts wherever it is: an installed one may be edited too.
         if path is not None and (declared(function) is not None or _counts(path, top)):
             files.add(path)
         modules += [module] if (module := _module(inner)) is not None else []
@@ -55,7 +55,7 @@ def code_of(functions: Iterable[Callable[..., Any]], root: Path) -> str:
 
 @functools.cache
 def _own_code() -> str:
-    """The part that is the same for every benchmark."""
+    """Return the part that is the same for every benchmark."""
     digest = hashlib.sha256(__version__.encode())
     for name in _REST_ON:
         digest.update(f"{name} {_version(name)}\0".encode())
@@ -65,7 +65,7 @@ def _own_code() -> str:
 
 
 def _own_files(folder: Path = _PACKAGE, patterns: Iterable[str] = _PARTS) -> list[Path]:
-    """The files that the patterns match; raises ``HarnessError`` for a pattern that matches none."""
+    """Return the files that the patterns match. Raises ``HarnessError`` for a pattern that matches none."""
     found: set[Path] = set()
     for pattern in patterns:
         matched = set(folder.glob(pattern))
@@ -78,7 +78,7 @@ def _own_files(folder: Path = _PACKAGE, patterns: Iterable[str] = _PARTS) -> lis
 
 
 def _sources(modules: Iterable[ModuleType], root: Path) -> Iterator[Path]:
-    """The files of the modules below ``root``, and of those that they import."""
+    """Return the files of the modules below ``root``, and of those that they import."""
     waiting, seen = list(modules), set[str]()
     while waiting:
         module = waiting.pop()
@@ -95,13 +95,13 @@ def _sources(modules: Iterable[ModuleType], root: Path) -> Iterator[Path]:
 
 
 def _counts(path: Path, root: Path) -> bool:
-    """Whether a file is the project's own; this package and installed ones are told by their versions."""
+    """Return whether a file is the project's own; this package and installed ones count by their versions."""
     own = path.suffix == ".py" and path.is_relative_to(root)
     return own and not path.is_relative_to(_PACKAGE) and "site-packages" not in path.parts
 
 
 def _module(value: object) -> ModuleType | None:
-    """The module that a function or class was made in."""
+    """Return the module in which a function or class was made."""
     name = getattr(value, "__module__", None)
     return sys.modules.get(name) if isinstance(name, str) else None
 

@@ -1,14 +1,14 @@
 """``BatchScheduler``: hands whole batches to xdist's workers, and outlives their crashes.
 
-Written against ``xdist.scheduler.protocol.Scheduling``, since xdist 3.8's own group schedulers hang after a
-worker crash and re-run the guilty item until the restart budget is gone (pytest-xdist #1323, #1327, #1371,
-#1378), and ``--dist=loadgroup`` does not group at all with pytest 9.2 (#1386).
+It is written against ``xdist.scheduler.protocol.Scheduling``. xdist 3.8's own group schedulers hang after a worker
+crash, and re-run the item at fault until the restart budget is gone (pytest-xdist #1323, #1327, #1371, #1378).
+``--dist=loadgroup`` does not group at all with pytest 9.2 (#1386).
 
-The rules. A worker starts an item only once it knows the next one, so it is fed one batch ahead: the next
-batch comes when one item or none is pending. With nothing left to hand out a worker is told to shut down, so that
-its last item runs. When a worker dies, what is left of its current batch goes to the quarantine file, which
-workers read, and comes back one item at a time, so that the guilty item dies alone; what it had not begun
-comes back as it was.
+A worker starts an item only once it knows the next one, so it is fed one batch ahead: the next batch comes when one
+item or none is pending. With nothing left to hand out a worker is told to shut down, so that its last item runs.
+
+When a worker dies, the rest of its current batch goes to the quarantine file, which workers read. It comes back one
+item at a time, so that the item at fault dies alone. Batches that the worker had not begun come back unchanged.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ FEED_AT = 1
 
 
 class Quarantine:
-    """Items that run alone, because a worker died with them: a file of node ids, a line each, that every
-    process reads."""
+    """Items that run alone because a worker died with them: a file of node ids, one per line, that every process
+    reads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,13 +39,13 @@ class Quarantine:
         self._items: frozenset[str] = frozenset()
 
     def add(self, nodeids: Sequence[str]) -> None:
-        """Puts items into quarantine."""
+        """Put items into quarantine."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write("".join(f"{nodeid}\n" for nodeid in nodeids))
 
     def items(self) -> frozenset[str]:
-        """The items in quarantine now; reads the file only when it has grown."""
+        """Return the items in quarantine now; the file is read only when it has grown."""
         try:
             size = self.path.stat().st_size
         except FileNotFoundError:
@@ -57,10 +57,10 @@ class Quarantine:
 
 
 class BatchScheduler:
-    """Index lists for every node; ``batches`` waits, ``pending`` has been sent and not finished.
+    """Lists of indices for every node; ``batches`` waits, ``pending`` has been sent and has not finished.
 
-    Example: nodes gw0 and gw1, batches [0 1 2] [3 4 5] [6 7]. gw0 gets 0 1 2, gw1 gets 3 4 5; when gw0 has only
-    2 left it gets 6 7; when gw1 has only 5 left, nothing waits and it is told to shut down.
+    Example: nodes gw0 and gw1, batches [0 1 2] [3 4 5] [6 7]. gw0 gets 0 1 2, gw1 gets 3 4 5. When gw0 has only 2
+    left, it gets 6 7. When gw1 has only 5 left, nothing waits, and it is told to shut down.
     """
 
     def __init__(self, config: pytest.Config, numnodes: int, limit: int, quarantine: Quarantine) -> None:
@@ -78,34 +78,34 @@ class BatchScheduler:
 
     @property
     def nodes(self) -> list[WorkerController]:
-        """Called by DSession when it shuts down."""
+        """The nodes; DSession reads them when it shuts down."""
         return list(self._pending)
 
     @property
     def collection_is_completed(self) -> bool:
-        """Whether every node has collected, so that ``schedule`` may be called."""
+        """Return whether every node has collected, so that ``schedule`` may be called."""
         return len(self._collections) >= self.numnodes or (
             self.collection is not None and bool(self._collections)
         )
 
     @property
     def tests_finished(self) -> bool:
-        """Whether nothing waits and every node has at most the one item that only a shutdown lets run."""
+        """Return whether nothing waits and every node has at most the one item that only a shutdown lets run."""
         if not self.collection_is_completed:
             return False
         return not self._batches and all(len(pending) <= FEED_AT for pending in self._pending.values())
 
     @property
     def has_pending(self) -> bool:
-        """Whether any item is waiting or under way."""
+        """Return whether any item is waiting or under way."""
         return bool(self._batches) or any(self._pending.values())
 
     def add_node(self, node: WorkerController) -> None:
-        """Called when a worker is ready, before it collects."""
+        """Add a worker that is ready, before it collects."""
         self._pending[node] = deque()
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
-        """Called when a worker has collected; every worker must have found the same."""
+        """Take what a worker has collected; every worker must have found the same."""
         found = list(collection)
         reference = (
             self.collection if self.collection is not None else next(iter(self._collections.values()), found)
@@ -115,7 +115,7 @@ class BatchScheduler:
         self._collections[node] = found
 
     def schedule(self) -> None:
-        """Called after every collection once all are complete: plans the batches the first time, then feeds."""
+        """Plan the batches the first time, then feed; called after every collection once all are complete."""
         if self.broken:
             return
         if self.collection is None:
@@ -127,22 +127,22 @@ class BatchScheduler:
         self._feed_all()
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
-        """Called when a worker has finished an item."""
+        """Take note that a worker has finished an item."""
         del duration
         self._pending[node].remove(item_index)
         self._feed(node)
 
     def mark_test_pending(self, item: str) -> None:
-        """Called by the plugin for an item that is to run once more; it runs alone, next."""
+        """Put back an item that is to run once more; it runs alone, next."""
         self._batches.appendleft([self._index[item]])
         self._feed_all()
 
     def remove_pending_tests_from_node(self, node: WorkerController, indices: Sequence[int]) -> None:
-        """Part of the protocol for schedulers that steal; this one never asks for it."""
+        """Do nothing: it is part of the protocol for schedulers that steal."""
         raise RuntimeError(f"{node} gave back {list(indices)}, which was never asked for")
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Called when a worker is gone: the node id of the item it died in, None when it had none.
+        """Remove a worker that is gone; return the node id of the item it died in, None when it had none.
 
         The item is not handed out again by itself; the plugin decides (``mark_test_pending``).
         """
@@ -169,7 +169,7 @@ class BatchScheduler:
             self._feed(node)
 
     def _feed(self, node: WorkerController) -> None:
-        """Hands batches to a node until it has its next index; shuts it down when nothing is left to hand out."""
+        """Hand batches to a node until it has its next index; shut it down when nothing is left to hand out."""
         if node not in self._collections or node.shutting_down:
             return
         pending = self._pending[node]
@@ -181,7 +181,7 @@ class BatchScheduler:
             node.shutdown()
 
     def _report_difference(self, node: WorkerController, reference: list[str], found: list[str]) -> None:
-        """Ends the run with a collection error: workers that see different items cannot share indices."""
+        """End the run with a collection error: workers that see different items cannot share indices."""
         self.broken = True
         only_here = [nodeid for nodeid in found if nodeid not in set(reference)][:3]
         only_there = [nodeid for nodeid in reference if nodeid not in set(found)][:3]
@@ -197,10 +197,10 @@ class BatchScheduler:
 
 
 def schedule_batches(config: pytest.Config, limit: int, quarantine: Path) -> None:
-    """Let xdist hand out batches of at most ``limit`` items, in place of whatever scheduler it has.
+    """Let xdist hand out batches of at most ``limit`` items, in place of its own scheduler.
 
-    Called when the first worker has collected a benchmark: whether there is one is not known any earlier, and other
-    sessions keep their own scheduler. Nothing is handed out before that (``DSession.sched``, xdist 3.8).
+    This is called when the first worker has collected a benchmark. It is not known earlier whether there is one, and
+    other sessions keep their own scheduler. Nothing is handed out before that (``DSession.sched``, xdist 3.8).
     """
     from xdist.workermanage import parse_tx_spec_config
 

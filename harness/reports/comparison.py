@@ -5,9 +5,9 @@
     {"pairs": [{"baseline": {...}, "new": {...}, "benchmarks": [LINE], "composites": [LINE], "mean": {...},
                 "improvements": [NAME], "regressions": [], "not_worse": [], "inconclusive": [], "notes": [TEXT]}]}
 
-A line has both values, ``difference`` (of the scores), ``points`` (hundredths), ``percent``, ``low`` and ``high`` of
-the difference, ``p``, ``p_adjusted`` (Holm), ``n``, ``verdict`` (null beside a primary metric), ``why``. Undefined
-numbers are null.
+A line has both values, ``difference`` (of the scores), ``points`` (hundredths), ``percent``, and ``low`` and ``high``
+of the difference. It also has ``p``, ``p_adjusted`` (Holm), ``n``, ``verdict`` (null for other metrics than the
+primary one) and ``why``. Undefined numbers are null.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ LISTS: Final[tuple[tuple[Kind, str], ...]] = (
     ("not worse", "not_worse"),
     ("inconclusive", "inconclusive"),
 )
-"""The lists of benchmarks by verdict, by their names in plain data."""
+"""The lists of benchmarks by verdict, under their names in the plain data."""
 
 IDENTICAL: Final = "identical"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """An item that scores otherwise in the new run: the question, both answers, and the right one, as far as known."""
+    """An item with another score in the new run: the question, both answers, and the right one, as far as known."""
 
     example: str
     gained: bool
@@ -74,12 +74,12 @@ HEADER: Final = Cells(
 
 
 def header(level: float) -> Cells:
-    """The titles of the columns, for intervals of this level."""
+    """Return the titles of the columns, for intervals of this level."""
     return HEADER._replace(interval=f"{100 * level:g} % interval")
 
 
 def cells(line: MetricComparison) -> Cells:
-    """The line's cells; ``p`` is the uncorrected one, verdicts go by Holm's."""
+    """Return the line's cells; ``p`` is the uncorrected one, while verdicts use Holm's."""
     one = line.comparison
     return Cells(
         line.benchmark,
@@ -97,7 +97,7 @@ def cells(line: MetricComparison) -> Cells:
 
 
 def about_values(pair: Pair, line: MetricComparison) -> str:
-    """The marks of a primary metric's values, such as ``sample: 32 of 2,376``.
+    """Return the marks of a primary metric's values, such as ``sample: 32 of 2,376``.
 
     If they differ: ``A 4 of 32 items; B sample: 32 of 2,376``.
     """
@@ -111,17 +111,17 @@ def about_values(pair: Pair, line: MetricComparison) -> str:
 
 
 def composite_cells(line: MetricComparison) -> Cells:
-    """A composite's cells; it has no items."""
+    """Return a composite's cells; it has no items."""
     return cells(line)._replace(metric="composite", n="", flips="")
 
 
 def percent(value: float | None) -> str:
-    """``+1.2 %``."""
+    """Return a change in per cent: ``+1.2 %``."""
     return NOTHING if value is None else f"{value:+.1f} %"
 
 
 def flips(line: MetricComparison) -> str:
-    """``+12 -7``: items gained and lost; ``identical`` where no item scores otherwise."""
+    """Return items gained and lost, ``+12 -7``; ``identical`` where no score differs."""
     if line.flips is None:
         return NOTHING
     return IDENTICAL if line.identical else f"+{len(line.flips.gained)} -{len(line.flips.lost)}"
@@ -134,7 +134,7 @@ def is_valid(pair: Pair, line: MetricComparison) -> bool:
 
 
 def about(one: Candidate) -> str:
-    """The origin of a candidate's results, and the known facts of the checkpoint."""
+    """Return the origin of a candidate's results, and the known facts of the checkpoint."""
     parts = [one.origin]
     parts += [f"step {one.about['step']}"] if "step" in one.about else []
     parts += [f"epoch {one.about['epoch']:g}"] if "epoch" in one.about else []
@@ -143,7 +143,8 @@ def about(one: Candidate) -> str:
 
 
 def lists(pair: Pair) -> list[tuple[str, str]]:
-    """Improvements, regressions and the rest, each with its benchmarks and why: ``arc_easy: +1.20 points [...]``."""
+    """Return improvements, regressions and the rest, each with its benchmarks and why: ``arc_easy: +1.20 points
+    [...]``."""
     found = []
     for kind, key in LISTS:
         names, title = pair.of_kind(kind), key.replace("_", " ")
@@ -156,7 +157,7 @@ def lists(pair: Pair) -> list[tuple[str, str]]:
 
 
 def mean(found: Mean) -> str:
-    """The mean improvement in one line."""
+    """Return the mean improvement in one line."""
     one = found.comparison
     if one.low is not None:
         limits = f" {points_interval(one.low, one.high)}"
@@ -169,7 +170,7 @@ def mean(found: Mean) -> str:
 
 
 def notes(pair: Pair) -> list[str]:
-    """The facts that a reader must know before believing the numbers."""
+    """Return the facts that a reader must know before believing the numbers."""
     a, b = pair.baseline, pair.new
     return [
         *dict.fromkeys((*a.notes, *b.notes)),
@@ -197,19 +198,19 @@ def notes(pair: Pair) -> list[str]:
 
 
 def _entries(pair: Pair) -> list[tuple[str, str, Entry]]:
-    """The results that were judged: side, benchmark and entry."""
+    """Yield the results that were judged: side, benchmark and entry."""
     sides = (("A", pair.baseline), ("B", pair.new))
     return [(side, name, one.entries[name]) for side, one in sides for name in pair.judged]
 
 
 def _directions(pair: Pair) -> list[str]:
-    """The metrics of which less is better."""
+    """Return the metrics of which lower is better."""
     lower = dict.fromkeys(line.metric for line in pair.lines if not line.comparison.higher_is_better)
     return [f"lower is better of {listed(lower)}"] if lower else []
 
 
 def _scorers(pair: Pair) -> list[str]:
-    """The scorers of benchmarks of which only one side has the better scorer."""
+    """Return the scorers of benchmarks for which only one side has the better scorer."""
     found: dict[str, list[str]] = {}
     for name, line in pair.judged.items():
         a, b = pair.baseline.entries[name], pair.new.entries[name]
@@ -222,7 +223,7 @@ def _scorers(pair: Pair) -> list[str]:
 
 
 def _apart(pair: Pair) -> list[str]:
-    """Conditions that differ, one line each with its benchmarks."""
+    """Return the conditions that differ, one line each with its benchmarks."""
     found: dict[str, list[str]] = {}
     for name in pair.judged:
         for condition, values in conditions_apart(
@@ -233,13 +234,13 @@ def _apart(pair: Pair) -> list[str]:
 
 
 def _benchmarks(pair: Pair, names: Sequence[str]) -> str:
-    """The names, or that they are all."""
+    """Return the names, or a word that they are all."""
     every = 1 < len(names) == len(pair.judged)
     return f"all {len(names)} benchmarks" if every else listed(names)
 
 
 def _unknown(pair: Pair) -> list[str]:
-    """A note on a side that was published elsewhere, if the other is a run."""
+    """Return a note on a side that was published elsewhere, if the other is a run."""
     published = {
         side: any(entry.saved.published for entry in one.entries.values())
         for side, one in (("A", pair.baseline), ("B", pair.new))
@@ -252,7 +253,7 @@ def _unknown(pair: Pair) -> list[str]:
 
 
 def _items(pair: Pair) -> list[str]:
-    """The benchmarks that were compared on part of the items, or without any."""
+    """Return the benchmarks that were compared on part of the items, or without any."""
     found = []
     totals: dict[str, list[str]] = {}
     for name, line in pair.judged.items():
@@ -273,8 +274,10 @@ def _items(pair: Pair) -> list[str]:
 
 
 def clipped(text: str, width: int, *, end: bool = False) -> str:
-    """At most so many characters, in one line: the beginning or, with ``end``, the end; what is around a mask, if there
-    is one."""
+    """Return at most that many characters, in one line.
+
+    They are from the start of the text or, with ``end``, from its end, or around a mask, if there is one.
+    """
     plain = " ".join(str(text).split())
     if len(plain) <= width:
         return plain
@@ -291,7 +294,7 @@ def clipped(text: str, width: int, *, end: bool = False) -> str:
 
 
 def pair_facts(pair: Pair, flips: Flips | None = None) -> dict[str, Any]:
-    """The whole comparison."""
+    """Return the whole comparison."""
     return {
         "baseline": _candidate(pair.baseline),
         "new": _candidate(pair.new),

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDE: Final = 126
-"""Columns from which each metric has one row; below, interval, number of items and flips stand on a second."""
+"""The columns from which each metric has one row; below, interval, number of items and flips are on a second row."""
 
 NARROWEST: Final = 76
-"""Columns that a table needs; in narrower terminals its lines wrap."""
+"""The columns that a table needs; in narrower terminals its lines wrap."""
 
 _STYLES: Final = {"better": "green", "worse": "bold red"}
 
 
 def render(pairs: Sequence[Pair], flips: Sequence[Flips] = (), *, width: int, color: bool) -> str:
-    """All comparisons as text of at most ``width`` columns (of at least 76), with ANSI colours if wanted."""
+    """Return all comparisons as text of at most ``width`` columns (of at least 76), with ANSI colours if wanted."""
     console = console_of(max(width, NARROWEST), color=color)
     for place, pair in enumerate(pairs):
         if place:
@@ -53,7 +53,7 @@ def _table(pair: Pair, *, wide: bool) -> Table:
     names = 2 if wide else 1
     for place, label in enumerate(labels):
         right = names <= place < len(labels) - 1
-        # Names may be broken; a number in two pieces is two numbers.
+        # Names may be broken; a number in two pieces would be two numbers.
         kept = right or (wide and place == 1)
         table.add_column(label, justify="right" if right else "left", overflow="fold", no_wrap=kept)
     before = ""
@@ -77,7 +77,7 @@ def _table(pair: Pair, *, wide: bool) -> Table:
 
 
 def _breakable(name: str) -> str:
-    """The name of a group with spaces, where a narrow column may break it."""
+    """Return the name of a group with spaces, where a narrow column may break it."""
     whole, slash, group = name.partition("/")
     return f"{whole}{slash} {group.replace('_', ' ')}" if group else name
 
@@ -97,7 +97,7 @@ def _header(level: float, *, wide: bool) -> list[str]:
 
 
 def _columns(one: Cells, *, wide: bool) -> list[str]:
-    """The cells of a row; a narrow one has two lines, and its names stand below each other."""
+    """Return the cells of a row; a narrow one has two lines, and its names are one below the other."""
     if wide:
         return list(one)
     relative = "" if one.percent == NOTHING else f" ({one.percent})"
@@ -148,7 +148,7 @@ def _flips(name: str, found: Sequence[Flip], write: Callable[..., None], width: 
             ("B", flip.new, False),
             ("gold", flip.gold, False),
         ):
-            if text is None and (label != "gold" or flip.question is None):  # nobody kept the answers
+            if text is None and (label != "gold" or flip.question is None):  # nobody stored the answers
                 continue
             room = (3 if label == "question" else 2) * (width - 12) - 1
             shown = comparison.clipped(text or NOTHING, room, end=end)

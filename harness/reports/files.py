@@ -8,7 +8,7 @@
     report.html                        the page for people
     errors.log                         each checkpoint and item that should have been scored and was not
 
-A checkpoint with a benchmark's name keeps its file apart by the prefix ``checkpoint-``.
+The files of a checkpoint with a benchmark's name have the prefix ``checkpoint-``.
 
 The section ``eval`` of pytest-json-report's file has the same numbers and counts. That plugin calls an item passed as
 soon as its setup passed; this section comes from the journal and is the one to read.
@@ -30,7 +30,7 @@ from harness.results.summary import SUMMARY, Declaration, Summary, finite, summa
 
 
 def write_results(summary: Summary, directory: Path | None = None) -> list[Path]:
-    """Writes every file into ``directory`` (the run's own without it) and returns their paths.
+    """Write every file into ``directory`` (the run's own without it) and return their paths.
 
     Raises ``HarnessError`` when the disk refuses.
     """
@@ -46,17 +46,19 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
 
 
 def write_checkpoints(summary: Summary) -> None:
-    """Writes the files of the summary's checkpoints alone, into the run's folder. Raises ``HarnessError`` when the disk
-    refuses."""
+    """Write the files of the summary's checkpoints alone, into the run's folder.
+
+    Raises ``HarnessError`` when the disk refuses.
+    """
     taken = [f"{file_name(one.name)}_results.json" for one in summary.declarations]
-    files = _of_formats(summary, taken)  # of tables, there is but one for all checkpoints
+    files = _of_formats(summary, taken)  # there is only one table for all checkpoints
     _write(
         Path(summary.directory), {name: value for name, value in files.items() if not isinstance(value, str)}
     )
 
 
 def _of_formats(summary: Summary, taken: Container[str]) -> dict[str, Any]:
-    """The files of all result formats that are written, by name; ``taken`` are names of benchmarks' files."""
+    """Return the files of all result formats that are written, by name; ``taken`` are names of benchmarks' files."""
     found: dict[str, Any] = {}
     for one in result_formats():
         if isinstance(one, WritableFormat):
@@ -85,7 +87,7 @@ def _benchmark(summary: Summary, declaration: Declaration) -> dict[str, Any]:
 
 
 def _error_log(summary: Summary) -> str:
-    """One paragraph per fault: status and item (or checkpoint), then the message indented."""
+    """Return one paragraph per fault: status and item (or checkpoint), then the message indented."""
     paragraphs = [f"failed to load  {one['name']}\n    {one['message']}\n" for one in summary.broken]
     for fault in summary.faults:
         message = "\n".join(f"    {line}" for line in fault["message"].splitlines())

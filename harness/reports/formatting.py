@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 NOTHING: Final = "-"
 HASH_SHOWN: Final = 8
 SMALLEST_P: Final = 1e-12
-"""Below, a p says nothing but that chance is out of the question."""
+"""Below this, a p says only that chance is out of the question."""
 
 MOST_CHANGES: Final = 3
-"""With more checkpoints than this, only the largest change of each metric is shown: the files have all."""
+"""With more checkpoints than this, only the largest change of each metric is shown: the files have all of them."""
 
 
 # Numbers
 
 
 def number(value: float | None) -> str:
-    """Four decimals for scores, fewer for larger numbers, ``-`` for what is undefined."""
+    """Return four decimals for scores, fewer for larger numbers, ``-`` for what is undefined."""
     if value is None:
         return NOTHING
     if abs(value) < 10:
@@ -40,22 +40,22 @@ def number(value: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """``[low, high]``, or ``-`` when a limit is undefined."""
+    """Return ``[low, high]``, or ``-`` when a limit is undefined."""
     return NOTHING if low is None or high is None else f"[{number(low)}, {number(high)}]"
 
 
 def points(difference: float | None) -> str:
-    """``+1.23``: a hundredth of the score is a point."""
+    """Return ``+1.23``: a hundredth of the score is a point."""
     return NOTHING if difference is None else f"{100 * difference:+.2f}"
 
 
 def points_interval(low: float | None, high: float | None) -> str:
-    """``[-0.52, +2.98]`` in points, or ``-`` when a limit is undefined."""
+    """Return ``[-0.52, +2.98]`` in points, or ``-`` when a limit is undefined."""
     return NOTHING if low is None or high is None else f"[{points(low)}, {points(high)}]"
 
 
 def p_exact(p: float | None) -> str:
-    """Three decimals, two digits below 0.001: for tables whose reader looks for small p-values."""
+    """Return three decimals, two digits below 0.001: for tables whose reader looks for small p-values."""
     if p is None:
         return NOTHING
     if p >= 0.001:
@@ -64,12 +64,12 @@ def p_exact(p: float | None) -> str:
 
 
 def p_short(p: float | None) -> str:
-    """Two digits, ``< 0.0001`` below that: for verdicts."""
+    """Return two digits, ``< 0.0001`` below that: for verdicts."""
     return NOTHING if p is None else "< 0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
 def duration(seconds: float) -> str:
-    """Whole seconds as ``0:07``, ``12:30`` or ``2:05:00``."""
+    """Return whole seconds as ``0:07``, ``12:30`` or ``2:05:00``."""
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -79,30 +79,33 @@ def duration(seconds: float) -> str:
 
 
 def asked(result: Result) -> str:
-    """``5-shot``, ``5-shot, chat``, empty for neither examples nor a chat template."""
+    """Return ``5-shot``, ``5-shot, chat``, or empty for neither examples nor a chat template."""
     return marks.asked(result.shots, result.template)
 
 
 def asked_alike(results: Sequence[Result]) -> str:
-    """``asked`` of all of them, empty unless all were asked alike."""
+    """Return ``asked`` of all of them, empty unless all were asked alike."""
     found = {asked(result) for result in results}
     return found.pop() if len(found) == 1 else ""
 
 
 def who(result: Result, among: Sequence[Result]) -> str:
-    """The checkpoint; if others were asked otherwise, with ``asked``."""
+    """Return the checkpoint; if others were asked otherwise, with ``asked``."""
     how = "" if asked_alike(among) else asked(result)
     return f"{result.checkpoint} ({how})" if how else result.checkpoint
 
 
 def common_mark(results: Sequence[Result]) -> str:
-    """The mark that all of them have, empty where they differ."""
+    """Return the mark that all of them have, empty where they differ."""
     found = {result.mark for result in results}
     return found.pop() if len(found) == 1 else ""
 
 
 def counted(result: Result, n: int) -> str:
-    """``4``; ``2/4`` for a part, ``4/100`` for a shipped sample, ``2/4/100`` for both: the mark in few characters."""
+    """Return the number of items with the mark in few characters.
+
+    It is ``4``; ``2/4`` for a part, ``4/100`` for a shipped sample, ``2/4/100`` for both.
+    """
     parts = [f"{n}"]
     parts += [f"{result.of:,}"] if result.scored < result.of else []
     if result.pack.origin == marks.SHIPPED and result.published not in (None, result.of):
@@ -111,23 +114,23 @@ def counted(result: Result, n: int) -> str:
 
 
 def shown_metrics(result: Result) -> list[Metric]:
-    """The metrics that tables show: every one of a whole benchmark, the primary one of a group."""
+    """Return the metrics that tables show: every one of a whole benchmark, the primary one of a group."""
     metrics = list(result.metrics.values())
     return metrics if result.group is None else [m for m in metrics if m.name == result.primary]
 
 
 def pack(info: DatasetInfo) -> str:
-    """A dataset in one line: name, rows, the start of its hash, its origin."""
+    """Return a dataset in one line: name, rows, the start of its hash, its origin."""
     return f"{info.name}, {count(info.rows, 'row')}, {info.sha256[:HASH_SHOWN]}, {info.origin}"
 
 
 def packs(summary: Summary) -> list[DatasetInfo]:
-    """Every dataset of the run, once."""
+    """Return every dataset of the run, once."""
     return list({(one.pack.name, one.pack.sha256): one.pack for one in wholes(summary)}.values())
 
 
 def checkpoint(info: Mapping[str, Any]) -> str:
-    """A checkpoint's kind, model type, training state and length in one line, without its name."""
+    """Return a checkpoint's kind, model type, training state and length in one line, without its name."""
     parts = [f"{info['kind']} LM" if info.get("kind") else "", info.get("model_type") or ""]
     base = info.get("base")
     parts.append(f"LoRA on {base['name']}" if isinstance(base, Mapping) else "")
@@ -141,14 +144,14 @@ def checkpoint(info: Mapping[str, Any]) -> str:
 
 
 def checkpoints(summary: Summary) -> dict[str, str]:
-    """The run's checkpoints by name, each with its description."""
+    """Return the run's checkpoints by name, each with its description."""
     known = {str(info.get("name")): checkpoint(info) for info in summary.checkpoints}
     names = dict.fromkeys(result.checkpoint for result in summary.results)
     return {name: known.get(name, "") for name in names}
 
 
 def place(summary: Summary) -> str:
-    """The run's folder, relative to the current one where it lies below it."""
+    """Return the run's folder, relative to the current one if it lies below it."""
     folder = Path(summary.directory)
     try:
         return str(folder.resolve().relative_to(Path.cwd()))
@@ -160,7 +163,8 @@ def place(summary: Summary) -> str:
 
 
 def shown_changes(summary: Summary) -> list[dict[str, Any]]:
-    """The changes that a short report has room for: of several checkpoints those of primary metrics and composites."""
+    """Return the changes that a short report has room for: of several checkpoints those of primary metrics and
+    composites."""
     count_ = _changed_checkpoints(summary)
     if count_ <= 1:
         return summary.changes
@@ -179,7 +183,7 @@ def shown_changes(summary: Summary) -> list[dict[str, Any]]:
 
 
 def changes_left_out(summary: Summary) -> str:
-    """A note on the changes that a short report leaves out; empty if it has all checkpoints."""
+    """Return a note on the changes that a short report leaves out; empty if it has all checkpoints."""
     found = _changed_checkpoints(summary)
     return (
         f"of each the largest of {found} checkpoints; all are in summary.json" if found > MOST_CHANGES else ""
@@ -191,12 +195,12 @@ def _changed_checkpoints(summary: Summary) -> int:
 
 
 def change_label(row: Mapping[str, Any]) -> str:
-    """Benchmark and metric; of a composite its name."""
+    """Return benchmark and metric; for a composite its name."""
     return str(row["benchmark"]) if row["metric"] == "composite" else f"{row['benchmark']} {row['metric']}"
 
 
 def change_cells(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    """The value before and now, and the change."""
+    """Return the value before and now, and the change."""
     in_points = row["unit"] == "points"
     digits = 2 if in_points else 4
     moved = f"{round(row['change'], digits) or 0.0:+.{digits}f}{' points' * in_points}"  # no -0.00
@@ -204,7 +208,10 @@ def change_cells(row: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def best_so_far(row: Mapping[str, Any], *, of: bool = True) -> str:
-    """The checkpoint that the best value is of, with its run if it has the same name; ``of``: and of how many."""
+    """Return the checkpoint that the best value belongs to, with its run if it has the same name.
+
+    With ``of`` it also says how many it is the best of.
+    """
     again = f" of run {row['run_id']}" if row["against"] == row["checkpoint"] else ""
     return f"{row['against']}{again}" + (f" (best of {row['of']})" if of and row["of"] > 1 else "")
 
@@ -213,7 +220,7 @@ def best_so_far(row: Mapping[str, Any], *, of: bool = True) -> str:
 
 
 def console_of(width: int, *, color: bool) -> Console:
-    """A console of rich that writes to memory, the same on every system: it asks nothing of the terminal."""
+    """Return a console of rich that writes to memory, the same on every system: it asks nothing of the terminal."""
     from rich.console import Console
 
     return Console(
@@ -230,14 +237,14 @@ def console_of(width: int, *, color: bool) -> Console:
 
 
 def open_table(gap: int = 1) -> Table:
-    """A table of rich without lines, its columns so many spaces apart."""
+    """Return a table of rich without lines, its columns that many spaces apart."""
     from rich.table import Table
 
     return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
 
 
 def labelled(rows: Iterable[tuple[str | Text, str | Text]], *, dim: bool = True, width: int = 0) -> Table:
-    """Labels, of at least this width, with their texts beside them, which may fold."""
+    """Return labels, of at least this width, with their texts beside them, which may fold."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
@@ -251,6 +258,6 @@ def labelled(rows: Iterable[tuple[str | Text, str | Text]], *, dim: bool = True,
 
 
 def written(console: Console) -> str:
-    """The text that the console has written, without spaces at the ends of lines."""
+    """Return the text that the console has written, without spaces at the ends of lines."""
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())

@@ -29,7 +29,7 @@ STYLES: Final = {
 
 
 def print_gate(gate: Mapping[str, Any] | None, write: Callable[..., None]) -> None:
-    """Prints one line per benchmark, the most pressing first, each with its reasons below; last the decision."""
+    """Print one line per benchmark, the most pressing first, each with its reasons below; last the decision."""
     from rich.text import Text
 
     if gate is None:
@@ -48,11 +48,11 @@ def print_gate(gate: Mapping[str, Any] | None, write: Callable[..., None]) -> No
     rows += [(Text("note", style="yellow"), Text(note)) for note in gate.get("notes", ())]
     write(labelled(rows, dim=False))
     style = STYLES.get(str(gate.get("decision")), "bold")
-    write(Text(str(gate.get("text", "")), style=style), soft_wrap=True)  # one line, to be searched for
+    write(Text(str(gate.get("text", "")), style=style), soft_wrap=True)  # one line, to be found by a search
 
 
 def heading(gate: Mapping[str, Any]) -> str:
-    """The mode, the baseline, the margin and alpha, in a few words."""
+    """Return the mode, the baseline, the margin and alpha, in a few words."""
     mode = "verdicts only" if gate.get("mode") is None else gate["mode"]
     return (
         f"{mode}, against {gate['baseline']}, margin {points_text(gate['margin'])}, "
@@ -61,7 +61,7 @@ def heading(gate: Mapping[str, Any]) -> str:
 
 
 def _numbers(line: GateLine, several: bool) -> str:
-    """Benchmark, metric, value, difference with its interval, and p."""
+    """Return benchmark, metric, value, difference with its interval, and p."""
     whose = f"{line.checkpoint}  " if several else ""
     metric = "" if line.metric == "composite" else f" {line.metric}"
     about = f" ({line.about})" if line.about else ""
@@ -77,16 +77,17 @@ def _numbers(line: GateLine, several: bool) -> str:
 
 
 NAMED: Final = 3
-"""Reasons that the decision names before "and N more"."""
+"""The most reasons that the decision names before "and N more"."""
 
 _SAID: Final = re.compile(r"[+-][\d.]+ points( \[[^]]*\])?(, p = \S+( after Holm over \d+ tests)?)?[:;] ")
-"""The beginning of a verdict's reason, which a line shows already."""
+"""The start of a verdict's reason, which a line shows already."""
 
 HINT: Final = "; --gate makes the exit code depend on them"
 
 
 def decision_text(gate: GateResult, code: int | None = None) -> str:
-    """The decision and its reasons, in one line; ``code`` is the exit code of the run, where that is not the gate's."""
+    """Return the decision and its reasons, in one line; ``code`` is the run's exit code, if that is not the
+    gate's."""
     code = gate.exit_code if code is None else code
     if gate.mistake is not None:
         return f"gate not judged: {gate.mistake}"
@@ -111,7 +112,7 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
 
 
 def difference_text(line: GateLine) -> str:
-    """``-3.00 [-5.10, -0.90]`` in points, empty where nothing was compared."""
+    """Return ``-3.00 [-5.10, -0.90]`` in points, empty where nothing was compared."""
     if line.difference is None:
         return ""
     limits = "" if line.low is None or line.high is None else f" {points_interval(line.low, line.high)}"
@@ -119,7 +120,7 @@ def difference_text(line: GateLine) -> str:
 
 
 def baseline_text(line: GateLine) -> str:
-    """The baseline, with its value as measured and, of several, after allowing for the choice."""
+    """Return the baseline, with its value as measured and, of several, after allowing for the choice."""
     one = line.against
     if one is None:
         return ""
@@ -135,9 +136,9 @@ def baseline_text(line: GateLine) -> str:
 
 
 def reason_texts(line: GateLine, against: str | None = None) -> list[str]:
-    """The reasons for a line's being not valid or failing, those for its verdict, and notes.
+    """Return the reasons for a line's being not valid or failing, those for its verdict, and notes.
 
-    ``against`` stands before the line's baseline, which then comes first.
+    ``against`` precedes the line's baseline, which then comes first.
     """
     baseline = baseline_text(line) if against is not None else ""
     fails = [reason for reason in line.fails if reason != "worse"]
@@ -147,7 +148,8 @@ def reason_texts(line: GateLine, against: str | None = None) -> list[str]:
 
 
 def _parts(gate: GateResult) -> str:
-    """The benchmarks that lack items of earlier results: those that were compared with nothing, then the others."""
+    """Return the benchmarks that lack items of earlier results: those that were compared with nothing, then the
+    others."""
     apart = [f"{_name(line, gate)} ({line.part})" for line in gate.lines if line.kind == "not compared"]
     some = [
         f"{_name(line, gate)} ({line.part})"
@@ -160,7 +162,7 @@ def _parts(gate: GateResult) -> str:
 
 
 def _failure(line: GateLine) -> str:
-    """The reasons for which a line fails, in a few words with its difference."""
+    """Return the reasons for which a line fails, in a few words with its difference."""
     moved = "" if line.difference is None else f" ({points(line.difference)} points)"
     told = (
         f"was compared with nothing ({line.part})"
@@ -172,7 +174,7 @@ def _failure(line: GateLine) -> str:
 
 
 def _name(line: GateLine, gate: GateResult) -> str:
-    """The benchmark and metric; with the checkpoint where there are several."""
+    """Return the benchmark and metric; with the checkpoint where there are several."""
     several = len({one.checkpoint for one in gate.lines}) > 1
     metric = "" if line.metric == "composite" else f" {line.metric}"
     return f"{line.checkpoint + ', ' if several else ''}{line.benchmark}{metric}"

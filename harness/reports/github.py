@@ -19,15 +19,18 @@ from harness.reports.gate import difference_text, reason_texts
 from harness.results.summary import Summary, wholes
 
 ANNOTATIONS: Final = 10
-"""GitHub shows ten of each kind in a step."""
+"""The number of annotations of each kind that GitHub shows per step."""
 
 _NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _COMMAND: Final = re.compile(r"^(\s*)::|##\[")
 
 
 def properties(summary: Summary) -> list[tuple[str, str]]:
-    """Names and values for the suite: every metric of every result with its ``mark`` and ``asked``, its change against
-    the best so far, then the gate's lines."""
+    """Return names and values for the suite.
+
+    These are every metric of every result with its ``mark`` and ``asked``, its change against the best so far, then
+    the gate's lines.
+    """
     found = []
     for result in wholes(summary):
         where = f"touchstone.{result.checkpoint}.{result.benchmark}"
@@ -63,7 +66,8 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
 
 
 def commands(summary: Summary) -> list[str]:
-    """Workflow commands: an error for each line of the gate that fails or says nothing, the decision as a notice."""
+    """Return workflow commands: an error for each line of the gate that fails or says nothing, the decision as a
+    notice."""
     gate = summary.gate
     if gate is None:
         return []
@@ -85,17 +89,17 @@ def commands(summary: Summary) -> list[str]:
 
 
 def command(kind: str, title: str, message: str) -> str:
-    """One workflow command; nothing in title or message can end it or begin another."""
+    """Return one workflow command; nothing in title or message can end it or begin another."""
     return f"::{kind} title={_escape(title, inside=True)}::{_escape(message)}"
 
 
 def harmless(line: str) -> str:
-    """A line of ordinary output that GitHub takes for no command, whatever names are in it."""
+    """Return a line of ordinary output that GitHub takes for no command, whatever names are in it."""
     return _COMMAND.sub(lambda found: f"{found[1] or ''}: :" if found[0].endswith("::") else "## [", line)
 
 
 def append_summary(environment: Mapping[str, str], text: str) -> str | None:
-    """Adds the text to the job's summary, if it has one; returns the error, if there was one."""
+    """Append the text to the job's summary, if it has one; return the error, if there was one."""
     path = environment.get("GITHUB_STEP_SUMMARY")
     if not path:
         return None

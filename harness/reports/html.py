@@ -1,6 +1,6 @@
 """``report.html``: the whole run on one page that needs nothing else: no script, no network, no other file.
 
-``report.html.j2`` has the page's parts and ``report.css`` their style; here is what they show.
+``report.html.j2`` has the page's parts and ``report.css`` their style; this module has the data that they show.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 def page(summary: Summary) -> str:
-    """The page as text; names and messages of others cannot become markup."""
+    """Return the page as text; names and messages of others cannot become markup."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -95,7 +95,7 @@ def _content(summary: Summary) -> dict[str, Any]:
 
 
 def _tiles(summary: Summary) -> list[tuple[str, int, bool]]:
-    """Label and number of each count of items, and whether it is one of faults."""
+    """Return label and number of each count of items, and whether it is one of faults."""
     labels = {"collected": "items collected", "truncated": "requests cut"}
     return [
         (labels.get(name, name), count, count > 0 and name in ("errors", "timeouts", "lost"))
@@ -115,7 +115,8 @@ def _when(summary: Summary) -> str:
 
 
 def _benchmark(declared: Declaration, results: Sequence[Result]) -> dict[str, Any]:
-    """The part of one benchmark: metric by metric, so that checkpoints stand below each other, and group by group."""
+    """Return the part of one benchmark: metric by metric, with the checkpoints one below the other, and group by
+    group."""
     mine = [result for result in results if result.benchmark == declared.name]
     whole = [result for result in mine if result.group is None]
     groups = [result for result in mine if result.group is not None]
@@ -153,7 +154,7 @@ def _benchmark(declared: Declaration, results: Sequence[Result]) -> dict[str, An
 def _rows(
     label: str, name: str, results: Sequence[Result], scale: tuple[float, float] | None = None
 ) -> list[Row]:
-    """A row per checkpoint, the label on the first."""
+    """Return a row per checkpoint, the label on the first."""
     scale = scale or _scale(result.metrics[name] for result in results)
     rows = []
     for place, result in enumerate(results):
@@ -196,7 +197,7 @@ def _composite_notes(summary: Summary) -> list[str]:
 def _bar(
     value: float | None, low: float | None, high: float | None, scale: tuple[float, float]
 ) -> Bar | None:
-    """Value and interval on the scale; None without a value."""
+    """Return value and interval on the scale; None without a value."""
     if value is None:
         return None
     left, right = scale
@@ -205,7 +206,7 @@ def _bar(
 
 
 def _scale(metrics: Iterable[Metric]) -> tuple[float, float]:
-    """0 to 1 where everything lies within; else from the lowest to the highest limit."""
+    """Return 0 to 1 if everything lies within; else the lowest and the highest limit."""
     limits = [one for m in metrics for one in (m.low, m.value, m.high) if one is not None]
     if not limits or (min(limits) >= 0 and max(limits) <= 1):
         return 0.0, 1.0
@@ -215,5 +216,5 @@ def _scale(metrics: Iterable[Metric]) -> tuple[float, float]:
 
 
 def _plain(value: Any) -> str:
-    """A setting as text: as it is, or as JSON."""
+    """Return a setting as text: as it is, or as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

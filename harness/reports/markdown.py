@@ -1,6 +1,7 @@
 """A run, and a comparison, as GitHub-flavoured Markdown for a comment on a pull request or the summary of a job.
 
-A run has the gate's decision first. A comparison has one table per pair, its lists and notes below, and flips folded.
+A run begins with the gate's decision. A comparison has one table per pair, its lists and notes below, and flips
+folded.
 
 Names of checkpoints, benchmarks and items come from outside: they stand in code spans, where nothing links, mentions or
 formats, and whatever else is printed is escaped.
@@ -20,7 +21,7 @@ from harness.reports.gate import difference_text, heading, reason_texts
 from harness.results.summary import Result, Summary, wholes
 
 ROWS: Final = 100
-"""Lines of a table; a comment on GitHub holds 65,536 characters."""
+"""The most lines of a table; a comment on GitHub holds 65,536 characters."""
 
 SIGNS: Final = {
     "passed": ":white_check_mark:",
@@ -35,7 +36,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def page(summary: Summary) -> str:
-    """The whole text."""
+    """Return the whole text."""
     parts = [
         f"### Benchmarks: {code(summary.run_id)}",
         *_gate(summary.gate),
@@ -47,7 +48,7 @@ def page(summary: Summary) -> str:
 
 
 def code(text: str) -> str:
-    """The text in a code span that nothing in it can end, also inside a table."""
+    """Return the text in a code span that nothing in it can end, also inside a table."""
     clean = _CONTROL.sub(" ", text).replace("|", "\\|")
     fence = "`" * (max((len(run) for run in re.findall("`+", clean)), default=0) + 1)
     pad = " " if clean.startswith("`") or clean.endswith("`") or not clean.strip() else ""
@@ -55,7 +56,7 @@ def code(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """The text with entities for all that Markdown would take for more than text; nobody is mentioned."""
+    """Return the text with entities for everything that Markdown would treat as markup; nobody is mentioned."""
     clean = _MENTION.sub("@\u200b", _CONTROL.sub(" ", text))
     return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", clean)
 
@@ -117,7 +118,7 @@ def _scores(summary: Summary) -> list[str]:
 
 
 def _remarks(result: Result) -> list[str]:
-    """The remarks beside a value: its mark (how few items it is over), and that it is not valid."""
+    """Return the remarks beside a value: its mark (that it is over few items), and that it is not valid."""
     broken = result.invalid is not None or result.faults
     return [*([plain(result.mark)] if result.mark else []), *(["**not valid**"] if broken else [])]
 
@@ -156,7 +157,7 @@ _RIGHT: Final = ("baseline", "new", "points", "interval", "percent", "p", "n", "
 
 
 def comparison_page(pairs: Sequence[Pair], flips: Sequence[Flips] = ()) -> str:
-    """All comparisons; no text of others can break out of its cell."""
+    """Return all comparisons; no text of others can break out of its cell."""
     shown = [
         "\n".join(_compared(pair, flips[place] if place < len(flips) else {}))
         for place, pair in enumerate(pairs)

@@ -1,7 +1,7 @@
-"""Sentences about a run that stand below its tables and at its end: what became of items, outputs and programs, what
-answering took, and what must be known before the numbers are believed.
+"""Sentences about a run that are printed below its tables and at its end.
 
-Each function gives one line per fact; of many checkpoints, facts are added up.
+They say what became of items, outputs and programs, what answering took, and what must be known before the numbers
+are believed. Each function returns one line per fact; with many checkpoints, facts are added up.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from harness.results.summary import Result, Summary, totals, wholes
 from harness.results.usage import Usage
 
 SINGLY: Final = 3
-"""Of so many checkpoints each has a line; of more, all of them together."""
+"""Up to this many checkpoints have a line each; more are added up."""
 
 
 def invalid(summary: Summary) -> list[str]:
-    """The results that must not be believed, with the reason; groups only if the whole is valid."""
+    """Return the results that must not be believed, with the reason; groups only if the whole is valid."""
     wrong = {(one.checkpoint, one.benchmark) for one in wholes(summary) if one.invalid}
     several = len(checkpoints(summary)) > 1
     return [
@@ -37,7 +37,7 @@ def invalid(summary: Summary) -> list[str]:
 
 
 def unsandboxed(summary: Summary) -> list[str]:
-    """The results of programs that ran without isolation."""
+    """Return the results of programs that ran without isolation."""
     several = len(checkpoints(summary)) > 1
     return [
         f"{_name(one, several)} is UNSANDBOXED: its programs ran without isolation"
@@ -47,7 +47,7 @@ def unsandboxed(summary: Summary) -> list[str]:
 
 
 def weak_tests(summary: Summary) -> list[str]:
-    """The tasks of each benchmark whose tests accept programs that are wrong; the same for all checkpoints."""
+    """Return the tasks of each benchmark whose tests accept programs that are wrong; the same for all checkpoints."""
     lines = []
     for benchmark in dict.fromkeys(one.benchmark for one in wholes(summary)):
         same = [one for one in wholes(summary) if one.benchmark == benchmark]
@@ -63,7 +63,7 @@ def weak_tests(summary: Summary) -> list[str]:
 
 
 def warnings(summary: Summary) -> list[str]:
-    """The facts that a reader must know before believing the numbers."""
+    """Return the facts that a reader must know before believing the numbers."""
     found = [*invalid(summary), *unsandboxed(summary), *weak_tests(summary)]
     if cut := totals(summary)["truncated"]:
         were = "request was" if cut == 1 else "requests were"
@@ -82,9 +82,9 @@ def warnings(summary: Summary) -> list[str]:
 
 
 def slow_ways(summary: Summary) -> list[str]:
-    """The slow ways that checkpoints had to go, with reasons and costs over all processes.
+    """Return the slow ways that checkpoints had to take, with reasons and costs over all processes.
 
-    One line per checkpoint and way; of many checkpoints one per way.
+    There is one line per checkpoint and way; with many checkpoints one per way.
     """
     found: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
     for row in summary.effort:
@@ -110,12 +110,12 @@ def _slow_way(name: str, way: str, costs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def failed_to_load(summary: Summary) -> list[str]:
-    """The checkpoints that failed to load, with the reason, one line each."""
+    """Return the checkpoints that failed to load, with the reason, one line each."""
     return [f"{one['name']} failed to load: {one['message']}" for one in summary.broken]
 
 
 def reasons(summary: Summary) -> list[str]:
-    """The reasons for which metrics have no value or no interval, one line each."""
+    """Return the reasons for which metrics have no value or no interval, one line each."""
     found: dict[str, list[str]] = {}
     for result in summary.results:
         for metric in shown_metrics(result):
@@ -125,7 +125,7 @@ def reasons(summary: Summary) -> list[str]:
 
 
 def directions(summary: Summary) -> list[str]:
-    """The metrics of each benchmark of which less is better; none where more of all is."""
+    """Return the metrics of each benchmark of which lower is better; none if higher is better for all."""
     aggregates = {one.name: one.aggregate for one in summary.declarations if one.aggregate}
     found = {}
     for result in summary.results:
@@ -137,7 +137,7 @@ def directions(summary: Summary) -> list[str]:
 
 
 def items(summary: Summary) -> str:
-    """The counts of the run's items by outcome, in one line."""
+    """Return the counts of the run's items by outcome, in one line."""
     found = totals(summary)
     parts = [
         f"{found['collected']} collected",
@@ -152,7 +152,7 @@ def items(summary: Summary) -> str:
 
 
 def faults(summary: Summary) -> list[tuple[str, str]]:
-    """Status and text of each fault, one line per message: the item, or how many and the first of them."""
+    """Return status and text of each fault, one line per message: the item, or how many and the first of them."""
     found: dict[tuple[str, str], list[str]] = {}
     for fault in summary.faults:
         first = (fault["message"].strip().splitlines() or [""])[0]
@@ -164,7 +164,7 @@ def faults(summary: Summary) -> list[tuple[str, str]]:
 
 
 def left_out(summary: Summary) -> list[str]:
-    """The reasons for which benchmarks were left out, one line each: ``NAME, NAME: reason``."""
+    """Return the reasons for which benchmarks were left out, one line each: ``NAME, NAME: reason``."""
     found: dict[str, list[str]] = {}
     for line in summary.deselected:
         name, _, reason = line.partition(": ")
@@ -173,7 +173,7 @@ def left_out(summary: Summary) -> list[str]:
 
 
 def reused(summary: Summary) -> list[str]:
-    """The items that earlier runs had scored already, one line per benchmark."""
+    """Return the items that earlier runs had scored already, one line per benchmark."""
     lines = []
     for name in dict.fromkeys(one.benchmark for one in wholes(summary)):
         found = [one for one in wholes(summary) if one.benchmark == name and one.reused]
@@ -192,7 +192,8 @@ def reused(summary: Summary) -> list[str]:
 
 
 def generated(summary: Summary) -> list[str]:
-    """The counts of each benchmark's generated texts: by chat template or not, cut off, empty, without an answer."""
+    """Return the counts of each benchmark's generated texts: by chat template or not, cut off, empty, without an
+    answer."""
     found = []
     several = len(checkpoints(summary)) > 1
     for one in _together(wholes(summary)):
@@ -210,7 +211,7 @@ def generated(summary: Summary) -> list[str]:
 
 
 def programs(summary: Summary) -> list[str]:
-    """The counts of each benchmark's programs by outcome."""
+    """Return the counts of each benchmark's programs by outcome."""
     several = len(checkpoints(summary)) > 1
     return [
         f"{_name(one, several)}: {count(sum(one.programs.values()), 'program')}, "
@@ -221,12 +222,12 @@ def programs(summary: Summary) -> list[str]:
 
 
 def _name(one: Result, several: bool) -> str:
-    """The result's name; of several checkpoints with the checkpoint's."""
+    """Return the result's name; with several checkpoints, with the checkpoint's."""
     return f"{one.checkpoint}, {one.name}" if several else one.name
 
 
 def _together(results: Sequence[Result]) -> list[Result]:
-    """The results as they are; those of many checkpoints added up for each benchmark."""
+    """Return the results as they are; those of many checkpoints added up for each benchmark."""
     names = list(dict.fromkeys(one.checkpoint for one in results))
     if len(names) <= SINGLY:
         return list(results)
@@ -243,7 +244,7 @@ def _together(results: Sequence[Result]) -> list[Result]:
 
 
 def usage(summary: Summary) -> list[str]:
-    """The usage of each checkpoint's engine over all processes: tokens, padding, start-up, memory."""
+    """Return the usage of each checkpoint's engine over all processes: tokens, padding, start-up, memory."""
     found: dict[str, list[Usage]] = {}
     for row in summary.effort:
         if row.engine:
@@ -272,7 +273,7 @@ def _usage(rows: Sequence[Usage]) -> str:
 
 
 def _speculation(rows: Sequence[Usage]) -> list[str]:
-    """The share of tokens that came of speculative decoding, their mean number per pass, and each head's accuracy."""
+    """Return the share of tokens from speculative decoding, their mean number per pass, and each head's accuracy."""
     found = [row.engine["speculative"] for row in rows if "speculative" in row.engine]
     lengths, asked, right = (  # however long the tables are
         [sum(column) for column in zip_longest(*(one[name] for one in found), fillvalue=0)]
@@ -296,7 +297,7 @@ def _gigabytes(count: int) -> str:
 # The end of a run
 
 MOST_LINES: Final = 8
-"""Results that are named; a series of many checkpoints may have very many."""
+"""The most results that are named; a series may have very many checkpoints."""
 
 FAULTS: Final = {
     "errors": "ended in error",
@@ -306,9 +307,10 @@ FAULTS: Final = {
 
 
 def last_lines(summary: Summary, width: int, limit_of: Callable[[Result], int | None]) -> list[str]:
-    """A paragraph of at most ``width`` columns for each result that is not valid or lacks items; none if all is well.
+    """Return a paragraph of at most ``width`` columns for each result that is not valid or lacks items; none if all
+    is well.
 
-    ``limit_of`` gives the most tokens that a text of a result could have, if that is known.
+    ``limit_of`` returns the most tokens that a text of a result could have, if that is known.
     """
     several = len({result.checkpoint for result in summary.results}) > 1
     most = {one.name: one.most_unusable for one in summary.declarations}
@@ -329,14 +331,14 @@ def last_lines(summary: Summary, width: int, limit_of: Callable[[Result], int | 
 
 
 def _told(summary: Summary) -> list[Result]:
-    """The whole of a benchmark if something is wrong with it, else those of its groups that are not valid."""
+    """Return the whole of a benchmark if something is wrong with it, else those of its groups that are not valid."""
     bad = [result for result in summary.results if result.invalid or result.faults]
     wholes = {(result.checkpoint, result.benchmark) for result in bad if result.group is None}
     return [one for one in bad if one.group is None or (one.checkpoint, one.benchmark) not in wholes]
 
 
 def token_limit(exchange: Mapping[str, Any]) -> int | None:
-    """The most tokens of a text, from a request of the journal and its answer.
+    """Return the most tokens of a text, from a request of the journal and its answer.
 
     A chat's answer has the limit that the request names for chats, if it names one.
     """
@@ -347,7 +349,8 @@ def token_limit(exchange: Mapping[str, Any]) -> int | None:
 
 
 def remedies(result: Result, most: float, limit_of: Callable[[Result], int | None]) -> str:
-    """The advice for a result of which more than ``most`` of the outputs were of no use: an option if one may help."""
+    """Return the advice for a result of which more than ``most`` of the outputs were of no use: an option if one may
+    help."""
     bound = most * result.outputs
     if result.at_limit > bound and (limit := limit_of(result)) is not None:
         return f"try --eval-max-new-tokens {2 * limit}"
@@ -357,7 +360,7 @@ def remedies(result: Result, most: float, limit_of: Callable[[Result], int | Non
 
 
 def wrapped(text: str, width: int) -> Sequence[str]:
-    """The text in lines of at most ``width`` columns, where its words allow that."""
+    """Return the text in lines of at most ``width`` columns, where its words allow that."""
     return textwrap.wrap(
         text, max(width, 40), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )

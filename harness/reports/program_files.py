@@ -12,7 +12,7 @@ With several checkpoints in a run the names begin with ``CHECKPOINT_``. A line o
     reference_outcome            the reference grader's verdict, where there is one
     unsandboxed                  true, where it ran without isolation
 
-All samples are written; of more than ``MOST_SAMPLES`` in a file only the first of every task, as many as fit.
+All samples are written; beyond ``MOST_SAMPLES`` in a file, only the first ones of every task, as many as fit.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Task:
 
     @property
     def passed(self) -> int:
-        """Samples that passed."""
+        """Return the number of samples that passed."""
         return sum(sample["passed"] for sample in self.samples)
 
 
 def write_code_files(directory: Path, scored: Collection[str]) -> list[Path]:
-    """Writes both files of every benchmark of programs, for the items in ``scored``; the paths written.
+    """Write both files of every benchmark of programs, for the items in ``scored``; return the paths written.
 
     Raises ``HarnessError`` when the disk refuses.
     """
@@ -79,7 +79,7 @@ def write_code_files(directory: Path, scored: Collection[str]) -> list[Path]:
 
 
 def task_of(record: Record) -> Task:
-    """The samples of a record: each program with the text that it was cut out of."""
+    """Return the samples of a record: each program with the text from which it was cut."""
     texts: list[str] = []
     prompt: Mapping[str, Any] = {}
     task = Task(record.example, record.example)
@@ -96,7 +96,7 @@ def task_of(record: Record) -> Task:
 
 
 def task_table(tasks: Sequence[Task]) -> str:
-    """The table of tasks as CSV: pass@k for every k that some task has samples enough for."""
+    """Return the table of tasks as CSV: pass@k for every k for which some task has enough samples."""
     most = max((len(task.samples) for task in tasks), default=0)
     ks = [f"pass@{k}" for k in KS if k <= most]
     text = io.StringIO()
@@ -111,7 +111,7 @@ def task_table(tasks: Sequence[Task]) -> str:
 
 
 def sample_lines(tasks: Sequence[Task]) -> Iterator[str]:
-    """The samples as lines of JSON, task by task."""
+    """Return the samples as lines of JSON, task by task."""
     total = sum(len(task.samples) for task in tasks)
     each = max(1, MOST_SAMPLES // len(tasks)) if total > MOST_SAMPLES else total
     for task in tasks:
@@ -137,7 +137,7 @@ def _sample(
 
 
 def _written(program: str, asked: Mapping[str, Any]) -> dict[str, str]:
-    """The program as a completion where it begins with the prompt, else as a solution.
+    """Return the program as a completion if it begins with the prompt, else as a solution.
 
     Of a long prompt the journal has the end and the hash of the whole.
     """
@@ -145,7 +145,7 @@ def _written(program: str, asked: Mapping[str, Any]) -> dict[str, str]:
     if (whole := asked.get("prompt_sha256")) is None:
         fits = bool(prompt) and program.startswith(prompt)
         return {"completion": program[len(prompt) :]} if fits else {"solution": program}
-    tail = prompt[1:]  # after the sign that something is missing
+    tail = prompt[1:]  # after the sign for the missing part
     end = program.find(tail)
     while end >= 0:
         begun = program[: end + len(tail)]
@@ -156,6 +156,6 @@ def _written(program: str, asked: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _natural(example: str) -> tuple[str, int, str]:
-    """The key by which ``humaneval/9`` comes before ``humaneval/10``."""
+    """Return the key by which ``humaneval/9`` comes before ``humaneval/10``."""
     front, _, number = example.rpartition("/")
     return (front, int(number), "") if number.isdigit() else (front, -1, number)

@@ -1,7 +1,7 @@
 """The progress line: items done, speed, time left and errors so far, while pytest writes its own output.
 
-On a terminal it is one line right below the line that pytest is writing, kept there by a thread of the
-controlling process:
+On a terminal it is one line right below the line that pytest is writing; a thread of the controlling process keeps it
+there:
 
     draw     ESC D (down, scrolling if need be), up          room below, the column stays
              ESC 7, down, CR, clear line, text, ESC 8        the text; the cursor is back where pytest left it
@@ -25,7 +25,7 @@ The category stays "passed": any other would turn pytest's bar yellow.
 
 Finished items are counted by reading what the journal's shards have gained. That is the same with and without xdist,
 since every process appends to a shard. Only whole lines count. Of each line only the item's node id and status are
-read, which stand before everything that a benchmark or a model wrote.
+read, which precede everything that a benchmark or a model wrote.
 """
 
 from __future__ import annotations
@@ -56,8 +56,11 @@ PLAIN_LINES: Final = 30
 
 
 class Progress:
-    """The progress of a run. ``column`` gives the width of pytest's current line, where that can be known; ``live``
-    says whether it is a line that moves with pytest's, so that ``paused()`` matters."""
+    """The progress of a run.
+
+    ``column`` returns the width of pytest's current line, if that can be known. ``live`` says whether it is a line
+    that moves with pytest's, so that ``paused()`` matters.
+    """
 
     def __init__(
         self,
@@ -83,12 +86,13 @@ class Progress:
         self._thread: threading.Thread | None = None
         self._text = ""
         self._shown = self._silent = False
-        # Nothing is drawn before pytest's first report: until then it writes headers without telling anybody.
+        # Nothing is drawn before pytest's first report: until then it writes headers without calling any
+        # hook.
         self._armed = False
 
     def start(self) -> None:
-        """Begins to count and, on a terminal, to draw once ``paused()`` was used; called once, while nothing
-        is captured."""
+        """Begin to count and, on a terminal, to draw after the first ``paused()``; called once, while nothing is
+        captured."""
         self._tally.update()
         self._began = self._last = self._counted = self._clock()
         self._speed = Speed(self._began, self._tally.done)
@@ -101,7 +105,7 @@ class Progress:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread and leaves no trace on a terminal; calling it again does nothing."""
+        """End the thread and leave no trace on a terminal; calling it again does nothing."""
         if self._thread is None:
             return
         self._ending.set()
@@ -115,7 +119,7 @@ class Progress:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Keeps the line away while pytest writes; every write of pytest's during a run belongs inside."""
+        """Keep the line away while pytest writes; every write of pytest's during a run belongs inside."""
         if not self.live or self._silent:
             yield
             return
@@ -133,7 +137,7 @@ class Progress:
                     self._draw()
 
     def tick(self) -> None:
-        """Counts and shows; what the thread does at every interval."""
+        """Count and show; the thread calls this at every interval."""
         with self._lock:
             self._tally.update()
             now = self._counted = self._clock()
@@ -142,7 +146,7 @@ class Progress:
                 self._draw()
             elif now - self._last >= max(self._interval, (now - self._began) / PLAIN_LINES):
                 self._last = now
-                # pytest may be in the midst of a line of dots
+                # pytest may be in the middle of a line of dots
                 start = "" if self._column is not None and self._column() == 0 else "\n"
                 self._write(f"{start}{text}\n")
 
@@ -170,7 +174,7 @@ class Progress:
             return
         width = self._width()
         column = self._column() if self._column is not None else 1
-        # In the last column a terminal wraps with the next character only; moving the cursor would undo that.
+        # In the last column a terminal wraps only at the next character; moving the cursor would undo that.
         if column and column % width == 0:
             self._erase()
             return
@@ -217,7 +221,8 @@ UNGRADED: Final = "~"
 
 
 def item_status(primary: float | None) -> tuple[str, str]:
-    """The letter and the word by which pytest shows an item with this primary score; None when it has no such score."""
+    """Return the letter and the word by which pytest shows an item with this primary score; None without such a
+    score."""
     if primary is None or not math.isfinite(primary):
         return UNGRADED, "SCORED"
     # The tenth below: 0.99 is a 9, and never looks like a full score.
@@ -227,14 +232,17 @@ def item_status(primary: float | None) -> tuple[str, str]:
 
 FAULTS: Final = (b"error", b"timeout", b"lost")
 WINDOW: Final = 300.0
-"""Seconds over which the speed is taken at least. Benchmarks of one run differ, so that of the whole of a long run
-would mislead; items that ask for texts end many at a time, so that of a minute would mislead more."""
+"""The least number of seconds over which the speed is taken.
+
+Benchmarks of one run differ, so the speed of the whole of a long run would mislead. Items that ask for texts end many
+at a time, so that of one minute would mislead more.
+"""
 
 SHARE: Final = 1 / 3
-"""Of a long run: the last part over which its speed is taken."""
+"""The last part of a long run over which its speed is taken."""
 
 _STEP: Final = 1 / 200
-"""Of the run so far: the time between two counts that are kept."""
+"""The time between two counts that are kept, as a share of the run so far."""
 
 _HEAD: Final = re.compile(rb'"item":\s*"((?:[^"\\]|\\.)*)".*?"status":\s*"(\w+)"')
 
@@ -249,17 +257,16 @@ class Tally:
 
     @property
     def done(self) -> int:
-        """Items with at least one record; an item that ran twice counts once."""
+        """Return the items with at least one record; an item that ran twice counts once."""
         return len(self._faulty)
 
     @property
     def faults(self) -> int:
-        """Items whose last record says error, timeout or lost."""
+        """Return the items whose last record says error, timeout or lost."""
         return sum(self._faulty.values())
 
     def update(self) -> None:
-        """Reads what was appended since the last call; a shard that cannot be read is left for the next
-        call."""
+        """Read what was appended since the last call; a shard that cannot be read is left for the next call."""
         for path in sorted(self._directory.glob("items-*.jsonl")):
             try:
                 self._read(path)
@@ -280,15 +287,17 @@ class Tally:
 
 
 class Speed:
-    """Items per second over the last five minutes, or the last third of a long run; since the start where none finished
-    in that time."""
+    """Items per second over the last five minutes, or the last third of a long run.
+
+    It is taken since the start where none finished in that time.
+    """
 
     def __init__(self, now: float, done: int) -> None:
         self._first = (now, done)
         self.samples = deque([self._first])
 
     def rate(self, now: float, done: int) -> float | None:
-        """The speed now; None while nothing has finished."""
+        """Return the speed now; None while nothing has finished."""
         run = now - self._first[0]
         if now - self.samples[-1][0] >= _STEP * run:
             self.samples.append((now, done))

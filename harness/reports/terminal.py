@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 WIDE: Final = 132
-"""Columns from which the dataset has a column; below, datasets are listed under the table."""
+"""The columns from which the dataset has a column; below, datasets are listed under the table."""
 
 FAULTS_SHOWN: Final = 5
 UNFOLDED: Final = 24
-"""A checkpoint's or benchmark's name of so many characters stands on one line, and metrics fold instead."""
+"""Up to this length, the name of a checkpoint or benchmark is on one line, and metrics fold instead."""
 
 GROUPS_SHOWN: Final = 3
-"""Groups are shown for at most so many checkpoints; the page and the files always have them."""
+"""Groups are shown for up to this many checkpoints; the page and the files always have them."""
 
 
 class Row(NamedTuple):
@@ -47,8 +47,10 @@ class Row(NamedTuple):
 
 
 def render(summary: Summary, width: int, color: bool) -> str:
-    """The whole report as text of at most ``width`` columns, with ANSI colours if wanted; a gate's decision is one
-    line, however long."""
+    """Return the whole report as text of at most ``width`` columns, with ANSI colours if wanted.
+
+    A gate's decision is one line, however long.
+    """
     console = console_of(max(width, 40), color=color)
     names = formatting.checkpoints(summary)
     if len(names) == 1:
@@ -86,7 +88,7 @@ def _result_rows(result: Result, wide: bool) -> list[Row]:
 
 
 def _marked(rows: list[Row], mark: str) -> list[Row]:
-    """The rows with the mark below the label of the first: a line for each of its parts."""
+    """Return the rows with the mark below the label of the first: a line for each of its parts."""
     lines = [f" {part}" for part in mark.split(", ")] if mark else []
     empty = Row(("",) * len(rows[0].cells))
     rows = rows + [empty] * (1 + len(lines) - len(rows))
@@ -127,7 +129,7 @@ def _several(summary: Summary, write: Callable[..., None], width: int) -> None:
 
 
 def _benchmark_rows(results: Sequence[Result]) -> list[Row]:
-    """Metric by metric, the checkpoints below each other, groups first."""
+    """Return the rows metric by metric, the checkpoints one below the other, groups first."""
     groups = dict.fromkeys(result.group for result in results if result.group is not None)
     checkpoints = dict.fromkeys(result.checkpoint for result in results)
     kept = [*groups, None] if len(checkpoints) <= GROUPS_SHOWN else [None]
@@ -154,7 +156,7 @@ def _benchmark_rows(results: Sequence[Result]) -> list[Row]:
 def _row(
     result: Result, metric: Metric, label: str, counts: bool, more: Sequence[str], *, plain: bool = True
 ) -> Row:
-    """``plain``: the mark of a whole stands elsewhere, and its number of items is nothing but that."""
+    """Return one row; with ``plain``, a whole has its mark elsewhere, and its number of items stands alone."""
     primary = metric.name == result.primary
     return Row(
         (
@@ -179,7 +181,7 @@ def _composite_rows(composite: dict[str, Any], label: str, wide: bool) -> list[R
 
 
 def _group(name: str) -> str:
-    """A group's name, indented, with spaces where a narrow column may break it."""
+    """Return a group's name, indented, with spaces where a narrow column may break it."""
     return f"  {name.replace('_', ' ')}"
 
 
@@ -215,7 +217,7 @@ def _heading(write: Callable[..., None], name: str, what: str) -> None:
 
 
 def _changes(summary: Summary, write: Callable[..., None]) -> None:
-    """Prints each metric's value before and now, the change and the checkpoint that it is against."""
+    """Print each metric's value before and now, the change, and the checkpoint that it is measured against."""
     from rich.text import Text
 
     rows = formatting.shown_changes(summary)
@@ -256,7 +258,7 @@ def _notes(summary: Summary, write: Callable[..., None], width: int) -> None:
 
 
 def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
-    """Label, text and style of each line."""
+    """Return label, text and style of each line."""
     single = len(formatting.checkpoints(summary)) == 1
     lines = []
     if single and width < WIDE:
@@ -288,7 +290,7 @@ def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
 
 
 def _best(summary: Summary) -> list[str]:
-    """The best checkpoint by each of the Korean scores, when there are several to choose from."""
+    """Return the best checkpoint by each of the Korean scores, when there are several to choose from."""
     found = korean_mlm.best(korean_mlm.rows(summary))
     return [
         f"{key}: {top['checkpoint']} of {top['of']}, {formatting.number(top['value'])}, "
@@ -299,7 +301,7 @@ def _best(summary: Summary) -> list[str]:
 
 
 FROM: Final = 4
-"""The number of checkpoints from which they are many."""
+"""The number of checkpoints that counts as many."""
 
 
 class Column(NamedTuple):
@@ -310,13 +312,15 @@ class Column(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Characters that it needs, with a space after it."""
+        """Return the characters that it needs, with a space after it."""
         return max(len(cell) for cell in (self.heading, *self.cells)) + 1
 
 
 def tables(results: Sequence[Result], series: Mapping[str, str | None], width: int) -> list[Table]:
-    """The tables of a benchmark's results, one per checkpoint, at most ``width`` wide; ``series`` gives each
-    checkpoint's series."""
+    """Return the tables of a benchmark's results, one row per checkpoint, at most ``width`` wide.
+
+    ``series`` has each checkpoint's series.
+    """
     names = Column(
         "  checkpoint", [f"{'!' if one.invalid else ' '} {formatting.who(one, results)}" for one in results]
     )
@@ -346,7 +350,7 @@ def _values(name: str, results: Sequence[Result], mark: str = "") -> Column:
 
 
 def _curve_table(columns: Sequence[Column], last: Sequence[bool]) -> Table:
-    """The columns as a table; ``last`` says of each row but the final one whether it ends a series."""
+    """Return the columns as a table; ``last`` says of each row but the final one whether it ends a series."""
     from rich.text import Text
 
     table = open_table()

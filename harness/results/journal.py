@@ -1,9 +1,10 @@
 """The journal: records on disk, append only, so that no finished item is ever lost.
 
-Every process writes its own shard ``items-WHO.jsonl``, one JSON object a line, each line by a single
-``write`` to a file opened for appending, so that ``kill -9`` leaves at worst one torn last line. Shards are
-synced to disk once a second, after a unit, which is for power cuts. A reader takes any prefix of a shard: a
-torn last line is left out, a broken line anywhere else is an error.
+Every process writes its own shard ``items-WHO.jsonl``, one JSON object per line. Each line is a single ``write`` to a
+file opened for appending, so that ``kill -9`` leaves at worst one torn last line. Shards are synced to disk once per
+second, after a batch, in case of power cuts.
+
+A reader accepts any prefix of a shard: a torn last line is left out, a broken line anywhere else is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Journal:
         self._synced = time.monotonic()
 
     def append(self, record: Record) -> None:
-        """Writes the record at once; raises ``JournalError`` when the disk refuses."""
+        """Write the record at once. Raises ``JournalError`` when the disk refuses."""
         line = _ENCODER.encode(to_json(record)) + "\n"
         try:
             data = memoryview(line.encode("utf-8", "backslashreplace"))
@@ -44,13 +45,13 @@ class Journal:
             ) from error
 
     def sync(self, *, every: float = 0.0) -> None:
-        """Returns when everything appended so far is on disk, or, with ``every``, was so many seconds ago."""
+        """Return when everything appended so far is on disk, or, with ``every``, was there that many seconds ago."""
         if self._descriptor is not None and time.monotonic() - self._synced >= every:
             os.fsync(self._descriptor)
             self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Closes the shard; appending again would open it again."""
+        """Close the shard; appending again would open it again."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -70,20 +71,21 @@ class Journal:
 
 
 def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
-    """The records of every shard of a run, shard by shard; within a shard in order written, without a torn last line.
+    """Return the records of every shard of a run, shard by shard, in the order written, without a torn last line.
 
-    Without ``exchanges`` the records' requests and answers, nearly all of a shard's bytes, are dropped line
-    by line. Raises ``JournalError`` naming file and line for any other line that is no record.
+    Without ``exchanges`` the records' requests and answers, nearly all of a shard's bytes, are dropped line by line.
+    Raises ``JournalError`` naming file and line for any other line that is no record.
     """
     return list(each_record(directory, exchanges=exchanges))
 
 
 def each_record(directory: Path, *, exchanges: bool = True, kind: str | None = None) -> Iterator[Record]:
-    """The records as ``read_journal`` gives them, one at a time; with ``kind`` those that have such an exchange.
+    """Yield the records as ``read_journal`` returns them, one at a time; with ``kind`` only those with such an
+    exchange.
 
     Other lines are then not even parsed: a run has very many of them.
     """
-    # In a text the quotes of the mark would be escaped.
+    # Inside a text, the quotes of the mark would be escaped.
     mark = b"" if kind is None else _ENCODER.encode({"kind": kind})[1:-1].encode()
     for path in sorted(directory.glob("items-*.jsonl")):
         try:
@@ -94,7 +96,7 @@ def each_record(directory: Path, *, exchanges: bool = True, kind: str | None = N
 
 
 class Following:
-    """The journal of a run that goes on: each call reads only what was appended since the last."""
+    """The journal of a run in progress: each call reads only what was appended since the last."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -102,7 +104,7 @@ class Following:
         self._offsets: dict[Path, int] = {}
 
     def new(self) -> list[Record]:
-        """The records since the last call, without exchanges; a line that is not whole yet comes next time."""
+        """Return the records since the last call, without exchanges; a line that is not whole yet comes next time."""
         found: list[Record] = []
         for path in sorted(self._directory.glob("items-*.jsonl")):
             known = self._records.setdefault(path, [])
@@ -120,13 +122,13 @@ class Following:
         return found
 
     def read(self) -> list[Record]:
-        """The records so far, as ``read_journal`` gives them without exchanges."""
+        """Return the records so far, as ``read_journal`` returns them without exchanges."""
         self.new()
         return [record for path in sorted(self._records) for record in self._records[path]]
 
 
 def read_line(line: bytes) -> Record:
-    """The record of one line; raises ``JournalError`` where it is none."""
+    """Return the record of one line. Raises ``JournalError`` where it is none."""
     try:
         return from_json(_object(line))
     except ValueError as error:
@@ -134,9 +136,7 @@ def read_line(line: bytes) -> Record:
 
 
 def latest(records: Iterable[Record]) -> dict[str, Record]:
-    """One record an item: the last, except that what was scored stays scored when a later record says it was
-    lost.
-    """
+    """Return one record per item: the last, except that a scored one stays when a later record says it was lost."""
     kept: dict[str, Record] = {}
     for record in records:
         before = kept.get(record.item)

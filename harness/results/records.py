@@ -1,6 +1,6 @@
-"""The record of one item: what the journal keeps and everything later is computed from.
+"""The record of one item: the line of the journal from which everything later is computed.
 
-A record is one JSON object a line, ``{"schema": 1, "kind": "item", ...}`` with the fields of ``Record``.
+A record is one JSON object per line, ``{"schema": 1, "kind": "item", ...}`` with the fields of ``Record``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat")
 class Record:
     """The outcome of one item.
 
-    ``item`` is its node id; ``example`` its id within the data (``winogrande/17``), the same in every run;
-    ``row`` the hash of its data row. ``scores`` is empty unless ``status`` is "scored". ``seconds`` is the
-    item's own share of its batches. ``truncated`` counts its requests whose context was cut. Of its generated
-    texts (``outputs``) it counts those that ended ``at_limit``, those that are ``empty``, those in which
-    ``no_answer`` was found, and those asked through a ``chat`` template. ``programs`` counts what became of its
-    programs, by outcome, ``unsandboxed`` those that ran without isolation; ``weak_tests`` has, by task, the wrong
-    programs that its tests accept. ``reused_from`` is the run that scored it, where that is another one.
-    ``exchanges`` holds each request with its answer, as plain data.
+    ``item`` is its node id; ``example`` its id within the data (``winogrande/17``), the same in every run; ``row``
+    the hash of its data row. ``scores`` is empty unless ``status`` is "scored". ``seconds`` is the item's own share
+    of its batches. ``truncated`` counts its requests whose context was cut.
+
+    Of its generated texts (``outputs``) it counts those that ended ``at_limit``, those that are ``empty``, those in
+    which ``no_answer`` was found, and those asked through a ``chat`` template.
+
+    ``programs`` counts what became of its programs, by outcome, ``unsandboxed`` those that ran without isolation.
+    ``weak_tests`` has, by task, the wrong programs that its tests accept.
+
+    ``reused_from`` is the run that scored it, if that is another one. ``exchanges`` holds each request with its
+    answer, as plain data.
     """
 
     item: str
@@ -57,7 +61,7 @@ class Record:
 
 
 def to_json(record: Record) -> dict[str, Any]:
-    """The record as a JSON object with its schema version; it shares the record's lists and dicts."""
+    """Return the record as a JSON object with its schema version; it shares the record's lists and dicts."""
     return {
         "schema": SCHEMA,
         "kind": "item",
@@ -66,7 +70,8 @@ def to_json(record: Record) -> dict[str, Any]:
 
 
 def from_json(data: dict[str, Any]) -> Record:
-    """The record that ``to_json`` wrote; raises ``JournalError`` naming what is wrong with any other object."""
+    """Return the record that ``to_json`` wrote. Raises ``JournalError`` naming what is wrong with any other
+    object."""
     check_kind(data, "item", JournalError)
     known = {name: data[name] for name in Record.__dataclass_fields__ if name in data}
     try:

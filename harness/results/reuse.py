@@ -1,15 +1,17 @@
-"""What earlier runs have scored already, and need not be asked of the checkpoint again.
+"""Scores of earlier runs that are taken instead of asking the checkpoint again.
 
-A run's manifest says which checkpoints it had, by fingerprint, under which settings, and for each benchmark its
-version, the hash of its data, its few-shot examples and its code. Where all of that agrees, an item with the same
-example and row takes its record, with requests and answers, from the journal of that run; it does not matter how that
-run ended. Which settings may differ is said in ``harness.core.conditions``: those that choose items or checkpoints, and
-those of speed and place. Answers of ``fake:`` checkpoints are not (``cacheable``), nor is anything whose fingerprint is
+A run's manifest says which checkpoints it had, by fingerprint, and under which settings. For each benchmark it has
+its version, the hash of its data, its few-shot examples and its code. Where all of that agrees, an item with the same
+example and row takes its record, with requests and answers, from the journal of that run. It does not matter how that
+run ended.
+
+``harness.core.conditions`` says which settings may differ: those that choose items or checkpoints, and those of speed
+and place. Answers of ``fake:`` checkpoints are not reused (``cacheable``), nor is anything whose fingerprint is
 unknown.
 
-The controller decides, before the first item, and writes down which runs are to be looked at; every process then finds
-its items in their journals by itself. Which items there are does not depend on it, so runs at the same time do no
-harm: at worst something is scored twice.
+The controller decides, before the first item, and writes down which runs to search; every process then finds its
+items in their journals by itself. The set of items does not depend on it, so simultaneous runs do no harm: at worst
+something is scored twice.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from harness.results.summary import Declaration
 FILE: Final = "reuse.json"
 
 MOST_RUNS: Final = 20
-"""Runs that are looked at for one checkpoint and benchmark, the newest."""
+"""The most runs that are searched for one checkpoint and benchmark, the newest ones."""
 
 _HEAD: Final = re.compile(
     rb'"item":("(?:[^"\\]|\\.)*"),"benchmark":("(?:[^"\\]|\\.)*"),"example":("(?:[^"\\]|\\.)*"),'
@@ -40,21 +42,21 @@ _HEAD: Final = re.compile(
 
 
 class Source(NamedTuple):
-    """A run that has scored a checkpoint, and what it called it."""
+    """A run that has scored a checkpoint, and the name it had for it."""
 
     directory: str
     checkpoint: str
 
 
 Decision: TypeAlias = dict[str, dict[str, list[Source]]]
-"""Checkpoint -> benchmark -> the runs to look at, newest first."""
+"""Checkpoint -> benchmark -> the runs to search, newest first."""
 
 
 # What runs are alike
 
 
 def benchmarks_of(declarations: Mapping[str, Declaration]) -> dict[str, dict[str, Any]]:
-    """The facts that a manifest has of each benchmark, so that a later run can tell whether it is the same."""
+    """Return the facts that a manifest has of each benchmark, so that a later run can tell whether it is the same."""
     return {
         name: {"version": one.version, "data": one.pack.sha256, "few_shot": one.few_shot, "code": one.code}
         for name, one in declarations.items()
@@ -62,8 +64,9 @@ def benchmarks_of(declarations: Mapping[str, Declaration]) -> dict[str, dict[str
 
 
 def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
-    """The runs below ``output``, begun before this one, that have answers which are this run's too. A run whose
-    manifest cannot be read is left alone.
+    """Return the runs below ``output``, begun before this one, with answers that hold for this one too.
+
+    A run whose manifest cannot be read is left out.
     """
     mine = {
         row["name"]: row["fingerprint"]
@@ -91,7 +94,7 @@ def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
 
 
 def _earlier(manifest: Mapping[str, Any], output: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """The manifests of the runs that began before, newest first."""
+    """Return the manifests of the runs that began before, newest first."""
     found = []
     for path in output.glob("*/run.json"):
         try:
@@ -107,7 +110,7 @@ def _earlier(manifest: Mapping[str, Any], output: Path) -> list[tuple[Path, dict
 
 
 def write_decision(directory: Path, decision: Decision) -> None:
-    """Tells the other processes of the run."""
+    """Write the decision for the other processes of the run."""
     if decision:
         write_atomic(
             directory / FILE, json.dumps({"schema": SCHEMA, "sources": decision}, ensure_ascii=False)
@@ -127,15 +130,15 @@ class Reuse:
 
     @property
     def empty(self) -> bool:
-        """Whether no earlier run has anything for this one."""
+        """Return whether no earlier run has anything for this one."""
         return not self._sources()
 
     def has(self, checkpoint: str, benchmark: str, example: str) -> bool:
-        """Whether an earlier run has scored the example."""
+        """Return whether an earlier run has scored the example."""
         return next(self._places(checkpoint, benchmark, example), None) is not None
 
     def find(self, item: str, checkpoint: str, benchmark: str, example: str, row: str) -> Record | None:
-        """The record of an item that an earlier run has scored, as this run's own."""
+        """Return the record of an item that an earlier run has scored, as this run's own."""
         for stored, source, place in self._places(checkpoint, benchmark, example):
             record = stored.read(place)
             if record is not None and record.row == row and record.status == "scored":
@@ -167,7 +170,7 @@ class Reuse:
 
 
 class _Place(NamedTuple):
-    """Where a record is: the file, and where in it its line begins."""
+    """The place of a record: the file, and the offset at which its line begins."""
 
     path: Path
     offset: int
@@ -184,7 +187,7 @@ class _Stored:
             for place, key, status in _lines(path):
                 before = self.places.get(key)
                 if before is not None and before.item != place.item:
-                    doubtful.add(key)  # two items with one example: which is meant cannot be known
+                    doubtful.add(key)  # two items with one example: it cannot be known which is meant
                 if status == "scored":
                     self.places[key] = place
                 elif status != "lost":
@@ -193,7 +196,7 @@ class _Stored:
             del self.places[key]
 
     def read(self, place: _Place) -> Record | None:
-        """The record; None where it cannot be read any more."""
+        """Return the record; None where it can no longer be read."""
         try:
             with place.path.open("rb") as file:
                 file.seek(place.offset)

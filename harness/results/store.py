@@ -1,12 +1,12 @@
 """The folder ``OUTPUT/saved``: entries are written, found and removed here.
 
-Results that stay: one entry for each run, checkpoint and benchmark, found by the checkpoint's fingerprint.
+There is one entry for each run, checkpoint and benchmark, found by the checkpoint's fingerprint.
 
     OUTPUT/saved/FINGERPRINT/BENCHMARK@RUN_ID.json         what was scored, under which conditions, and the metrics
     OUTPUT/saved/FINGERPRINT/BENCHMARK@RUN_ID.items.json   the scores of the items
 
-Gates find their baselines here, and runs what they need not score again. Every file is written whole or not at all and
-belongs to one run, so runs at the same time do not meet.
+Gates find their baselines here, and runs what they need not score again. Every file is written whole or not at all
+and belongs to one run, so simultaneous runs do not interfere.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ class ResultStore:
         self.folder = output / FOLDER
 
     def save(self, saved: StoredResult, items: ItemScores) -> Path:
-        """Writes an entry, the scores first, so that whoever sees the entry finds them; returns its path."""
+        """Write an entry and return its path.
+
+        The scores are written first, so that whoever sees the entry finds them.
+        """
         path = self._path(saved)
         _write(path.with_suffix(_ITEMS), items_json(items))
         _write(path, saved_json(saved))
         return path
 
     def find(self, *, benchmark: str | None = None) -> list[StoredResult]:
-        """The entries, oldest run first. Raises ``DataError`` naming a file that cannot be read."""
+        """Return the entries, oldest run first. Raises ``DataError`` naming a file that cannot be read."""
         start = f"{file_name(benchmark)}@" if benchmark else ""
         paths = [path for path in self.folder.glob(f"*/{start}*.json") if not path.name.endswith(_ITEMS)]
         found = [saved for path in paths if (saved := _read(path)) is not None]
@@ -56,7 +59,7 @@ class ResultStore:
         )
 
     def items(self, saved: StoredResult) -> ItemScores:
-        """The scores of an entry; raises ``DataError`` where they are gone or broken."""
+        """Return the scores of an entry. Raises ``DataError`` where they are gone or broken."""
         path = self._path(saved).with_suffix(_ITEMS)
         try:
             return items_from_json(json.loads(path.read_bytes()))
@@ -66,7 +69,7 @@ class ResultStore:
             ) from None
 
     def remove(self, saved: StoredResult) -> None:
-        """Takes an entry out; nothing happens where it is gone already."""
+        """Remove an entry; do nothing where it is gone already."""
         path = self._path(saved)
         path.unlink(missing_ok=True)
         path.with_suffix(_ITEMS).unlink(missing_ok=True)

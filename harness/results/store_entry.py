@@ -1,6 +1,6 @@
-"""What is saved of one checkpoint on one benchmark: plain data, its JSON form, and what differs between two.
+"""The saved result of one checkpoint on one benchmark: plain data, its JSON form, and the differences between two.
 
-A run's summary and records -> what is saved of it.
+It is made from a run's summary and records.
 """
 
 from __future__ import annotations
@@ -25,24 +25,26 @@ STUDIED: Final = (
     parse_composite("score", {**_REAL, "ko_lambada:lambada@1": 0.3}, "composite"),
     parse_composite("score_wiki", {**_REAL, "ko_lambada_wiki:lambada@1": 0.3}, "composite"),
 )
-"""The composites of results that do not say theirs: published ones, and those of versions that kept none."""
+"""The composites of results that do not name theirs: published ones, and those of versions that stored none."""
 
 PUBLISHED: Final = "-imported"
-"""What the fingerprint of a result ends in that was read from a table, whose checkpoint nobody has seen."""
+"""The end of the fingerprint of a result that was read from a table, whose checkpoint nobody has seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResult:
     """One checkpoint on one benchmark in one run.
 
-    ``conditions`` is everything but the checkpoint that its scores may depend on, by the names that a person is
-    told ("version", "data", "shots", "template", "seed", "seq_len", ...). ``aggregate`` is the declaration's: metric ->
+    ``conditions`` has everything but the checkpoint that the scores may depend on, by the names shown to people
+    ("version", "data", "shots", "template", "seed", "seq_len", ...). ``aggregate`` is the declaration's: metric ->
     the plain form of its ``Aggregation``; ``composites`` are plain too. ``metrics`` has the primary one first.
+
     ``faults`` counts items that should have been scored and were not; ``items_sha256`` is over the ids and rows of
     those that were. ``code`` is the hash of what scores (``plugin.source_hash``). ``began`` is in seconds since 1970.
-    ``reused_from`` are earlier runs that scored some of the items, or all. ``of`` is how many items the benchmark has
-    with this data, 0 where not known;
-    ``mark`` is the result's (``harness.core.marks``).
+    ``reused_from`` lists earlier runs that scored some or all of the items.
+
+    ``of`` is the number of items that the benchmark has with this data, 0 where not known; ``mark`` is the result's
+    (``harness.core.marks``).
     """
 
     run_id: str
@@ -71,41 +73,44 @@ class StoredResult:
     composites: list[dict[str, Any]] | None = None
 
     def aggregation(self, metric: str) -> Aggregation:
-        """How the metric is made, and whether more of it is better."""
+        """Return the aggregation of the metric, and whether higher is better."""
         return aggregation_of(self.aggregate, metric)
 
     @property
     def about(self) -> str:
-        """What must be known beside its values: that a chat template was used, and the mark; empty for neither."""
+        """Return what must be known beside its values: that a chat template was used, and the mark; empty for
+        neither."""
         shots, template = self.conditions.get("shots"), self.conditions.get("template")
         how = asked(int(shots or 0), template) if template == "chat" else ""
         return "; ".join(text for text in (how, self.mark) if text)
 
     @property
     def part(self) -> bool:
-        """Whether it is over fewer items than the benchmark has with this data, as far as that is known."""
+        """Return whether it is over fewer items than the benchmark has with this data, as far as that is known."""
         return self.scored < self.of
 
     @property
     def published(self) -> bool:
-        """Whether it was read from somebody's file: the checkpoint is known by its name alone, and items, if any, have
-        ids of their own."""
+        """Return whether it was read from somebody's file.
+
+        The checkpoint is then known by its name alone, and items, if any, have ids of their own.
+        """
         return self.fingerprint.endswith(PUBLISHED)
 
     @property
     def known(self) -> dict[str, Any]:
-        """What is known of its conditions, by today's rules: what comparisons go by."""
+        """Return the known conditions, by today's rules: the ones that comparisons use."""
         return known_conditions(self.conditions, published=self.published)
 
     @property
     def complete(self) -> bool:
-        """Whether every item that was collected has a score and nothing is known against the numbers."""
+        """Return whether every item that was collected has a score and nothing is known against the numbers."""
         return self.faults == 0 and self.skipped == 0 and self.invalid is None and self.scored > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemScores:
-    """The scored items of a ``StoredResult``, in order of their ids, by columns of one length.
+    """The scored items of a ``StoredResult``, in order of their ids, as columns of equal length.
 
     ``scores`` has None where an item has no such score; ``clusters`` is None throughout where items share nothing.
     """
@@ -117,7 +122,7 @@ class ItemScores:
     scores: dict[str, list[float | None]]
 
     def digest(self) -> str:
-        """SHA-256 over the ids and the hashes of the rows."""
+        """Return the SHA-256 over the ids and the hashes of the rows."""
         lines = "\n".join(f"{example}\t{row}" for example, row in zip(self.examples, self.rows, strict=True))
         return hashlib.sha256(lines.encode("utf-8", "backslashreplace")).hexdigest()
 
@@ -134,12 +139,13 @@ def composites_of(results: Iterable[StoredResult], more: Iterable[Composite] = (
 
 
 def saved_json(saved: StoredResult) -> dict[str, Any]:
-    """The entry as a JSON object."""
+    """Return the entry as a JSON object."""
     return {"schema": SCHEMA, "kind": "saved", **asdict(saved)}
 
 
 def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
-    """The entry that ``saved_json`` wrote; raises ``HarnessError`` saying what is wrong with any other object."""
+    """Return the entry that ``saved_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other
+    object."""
     check_kind(data, "saved")
     known = {name: data[name] for name in StoredResult.__dataclass_fields__ if name in data}
     try:
@@ -150,12 +156,13 @@ def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
 
 
 def items_json(items: ItemScores) -> dict[str, Any]:
-    """The scores as a JSON object."""
+    """Return the scores as a JSON object."""
     return {"schema": SCHEMA, "kind": "saved items", **asdict(items)}
 
 
 def items_from_json(data: Mapping[str, Any]) -> ItemScores:
-    """The scores that ``items_json`` wrote; raises ``HarnessError`` saying what is wrong with any other object."""
+    """Return the scores that ``items_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other
+    object."""
     check_kind(data, "saved items")
     try:
         items = ItemScores(**{name: data[name] for name in ItemScores.__dataclass_fields__})
@@ -184,9 +191,9 @@ def stored_result(
 ) -> StoredResult:
     """Return the result of a checkpoint on a benchmark of a run as it is once every item has been scored.
 
-    ``row`` is the checkpoint's in the manifest; one without a fingerprint (of another program) gets "". The conditions
-    are the benchmark, its data, the way of asking (``chat``: through a chat template), and those of the manifest's
-    settings that count.
+    ``row`` is the checkpoint's in the manifest; one without a fingerprint (of another program) gets "". The
+    conditions are the benchmark, its data, the way of asking (``chat``: through a chat template), and the relevant
+    settings of the manifest.
     """
     few_shot = {name: value for name, value in declaration.few_shot.items() if name != "num_fewshot"}
     conditions = {
@@ -227,7 +234,10 @@ def saved_of(
     *,
     codes: Mapping[str, str] | None = None,
 ) -> list[tuple[StoredResult, ItemScores]]:
-    """An entry for each checkpoint and benchmark of the run. ``codes`` gives the hash of what scored each benchmark."""
+    """Return an entry for each checkpoint and benchmark of the run.
+
+    ``codes`` has the hash of what scored each benchmark.
+    """
     by_place: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.status == "scored":
@@ -265,7 +275,7 @@ def saved_of(
 
 
 def items_of(records: Iterable[Record]) -> ItemScores:
-    """The scores of scored records, in order of the examples' ids."""
+    """Return the scores of scored records, in order of the examples' ids."""
     ordered = sorted(records, key=lambda record: record.example)
     names = dict.fromkeys(name for record in ordered for name in record.scores)
     return ItemScores(

@@ -1,10 +1,10 @@
-"""What a run found: one result per checkpoint and benchmark, with every collected item accounted for.
+"""The results of a run: one per checkpoint and benchmark, with every collected item accounted for.
 
-Plain frozen data and its JSON form. ``harness.results.aggregate`` makes it from records; reports read nothing else;
-pass counts of pytest are never used.
+It is plain frozen data with a JSON form. ``harness.results.aggregate`` makes it from records. Reports read nothing
+else, and never use pass counts of pytest.
 
-The JSON form is ``{"schema": 1, "kind": "summary", ...}`` with the fields of ``Summary``, nested as here; a
-number that is undefined is ``null``, never NaN.
+The JSON form is ``{"schema": 1, "kind": "summary", ...}`` with the fields of ``Summary``, nested as here; a number
+that is undefined is ``null``, never NaN.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ class Declaration:
     """A benchmark as plain data: the process that aggregates may never import its module.
 
     ``aggregate`` maps a metric to the plain form of its ``Aggregation``. ``composites`` are those that the benchmark
-    is part of, in plain form; None in results of versions that kept none. ``few_shot`` says how many shots and from
-    where: {"num_fewshot": 5, "from": "mmlu/dev", "pick": "first", "sha256": ...}; reports read ``num_fewshot`` only.
-    ``code`` is the hash of what scores (``plugin.source_hash``). ``extents`` say how much the benchmark has, by group,
-    the whole under ""; ``own_rows`` what its shipped rows are, where none of them was published. ``scores`` are the
-    names of the scores, where the benchmark's code shows them all.
+    is part of, in plain form; None in results of versions that stored none.
+
+    ``few_shot`` has the number and the source of the shots: {"num_fewshot": 5, "from": "mmlu/dev", "pick": "first",
+    "sha256": ...}; reports read ``num_fewshot`` only. ``code`` is the hash of what scores (``plugin.source_hash``).
+    ``extents`` has the benchmark's sizes by group, that of the whole under ""; ``own_rows`` describes its shipped
+    rows, where none of them was published. ``scores`` are the names of the scores, if the benchmark's code shows them
+    all.
     """
 
     name: str
@@ -57,7 +59,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """One collected item: its node id, and what it is of."""
+    """One collected item: its node id, and what it belongs to."""
 
     item: str
     benchmark: str
@@ -85,14 +87,17 @@ class Result:
     """One checkpoint on one benchmark, or on one group of it (``group`` set).
 
     ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts of items (``scored`` to ``lost``) add up to
-    ``collected``; ``reused`` of the scored ones come from earlier runs, ``reused_from``. ``metrics`` has the
-    primary one first. ``truncated`` counts requests whose context was cut; ``outputs`` to ``unsandboxed`` count
-    texts and programs as a ``Record`` does; ``weak_tests`` has the wrong programs that the tests of a scored task
-    accept, by task. ``template`` says how texts were asked for: "chat", "plain", "mixed", or
-    None where none were. ``of`` is how many items the benchmark (or group) has with this data, 0 where not known, and
-    ``published`` how many rows the published set has; ``mark`` says beside every value when it is over fewer
-    (``harness.core.marks``). ``invalid`` says why the numbers must not be believed, None where
-    nothing is known against them.
+    ``collected``; ``reused`` of the scored ones come from earlier runs, ``reused_from``. ``metrics`` has the primary
+    one first.
+
+    ``truncated`` counts requests whose context was cut; ``outputs`` to ``unsandboxed`` count texts and programs as a
+    ``Record`` does. ``weak_tests`` has the wrong programs that the tests of a scored task accept, by task.
+    ``template`` is the way in which texts were asked for: "chat", "plain", "mixed", or None where none were.
+
+    ``of`` is the number of items that the benchmark (or group) has with this data, 0 where not known, and
+    ``published`` the number of rows in the published set. ``mark`` stands beside every value over fewer items
+    (``harness.core.marks``). ``invalid`` says why the numbers must not be believed, None where nothing is known
+    against them.
     """
 
     name: str
@@ -130,7 +135,7 @@ class Result:
 
     @property
     def faults(self) -> int:
-        """Items that should have been scored and were not: error, timeout or lost."""
+        """Return the number of items that should have been scored and were not: error, timeout or lost."""
         return self.errors + self.timeouts + self.lost
 
     @property
@@ -143,14 +148,16 @@ class Result:
 class Summary:
     """A whole run: its manifest (``run.json``), its results in collection order, and what was left out.
 
-    The groups of a benchmark stand before its whole. ``composites`` are {"name", "checkpoint", "value",
-    "low", "high", "stderr", "method", "why", "mark", "parts": [{"weight", "benchmark", "metric", "value", "n", "of"}]}.
-    ``faults`` lists items that ended in error, timeout or lost, as {"item", "status", "message"}.
-    ``uncollected`` counts journal records of items that this run did not collect (a resumed run with a
-    narrower selection); they enter no number. ``effort``: what answering cost each process. ``broken`` lists
-    checkpoints of several that could not be used, as {"name", "path", "message"}. ``gate``: what
-    ``compare.gate.result`` describes, None without a gate. ``changes``: what each metric and composite has changed
-    against the best so far, as ``compare.gate.changes`` describes it.
+    The groups of a benchmark come before its whole. ``composites`` are {"name", "checkpoint", "value", "low", "high",
+    "stderr", "method", "why", "mark", "parts": [{"weight", "benchmark", "metric", "value", "n", "of"}]}. ``faults``
+    lists items that ended in error, timeout or lost, as {"item", "status", "message"}.
+
+    ``uncollected`` counts journal records of items that this run did not collect (a resumed run with a narrower
+    selection); they enter no number. ``effort`` is the usage of each process, under its older name. ``broken`` lists
+    those of several checkpoints that could not be used, as {"name", "path", "message"}.
+
+    ``gate``: what ``compare.gate.result`` describes, None without a gate. ``changes``: the change of each metric and
+    composite against the best so far, as ``compare.gate.changes`` describes it.
     """
 
     run_id: str
@@ -171,30 +178,30 @@ class Summary:
 
 
 def base_name(benchmark: str) -> str:
-    """The name that a benchmark declares: ``styled`` of ``styled[polite]``, its result for one value of a parameter."""
+    """Return the name that a benchmark declares: ``styled`` for ``styled[polite]``, its result for one value of a
+    parameter."""
     return benchmark.partition("[")[0]
 
 
 def wholes(summary: Summary) -> list[Result]:
-    """The results of whole benchmarks, without those of their groups."""
+    """Return the results of whole benchmarks, without those of their groups."""
     return [result for result in summary.results if result.group is None]
 
 
 def totals(summary: Summary) -> dict[str, int]:
-    """Counts of all items of the run by what became of them, and of truncated requests."""
+    """Return the counts of all items of the run by what became of them, and of truncated requests."""
     names = ("collected", "scored", "skipped", "errors", "timeouts", "lost", "truncated")
     return {name: sum(getattr(result, name) for result in wholes(summary)) for name in names}
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:
-    """The summary as a JSON object; numbers that are not finite become null."""
+    """Return the summary as a JSON object; numbers that are not finite become null."""
     plain: dict[str, Any] = finite(asdict(summary))
     return {"schema": SCHEMA, "kind": "summary", **plain, "totals": totals(summary)}
 
 
 def summary_from_json(data: Mapping[str, Any]) -> Summary:
-    """The summary that ``summary_json`` wrote; raises ``HarnessError`` saying what is wrong with any
-    other."""
+    """Return the summary that ``summary_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other."""
     check_kind(data, "summary")
     known = {name: data[name] for name in Summary.__dataclass_fields__ if name in data}
     try:
@@ -209,7 +216,7 @@ def summary_from_json(data: Mapping[str, Any]) -> Summary:
 
 
 def load_summary(directory: Path) -> Summary:
-    """The summary of a run's folder, wherever that is now.
+    """Return the summary of a run's folder, wherever that is now.
 
     Raises ``HarnessError`` naming the file when there is none that can be read.
     """
@@ -228,13 +235,14 @@ def load_summary(directory: Path) -> Summary:
 
 
 def declaration_from_json(data: Mapping[str, Any]) -> Declaration:
-    """The declaration whose fields ``asdict`` gave; raises ``KeyError`` or ``TypeError`` for any other."""
+    """Return the declaration with the fields that ``asdict`` gave. Raises ``KeyError`` or ``TypeError`` for any
+    other."""
     extents = {name: Extent(**one) for name, one in data.get("extents", {}).items()}
     return Declaration(**{**data, "pack": DatasetInfo(**data["pack"]), "extents": extents})
 
 
 def finite(value: Any) -> Any:
-    """The same plain data with None for every float that is not finite: JSON has no NaN."""
+    """Return the same plain data with None for every float that is not finite: JSON has no NaN."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""What a run's answers cost: tokens, padding, time to the first answer, memory; process by process.
+"""The usage of a run: tokens, padding, time to the first answer, memory; process by process.
 
-Every process keeps ``effort-WHO.json`` in the run's folder up to date, a list with one entry for each time that
-it loaded a checkpoint: the fields of ``Usage``. Memory and the age of a process are Linux's own counts, None
+Every process keeps ``effort-WHO.json`` in the run's folder up to date: a list with one entry for each time that it
+loaded a checkpoint, with the fields of ``Usage``. Memory and the age of a process are Linux's own counts, None
 elsewhere.
 """
 
@@ -18,21 +18,25 @@ from weakref import WeakKeyDictionary
 _PROC = Path("/proc/self")
 
 NOTE_EVERY: Final = 2.0
-"""Seconds between two notes of what answering has cost."""
+"""The number of seconds between two notes of the usage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """One process and a checkpoint as it loaded it. ``engine`` is what the engine says of itself: of causal and
-    masked models ``tokens`` computed, ``padding`` (tokens among them that only filled rows up), ``distinct``
-    tokens asked for, ``logits`` (positions whose logits were computed), ``batch_tokens`` (the most at once),
-    ``notes``; ``speculative`` where extra heads guessed ahead (``lengths``: how often a pass of a row gave 1, 2, ...
-    tokens, ``mean_length``; ``asked`` and ``right``: guesses of each extra head, ``accuracy``); ``slow`` where a slow
-    way had to be gone, a list of ``way`` (``SLOW_WAYS``), ``reason``, and tokens or logits ``computed`` and ``enough``.
+    """One process and a checkpoint as it loaded it.
 
-    ``first_answer``: seconds from the start of the process to its first answers. ``peak_bytes``: the most
-    memory it had resident. ``proportional_bytes``: its share of memory now, where pages that several
-    processes share count in equal parts.
+    ``engine`` has the engine's own counts. Causal and masked models have ``tokens`` computed, ``padding`` (tokens
+    among them that only filled rows up), ``distinct`` tokens asked for, ``logits`` (positions whose logits were
+    computed), ``batch_tokens`` (the most at once), and ``notes``.
+
+    ``speculative`` is there if extra heads proposed tokens. It has ``lengths`` (how often a pass of a row gave 1, 2,
+    ... tokens), ``mean_length``, ``asked`` and ``right`` (proposals of each extra head), and ``accuracy``. ``slow``
+    is there if a slow way had to be taken. It is a list of ``way`` (``SLOW_WAYS``), ``reason``, and tokens or logits
+    ``computed`` and ``enough``.
+
+    ``first_answer`` is in seconds from the start of the process. ``peak_bytes`` is the most memory that it had
+    resident. ``proportional_bytes`` is its share of memory now, where pages that several processes share count in
+    equal parts.
     """
 
     who: str
@@ -44,11 +48,13 @@ class Usage:
 
 
 class UsageMeter:
-    """The usage of this process, with an entry for each engine, so that the counts of a checkpoint
-    that is loaded anew add up."""
+    """The usage of this process, with an entry for each engine.
+
+    So the counts of a checkpoint that is loaded again add up.
+    """
 
     def __init__(self, who: str, write: Callable[[Sequence[Usage]], None]) -> None:
-        """``who`` is this process's name; ``write`` is told all entries now and then."""
+        """``who`` is this process's name; ``write`` is called with all entries now and then."""
         self._who, self._write = who, write
         self._entries: list[Usage] = []
         self._number_of: WeakKeyDictionary[object, int] = WeakKeyDictionary()
@@ -56,7 +62,7 @@ class UsageMeter:
         self._noted = time.monotonic()
 
     def begin(self, engine: object, checkpoint: str) -> None:
-        """Called when an engine has answered something; the first time counts."""
+        """Note that an engine has answered something; the first time counts."""
         self._latest = self._number_of.setdefault(engine, len(self._entries))
         if self._latest == len(self._entries):
             self._entries.append(
@@ -64,15 +70,14 @@ class UsageMeter:
             )
 
     def count(self, engine: object, checkpoint: str, counts: dict[str, Any]) -> None:
-        """Takes what an engine says, as plain data, that all its answers so far have cost."""
+        """Take an engine's own counts, as plain data, over all its answers so far."""
         self.begin(engine, checkpoint)
         self._entries[self._latest] = replace(self._entries[self._latest], engine=counts)
         if time.monotonic() - self._noted > NOTE_EVERY:
             self.note()
 
     def note(self) -> None:
-        """Writes all entries; memory is looked at only now, since that takes longer than a unit of trivial
-        items."""
+        """Write all entries; memory is read only now, since that takes longer than a batch of trivial items."""
         if not self._entries:
             return
         self._entries[self._latest] = replace(
@@ -83,7 +88,7 @@ class UsageMeter:
 
 
 def process_age() -> float | None:
-    """Seconds since this process was started."""
+    """Return the seconds since this process was started."""
     try:
         fields = (_PROC / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         ticks = int(fields[19])  # field 22 of proc_pid_stat(5), after boot
@@ -93,12 +98,12 @@ def process_age() -> float | None:
 
 
 def peak_bytes() -> int | None:
-    """The most memory this process has had resident."""
+    """Return the most memory that this process has had resident."""
     return _kilobytes("status", "VmHWM:")
 
 
 def proportional_bytes() -> int | None:
-    """This process's share of the memory it uses (Pss)."""
+    """Return this process's share of the memory it uses (Pss)."""
     return _kilobytes("smaps_rollup", "Pss:")
 
 

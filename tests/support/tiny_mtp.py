@@ -45,7 +45,7 @@ def random_state(seed: int = 0, **params: Any) -> dict[str, Any]:
 
 
 def letter_tokenizer() -> Any:
-    """A tokenizer of eight tokens, one a letter. With so few, guesses of random heads are often right."""
+    """A tokenizer of eight tokens, one a letter. With so few, proposals of random heads are often right."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

@@ -1,7 +1,7 @@
-"""Runs programs that nobody has read: in namespaces of their own, without rights, within limits.
+"""Runs programs that nobody has read: in namespaces of their own, without privileges, within limits.
 
-``open_sandbox`` gives a ``Sandbox`` that answers ``RunProgram`` requests, many at a time; ``open_checked`` one that
-first sees whether a task's tests can fail.
+``open_sandbox`` gives a ``Sandbox`` that answers ``RunProgram`` requests, many at a time. ``open_checked`` gives one
+that first checks whether a task's tests can fail.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ __all__ = ["Grader", "Kind", "SandboxSettings", "open_checked", "open_sandbox"]
 
 
 def open_sandbox(kind: Kind = "bwrap", **more: Any) -> Sandbox:
-    """A sandbox whose walls have been tried, unless it has none; the arguments are as in ``SandboxSettings``.
+    """Open a sandbox whose isolation has been tested, unless it has none; the arguments are those of
+    ``SandboxSettings``.
 
     Raises ``SandboxError`` with the reason and the remedy where programs cannot be run safely.
     """
@@ -28,7 +29,7 @@ def open_sandbox(kind: Kind = "bwrap", **more: Any) -> Sandbox:
 
 
 def open_checked(settings: SandboxSettings) -> Checked:
-    """The same, with the tests of every task tried before programs are judged by them."""
+    """Do the same, and try the tests of every task before programs are judged by them."""
     from harness.engines.sandbox.sandbox import start
     from harness.engines.sandbox.soundness import Checked
 

@@ -15,7 +15,7 @@ from harness.engines.sandbox.isolation import Isolation
 
 _LONGEST: Final = 2**30
 _TRIES: Final = 2
-"""Supervisors that a job is given to where they end: the next one may end because of another job."""
+"""Supervisors that a job is given to when they end early: the first may have ended because of another job."""
 
 _END_SECONDS: Final = 5.0
 
@@ -23,7 +23,7 @@ Done = Callable[[dict[str, Any]], None]
 
 
 class WorkerClient:
-    """A supervisor in its sandbox. Where it ends by itself another is started and given the jobs that it had."""
+    """A supervisor in its sandbox. If it ends by itself, another is started and given its unfinished jobs."""
 
     def __init__(self, isolation: Isolation, slots: int, system_calls: bytes) -> None:
         """Raise ``SandboxError`` when the supervisor does not start."""
@@ -72,7 +72,7 @@ class WorkerClient:
             subprocess.run(self._isolation.removal, capture_output=True, check=False)
 
     def _run(self) -> None:
-        """Start supervisors and hand out their results, until closed, or until they end without any."""
+        """Start supervisors and hand out their results, until closed, or until one ends without any result."""
         useless = 0
         while useless < _TRIES and self._start():
             useless = 0 if self._listen() else useless + 1
@@ -130,7 +130,7 @@ class WorkerClient:
                 waiting[1](found)
 
     def _give_up(self, reason: str) -> None:
-        """Give up the jobs that have been lost before; the others wait for the next supervisor."""
+        """Give up the jobs that have been lost once already; the others wait for the next supervisor."""
         lost = []
         with self._lock:
             for number, (job, done, tries) in list(self._waiting.items()):
@@ -148,10 +148,10 @@ class WorkerClient:
         try:
             framing.send(self._process.stdin.fileno(), job)
         except (framing.Closed, ValueError):
-            return  # the listener finds that the supervisor has ended; the next one gets it
+            return  # the listener finds that the supervisor has ended; the next one gets the job
 
     def _end(self) -> str:
-        """End the supervisor and return the last line of its complaints, if any."""
+        """End the supervisor and return the last line of its error output, if any."""
         process = self._process
         if process is None:
             return ""

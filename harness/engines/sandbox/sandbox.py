@@ -1,4 +1,5 @@
-"""Answers ``RunProgram`` requests: programs side by side, equal ones once, limits that fit the machine."""
+"""Answers ``RunProgram`` requests: runs programs side by side, equal ones once, within limits that fit the
+machine."""
 
 from __future__ import annotations
 
@@ -19,25 +20,26 @@ from harness.engines.sandbox.settings import Grader, SandboxSettings
 from harness.engines.sandbox.soundness import Runner
 
 SLOTS_PER_WORKER: Final = 2
-"""Programs under way per core: a program and its tests wait for each other half of the time."""
+"""Programs under way per core: a program and its tests spend half of the time waiting for each other."""
 
 WALL: Final = 2.0
-"""Wall seconds allowed per second of CPU time: other programs and the model want the machine too."""
+"""Wall seconds allowed per second of CPU time: other programs and the model need the machine too."""
 
 WALL_EXTRA: Final = 2.0
 
 SLOWER: Final = 4.0
-"""A program may take this many times as long as the reference program (EvalPlus, evaluate.py: the same factor)."""
+"""A program may take this many times as long as the reference program (the same factor as in EvalPlus,
+evaluate.py)."""
 
 _REFERENCE_SECONDS: Final = 10.0
-"""The multiple of its limit that a reference program is given to show how long it takes."""
+"""The multiple of its limit that a reference program may take, to show how slow the machine is."""
 
 _INTERPRETER: Final = 128
-"""MiB of address space that Python itself takes, on top of what the request allows the program."""
+"""MiB of address space that Python itself takes, on top of the program's limit."""
 
 
 class Sandbox(Runner):
-    """Runs programs; those of the same task with the same text and tests are run once."""
+    """Runs programs; those of the same task with the same text and tests run once."""
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class Sandbox(Runner):
         grader: Grader = "exact",
         program_seconds: float | None = None,
     ) -> None:
-        """``program_seconds``: every program's limit, in place of the request's own."""
+        """``program_seconds`` is the limit of every program, in place of the request's own."""
         self._client = client
         self._program_seconds = program_seconds
         self._isolated = isolated
@@ -57,7 +59,7 @@ class Sandbox(Runner):
         self._references: dict[bytes, Future[float | None]] = {}
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
-        """The answer, once it is there."""
+        """Return a future that will hold the answer."""
         if self._program_seconds is not None:
             request = replace(request, seconds=self._program_seconds)
         key = _key(request, request.program)
@@ -70,7 +72,7 @@ class Sandbox(Runner):
         return future
 
     def close(self) -> None:
-        """End the programs that still run; nothing is left of them."""
+        """End the programs that are still running; nothing is left of them."""
         self._client.close()
 
     # One program
@@ -95,7 +97,7 @@ class Sandbox(Runner):
     def _second_chance(
         self, request: RunProgram, found: RunProgramAnswer, future: Future[RunProgramAnswer]
     ) -> None:
-        """Run a program again that was out of time, where the reference program shows this machine to be slow."""
+        """Run a program again that ran out of time, where the reference program shows this machine to be slow."""
         if found.outcome != "timeout" or request.reference is None or request.program == request.reference:
             future.set_result(found)
             return
@@ -110,7 +112,7 @@ class Sandbox(Runner):
         self._reference_seconds(request).add_done_callback(again)
 
     def _reference_seconds(self, request: RunProgram) -> Future[float | None]:
-        """The CPU time of the reference program, None where it does not pass either."""
+        """Return the CPU time of the reference program, None where it does not pass either."""
         assert request.reference is not None
         key = _key(request, request.reference)
         with self._lock:
@@ -127,7 +129,7 @@ class Sandbox(Runner):
 
 
 def start(settings: SandboxSettings) -> Sandbox:
-    """A sandbox of that kind, tried by ``check_isolation``; see ``harness.engines.sandbox.open_sandbox``."""
+    """Start a sandbox of that kind, tested by ``check_isolation``; see ``harness.engines.sandbox.open_sandbox``."""
     where = isolation_here(settings.kind)
     workers = settings.workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
     slots = SLOTS_PER_WORKER * workers
@@ -162,13 +164,14 @@ def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:
 
 
 def _key(request: RunProgram, program: str) -> bytes:
-    """Equal where two requests have the same answer."""
+    """Return a key that is equal where two requests have the same answer."""
     whole = (request.task, program, request.tests, request.seconds, request.memory)
     return hashlib.sha256(repr(whole).encode("utf-8", "backslashreplace")).digest()
 
 
 def printable(text: str) -> str:
-    """The text with control characters and lone surrogates as Python writes them: a program may have put them there
-    to trouble a terminal or a file.
+    """Return the text with control characters and lone surrogates as Python writes them.
+
+    A program may have put them there to disturb a terminal or a file.
     """
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)

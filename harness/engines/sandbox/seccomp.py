@@ -1,8 +1,7 @@
 """The system calls that a program may make, as a filter for the kernel (seccomp(2)), made with libseccomp.
 
-Everything that is not named here fails with EPERM: new calls of future kernels too. Forking, executing,
-sockets that reach anybody, tracing, mounting, System V memory and anonymous files (which no limit counts) are
-not named.
+Everything that is not named here fails with EPERM, including new calls of future kernels. Forking, executing, network
+sockets, tracing, mounting, System V memory and anonymous files (which no limit counts) are not named.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _IOCTLS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 
 
 def system_calls() -> bytes:
-    """The filter, as the kernel takes it; raises ``SandboxError`` where libseccomp is missing."""
+    """Return the filter, as the kernel takes it. Raises ``SandboxError`` where libseccomp is missing."""
     try:
         import pyseccomp
     except (ImportError, RuntimeError, OSError) as error:
@@ -67,9 +66,9 @@ def system_calls() -> bytes:
     _allow(pyseccomp, made, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD))
     # clone3 hides its flags from the filter; "there is no such call" makes libc take clone
     made.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
-    # limits may be read, not set
+    # limits may be read, but not set
     _allow(pyseccomp, made, "prlimit64", pyseccomp.Arg(2, pyseccomp.EQ, 0))
-    made.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)  # a tree: every call of a program goes through it
+    made.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)  # a tree: every system call of a program goes through it
     descriptor = os.memfd_create("filter")
     with os.fdopen(descriptor, "w+b") as file:
         made.export_bpf(file)

@@ -21,9 +21,9 @@ _FILES: Final = 64
 
 
 def check_isolation(run: Callable[[RunProgram], RunProgramAnswer]) -> None:
-    """Raise ``SandboxError`` naming the attempts that got through, or the reason why programs cannot be run at all.
+    """Raise ``SandboxError`` naming the attempts that succeeded, or the reason why programs cannot be run at all.
 
-    ``run`` is the sandbox's. The host takes part: this file, its variables and two sockets wait to be reached.
+    ``run`` is the sandbox's. The host takes part: this file, its variables and two sockets are there to be reached.
     """
     here = [str(Path.cwd()), str(Path.home()), sysconfig.get_path("stdlib")]
     here += ["/", "/usr", "/dev", "/proc", "/var/tmp", str(Path(__file__).parent), "/touchstone/guest"]
@@ -33,7 +33,7 @@ def check_isolation(run: Callable[[RunProgram], RunProgramAnswer]) -> None:
         local.listen()
         given = {
             "file": __file__,
-            # /tmp is a private one, where programs may write
+            # /tmp is private, and programs may write there
             "folders": [one for one in here if one != "/tmp"],
             "environment": {name: value for name, value in os.environ.items() if name not in _SHARED},
             "port": listening.getsockname()[1],

@@ -1,6 +1,6 @@
-"""A program that attempts what programs must not do, and prints what it got away with.
+"""A program that attempts what programs must not do, and prints which attempts succeeded.
 
-Never imported: ``self_test`` reads it as text and has it run in the sandbox. Outside of one it would do harm.
+It is never imported: ``self_test`` reads it as text and runs it in the sandbox. Outside of one it would do harm.
 """
 
 import ctypes

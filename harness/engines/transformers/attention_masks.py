@@ -12,28 +12,27 @@ if TYPE_CHECKING:
 _KNOWN: Final = {"full_attention", "sliding_attention"}
 
 _OTHER_WINDOWS: Final = ("attention_types", "attention_chunk_size", "attn_types", "block_types")
-"""Settings of models that limit attention in ways of their own, by place in the row and not by position."""
+"""Settings of models that limit attention in special ways, by place in the row and not by position."""
 
 _BY_LENGTH: Final = {"dynamic", "longrope"}
-"""Rotary embeddings that change with the length of the whole text; what is kept of its prefix goes
-stale."""
+"""Rotary embeddings that change with the length of the whole text, so that the stored prefix becomes stale."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Kinds of layers a model has, and how many tokens (itself included) a sliding one sees."""
+    """The kinds of layers that a model has, and how many tokens (itself included) a token of a sliding layer sees."""
 
     kinds: tuple[str, ...]
     window: int | None
 
     def masks(self, make: Callable[[int | None], torch.Tensor]) -> Any:
-        """The mask to give to the model: one tensor, or one for each kind of layer, made for its window."""
+        """Return the mask for the model: one tensor, or one for each kind of layer, made for its window."""
         by_kind = {kind: make(self.window if kind == "sliding_attention" else None) for kind in self.kinds}
         return by_kind if len(by_kind) > 1 else by_kind[self.kinds[0]]
 
 
 def attention_of(model: Any) -> Attention | str:
-    """The model's form of attention, or the reason why rows with branches are nothing for it."""
+    """Return the model's form of attention, or the reason why it cannot take rows with branches."""
     config = model.config.get_text_config()
     implementation = getattr(config, "_attn_implementation", None)
     if implementation not in ("sdpa", "eager"):
@@ -63,11 +62,11 @@ def additive_mask(
     window: int | None,
     dtype: torch.dtype,
 ) -> torch.Tensor:
-    """[rows, 1, length, past + length]: 0 where a token sees another, else the lowest number of the type.
+    """Return a mask [rows, 1, length, past + length]: 0 where a token sees another, else the lowest number of the
+    type.
 
-    A token sees all of the past, and in its row itself and what stands to its left and is its ancestor: the
-    tokens whose ``seen_until`` reaches beyond it. With a window only those less than ``window`` positions
-    back.
+    A token sees all of the past. In its row it sees itself and its ancestors to the left: the tokens whose
+    ``seen_until`` reaches beyond it. With a window it sees only those less than ``window`` positions back.
     """
     import torch
 

@@ -1,10 +1,10 @@
-"""The engine of causal language models: log-likelihoods of continuations and of whole texts, and generated
-texts.
+"""The engine of causal language models: log-likelihoods of continuations and of whole texts, and generated texts.
 
-Sequences are scored with every shared prefix computed once (``shared_prefix``), or one a row (``plain``)
-where a model, tried with a probe when it is loaded, does not give the same scores that way. Texts are
-generated many at once (``generation``), or one by one (``one_by_one``) where another probe, made before the
-first of them, says so.
+Sequences are scored with every shared prefix computed once (``shared_prefix``). A probe is tried when the model is
+loaded; if its scores differ that way, sequences are computed one per row (``padded``).
+
+Texts are generated many at once (``batch``). A second probe is tried before the first of them; if it differs, texts
+are generated one by one (``fallback``).
 """
 
 from __future__ import annotations
@@ -68,12 +68,14 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
 
     @property
     def shares(self) -> bool:
-        """Whether shared prefixes are computed once."""
+        """Return whether shared prefixes are computed once."""
         return self._shared is not None
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``. Scores are
-        told to ``done`` when all are there, generated texts one request after the other."""
+        """Return one answer per request, in the order asked; a request that cannot be answered gets a ``Refusal``.
+
+        Scores are passed to ``done`` when all are there, generated texts one request after the other.
+        """
         found: dict[int, Answer | Refusal] = {}
         with closing(self._answers(self._ahead.made(requests))) as answers:
             for number, answer in answers:
@@ -85,8 +87,10 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
     def _answers(
         self, plans: Sequence[Plan | Prompt | Refusal]
     ) -> Generator[tuple[int, Answer | Refusal], None, None]:
-        """The number of each request and its answer, as soon as it is final; in between the model is at rest,
-        and transformers' warnings are as ever."""
+        """Yield the number of each request and its answer, as soon as it is final.
+
+        Between two answers the model is at rest, and transformers' warnings are as usual.
+        """
         scored = {number: made for number, made in enumerate(plans) if isinstance(made, Plan)}
         prompts = {number: made for number, made in enumerate(plans) if isinstance(made, Prompt)}
         yield from ((number, made) for number, made in enumerate(plans) if isinstance(made, Refusal))
@@ -110,7 +114,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
                 yield number, prompts[number].answer([sample.outcome for sample in ended.samples])
 
     def close(self) -> None:
-        """Frees the model's memory; the engine cannot answer afterwards."""
+        """Free the model's memory; the engine cannot answer afterwards."""
         super().close()
         self._shared = self._generation = None
         del self._plain
@@ -125,7 +129,8 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         ]
 
     def _verified(self, how: dict[str, Any]) -> PrefixTreeScorer | None:
-        """The shared way, if the model can go it and gives a probe's scores alike; else None and a note."""
+        """Return the shared way, if the model supports it and gives the same scores for a probe; else None and a
+        note."""
         attention = attention_of(self._model)
         if isinstance(attention, str):
             self._goes_slowly("scoring", attention)
@@ -139,8 +144,11 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         return shared
 
     def _generator(self) -> BatchGenerator | SequentialGenerator:
-        """What generates texts: many at once, if the model can go that way and gives a probe's logits alike;
-        else one by one, and a note."""
+        """Return the generator of texts.
+
+        It generates many at once if the model supports that and gives the same logits for a probe; else one by one,
+        with a note.
+        """
         if self._generation is None:
             ends = ends_of(self._model, self._tokenizer)
             attention = attention_of(self._model)
@@ -153,12 +161,12 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
 
     def _together(self, shared: PrefixTreeScorer, attention: Attention, ends: Ends) -> BatchGenerator | None:
         how: dict[str, Any] = {"budget": self.budget}
-        # A model with extra heads guesses ahead.
+        # A model with extra heads proposes tokens ahead.
         kind = SpeculativeStepper if getattr(self._model, "drafts", 0) else DecodeStep
         stepper = kind(self._model, self._needed, attention, **how, done=WorkDone())
         probe = _tails(min(_PROBE_TOKENS, self.info.seq_len), self._rows)
         rows: dict[str, Any] = {"vocabulary": self._rows, "batch": self._batch}
-        # Of its own, so that no prefix of the probe is found among others that are kept.
+        # It has a cache of its own, so that no prefix of the probe is found among stored ones.
         trial = PrefixTreeScorer(self._model, self._needed, attention, **rows, **how, done=WorkDone())
         tried = BatchGenerator(self._model, stepper, trial, ends, **how, batch=self._batch)
         different = tried.verify(probe, self._plain.logits)
@@ -174,7 +182,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
 
 
 def _tails(length: int, vocabulary: int) -> list[tuple[int, ...]]:
-    """Sequences of different lengths, up to ``length`` tokens, that begin alike; the first is the longest."""
+    """Return sequences of different lengths, up to ``length`` tokens, that begin alike; the first is the longest."""
     tokens = [(11 * number + 5) % min(vocabulary, 997) for number in range(3 * length)]
     past = length // 2
     tails = (tokens[past:length], tokens[length : length + past // 2], tokens[2 * length :][:3])
@@ -182,8 +190,8 @@ def _tails(length: int, vocabulary: int) -> list[tuple[int, ...]]:
 
 
 def _probe(length: int, vocabulary: int) -> list[TokenWork]:
-    """Sequences up to ``length`` tokens with a prefix, three branches at different depths, and one of
-    another prefix."""
+    """Return sequences up to ``length`` tokens: a prefix with three branches at different depths, and one of another
+    prefix."""
     tokens = [(7 * number + 3) % min(vocabulary, 997) for number in range(2 * length)]
     stem, half = tokens[: length // 2], length // 4
     paths = [

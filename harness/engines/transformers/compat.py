@@ -1,20 +1,20 @@
-"""Every work-around of another library, in one place.
+"""All workarounds for other libraries, in one place.
 
 Each was checked with the version named; ``tests/engines/transformers/test_compat.py`` has a test per line that fails
-when the library has changed what is patched, or does by itself what the work-around is for.
+when the library has changed what is patched, or does by itself what the workaround is for.
 
     name                  library, version      reason
     quiet                 transformers 5.23     bars, logs and warnings go to the terminal, GGUF's bar past its setting
-    import_libraries      torch 2.13            the garbage collector goes over what its import makes, again and again
+    import_libraries      torch 2.13            the garbage collector scans what its import makes, again and again
     gguf_parsed_once      transformers 5.23     a GGUF file is parsed for config, tokenizer and weights anew
     pages_let_go          transformers 5.23     pages of a mapped file stay in memory beside the converted model
     MISMATCHES            transformers 5.23     tensors of other shapes are printed, and the error does not name them
-    no_length_limit       transformers 5.23     a text longer than the tokenizer's own limit is warned of
+    no_length_limit       transformers 5.23     a text longer than the tokenizer's own limit causes a warning
     plain_generation      transformers 5.23     a model's own settings are added to those that ``generate`` is given
-    check_gguf_packages   transformers 5.23     an absent package is told of late, and by more than a line
-    check_sentencepiece   transformers 5.23     without sentencepiece its files are taken for tiktoken's
+    check_gguf_packages   transformers 5.23     a missing package is reported late, and in more than one line
+    check_sentencepiece   transformers 5.23     without sentencepiece its files are mistaken for tiktoken's
     is_panic              tokenizers 0.23       a panic in Rust is no ``Exception``
-    refused_global        torch 2.13            the name that ``weights_only`` refuses stands in the text alone
+    refused_global        torch 2.13            the name that ``weights_only`` refuses is only in the message
     is_out_of_memory      torch 2.13            main memory that runs out is a ``RuntimeError`` like any other
 """
 
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars, no log lines below errors and no warnings from transformers within the block.
+    """Silence transformers within the block: no progress bars, no log lines below errors, and no warnings.
 
-    Blocks of several threads may overlap: all is as before when the last one ends. Warnings are left alone outside of
-    the main thread, since Python has one list of filters for all threads.
+    Blocks of several threads may overlap: everything is restored when the last one ends. Warnings are left alone
+    outside the main thread, since Python has one list of filters for all threads.
     """
     _SILENCE.enter()
     try:
@@ -59,7 +59,7 @@ def quiet() -> Iterator[None]:
 
 
 class _Silence:
-    """What is the same for all threads, and how many blocks want it silent."""
+    """The state that all threads share, and the number of blocks that want silence."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -83,7 +83,7 @@ _SILENCE = _Silence()
 
 
 def _silenced() -> Callable[[], None]:
-    """Silences transformers; called, what is given back takes that back."""
+    """Silence transformers; return a function that undoes it."""
     from transformers import modeling_gguf_pytorch_utils as gguf_loading
     from transformers.utils import logging
 
@@ -108,12 +108,12 @@ _LARGE: Final = (
     "transformers.models.auto.modeling_auto",
     "transformers.models.auto.tokenization_auto",
 )
-"""With what these import they are nearly all that loading a model imports."""
+"""Together with what these import, they are nearly everything that loading a model imports."""
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Nothing is collected within the block."""
+    """Pause the garbage collector within the block."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -125,11 +125,11 @@ def collector_paused() -> Iterator[None]:
 
 @functools.cache
 def import_libraries() -> None:
-    """Import them; whatever there is by then the collector leaves alone from now on.
+    """Import the libraries, and exempt everything that exists by then from garbage collection.
 
-    They make some hundred thousand objects that live as long as the process; to go over them took a third of the time
-    of a run that ends with a checkpoint that cannot be loaded. It is done before any model is there, since a model that
-    the collector leaves alone may never be freed.
+    The imports make some hundred thousand objects that live as long as the process. Scanning them took a third of the
+    time of a run that ends with a checkpoint that cannot be loaded. It is done before any model is there, since a
+    model that is exempt from collection may never be freed.
     """
     with collector_paused():
         for name in _LARGE:
@@ -139,7 +139,7 @@ def import_libraries() -> None:
 
 @contextmanager
 def gguf_parsed_once() -> Iterator[None]:
-    """``gguf.GGUFReader`` and ``gguf.get_tensor_name_map`` give the same object for the same arguments.
+    """Make ``gguf.GGUFReader`` and ``gguf.get_tensor_name_map`` return the same object for the same arguments.
 
     Both are pure Python, and take most of the time that a small model needs to load.
     """
@@ -155,15 +155,15 @@ def gguf_parsed_once() -> Iterator[None]:
 
 
 _MADV_DONTNEED: Final = 4
-"""Linux's, on the machines that it runs on; 4 everywhere but on Alpha."""
+"""Linux's number on the machines that it runs on: 4 everywhere but on Alpha."""
 
 
 @contextmanager
 def pages_let_go() -> Iterator[None]:
-    """Each tensor's pages are given back when transformers has copied it, on Linux.
+    """Release each tensor's pages once transformers has copied it, on Linux.
 
-    They are the file's own, and whoever reads them again gets them from there. Where transformers has no such function
-    any more, nothing changes.
+    They are the file's own, so anyone who reads them again gets them from there. If transformers no longer has such a
+    function, nothing changes.
     """
     from transformers import core_model_loading
 
@@ -187,8 +187,11 @@ def pages_let_go() -> Iterator[None]:
 
 
 def _is_mapped(tensor: Any) -> bool:
-    """Whether it is a file's: a part of a safetensors file, which is no tensor yet, or one of a pickle that is mapped.
-    Memory of another kind must not be given back: it would be zeros afterwards."""
+    """Return whether its memory is that of a file.
+
+    That is a slice of a safetensors file, which is no tensor yet, or a tensor of a mapped pickle. Memory of another
+    kind must not be released: it would be zeros afterwards.
+    """
     import torch
 
     if not isinstance(tensor, torch.Tensor):
@@ -203,8 +206,10 @@ def _is_mapped(tensor: Any) -> bool:
 
 
 def let_go(tensor: torch.Tensor) -> None:
-    """Tells Linux that the pages wholly under a mapped tensor are not needed now; elsewhere they go when memory is
-    short."""
+    """Tell Linux that the pages wholly under a mapped tensor are not needed now.
+
+    On other systems they go when memory is short.
+    """
     if sys.platform != "linux":
         return
     page = mmap.PAGESIZE
@@ -220,14 +225,14 @@ MISMATCHES: Final[dict[str, bool]] = {"ignore_mismatched_sizes": True}
 
 
 def no_length_limit(tokenizer: Any) -> Any:
-    """The tokenizer, which cuts and warns of nothing: the engines cut texts themselves."""
+    """Make the tokenizer truncate nothing and warn of nothing: the engines truncate texts themselves."""
     tokenizer.model_max_length = int(1e30)
     return tokenizer
 
 
 @contextmanager
 def plain_generation(model: Any) -> Iterator[None]:
-    """The model has no settings of generation of its own, which could change logits (a penalty of repetition)."""
+    """Remove the model's own generation settings, which could change logits (such as a repetition penalty)."""
     from transformers import GenerationConfig
 
     before = getattr(model, "generation_config", None)
@@ -239,7 +244,7 @@ def plain_generation(model: Any) -> Iterator[None]:
 
 
 def check_gguf_packages(path: Path) -> None:
-    """Raise ``CheckpointError`` where a package is absent that transformers reads GGUF files with."""
+    """Raise ``CheckpointError`` if a package is missing that transformers needs for GGUF files."""
     if absent := [name for name in ("gguf", "accelerate") if find_spec(name) is None]:
         raise CheckpointError(
             f"{path}: reading GGUF needs the package {absent[0]}; run: pip install 'pytest-touchstone[gguf]'"
@@ -247,7 +252,7 @@ def check_gguf_packages(path: Path) -> None:
 
 
 def check_sentencepiece(path: Path) -> None:
-    """Raise ``CheckpointError`` where a package is absent that transformers reads sentencepiece's files with."""
+    """Raise ``CheckpointError`` if a package is missing that transformers needs for sentencepiece files."""
     for module, package in (("sentencepiece", "sentencepiece"), ("google.protobuf", "protobuf")):
         try:
             import_module(module)
@@ -258,18 +263,18 @@ def check_sentencepiece(path: Path) -> None:
 
 
 def is_panic(error: BaseException) -> bool:
-    """Return whether it is a panic of the tokenizers library."""
+    """Return whether the error is a panic of the tokenizers library."""
     return not isinstance(error, Exception) and type(error).__name__ == "PanicException"
 
 
 def refused_global(error: BaseException) -> str | None:
-    """The name that torch refuses to take from a pickle, since it may run code; None for another error."""
+    """Return the name that torch refuses to take from a pickle, since it may run code; None for another error."""
     found = re.search(r"GLOBAL ([\w.]+)", str(error))
     return None if found is None else found[1]
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether torch raised it because memory ran out, on an accelerator or in main memory."""
+    """Return whether torch raised the error because memory ran out, on an accelerator or in main memory."""
     import torch
 
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):

@@ -1,6 +1,6 @@
-"""The engine of models that Transformers loads, or models of our own that look alike.
+"""The engine of models that Transformers loads, or of our own models with the same interface.
 
-The only folder with torch and transformers, which are imported inside functions.
+torch and transformers are used in this folder only, and imported inside functions.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ class TransformersFactory:
     name = "transformers"
 
     def fingerprint(self, info: CheckpointInfo) -> str | None:
-        """The fingerprint of the checkpoint's files."""
+        """Return the fingerprint of the checkpoint's files."""
         return fingerprint(info)
 
     def open(self, info: CheckpointInfo, settings: ModelSettings) -> Engine:
-        """The checkpoint, ready to answer. Raises ``CheckpointError`` when its files do not make that model."""
+        """Return the checkpoint, ready to answer. Raises ``CheckpointError`` when its files do not make that
+        model."""
         from harness.engines.transformers.pool import SharedModel, engine_of, load_weights
 
         if info.base is not None:
@@ -30,7 +31,7 @@ class TransformersFactory:
         return engine_of(info, load_weights(info, settings), settings)
 
     def sharing(self, settings: ModelSettings) -> Callable[[CheckpointInfo], Engine]:
-        """What opens a base and its adapters, the base's weights loaded once."""
+        """Return a function that opens a base and its adapters, with the base's weights loaded once."""
         from harness.engines.transformers.pool import SharedModel
 
         return SharedModel(settings)

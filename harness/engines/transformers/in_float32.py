@@ -1,12 +1,15 @@
 """Float32 arithmetic with the weights of a model in half precision, which stay as they are.
 
-Within ``in_float32`` each function of torch that this thread calls gets float32 copies of its arguments in half
-precision, made for that call alone, and what it makes is float32. So the model's own code computes what it would with
-float32 weights of the same values, whatever its parts are: no copy of the model, no list of modules. At any time at
-most one weight is there twice, of linear layers a block of ``_BLOCK`` numbers, of tables the rows looked up.
+Within ``in_float32``, each function of torch that this thread calls gets float32 copies of its half-precision
+arguments, and returns float32. The copies are made for that call alone. So the model's own code computes what it
+would with float32 weights of the same values, whatever its parts are, without a copy of the model or a list of
+modules.
 
-It is meant for probes: a block is converted anew each time that it is used. Code behind Python's functions (a compiled
-kernel of its own, packed weights) computes as ever, or raises what it raises when types do not match.
+At most one weight is in memory twice at any time: of linear layers a block of ``_BLOCK`` numbers, of tables the rows
+looked up. It is meant for probes, since a block is converted again for each use.
+
+Code behind Python's functions (such as a compiled kernel or packed weights) computes as usual, or raises its usual
+error when types do not match.
 """
 
 from __future__ import annotations
@@ -19,10 +22,10 @@ if TYPE_CHECKING:
     import torch
 
 HALF: Final = ("torch.bfloat16", "torch.float16")
-"""Types that are computed in float32, as torch writes them."""
+"""Types that are computed in float32, as torch names them."""
 
 _BLOCK: Final = 1 << 18
-"""Numbers of a weight that are converted at once: a mebibyte, which stays in a core's cache."""
+"""The numbers of a weight that are converted at once: a mebibyte, which stays in a core's cache."""
 
 
 @contextmanager
@@ -35,7 +38,7 @@ def in_float32() -> Iterator[None]:
     lookups = (embedding, torch.Tensor.__getitem__, torch.Tensor.index_select, torch.index_select)
 
     class InFloat32(TorchFunctionMode):
-        """Widens what goes in and what comes out."""
+        """Widens arguments and results."""
 
         def __torch_function__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -43,7 +46,7 @@ def in_float32() -> Iterator[None]:
             del types
             given = kwargs or {}
             if getattr(func, "__name__", "") == "__get__" or func in lookups:
-                return _wide(func(*args, **given))  # of a weight as it is: its attributes, some rows
+                return _wide(func(*args, **given))  # reads a weight as it is: its attributes, some rows
             if func is linear and _by_blocks(*args, **given):
                 return _linear(*_wide(args[:1]), *args[1:], **given)
             return _wide(func(*_wide(args), **_wide(given)))
@@ -53,7 +56,8 @@ def in_float32() -> Iterator[None]:
 
 
 def _wide(value: Any) -> Any:
-    """A tensor or type of half precision as float32, also within lists and the like; all else as it is."""
+    """Return a tensor or type of half precision as float32, also within lists and the like; anything else as it
+    is."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -68,7 +72,7 @@ def _wide(value: Any) -> Any:
 
 
 def _by_blocks(hidden: Any = None, weight: Any = None, _bias: Any = None, **more: Any) -> bool:
-    """Whether these are the arguments of a linear layer with a large weight in half precision."""
+    """Return whether these are the arguments of a linear layer with a large weight in half precision."""
     import torch
 
     plain = type(weight) in (torch.Tensor, torch.nn.Parameter) and isinstance(hidden, torch.Tensor)
@@ -76,7 +80,7 @@ def _by_blocks(hidden: Any = None, weight: Any = None, _bias: Any = None, **more
 
 
 def _linear(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """The layer's outputs [..., rows of the weight], some rows at a time."""
+    """Return the layer's outputs [..., rows of the weight], computed some rows at a time."""
     import torch
 
     rows = max(1, _BLOCK // weight.shape[1])

@@ -1,11 +1,9 @@
-"""Loads model and tokenizer with transformers, quietly and strictly.
+"""Loads model and tokenizer with transformers, quietly and strictly, and chooses device, number type and threads.
 
-Strictly: every tensor of the model comes from the file, and every tensor of the file goes into the model. Two
-rules make exceptions, so that honest checkpoints load: tied tensors count as present (transformers ties
-them), and tensors in ``_LEFT_OVER`` may be in the file without being used: heads of other training objectives
-and constant buffers.
-
-Which device, which number type, how many threads.
+Strictly means that every tensor of the model comes from the file, and every tensor of the file goes into the model.
+Two rules make exceptions, so that honest checkpoints load. Tied tensors count as present, since transformers ties
+them. Tensors in ``_LEFT_OVER`` may be in the file without being used: heads of other training objectives and constant
+buffers.
 """
 
 from __future__ import annotations
@@ -56,13 +54,16 @@ MAKE_ROOM: Final = "free memory there, or choose another --eval-device or a smal
 
 _MOST_LARGER: Final = 2
 _SMALL: Final = 1 << 27
-"""A model may have so many times the numbers of its file, and so many more: tied tensors and tables of positions."""
+"""A model may have ``_MOST_LARGER`` times the numbers of its file, and this many more for tables of positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model in evaluation mode on its device, and its tokenizer; both are transformers' objects, or look like
-    them. ``notes`` say what of the checkpoint is not used."""
+    """A model in evaluation mode on its device, and its tokenizer.
+
+    Both are transformers' objects, or have the same interface. ``notes`` say which parts of the checkpoint are not
+    used.
+    """
 
     model: Any
     tokenizer: Any
@@ -70,8 +71,10 @@ class Loaded:
 
 
 def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
-    """The loaded checkpoint, on its device. Raises ``CheckpointError`` when it cannot be
-    loaded exactly as it is."""
+    """Return the loaded checkpoint, on its device.
+
+    Raises ``CheckpointError`` when it cannot be loaded exactly as it is.
+    """
     import torch
 
     if settings.threads is not None:
@@ -80,7 +83,7 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     dtype = choose_dtype(info, settings, device)
     with quiet(), _parsed_once(info):
         config = _config(info)
-        tokenizer = load_tokenizer(info)  # first: it is the smaller part that may be broken
+        tokenizer = load_tokenizer(info)  # first, since it is the smaller part that may be broken
         again = "fetch or convert it again" if _is_gguf(info) else "save the checkpoint again"
         with one_line_errors(f"{info.path}: cannot be loaded", again), pages_let_go():
             model, report = _model(info, config, dtype)
@@ -90,13 +93,16 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 
 
 def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
-    """The model on its device. Raises ``CheckpointError`` where it does not go there, for want of memory mostly."""
+    """Return the model on its device.
+
+    Raises ``CheckpointError`` where it does not fit there, mostly for lack of memory.
+    """
     with one_line_errors(f"{info.path}: cannot be put on {device}", MAKE_ROOM):
         return model.to(device)
 
 
 def load_tokenizer(info: CheckpointInfo) -> Any:
-    """The checkpoint's tokenizer. Raises ``CheckpointError`` where it cannot be loaded."""
+    """Return the checkpoint's tokenizer. Raises ``CheckpointError`` where it cannot be loaded."""
     what = f"{info.path}: its tokenizer cannot be loaded"
     with quiet(), one_line_errors(what, "copy it from the model that was trained"):
         from transformers import AutoTokenizer
@@ -107,7 +113,7 @@ def load_tokenizer(info: CheckpointInfo) -> Any:
 
 @contextmanager
 def one_line_errors(what: str, remedy: str) -> Iterator[None]:
-    """Whatever is raised within the block becomes a ``CheckpointError`` of one line."""
+    """Turn any exception within the block into a ``CheckpointError`` of one line."""
     try:
         yield
     except (CheckpointError, KeyboardInterrupt, SystemExit):
@@ -120,7 +126,7 @@ def one_line_errors(what: str, remedy: str) -> Iterator[None]:
 
 
 def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
-    """Raises ``CheckpointError`` listing the tensors that do not fit, are missing, or are left over."""
+    """Raise ``CheckpointError`` listing the tensors that do not fit, are missing, or are left over."""
     if mismatched := sorted(report["mismatched_keys"]):
         named = [
             f"{name} {list(file)} in the file, {list(model)} by the config"
@@ -142,10 +148,10 @@ def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
 
 
 def check_vocabulary(info: CheckpointInfo, model: Any, tokenizer: Any) -> None:
-    """Raises ``CheckpointError`` when the tokenizer's own tokens go beyond the model's embeddings.
+    """Raise ``CheckpointError`` when the tokenizer's own tokens go beyond the model's embeddings.
 
-    Tokens added later (a padding token, mostly) may go beyond: as long as no text holds them they do no harm,
-    and a text that does is refused by the engine.
+    Tokens added later (mostly a padding token) may go beyond. They do no harm as long as no text holds them, and the
+    engine refuses a text that does.
     """
     rows = model.get_input_embeddings().weight.shape[0]
     added = set(tokenizer.added_tokens_decoder)
@@ -158,12 +164,12 @@ def check_vocabulary(info: CheckpointInfo, model: Any, tokenizer: Any) -> None:
 
 
 def _is_gguf(info: CheckpointInfo) -> bool:
-    """Return whether transformers is to read one file, which only GGUF has in its place of a folder."""
+    """Return whether transformers is to read a single file, which only a GGUF checkpoint is."""
     return info.path.suffix == ".gguf"
 
 
 def _source(info: CheckpointInfo) -> tuple[Path, dict[str, Any]]:
-    """The folder that transformers is to read, and how; a GGUF file is named beside it."""
+    """Return the folder that transformers is to read, and the options; a GGUF file is named in the options."""
     how = {"local_files_only": True, "trust_remote_code": info.trust_remote_code}
     if _is_gguf(info):
         return info.path.parent, {**how, "gguf_file": info.path.name}
@@ -171,8 +177,10 @@ def _source(info: CheckpointInfo) -> tuple[Path, dict[str, Any]]:
 
 
 def _config(info: CheckpointInfo) -> Any:
-    """The config of a folder, None of a GGUF file; sizes that the weights contradict are right in it already, so that
-    nothing needs to be ignored."""
+    """Return the config of a folder, None for a GGUF file.
+
+    Sizes that the weights contradict are corrected in it, so that no mismatch needs to be ignored.
+    """
     from transformers import AutoConfig
 
     if _is_gguf(info):
@@ -198,8 +206,11 @@ def _model(info: CheckpointInfo, config: Any, dtype: Any) -> tuple[Any, dict[str
 
 
 def _check_room(info: CheckpointInfo, auto: Any, config: Any) -> None:
-    """Raises ``CheckpointError`` where the model that the config describes is far larger than the weights, before
-    memory is taken for it; quantized weights are packed, and not compared."""
+    """Raise ``CheckpointError`` where the config describes a model far larger than the weights, before memory is
+    taken.
+
+    Quantized weights are packed, and not compared.
+    """
     import torch
 
     if info.parameters is None or getattr(config, "quantization_config", None) is not None:
@@ -238,15 +249,15 @@ _SHORT: Final = {
 
 
 def worker_number(environ: Mapping[str, str] = os.environ) -> int:
-    """The number N of the xdist worker ``gwN`` that this process is, 0 in any other process."""
+    """Return the number N of the xdist worker ``gwN`` that this process is, 0 in any other process."""
     named = re.fullmatch(r"gw(\d+)", environ.get("PYTEST_XDIST_WORKER", ""))
     return int(named[1]) if named else 0
 
 
 def choose_device(wanted: str, environ: Mapping[str, str] = os.environ) -> torch.device:
-    """The device to load onto; workers of one run are spread over the GPUs when no index is asked for.
+    """Return the device to load onto; workers of one run are spread over the GPUs when no index is asked for.
 
-    Raises ``CheckpointError`` when the machine does not have the device asked for.
+    Raises ``CheckpointError`` when the machine does not have that device.
     """
     import torch
 
@@ -267,11 +278,11 @@ def choose_device(wanted: str, environ: Mapping[str, str] = os.environ) -> torch
 
 
 def choose_dtype(info: CheckpointInfo, settings: ModelSettings, device: torch.device) -> torch.dtype | str:
-    """The type of the weights: "auto" stands for the type that the checkpoint is stored in.
+    """Return the type of the weights; "auto" stands for the type that the checkpoint is stored in.
 
-    On an accelerator it is by default the one that the config in a ``.pt`` file names for its model, if it names one.
-    A GGUF file's quantized weights have no such type; they are made float32. Raises ``CheckpointError`` for a name in
-    a config that is no type of weights.
+    On an accelerator the default is the type that the config in a ``.pt`` file names for its model, if it names one.
+    A GGUF file's quantized weights have no such type; they become float32. Raises ``CheckpointError`` for a name in a
+    config that is no type of weights.
     """
     import torch
 

@@ -1,9 +1,10 @@
 """Computes logits only where they are needed.
 
-The vocabulary head is the widest layer of a small model, and most positions' logits are thrown away. A hook
-in front of the model's own output layer picks the hidden states of the needed positions, so everything from
-there on (bias, ties, softcaps, scales) is the model's own code, on fewer rows. Whether that holds for a model
-is found out, not assumed: ``verify`` compares both ways on a probe when the model is loaded.
+The vocabulary head is the widest layer of a small model, and most positions' logits are thrown away. A hook before
+the model's own output layer picks the hidden states of the needed positions. So everything from there on (bias, ties,
+softcaps, scales) is the model's own code, on fewer rows.
+
+``verify`` tests whether that holds for a model: it compares both ways on a probe when the model is loaded.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class SelectiveLogits:
-    """Runs a model and gives the float32 logits at chosen positions."""
+    """Runs a model and returns the float32 logits at chosen positions."""
 
     def __init__(self, model: Any, done: WorkDone) -> None:
-        """``done`` is told what it costs where all logits are computed."""
+        """``done`` is told the cost where all logits are computed."""
         self._model, self._done = model, done
         self._where: tuple[torch.Tensor, torch.Tensor] | None = None
         self._called = 0
@@ -31,13 +32,13 @@ class SelectiveLogits:
 
     @property
     def gathers(self) -> bool:
-        """Whether only the needed logits are computed; False: all are, and the needed ones picked."""
+        """Return whether only the needed logits are computed; if False, all are, and the needed ones are picked."""
         return self._hook is not None
 
     def logits(
         self, inputs: dict[str, torch.Tensor], rows: Sequence[int], positions: Sequence[int]
     ) -> torch.Tensor:
-        """Logits [N, vocabulary] in float32 at the N places (rows[i], positions[i]) of a batch."""
+        """Return logits [N, vocabulary] in float32 at the N places (rows[i], positions[i]) of a batch."""
         import torch
 
         device = inputs["input_ids"].device
@@ -52,15 +53,16 @@ class SelectiveLogits:
             return self._full(inputs, where).float()
 
     def verify(self, inputs: dict[str, torch.Tensor]) -> str | None:
-        """Compares both ways on a probe batch of at least two rows, and stops gathering where they differ; None: they
-        agree, else what is different."""
+        """Compare both ways on a probe batch of at least two rows, and stop gathering where they differ.
+
+        Return None where they agree, else the difference.
+        """
         import torch
 
         if self._hook is None:
             return "the model has no output layer of its own"
         rows, columns = inputs["input_ids"].shape
-        # Places in an order that is not the natural one, one of them twice, so that a chance agreement is
-        # unlikely.
+        # Places out of their natural order, one of them twice, so that a chance agreement is unlikely.
         places = [[rows - 1, 0, 0], [columns // 2, columns - 1, columns // 2]]
         row, column = torch.tensor(places, device=inputs["input_ids"].device)
         with torch.inference_mode():
@@ -74,7 +76,7 @@ class SelectiveLogits:
         return different
 
     def close(self) -> None:
-        """Takes the hook off the model again."""
+        """Remove the hook from the model."""
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
@@ -98,7 +100,7 @@ class SelectiveLogits:
         return logits[0]
 
     def _gather(self, _module: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """The hook: [batch, length, width] -> [1, N, width]; does nothing outside of ``_gathered``."""
+        """Apply the hook: [batch, length, width] -> [1, N, width]; it does nothing outside ``_gathered``."""
         if self._where is None:
             return None
         self._called += 1
@@ -109,11 +111,11 @@ class SelectiveLogits:
 def read_targets(
     logits: torch.Tensor, rows: Sequence[int], targets: Sequence[int]
 ) -> list[tuple[float, bool]]:
-    """For each i the log-probability of ``targets[i]`` by row ``rows[i]`` of logits [N, vocabulary], and
+    """Return for each i the log-probability of ``targets[i]`` in row ``rows[i]`` of logits [N, vocabulary], and
     whether it is the most probable token.
 
-    Not by ``log_softmax``: on a CPU its float32 sums over a large vocabulary are 1e-5 off for each token, all
-    in one direction, ten times as much as those of ``logsumexp``.
+    ``log_softmax`` is not used: on a CPU its float32 sums over a large vocabulary are off by 1e-5 per token, always
+    in the same direction, ten times as much as those of ``logsumexp``.
     """
     import torch
 

@@ -1,9 +1,9 @@
-"""LoRA adapters on a loaded base, never merged into it: one model in memory, and at any time at most one adapter on.
+"""LoRA adapters on a loaded base, never merged into it: one model in memory, and at most one adapter on at any time.
 
-A module's output becomes W x + scale * B (A x) (Hu et al. 2021, arXiv 2106.09685), as PEFT computes it: the low-rank
-part in float32 where the adapter is stored in half precision, the sum in the type of the module's own output. It is
-added by a hook on the module, so that whatever calls the module, also with some of its rows only, gets it. With no
-adapter on there are no hooks, and the base is what it was.
+A module's output becomes W x + scale * B (A x) (Hu et al. 2021, arXiv 2106.09685), as PEFT computes it. The low-rank
+part is in float32 where the adapter is stored in half precision, and the sum in the type of the module's own output.
+A hook on the module adds it, so that every caller gets it, also one that passes only some of the rows. With no
+adapter on there are no hooks, and the base is unchanged.
 """
 
 from __future__ import annotations
@@ -49,15 +49,17 @@ class Adapters:
         self._on: str | None = None
 
     def add(self, info: CheckpointInfo) -> str:
-        """Loads an adapter's tensors, unless they are there already, and gives the name to put it on by. Raises
-        ``CheckpointError`` where it does not fit the model."""
+        """Load an adapter's tensors, unless they are there already, and return the name by which to put it on.
+
+        Raises ``CheckpointError`` where it does not fit the model.
+        """
         name = str(info.path)
         if name not in self._known:
             self._known[name] = _low_ranks(info, self._model)
         return name
 
     def put_on(self, name: str | None) -> None:
-        """Makes the model the base with that adapter, None: the base alone."""
+        """Make the model the base with that adapter, or with None the base alone."""
         if name == self._on:
             return
         for hook in self._hooks:
@@ -70,14 +72,14 @@ class Adapters:
         self._on = name
 
     def drop(self, name: str) -> None:
-        """Frees an adapter's tensors."""
+        """Free an adapter's tensors."""
         if name == self._on:
             self.put_on(None)
         self._known.pop(name, None)
 
 
 def _add(one: _LowRank, _module: Any, given: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
-    """The hook: the module's output with the low-rank part added."""
+    """Return the module's output with the low-rank part added."""
     import torch
 
     down = torch.nn.functional.linear(given[0].to(one.down.dtype), one.down)
@@ -86,7 +88,7 @@ def _add(one: _LowRank, _module: Any, given: tuple[Any, ...], output: torch.Tens
 
 
 def _low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
-    """Every pair with the module it is for, checked."""
+    """Return every pair with the module it is for, checked."""
     import torch
 
     config = read_json(info.path / CONFIG, AdapterConfig)
@@ -140,7 +142,7 @@ def _tensors(folder: Path) -> dict[str, Any]:
 def _check_copies(
     info: CheckpointInfo, copies: dict[str, str], tensors: dict[str, Any], modules: dict[str, Any]
 ) -> None:
-    """Raises ``CheckpointError`` where a whole tensor in the adapter is not the base's own."""
+    """Raise ``CheckpointError`` where a whole tensor in the adapter is not the base's own."""
     import torch
 
     for name, module in copies.items():
@@ -153,7 +155,7 @@ def _check_copies(
 
 
 def _sides(module: Any) -> tuple[int, int]:
-    """How many numbers a linear module takes and gives; (0, 0) for one that is none."""
+    """Return the sizes of a linear module's input and output; (0, 0) for another module."""
     import torch
     from transformers.pytorch_utils import Conv1D
 
@@ -165,7 +167,10 @@ def _sides(module: Any) -> tuple[int, int]:
 
 
 def _wanted(where: Path, config: AdapterConfig, modules: dict[str, Any]) -> set[str]:
-    """The modules that the config names; those of a choice of layers are not looked for, what is there is taken."""
+    """Return the modules that the config names, all of which must have tensors.
+
+    None are named by a config that takes all linear modules, excludes some, or chooses layers.
+    """
     targets = config.target_modules
     if (
         targets is None

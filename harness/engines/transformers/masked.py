@@ -53,7 +53,7 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         self.work_done.reset()
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """One answer a request, in the order asked; what cannot be answered gets a ``Refusal``."""
+        """Return one answer per request, in the order asked; a request that cannot be answered gets a ``Refusal``."""
         del done  # no answer is there long before the others
         answers: dict[int, Answer | Refusal] = {}
         questions: list[_Question] = []
@@ -75,17 +75,17 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         return [answers[number] for number in range(len(requests))]
 
     def tokenize(self, request: Request) -> MaskedText | Refusal:
-        """What the model is given for a request."""
+        """Return the model's input for a request."""
         return self._ahead.made([request])[0]
 
     def _tokenize_all(self, requests: Sequence[Request]) -> list[MaskedText | Refusal]:
-        """The texts with the checkpoint's own mask token, each cut around it to the length that fits."""
+        """Return the texts with the checkpoint's own mask token, each cut around it to the length that fits."""
         tokenizer = self.loaded.tokenizer
         mask, token = tokenizer.mask_token_id, tokenizer.mask_token
         found: list[MaskedText | Refusal] = []
         ids: Iterator[list[int]] = iter(())
         if mask is not None and (texts := [one.text for one in requests if isinstance(one, FillMask)]):
-            # All at once: a fast tokenizer takes as long to be called as to cut a sentence.
+            # All at once: calling a fast tokenizer takes as long as tokenizing a sentence.
             ids = iter(
                 tokenizer(
                     [text.replace(MASK, token) for text in texts],
@@ -105,7 +105,7 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         return found
 
     def _framed(self, ids: list[int], mask: int) -> MaskedText | Refusal:
-        """A text's tokens, cut and with special tokens around them."""
+        """Return a text's tokens, cut and with special tokens around them."""
         if (masks := ids.count(mask)) != 1:
             return Refusal(f"the text has {masks} masks; exactly one {MASK} can be filled")
         if max(ids) >= self._rows:
@@ -123,7 +123,7 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         return MaskedText((*front, *ids[start:end], *back), position, len(ids) - (end - start))
 
     def _fill(self, batch: Sequence[_Question]) -> list[FillMaskAnswer]:
-        """One forward pass for every number of candidates asked for."""
+        """Run one forward pass for every number of candidates asked for."""
         inputs = self._inputs([question.text.ids for question in batch])
         places = [question.text.position for question in batch]
         logits = self._needed.logits(inputs, range(len(batch)), places)
@@ -150,7 +150,7 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
     def _targets(
         self, batch: Sequence[_Question], known: Any, total: Any
     ) -> list[tuple[bool | None, float | None]]:
-        """Whether each question's target is a token, and the log-probability of the likeliest such token."""
+        """Return whether each question's target is a token, and the log-probability of the likeliest such token."""
         ids = [self._ids_of(one.request.target) if one.request.target is not None else [] for one in batch]
         rows = [row for row, tokens in enumerate(ids) for _ in tokens]
         flat = [token for tokens in ids for token in tokens]
@@ -172,16 +172,16 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         return tuple(made)
 
     def _ids_of(self, text: str) -> list[int]:
-        """All tokens that read exactly so; the table is made at the first question with a target."""
+        """Return all tokens that read exactly so; the table is made at the first question with a target."""
         if self._by_text is None:
             self._by_text = self._vocabulary.by_plain_text()
         return self._by_text.get(text, [])
 
     def _inputs(self, texts: Sequence[tuple[int, ...]]) -> dict[str, Any]:
-        """Input ids and attention mask [rows, longest], padded on the right with the model's own padding
+        """Return input ids and attention mask [rows, longest], padded on the right with the model's own padding
         token.
 
-        RoBERTa and its kin number positions by where the padding token is, so no other token will do.
+        RoBERTa and its kin number positions by the place of the padding token, so no other token will do.
         """
         model, tokenizer = self.loaded.model, self.loaded.tokenizer
         given = getattr(model.config, "pad_token_id", None)
@@ -189,10 +189,9 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
 
 
 def around(position: int, length: int, room: int) -> tuple[int, int]:
-    """Begin and end of the ``room`` tokens (or all) that are nearest to ``position``, which is always among
-    them.
+    """Return the start and end of the ``room`` tokens (or all) nearest to ``position``, which is always among them.
 
-    What is cut off is farthest from the position first, on a tie from the right.
+    The tokens farthest from the position are cut off first, on a tie from the right.
     """
     if length <= room:
         return 0, length

@@ -1,4 +1,4 @@
-"""How much is computed at once: from free memory at first, half of it whenever memory runs out."""
+"""The budget of what is computed at once: from free memory at first, halved whenever memory runs out."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Final
 _LOG: Final = logging.getLogger(__name__)
 
 _MOST_TOKENS: Final = {"cpu": 512, "cuda": 32768, "mps": 8192}
-"""Tokens beyond which larger batches are no faster; on a CPU they only leave its caches."""
+"""The number of tokens beyond which larger batches are no faster; on a CPU they only leave its caches."""
 
 _SHARE: Final = 0.25
-"""Of the free memory; the rest is for what other processes and the allocator take."""
+"""The share of free memory to use; the rest is for other processes and the allocator."""
 
 _LEAST_TOKENS: Final = 16
 
@@ -25,7 +25,7 @@ class BatchBudget:
         self._told = False
 
     def halve(self) -> bool:
-        """Halves both; False, and nothing done, when that would leave next to nothing. Logged once a run."""
+        """Halve both; return False, and do nothing, when that would leave next to nothing. Logged once per run."""
         if self.tokens < 2 * _LEAST_TOKENS:
             return False
         self.tokens, self.logits = self.tokens // 2, max(1, self.logits // 2)
@@ -40,7 +40,7 @@ class BatchBudget:
 
 
 def first_batch_budget(model: Any, vocabulary: int) -> BatchBudget:
-    """The tokens that a quarter of the free memory holds, and no more than is useful on the model's device."""
+    """Return the tokens that a quarter of the free memory holds, but no more than is useful on the model's device."""
     kind = model.device.type
     config = model.config.get_text_config()
     width = int(getattr(config, "hidden_size", 1024))
@@ -60,7 +60,7 @@ def first_batch_budget(model: Any, vocabulary: int) -> BatchBudget:
 
 
 def free_memory(device: Any) -> int | None:
-    """Free bytes on a device; None where they are not told."""
+    """Return the free bytes on a device; None where they are not known."""
     if device.type == "cuda":
         import torch
 
@@ -74,7 +74,7 @@ def free_memory(device: Any) -> int | None:
 
 
 def release(device: Any) -> None:
-    """Gives cached memory back to an accelerator, so that smaller batches find room."""
+    """Return cached memory to an accelerator, so that smaller batches find room."""
     if device.type == "cuda":
         import torch
 

@@ -1,4 +1,4 @@
-"""From a request to the tokens that a causal model is given to go on from. Runs no model."""
+"""The prompt of a request, as the tokens that a causal model continues. Runs no model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from harness.engines.transformers.tokenizer import TextTokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMode:
-    """The way in which texts are asked for: through the chat template where a request has turns (``chat``), or only so
-    (``only_chat``); with another limit of new tokens than the request's own."""
+    """The way in which texts are asked for.
+
+    With ``chat``, requests with turns go through the chat template; with ``only_chat``, others are refused. A limit
+    of new tokens may replace the request's own.
+    """
 
     chat: bool = False
     only_chat: bool = False
@@ -24,7 +27,10 @@ class ChatMode:
 
 
 def chat_mode_of(info: CheckpointInfo, tokenizer: Any, chat: Chat, max_new_tokens: int | None) -> ChatMode:
-    """The way in which a checkpoint is asked. Raises ``CheckpointError`` where a template is demanded and missing."""
+    """Return the way in which a checkpoint is asked.
+
+    Raises ``CheckpointError`` where a template is demanded and missing.
+    """
     template = bool(getattr(tokenizer, "chat_template", None))
     if chat == "on" and not template:
         raise CheckpointError(
@@ -36,8 +42,10 @@ def chat_mode_of(info: CheckpointInfo, tokenizer: Any, chat: Chat, max_new_token
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A request and the tokens of its prompt that the model is given; ``truncated``: those cut off on the
-    left; ``chat``: they come from its turns."""
+    """A request and the tokens of its prompt that the model is given.
+
+    ``truncated`` counts those cut off on the left; ``chat`` says that they come from its turns.
+    """
 
     request: Generate
     tokens: tuple[int, ...]
@@ -46,11 +54,11 @@ class Prompt:
 
     @property
     def different(self) -> int:
-        """Samples that may differ from each other: a greedy one is all of them."""
+        """Return the number of samples that may differ from each other: one if greedy."""
         return self.request.samples if self.request.temperature > 0 else 1
 
     def answer(self, outcomes: Sequence[Generated | None]) -> GenerateAnswer | Refusal:
-        """The answer, from what became of the different samples, in order."""
+        """Return the answer, made of the different samples, in order."""
         texts = [one for one in outcomes if one is not None]
         if len(texts) < len(outcomes):
             return Refusal(
@@ -64,10 +72,10 @@ class Prompt:
 def prepare(
     request: Generate, tokenizer: TextTokenizer, *, seq_len: int, rows: int, asking: ChatMode = ChatMode()
 ) -> Prompt | Refusal:
-    """The prompt as the model, with ``rows`` embeddings, is given it.
+    """Return the prompt as it is given to the model, which has ``rows`` embeddings.
 
-    Cut from the left to the ``seq_len`` - ``max_new_tokens`` tokens that leave room for the new ones, special
-    tokens in front included, as lm-evaluation-harness does.
+    It is cut from the left to ``seq_len`` - ``max_new_tokens`` tokens, special tokens at the start included, to leave
+    room for the new ones, as lm-evaluation-harness does.
     """
     if (fault := request.fault()) is not None:
         return Refusal(fault)
@@ -92,8 +100,10 @@ def prepare(
 
 
 def _in_form(request: Generate, chat: bool, max_new_tokens: int | None) -> Generate:
-    """The request with the stop sequences and the limit of the form in which it is asked; the person's limit goes
-    before both."""
+    """Return the request with the stop sequences and the limit of the form in which it is asked.
+
+    A limit that a person sets takes precedence over both.
+    """
     stop, most = request.stop, request.max_new_tokens
     if chat:
         stop = stop if request.turns_stop is None else request.turns_stop

@@ -1,12 +1,13 @@
-"""Attention over a prefix that all rows share, and each row's own keys and values behind it.
+"""Attention over a prefix that all rows share, and each row's own keys and values after it.
 
-transformers' own functions want both as one tensor, so that the prefix would be copied for every row, in
-every layer, for every token. Here the queries of all rows meet it in one product. It is registered with
-transformers as one more kind of attention, by the name ``NAME``; models written for its attention interface
-take it, and whether a model's tokens come out the same is found out with a probe.
+transformers' own functions want both as one tensor, so that the prefix would be copied for every row, in every layer,
+for every token. Here the queries of all rows meet the prefix in one product.
 
-The prefix's keys and values travel as an attribute of the tensor of the row's keys, which is what a cache
-gives to a layer and the layer to its attention.
+It is registered with transformers as one more kind of attention, under the name ``NAME``. Models written for its
+attention interface support it, and a probe tests whether a model's tokens stay the same.
+
+The prefix's keys and values travel as an attribute of the tensor of the row's keys, which a cache gives to a layer
+and the layer to its attention.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ NAME: Final = "touchstone_split"
 _BEHIND: Final = "touchstone_behind"
 
 _UNKNOWN: Final = ("s_aux", "position_bias", "head_mask")
-"""Arguments with which some models change what attention computes."""
+"""Arguments by which some models change what attention computes."""
 
 
 @contextmanager
 def splitting(model: Any) -> Iterator[None]:
-    """The model's layers attend by ``split_attention`` within the block."""
+    """Make the model's layers attend by ``split_attention`` within the block."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(NAME, split_attention)
@@ -44,8 +45,7 @@ def splitting(model: Any) -> Iterator[None]:
 
 
 def put_behind(keys: torch.Tensor, prefix: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """The same keys, which ``split_attention`` takes for those behind a prefix [1, heads, tokens,
-    width]."""
+    """Mark keys as those after a prefix [1, heads, tokens, width], for ``split_attention``."""
     setattr(keys, _BEHIND, prefix)
     return keys
 
@@ -61,10 +61,10 @@ def split_attention(
     softcap: float | None = None,
     **more: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Called by a layer: queries [rows, heads, length, width] -> [rows, length, heads, width].
+    """Attend for a layer: queries [rows, heads, length, width] -> [rows, length, heads, width].
 
-    The mask is additive, over the rows' own keys, or over the prefix's and those; without the former all
-    of the prefix is seen. Groups of query heads that share a key are laid side by side.
+    The mask is additive. It covers the rows' own keys, in which case all of the prefix is seen, or the prefix's keys
+    and those. Groups of query heads that share a key are laid side by side.
     """
     import torch
 

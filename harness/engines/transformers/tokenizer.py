@@ -1,20 +1,20 @@
-"""Where a continuation begins among the tokens of context and continuation joined.
+"""Tokens of texts, and texts of tokens.
 
-The rule: context and continuation are tokenized together, as the model would meet them in text. White space
-at the end of the context belongs to the continuation, since that is where tokenizers put it. The
-continuation's tokens are those that end after the join; a token that reaches over the join belongs to the
-continuation and is reported. Wherever no token reaches over the join, and the context's tokens are those it
-has alone, this is the cut that lm-evaluation-harness makes (it cuts at the length of the context tokenized
-alone).
+``TextTokenizer`` finds where a continuation begins among the tokens of context and continuation joined. Both are
+tokenized together, as the model would meet them in text. White space at the end of the context belongs to the
+continuation, since that is where tokenizers put it. The continuation's tokens are those that end after the join; a
+token that spans the join belongs to the continuation and is reported.
 
-Special tokens that the tokenizer puts in front by itself stay in front of the context; those it would put at
-the end are left out, since a text that is scored does not end there.
+Suppose that no token spans the join, and that the context's tokens are those it has alone. Then this is the cut that
+lm-evaluation-harness makes, at the length of the context tokenized alone.
 
-What the tokens of a vocabulary stand for: bytes of the text, or plain words without marks.
+Special tokens that the tokenizer adds at the start stay before the context. Those it would add at the end are left
+out, since a text that is scored does not end there.
 
-Three ways of writing tokens are told apart by trying: byte-level (GPT-2: every byte is one visible
-character), sentencepiece (``▁`` is a space, ``<0xEA>`` a byte), and all others (WordPiece and the like),
-which say too little about spaces to be turned back into text.
+``Vocabulary`` says what tokens stand for: bytes of the text, or plain words without marks. Trying tells three ways of
+writing tokens apart: byte-level (GPT-2: every byte is one visible character), sentencepiece (``▁`` is a space,
+``<0xEA>`` a byte), and all others. The others (such as WordPiece) say too little about spaces to be turned back into
+text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Pair:
 
 
 class TextTokenizer:
-    """Cuts texts into token ids for scoring with a causal language model."""
+    """Tokenizes texts for scoring with a causal language model."""
 
     def __init__(self, tokenizer: Any, vocabulary: Vocabulary | None = None) -> None:
         self._tokenizer = tokenizer
@@ -52,7 +52,7 @@ class TextTokenizer:
         return None if found is None else int(found)
 
     def pair(self, context: str, continuation: str) -> Pair | Refusal:
-        """The tokens of both; a ``Refusal`` when there is nothing to score or nothing to start from."""
+        """Return the tokens of both; a ``Refusal`` when there is nothing to score or nothing to start from."""
         if not continuation:
             return Refusal("the continuation is empty; there is nothing to score")
         bare = context.rstrip()
@@ -78,15 +78,17 @@ class TextTokenizer:
         return Pair(before, after, spans)
 
     def text(self, text: str) -> tuple[int, ...] | Refusal:
-        """The tokens of a text that is scored from its first token on, without special tokens around it."""
+        """Return the tokens of a text that is scored from its first token on, without special tokens around it."""
         if self.start is None:
             return Refusal("the tokenizer has neither a BOS nor an EOS token to start from")
         ids = tuple(self._encode(text))
         return ids or Refusal("the text has no tokens; there is nothing to score")
 
     def conversation(self, turns: Sequence[Turn]) -> str | Refusal:
-        """The turns as the checkpoint's chat template writes them, up to where the assistant begins; where the
-        last turn is the assistant's, up to its last character: the answer goes on from there."""
+        """Return the turns as the checkpoint's chat template writes them, up to where the assistant begins.
+
+        Where the last turn is the assistant's, the text ends with its last character: the answer goes on from there.
+        """
         from jinja2 import TemplateError
 
         messages = [{"role": turn.role, "content": turn.text} for turn in turns]
@@ -97,12 +99,12 @@ class TextTokenizer:
             )
         except (TemplateError, ValueError, TypeError, KeyError) as error:
             return Refusal(f"the chat template fails ({error}); use --eval-chat off, or mend the template")
-        # A template may strip what it is given; a begun block of code would lose its line break.
+        # A template may strip what it is given; the start of a code block would lose its line break.
         end = turns[-1].text[len(turns[-1].text.rstrip()) :] if begun else ""
         return text if text.endswith(end) else text.rstrip() + end
 
     def prompt(self, text: str) -> tuple[int, ...] | Refusal:
-        """The tokens of a text that is to be continued, at least one, with the special tokens in front."""
+        """Return the tokens of a text to be continued, at least one, with the special tokens before it."""
         ids = (*self._front_of(text), *self._encode(text))
         bos = self._tokenizer.bos_token_id
         if bos is not None and ids[:2] == (bos, bos):
@@ -117,7 +119,7 @@ class TextTokenizer:
         return (self.start,)
 
     def readable(self, ids: Sequence[int]) -> str:
-        """The text of generated tokens, without special tokens."""
+        """Return the text of generated tokens, without special tokens."""
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
 
@@ -137,12 +139,12 @@ class TextTokenizer:
         return ids
 
     def _front_of(self, text: str) -> tuple[int, ...]:
-        """The tokens put in front by the tokenizer, but none where the text itself begins with BOS."""
+        """Return the tokens that the tokenizer adds at the start, but none where the text itself begins with BOS."""
         bos = self._tokenizer.bos_token
         return () if bos and text.startswith(bos) else self._front
 
     def _cut(self, ids: Sequence[int], text: str, join: int) -> tuple[int, bool]:
-        """Index of the first token that ends after character ``join``, and whether it begins before it."""
+        """Return the index of the first token that ends after character ``join``, and whether it begins before it."""
         if join == 0:
             return 0, False
         spans = self._byte_spans(ids, text)
@@ -156,7 +158,7 @@ class TextTokenizer:
         return same, same < len(alone)
 
     def _byte_spans(self, ids: Sequence[int], text: str) -> list[tuple[int, int]] | None:
-        """Exact spans in bytes, where the tokens spell out the text (offsets may be trimmed)."""
+        """Return exact spans in bytes, where the tokens spell out the text (offsets may be trimmed)."""
         pieces = self._vocabulary.joined(ids, text)
         if pieces is None:
             return None
@@ -177,7 +179,7 @@ def _first_after(spans: Sequence[tuple[int, int]], join: int) -> tuple[int, bool
 
 
 def frame(tokenizer: Any, text: str = "a") -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The special tokens that the tokenizer by itself puts before and after every text."""
+    """Return the special tokens that the tokenizer by itself puts before and after every text."""
     bare, framed = tokenizer.encode(text, add_special_tokens=False), tokenizer.encode(text)
     for start in range(len(framed) - len(bare) + 1):
         if framed[start : start + len(bare)] == bare:
@@ -202,9 +204,10 @@ class Vocabulary:
         self.spelling = self._find_spelling()
 
     def joined(self, ids: Sequence[int], text: str) -> list[bytes] | None:
-        """The bytes of every token, if they make up the text exactly (or with one space in front); else None.
+        """Return the bytes of every token, if they make up the text exactly (or after one additional space); else
+        None.
 
-        None where the tokenizer changed the text (case, accents, unknown characters) or does not spell out
+        It is None where the tokenizer changed the text (case, accents, unknown characters) or does not spell out
         spaces.
         """
         pieces = [self.token_bytes(token) for token in ids]
@@ -216,7 +219,7 @@ class Vocabulary:
         return known if whole in (encoded, b" " + encoded) else None
 
     def plain(self, token_id: int) -> str:
-        """The token as a person would write it, without marks for a word's start or continuation."""
+        """Return the token as a person would write it, without marks for a word's start or continuation."""
         raw = self.token(token_id)
         if token_id in self._special:
             return raw
@@ -228,17 +231,17 @@ class Vocabulary:
         return raw.removeprefix(_SPACE) or raw
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """The bytes of text that the token stands for, spaces included; None where it does not say."""
+        """Return the bytes of text that the token stands for, spaces included; None where it does not say."""
         if token_id not in self._bytes:
             self._bytes[token_id] = self._spell(token_id)
         return self._bytes[token_id]
 
     def token(self, token_id: int) -> str:
-        """The token as it stands in the vocabulary."""
+        """Return the token as it is in the vocabulary."""
         return str(self._tokenizer.convert_ids_to_tokens(token_id))
 
     def by_plain_text(self) -> dict[str, list[int]]:
-        """Plain text -> the ids of all tokens that read so, special tokens left out."""
+        """Return plain text -> the ids of all tokens that read so, special tokens left out."""
         found: dict[str, list[int]] = {}
         for token_id in sorted(set(self._tokenizer.get_vocab().values()) - self._special):
             found.setdefault(self.plain(token_id), []).append(token_id)
@@ -269,10 +272,9 @@ class Vocabulary:
 
 
 def _byte_characters() -> dict[str, int]:
-    """The visible character that byte-level tokenizers write for each byte.
+    """Return the visible character that byte-level tokenizers write for each byte.
 
-    Printable Latin-1 characters stand for themselves; the other bytes get the characters from U+0100 on, in
-    order.
+    Printable Latin-1 characters stand for themselves; the other bytes get the characters from U+0100 on, in order.
     """
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     table = {chr(byte): byte for byte in visible}

@@ -1,4 +1,4 @@
-"""The code that runs inside the sandbox: standard library only, bound read-only, nothing of the harness beside it.
+"""The code that runs inside the sandbox: standard library only, bound read-only, without the rest of the harness.
 
     supervisor      takes jobs, has them run side by side, reports each result; the only one the harness talks to
     fork_server     small processes that serve requests and fork
@@ -10,5 +10,5 @@
     compare_output  comparison of printed text
     framing         messages over sockets and pipes
 
-A program's process never holds its tests, nor anything that counts as a verdict: it only sends data.
+The process of a program never holds its tests, nor anything that counts as a verdict: it only sends data.
 """

@@ -14,8 +14,9 @@ _SPACE: Final = re.compile("[ \t\n\r]+")
 
 
 def same_printed(expected: str, printed: str) -> bool:
-    """Return whether both have the same words, split at spaces, tabs and line ends: equal without regard to case,
-    or both numbers that differ by ``TOLERANCE`` at most.
+    """Return whether both have the same words, split at spaces, tabs and line ends.
+
+    Words are the same if they are equal apart from case, or both numbers that differ by ``TOLERANCE`` at most.
     """
     mine, its = _words(expected), _words(printed)
     return len(mine) == len(its) and all(map(_same_word, mine, its))
@@ -35,7 +36,8 @@ def _same_word(expected: str, printed: str) -> bool:
 
 
 def _number(word: str) -> float:
-    """The word as absl's SimpleAtod reads it, which takes neither other scripts' digits nor underscores."""
+    """Return the word as absl's SimpleAtod reads it, which takes neither the digits of other scripts nor
+    underscores."""
     if not word.isascii() or "_" in word:
         raise ValueError(word)
     return float(word)

@@ -1,7 +1,7 @@
-"""Small processes that serve requests, and one kind of them that forks: starting Python for every program takes
-longer than most programs.
+"""Small processes that serve requests, one kind of them by forking.
 
-They hold no program and no test: those reach the forked process over a separate connection.
+Starting Python for every program takes longer than most programs. These processes hold no program and no test: those
+reach the forked process over a separate connection.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Server:
     """A process forked to serve requests; ``ask`` may be called by several threads."""
 
     def __init__(self, serve: Callable[[Requests], None]) -> None:
-        """``serve`` is called in the new process, which ends when it returns."""
+        """``serve`` is called in the new process, which ends when ``serve`` returns."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
             _be(serve, theirs)
@@ -49,26 +49,26 @@ class Server:
 
 
 class Requests:
-    """The server's end."""
+    """The server's end of the connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
 
     def next(self) -> Request | None:
-        """The next request, None when there are no more."""
+        """Return the next request, None when there are no more."""
         message, descriptors, _, _ = socket.recv_fds(self._connection, 65536, _MOST_DESCRIPTORS)
         return (json.loads(message), list(descriptors)) if message else None
 
     def close(self) -> None:
-        """Close it in processes forked from the server: the next requests are not for them."""
+        """Close the connection in processes forked from the server: further requests are not for them."""
         self._connection.close()
 
 
 def fork_for_each(run: Callable[[dict[str, Any], list[int]], None]) -> Callable[[Requests], None]:
-    """A ``serve`` that forks a process per request and calls ``run`` in it."""
+    """Return a ``serve`` that forks a process per request and calls ``run`` in it."""
 
     def serve(requests: Requests) -> None:
-        # Nobody waits for what is forked here: it reports itself.
+        # Nobody waits for the processes forked here: each reports its own end.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         while (request := requests.next()) is not None:
             if os.fork() == 0:
@@ -92,7 +92,7 @@ def _be(serve: Callable[[Requests], None], connection: socket.socket) -> None:
         os.closerange(3, connection.fileno())
         os.closerange(connection.fileno() + 1, 4096)
         gc.collect()
-        gc.freeze()  # collecting in a fork would copy the pages of all that was there before
+        gc.freeze()  # collecting in a forked process would copy all the pages it inherited
         serve(Requests(connection))
         code = 0
     finally:

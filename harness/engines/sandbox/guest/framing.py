@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 LONGEST: Final = 16 * 2**20
-"""Bytes of the longest message accepted from a program."""
+"""The size limit, in bytes, of a message from a program."""
 
 _HEAD: Final = struct.Struct(">I")
 
@@ -19,17 +19,19 @@ _HEAD: Final = struct.Struct(">I")
 class Closed(BaseException):
     """The other side is gone, or did not send a message.
 
-    No ``Exception``: a test that catches all exceptions of a program must not take its end for one.
+    It is no ``Exception``: a test that catches all exceptions of a program must not mistake the program's end for
+    one.
     """
 
 
 class Late(BaseException):
-    """Nothing came in time."""
+    """No message came in time."""
 
 
 def send(descriptor: int, message: Any, *, deadline: float | None = None) -> None:
-    """Write a whole message. Raises ``Closed`` when nobody reads any more, ``Late`` when ``time.monotonic()``
-    passes ``deadline``.
+    """Write a whole message.
+
+    Raises ``Closed`` when nobody reads any more, ``Late`` when ``time.monotonic()`` passes ``deadline``.
     """
     body = json.dumps(message, separators=(",", ":")).encode()
     view = memoryview(_HEAD.pack(len(body)) + body)
@@ -49,8 +51,10 @@ def send(descriptor: int, message: Any, *, deadline: float | None = None) -> Non
 
 
 def receive(descriptor: int, *, longest: int = LONGEST, deadline: float | None = None) -> Any:
-    """The next message. Raises ``Closed`` at the end of the stream, for a message that is too long and for invalid
-    JSON; ``Late`` when ``time.monotonic()`` passes ``deadline``.
+    """Return the next message.
+
+    Raises ``Closed`` at the end of the stream, for a message that is too long and for invalid JSON; ``Late`` when
+    ``time.monotonic()`` passes ``deadline``.
     """
     (length,) = _HEAD.unpack(_read(descriptor, _HEAD.size, deadline))
     if length > longest:

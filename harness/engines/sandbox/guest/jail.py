@@ -1,6 +1,6 @@
 """The restrictions of a program: new namespaces, an unprivileged user, limits, few system calls.
 
-The calls are Linux's, by ctypes: Python has none of them before 3.12. Sources: namespaces(7),
+The system calls are made through ctypes: Python has none of them before 3.12. Sources: namespaces(7),
 user_namespaces(7), mount(2), seccomp(2), prctl(2), getrlimit(2).
 """
 
@@ -18,7 +18,7 @@ NOBODY: Final = 65534
 """The user as which a program sees itself."""
 
 FIRST_USER: Final = 61000
-"""The first of the users that programs run as where the sandbox itself runs as root."""
+"""The first of the users that programs run as if the sandbox itself runs as root."""
 
 _NEW_NS, _NEW_UTS, _NEW_IPC = 0x00020000, 0x04000000, 0x08000000
 _NEW_USER, _NEW_PID, _MNT_DETACH = 0x10000000, 0x20000000, 2
@@ -67,7 +67,7 @@ def enter_namespaces() -> None:
     """Move this process into new user, mount, IPC and host-name namespaces, and its next child into a process
     namespace.
 
-    Processes are counted per user namespace, so one program's do not take from another's.
+    Processes are counted per user namespace, so one program does not use up another's limit.
     """
     user, group = os.getuid(), os.getgid()
     _call("unshare", _NEW_USER | _NEW_PID | _NEW_NS | _NEW_IPC | _NEW_UTS)
@@ -80,7 +80,8 @@ def enter_namespaces() -> None:
 def read_only_files() -> None:
     """Make all files read-only and /proc empty, for this process and its children."""
     read_only = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
-    # On kernels before 5.12 this fails, and what the container has writable stays so: the self-test reports it.
+    # On kernels before 5.12 this fails, and what is writable in the container stays writable: the self-test
+    # reports it.
     _libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, ctypes.byref(read_only), 32)
     hidden = _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     _call("mount", b"tmpfs", b"/proc", b"tmpfs", hidden, b"size=4k,nr_inodes=2,mode=555")
@@ -98,13 +99,13 @@ def drop_tmp() -> None:
 
 
 class ProcessNamespaces:
-    """Makes a process namespace per child; this process must be the first of one itself."""
+    """Makes one process namespace per child; this process must be the first one in a process namespace itself."""
 
     def __init__(self) -> None:
         self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
 
     def fork(self) -> int:
-        """As ``os.fork``; the child is the first process of a new namespace."""
+        """Fork as ``os.fork`` does; the child is the first process of a new namespace."""
         _call("unshare", _NEW_PID)
         child = -1
         try:
@@ -122,10 +123,10 @@ def die_with_parent() -> None:
 
 
 def lock(limits: Limits, system_calls: bytes) -> None:
-    """Give up every right, set the limits, and forbid all system calls that the filter does not name."""
+    """Give up all privileges, set the limits, and forbid all system calls that the filter does not name."""
     megabyte = 2**20
     for kind, most in (
-        (resource.RLIMIT_CPU, int(2 * limits.cpu) + 2),  # the launcher, with a better clock, is sooner
+        (resource.RLIMIT_CPU, int(2 * limits.cpu) + 2),  # the launcher, with a better clock, ends it earlier
         (resource.RLIMIT_AS, limits.memory * megabyte),
         (resource.RLIMIT_FSIZE, limits.files * megabyte),
         (resource.RLIMIT_NPROC, limits.processes),

@@ -1,4 +1,4 @@
-"""Fork programs, wait outside of their namespaces for their end, or end them, and report what they have used."""
+"""Fork programs, wait for their end from outside their namespaces, or end them, and report what they have used."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .fork_server import Requests
 _CORES: Final = os.cpu_count() or 1
 
 _SHORTEST: Final = 0.01
-"""Seconds between two readings of the time used."""
+"""The least number of seconds between two readings of the CPU time."""
 
 _SCHEDULED: Final = 2
-"""The scheduler's clock of a process: CPUCLOCK_SCHED of the kernel."""
+"""The scheduler's clock of a process: CPUCLOCK_SCHED in the kernel."""
 
 
 class Launcher:
-    """Runs one program after the other. Its process is the first of a process namespace. It has all rights in its
+    """Runs programs one after the other. Its process is the first in a process namespace. It has all rights in its
     user namespace, and none outside."""
 
     def __init__(self, slot: int, system_calls: bytes, *, isolated: bool) -> None:
@@ -32,7 +32,7 @@ class Launcher:
         self._namespaces: jail.ProcessNamespaces | None = None
 
     def serve(self, requests: Requests) -> None:
-        """Run the programs asked for, one at a time; a fault is said in every report."""
+        """Run the requested programs, one at a time; a fault is reported for every program."""
         fault = ""
         try:
             if self._isolated:
@@ -65,7 +65,7 @@ class Launcher:
     def _launch(self, limits: jail.Limits, report: int, rest: list[int]) -> dict[str, Any]:
         """Fork the program, wait for its end, and report it.
 
-        ``rest``: the connection of the program's side; for a script also its input and output.
+        ``rest`` holds the connection of the program's side, and for a script also its input and output.
         """
         if self._namespaces is None:
             child = os.fork()
@@ -89,7 +89,7 @@ def _be_program(descriptors: list[int], limits: jail.Limits, system_calls: bytes
     """Become the program; does not return."""
     code = 1
     try:
-        os.setsid()  # a signal to its process group would reach the launcher, whatever the namespaces
+        os.setsid()  # a signal to its process group would reach the launcher, even across namespaces
         jail.die_with_parent()
         connection, *streams = descriptors
         program_host.silence()
@@ -107,7 +107,7 @@ def _be_program(descriptors: list[int], limits: jail.Limits, system_calls: bytes
             program_host.serve(connection)
             code = 0
     except BaseException:
-        pass  # whoever reads the connection sees that it ended
+        pass  # whoever reads the connection sees that it has ended
     finally:
         os._exit(code)
 
@@ -129,7 +129,7 @@ def _limit_only(limits: jail.Limits) -> None:
 
 
 def _wait(child: int, report: int, limits: jail.Limits) -> dict[str, Any]:
-    """The program's end. It is killed when its time is over, or when the other side has its answer."""
+    """Wait for the program's end. Kill it when its time is over, or when the other side has its answer."""
     deadline = time.monotonic() + limits.wall
     ended = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
     why = ""
@@ -138,7 +138,7 @@ def _wait(child: int, report: int, limits: jail.Limits) -> dict[str, Any]:
         if wall <= 0 or cpu <= 0:
             why = "cpu" if cpu <= 0 else "wall"
         else:
-            # It cannot use up what is left sooner than this, on all cores.
+            # Even on all cores it cannot use up the remaining CPU time sooner than this.
             why = _event(child, ended, report, max(_SHORTEST, min(wall, cpu / _CORES)))
     if why != "ended":
         os.kill(child, signal.SIGKILL)
@@ -153,10 +153,10 @@ def _wait(child: int, report: int, limits: jail.Limits) -> dict[str, Any]:
 
 
 def _used(child: int) -> float:
-    """The CPU time of a process so far, of all its threads.
+    """Return the CPU time used by a process so far, over all its threads.
 
-    It is read from the process's clock (clock_getcpuclockid(3)). RLIMIT_CPU counts whole ticks, on a busy virtual
-    machine up to half as much again.
+    It is read from the process's clock (clock_getcpuclockid(3)). RLIMIT_CPU counts whole ticks, which on a busy
+    virtual machine can overstate the time by half.
     """
     if sys.platform != "linux":
         return 0.0
@@ -167,12 +167,15 @@ def _used(child: int) -> float:
 
 
 def _event(child: int, ended: int | None, report: int, seconds: float) -> str:
-    """Wait at most so long; "ended", "stopped" where the other side has its answer, or "" for neither."""
+    """Wait for at most that long.
+
+    Return "ended", "stopped" where the other side has its answer, or "" for neither.
+    """
     if ended is None:
         time.sleep(min(seconds, _SHORTEST))
         return "ended" if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) else ""
     poll = select.poll()
     poll.register(ended, select.POLLIN)
-    poll.register(report, select.POLLIN)  # nothing is ever sent: it is the end of it that counts
+    poll.register(report, select.POLLIN)  # nothing is ever sent: only its end counts
     ready = dict(poll.poll(seconds * 1000))
     return "ended" if ended in ready else "stopped" if ready else ""

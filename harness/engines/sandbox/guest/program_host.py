@@ -24,11 +24,11 @@ PROGRAM: Final = "<program>"
 MODULE: Final = "program"
 
 BUILTIN_TYPES: Final = frozenset(kind for kind in vars(builtins).values() if isinstance(kind, type))
-"""Types that travel by name."""
+"""Types that are sent by name."""
 
 
 def _awaited(value: Any) -> Any:
-    """The result of awaiting the value, in a new event loop."""
+    """Return the result of awaiting the value, in a new event loop."""
     import asyncio  # few programs need it
 
     async def main() -> Any:
@@ -68,7 +68,7 @@ def run_script(descriptor: int) -> int:
     said = host.run(request["program"], "__main__")
     try:
         sys.stdout.flush()
-    except Exception as error:  # the reader may have had enough
+    except Exception as error:  # the reader may have stopped reading
         said = said if "error" in said else {"error": host.described(error)}
     raised = said.get("error")
     if raised and raised["types"][0] == "SystemExit" and raised["code"] in (None, 0):
@@ -79,7 +79,7 @@ def run_script(descriptor: int) -> int:
 
 
 class _ProgramHost:
-    """The program's module, and those of its objects that the tests hold handles of."""
+    """The program's module, and those of its objects to which the tests hold handles."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -96,22 +96,25 @@ class _ProgramHost:
             framing.send(self._descriptor, {"error": self.described(error)})
 
     def run(self, program: str, name: str) -> Any:
-        """Run the program's module level."""
+        """Run the program's module-level code."""
         module = types.ModuleType(name)
-        sys.modules[name] = module  # dataclasses and pickle look there
+        sys.modules[name] = module  # dataclasses and pickle look it up there
         self._module = module.__dict__
-        for word in ("exit", "quit"):  # what the module site would have made
+        for word in ("exit", "quit"):  # what the module site would have added
             setattr(builtins, word, _sitebuiltins.Quitter(word, "end of input"))
-        random.seed(0)  # the fork server's state is the same for all; a verdict must not depend on luck
+        random.seed(0)  # forked processes inherit the same state; a verdict must not depend on luck
         try:
             exec(compile(program, PROGRAM, "exec", dont_inherit=True), self._module)
-        except BaseException as error:  # SystemExit too: what ends the program ends its module
+        except BaseException as error:  # SystemExit too: it ends the program's module
             return {"error": self.described(error)}
         return {"ready": True}
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """The answer to one request: ``names`` looks names up, ``call`` calls a handle, the others read it.
-        The end of an iterator is no exception."""
+        """Return the answer to one request.
+
+        ``names`` looks names up, ``call`` calls a handle, and the others read it. The end of an iterator is no
+        exception.
+        """
         try:
             if request["ask"] == "names":
                 return {"value": [self._looked_up(name) for name in request["names"]]}
@@ -132,7 +135,7 @@ class _ProgramHost:
             return {"error": self.described(error)}
 
     def described(self, error: BaseException) -> dict[str, Any]:
-        """An exception as data: the names of its types, the line of the program, the text."""
+        """Return an exception as data: the names of its types, the line of the program, the text."""
         line = None
         trace = error.__traceback__
         while trace is not None:
@@ -159,7 +162,7 @@ class _ProgramHost:
         return values.encode(found, self._handle)
 
     def _handle(self, value: Any) -> Any:
-        """The message of an object that is no plain data; the same object has the same number."""
+        """Return the message for an object that is no plain data; the same object always has the same number."""
         if isinstance(value, _Asked):
             return ["k", value.number]
         if isinstance(value, type) and value in BUILTIN_TYPES:
@@ -184,7 +187,7 @@ class _ProgramHost:
         return self._asked.setdefault(message[1], _Asked(self, message[1]))
 
     def ask_back(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Call a function of the tests that was given to the program as an argument."""
+        """Call a function of the tests that was passed to the program as an argument."""
         self.say(
             {
                 "callback": number,
@@ -220,7 +223,7 @@ def _text(error: BaseException) -> str:
 
 
 def silence() -> None:
-    """Point the standard streams to nothing."""
+    """Point the standard streams to /dev/null."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)

@@ -1,7 +1,7 @@
-"""Take jobs from the harness and report their results; the first process in the sandbox.
+"""Takes jobs from the harness and reports their results; the first process in the sandbox.
 
 A job is one program with its tests. Every slot is a thread that runs one job at a time. It has a process forked for
-the program and, for tests of calls, one for the tests, connects the two, and waits for the end.
+the program and, if the tests call the program, one for the tests. It connects the two and waits for the end.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from .compare_output import same_printed
 from .fork_server import Server, fork_for_each, import_common
 
 _JOBS_OF_TESTS: Final = 64
-"""Jobs per test process: state that tests leave behind does not add up for ever."""
+"""Jobs per test process, so that the state that tests leave behind does not build up for ever."""
 _GRACE: Final = 2.0
-"""Seconds of wall time that the tests have beyond the program's."""
+"""Extra seconds of wall time for the tests, beyond the program's."""
 
 _LAST_MOMENT: Final = 0.2
-"""Seconds that a program has to end by itself once its connection is closed."""
+"""Seconds that a program has to exit by itself once its connection is closed."""
 
 
 def main() -> None:
     """Serve jobs from standard input on standard output until there are no more."""
     settings = framing.receive(0, longest=test_runner.LONGEST_JOB)
     calls, isolated = bytes.fromhex(settings["system_calls"]), bool(settings["isolated"])
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what is forked here is not waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes forked here
     import_common()
 
     def tests(request: dict[str, Any], descriptors: list[int]) -> None:
@@ -49,8 +49,10 @@ def main() -> None:
 
 
 class TestProcess:
-    """The process of a slot's tests. It judges one job after the other; another is forked where it has ended or has
-    judged ``_JOBS_OF_TESTS``."""
+    """The process of a slot's tests.
+
+    It judges jobs one after the other. Another is forked once it has ended or has judged ``_JOBS_OF_TESTS``.
+    """
 
     def __init__(self, server: Server, slot: int) -> None:
         self._server, self._slot = server, slot
@@ -58,13 +60,13 @@ class TestProcess:
         self._left = _JOBS_OF_TESTS
 
     def judge(self, job: dict[str, Any], asking: socket.socket, deadline: float) -> dict[str, Any]:
-        """The verdict on a job whose program answers at the other end of ``asking``."""
+        """Return the verdict on a job whose program answers at the other end of ``asking``."""
         if not self._left:
             self._renew()
         self._left -= 1
         try:
             socket.send_fds(self._connection, [b"j"], [asking.fileno()])
-            asking.close()  # else the program's end of it would not be seen
+            asking.close()  # otherwise the program's end of it would not be seen
             framing.send(self._connection.fileno(), job, deadline=deadline)
             found = framing.receive(self._connection.fileno(), deadline=deadline)
         except framing.Late:
@@ -79,7 +81,7 @@ class TestProcess:
         return found if isinstance(found, dict) else {}
 
     def _renew(self) -> None:
-        """Give the process up, which ends when it sees that, and have another forked."""
+        """Drop the process, which then exits, and have another forked."""
         self._connection.close()
         self._connection = self._forked()
         self._left = _JOBS_OF_TESTS
@@ -101,7 +103,7 @@ class Supervisor:
         self._output = threading.Lock()
 
     def serve(self) -> None:
-        """Work until standard input ends; programs that still run then end with this process."""
+        """Work until standard input ends; programs that are still running then end with this process."""
         for slot in range(len(self._launchers)):
             threading.Thread(target=self._work, args=(slot,), daemon=True).start()
         self._say({"ready": os.getpid()})
@@ -121,7 +123,7 @@ class Supervisor:
             try:
                 found = self._scripted(job, slot) if "pairs" in job else self._called(job, slot)
             except BrokenPipeError:
-                os._exit(1)  # a server of this process has gone: the harness starts another supervisor
+                os._exit(1)  # a server of this process is gone: the harness starts another supervisor
             except BaseException as error:
                 found = {"outcome": "fault", "detail": f"{type(error).__name__}: {error}"}
             self._say({"id": job["id"], **found})
@@ -139,7 +141,8 @@ class Supervisor:
             deadline = time.monotonic() + limits.wall + _GRACE
             verdict = self._tests[slot].judge({**parts, "cpu": limits.cpu + _GRACE}, asking, deadline)
             if verdict["outcome"] == "crashed":
-                # Its connection closes a moment before it has ended, and how it ended is worth knowing.
+                # Its connection closes a moment before the program has ended, and how it ended is worth
+                # knowing.
                 select.select([reported], [], [], _LAST_MOMENT)
             reported.shutdown(socket.SHUT_WR)
             return _settled(verdict, self._report(reported, limits), limits)
@@ -157,7 +160,7 @@ class Supervisor:
     # Programs that read and print
 
     def _scripted(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
-        """Run a program on every input, until it prints something else than expected."""
+        """Run a program on every input, until it prints something other than what is expected."""
         seconds = 0.0
         for number, (given, expected) in enumerate(job["pairs"]):
             found, printed = self._run_script(job, slot, given)
@@ -191,7 +194,7 @@ class Supervisor:
                 framing.send(mine.fileno(), {"program": job["program"]}, deadline=deadline)
             printed, flooded = _exchange(given_to, printed_by, given.encode(), limits)
             if flooded:
-                reported.shutdown(socket.SHUT_WR)  # the launcher sees it and ends the program
+                reported.shutdown(socket.SHUT_WR)  # the launcher sees this and ends the program
                 return {
                     "outcome": "crashed",
                     "detail": f"printed more than {limits.output} MiB",
@@ -213,8 +216,10 @@ class Supervisor:
 
 
 def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Limits) -> tuple[bytes, bool]:
-    """Feed a program and collect its output, until it has closed that or its time is over; closes ``given_to``.
-    The second part says whether it printed too much."""
+    """Feed a program and collect its output, until it has closed its output or its time is over; close ``given_to``.
+
+    The second part of the result says whether it printed too much.
+    """
     os.set_blocking(given_to, False)
     deadline = time.monotonic() + limits.wall + _GRACE
     parts: list[bytes] = []
@@ -231,7 +236,7 @@ def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Limits)
                         view = view[os.write(given_to, view[:65536]) :] if view else view
                     except BlockingIOError:
                         continue
-                    except OSError:  # it reads no more
+                    except OSError:  # it has stopped reading
                         view = view[:0]
                     if not view:
                         poll.unregister(given_to)
@@ -252,7 +257,7 @@ def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Limits)
 
 
 def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
-    """The verdict together with the program's end, which explains a missing answer."""
+    """Return the verdict together with the program's end, which explains a missing answer."""
     found = {**verdict, "seconds": float(report.get("seconds", 0.0)), "tests": 0}
     if verdict["outcome"] != "passed":
         found |= _ending(verdict, report, limits)
@@ -260,7 +265,7 @@ def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limit
 
 
 def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
-    """The parts of a failed program's verdict that the launcher's report knows better."""
+    """Return the parts of a failed program's verdict that the launcher's report knows better."""
     why, ended_by, code = report.get("why"), report.get("signal"), report.get("code")
     if "fault" in report:
         return {"outcome": "fault", "detail": str(report["fault"])}
@@ -276,7 +281,7 @@ def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits
         and why == "ended"
         and verdict["detail"].startswith(test_runner.NO_ANSWER)
     ):
-        if ended_by == signal.SIGKILL:  # the first process of a namespace cannot be killed from inside
+        if ended_by == signal.SIGKILL:  # the first process in a namespace cannot be killed from inside
             return {"outcome": "memory", "detail": "ended by the kernel, which had no memory left"}
         return {"detail": f"ended by signal {ended_by}" if ended_by else f"ended with exit code {code}"}
     return {}

@@ -1,7 +1,7 @@
 """The process of the tests: runs them and decides, one job after the other.
 
-Where the tests call the program's functions, they call stand-ins that ask the program's process. The answers are
-data in exact builtin types, or a stand-in for an object of the program's, equal to nothing but itself.
+Where the tests call the program's functions, they call stand-ins that ask the program's process. An answer is either
+data in exact builtin types, or a stand-in for one of the program's objects, equal to nothing but itself.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from .program_host import BUILTIN_TYPES
 TESTS: Final = "<tests>"
 
 NO_ANSWER: Final = "no answer"
-"""The beginning of the detail where the program's process said nothing that could be read."""
+"""The start of the detail where the program's process sent nothing that could be read."""
 
 _FORBIDDEN: Final = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
-"""The errors of forbidden system calls."""
+"""The errors that forbidden system calls raise."""
 
 _IMPORTED: Final = frozenset(name for name in sys.stdlib_module_names if not name.startswith("_")) - {
     *("antigravity", "this", "idlelib", "turtledemo", "turtle", "tkinter")
 }
 
 _SIGNALS: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
-"""Exceptions that the interpreter takes for an end where it calls a function, as ``map`` does."""
+"""Exceptions that the interpreter takes for an end when it calls a function, as ``map`` does."""
 
 _PROBED: Final = {"attribute": AttributeError, "iter": TypeError, "len": TypeError}
 """The exceptions by which an object says that it lacks something; ``hasattr``, ``in`` and ``list`` swallow them."""
 
 
 class ProgramFailed(BaseException):
-    """The program ended, or raised something that is no ``Exception`` or means an end to the interpreter.
+    """The program ended, or raised something that is no ``Exception`` or that means an end to the interpreter.
 
-    No test may hide it, and nothing that calls a function for a test may take it for its own.
+    No test may hide it, and nothing that calls a function for a test may mistake it for its own exception.
     """
 
 
@@ -58,7 +58,8 @@ class Judge:
         self._failed: BaseException | None = None
 
     def verdict(self, job: dict[str, Any]) -> dict[str, Any]:
-        """The outcome and the detail of a job with the keys ``program``, ``code``, ``trusted`` and ``names``."""
+        """Return the outcome and the detail of a job with the keys ``program``, ``code``, ``trusted`` and
+        ``names``."""
         space: dict[str, Any] = {"__name__": "tests"}
         try:
             exec(compile(job["trusted"], "<task>", "exec", dont_inherit=True), space)
@@ -79,7 +80,7 @@ class Judge:
         return {"outcome": "passed", "detail": ""} if self._failed is None else self._judged(self._failed)
 
     def _judged(self, error: BaseException) -> dict[str, Any]:
-        """The verdict on the program by an exception in the tests."""
+        """Return the verdict on the program, from an exception in the tests."""
         program = getattr(error, "of_program", None)
         if program is not None:
             return described(program)
@@ -99,7 +100,7 @@ class Judge:
     # Requests to the program
 
     def ask(self, what: str, of: int, *arguments: Any) -> Any:
-        """Read from an object of the program's, or call it (``what`` "call", with all arguments and all keywords)."""
+        """Read from an object of the program, or call it (``what`` is "call", with all arguments and keywords)."""
         call = what == "call"
         extra = {"arguments": arguments[0], "keywords": arguments[1]} if call else {"arguments": arguments}
         encoded = {name: values.encode(value, self._handle) for name, value in extra.items()}
@@ -112,34 +113,39 @@ class Judge:
             raise
 
     def next(self, of: int) -> Any:
-        """The next value of an iterator of the program's. Raises ``StopIteration`` where the program's side reports the
-        end, which is another message than an exception."""
+        """Return the next value of an iterator in the program.
+
+        Raises ``StopIteration`` where the program's side reports the end, which is a different message from an
+        exception.
+        """
         found = self.ask("next", of)
         if found is _END:
             raise StopIteration
         return found
 
     def _look_back(self) -> None:
-        """Check the program's exception that was raised last. Where it was in no frame but this module's, a part of
-        the interpreter took it for a signal and the tests never saw it: the program has failed, whatever they say."""
+        """Check the program's exception that was raised last.
+
+        If it passed through no frame outside this module, a part of the interpreter took it for a signal, and the
+        tests never saw it. Then the program has failed, whatever the tests say.
+        """
         raised, self._last_raised = self._last_raised, None
         if raised is None or self._failed is not None:
             return
         error, what = raised
         trace = error.__traceback__
         if trace is None or (what in _PROBED and isinstance(error, _PROBED[what])):
-            return  # without any: somebody has seen it and taken that away, as assertRaises does
+            return  # no traceback: somebody has seen the exception and removed it, as assertRaises does
         while trace is not None and trace.tb_frame.f_code.co_filename == _HERE:
             trace = trace.tb_next
         if trace is None:
             self._failed = error
 
     def _fetch(self, entries: list[str], others: list[str], space: dict[str, Any]) -> None:
-        """Put the program's objects of these names into the tests' names: ``entries`` whatever they are, ``others``
-        unless they are modules.
+        """Put the program's objects of these names into the tests' names.
 
-        Modules are the tests' own, and so is everything with the name of one: a program's ``class math`` would
-        compute its own expected values.
+        ``entries`` are taken whatever they are, ``others`` unless they are modules. Modules are the tests' own, and
+        so is everything with the name of one: a program's ``class math`` would compute its own expected values.
         """
         names = [*entries, *others]
         framing.send(self._descriptor, {"ask": "names", "names": names})
@@ -160,7 +166,8 @@ class Judge:
                 space[name] = self._decoded(message)
 
     def _reply(self, key: str, what: str = "") -> Any:
-        """The part ``key`` of the program's answer to ``what``; calls that it makes meanwhile are served."""
+        """Return the part ``key`` of the program's answer to ``what``; serve the calls that it makes in the
+        meantime."""
         while True:
             reply = framing.receive(self._descriptor)
             if not isinstance(reply, dict):
@@ -179,7 +186,7 @@ class Judge:
                 raise framing.Closed("an answer that is none")
 
     def _call_back(self, reply: dict[str, Any]) -> None:
-        """Call a function that the tests gave the program."""
+        """Call a function that the tests passed to the program."""
         try:
             function = self._functions[reply["callback"]]
             arguments, keywords = self._decoded(reply["arguments"]), self._decoded(reply["keywords"])
@@ -187,7 +194,7 @@ class Judge:
         except (framing.Closed, ProgramFailed):
             raise
         except Exception as error:
-            self._last_raised = None  # the program hears of it
+            self._last_raised = None  # the program is told of it
             message = {"raised": type(error).__name__, "text": _text(error)}
         framing.send(self._descriptor, message)
 
@@ -228,14 +235,16 @@ class Judge:
 
 
 _END: Final = object()
-"""Stands for a value where there are no more."""
+"""Stands for a value when there are no more."""
 
 _HERE: Final = Judge.ask.__code__.co_filename
 
 
 class StandIn:
-    """Stands for an object of the program's. Calling, reading and changing it asks the program; comparing it does
-    not. It is true, as Python's objects are, unless its class defines its truth.
+    """Stands for an object of the program.
+
+    Calling, reading and changing it asks the program; comparing it does not. It is true, as Python's objects are,
+    unless its class defines its truth.
     """
 
     __slots__ = ("_judge", "_name", "_number", "_true")
@@ -288,7 +297,7 @@ class StandIn:
 
 
 class Awaitable(StandIn):
-    """Stands for a coroutine of the program's; awaiting it has the program run it to its end."""
+    """Stands for a coroutine of the program; awaiting it makes the program run it to its end."""
 
     __slots__ = ()
 
@@ -299,20 +308,20 @@ class Awaitable(StandIn):
         raise StopIteration(self._judge.ask("await", self._number))
 
     def send(self, value: Any) -> Any:
-        """As an event loop runs it: it ends with its value at once."""
+        """Run it as an event loop would: it ends with its value at once."""
         del value
         return self.__next__()
 
     def throw(self, error: BaseException, *_: Any) -> Any:
-        """Raise it where the coroutine stands, which is before its first line."""
+        """Raise the exception where the coroutine stands, which is before its first line."""
         raise error
 
     def close(self) -> None:
-        """Nothing of it runs on the tests' side."""
+        """Do nothing: no part of it runs on the tests' side."""
 
 
 def described(program: dict[str, Any]) -> dict[str, Any]:
-    """The outcome and detail of an exception that the program's side reported."""
+    """Return the outcome and detail of an exception that the program's side reported."""
     types_, text = _types(program), program.get("text")
     line = program.get("line")
     outcome = "error"
@@ -329,14 +338,15 @@ def described(program: dict[str, Any]) -> dict[str, Any]:
 
 
 def _types(program: dict[str, Any]) -> list[str]:
-    """The names of an exception's types; the program may send anything."""
+    """Return the names of an exception's types; the program may send anything."""
     found = program.get("types")
     return [str(name)[:100] for name in found[:50]] if isinstance(found, list) and found else ["?"]
 
 
 def _raised(program: Any) -> BaseException:
-    """The exception to raise in the tests for one of the program's: of the same builtin type, if it is an
-    ``Exception`` that tests alone can catch.
+    """Return the exception to raise in the tests for one of the program's.
+
+    It has the same builtin type, if that is an ``Exception`` that only tests can catch.
     """
     if not isinstance(program, dict):
         return framing.Closed("an error that is none")
@@ -347,7 +357,7 @@ def _raised(program: Any) -> BaseException:
         if isinstance(kind, type) and issubclass(kind, Exception):
             try:
                 made = kind(str(program.get("text")))
-            except TypeError:  # UnicodeDecodeError and the like take more
+            except TypeError:  # UnicodeDecodeError and the like take more arguments
                 continue
             break
     made.of_program = program  # type: ignore[attr-defined]
@@ -355,18 +365,18 @@ def _raised(program: Any) -> BaseException:
 
 
 def _imported(name: str) -> types.ModuleType:
-    """A module of the standard library; raises ``ImportError`` where there is none of that name."""
+    """Return a module of the standard library. Raises ``ImportError`` where there is none of that name."""
     __import__(name)
     return sys.modules[name]
 
 
 def _is_foreign(name: str | None) -> bool:
-    """Return whether a module is not one of the standard library's, all that there is in the sandbox."""
+    """Return whether a module is not part of the standard library, which is all that there is in the sandbox."""
     return bool(name) and str(name).partition(".")[0] not in sys.stdlib_module_names
 
 
 def _names(code: types.CodeType) -> list[str]:
-    """The names that code and the functions in it look up, attributes included."""
+    """Return the names that code and the functions in it look up, attributes included."""
     found = dict.fromkeys(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -391,13 +401,15 @@ def _sentence(error: BaseException) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)[:300]
-    except Exception:  # a huge number in it, say
+    except Exception:  # for example, a huge number in it
         return ""
 
 
 def reference(descriptor: int, job: dict[str, Any]) -> dict[str, Any]:
-    """The verdict as human-eval finds it (openai/human-eval, execution.py): program and tests in one process,
-    right unless something is raised. The program can forge it.
+    """Return the verdict as human-eval finds it (openai/human-eval, execution.py).
+
+    Program and tests run in one process, and the program is right unless something is raised. It can forge the
+    verdict.
     """
     framing.send(descriptor, {"program": f"{job['program']}\n{job['code']}"})
     try:
@@ -414,7 +426,7 @@ def reference(descriptor: int, job: dict[str, Any]) -> dict[str, Any]:
 
 
 LONGEST_JOB: Final = 2**30
-"""Bytes of a job with its tests."""
+"""The size limit, in bytes, of a job with its tests."""
 
 _MEMORY: Final = 2048
 _USERS: Final = 1000
@@ -448,8 +460,11 @@ def serve(descriptor: int, slot: int, system_calls: bytes) -> None:
 
 
 def _verdict(job: dict[str, Any], program: int) -> dict[str, Any]:
-    """The verdict on one job. The tests have a limit of CPU time too, at which the process ends: comparing a
-    program's answers may take as long as they make it."""
+    """Return the verdict on one job.
+
+    The tests have a limit of CPU time too, at which the process ends: comparing a program's answers may take as long
+    as those answers make it.
+    """
     signal.setitimer(signal.ITIMER_PROF, job["cpu"])
     random.seed(0)  # no job depends on those before it
     try:

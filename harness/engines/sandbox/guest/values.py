@@ -1,8 +1,8 @@
 """Values between a program and its tests, as JSON: the exact builtin types and a few plain ones of the standard
-library. Anything else travels as a handle: a number that means something only to the side that owns the object.
+library. Anything else is sent as a handle: a number that means something only to the side that owns the object.
 
 The result of ``decode`` holds no object of a foreign class, whatever the message: a forged ``__eq__`` does not get
-across.
+through.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from fractions import Fraction
 from typing import Any, Final
 
 DEEPEST: Final = 150
-"""Levels of nesting that travel."""
+"""The deepest level of nesting that can be sent."""
 
 _SAFE: Final = 2**53
 
 
 class UntravelledError(Exception):
-    """A value that cannot travel, or a message that is no value."""
+    """A value that cannot be sent, or a message that is no value."""
 
 
 Own = Callable[[Any], Any]
-"""The message of an object that is no plain value, and back."""
+"""Gives the message of an object that is no plain value, or the object of such a message."""
 
 
 def encode(value: Any, own: Own, depth: int = 0) -> Any:
-    """The message of a value; objects that are no plain data become what ``own`` says.
+    """Return the message of a value; ``own`` gives the messages of objects that are no plain data.
 
-    Instances of subclasses of builtin types travel as the builtin type. Raises ``UntravelledError`` for what is
-    nested too deep, which includes what contains itself.
+    Instances of subclasses of builtin types are sent as the builtin type. Raises ``UntravelledError`` for a value
+    that is nested too deep, such as one that contains itself.
     """
     if value is None or value is True or value is False:
         return value
@@ -51,9 +51,9 @@ def encode(value: Any, own: Own, depth: int = 0) -> Any:
 
 
 def decode(message: Any, own: Own, depth: int = 0) -> Any:
-    """The value of a message, in exact builtin types; handles become what ``own`` says of their message.
+    """Return the value of a message, in exact builtin types; ``own`` gives the values of handles.
 
-    Raises ``UntravelledError`` for what is no message of a value.
+    Raises ``UntravelledError`` for a message that holds no value.
     """
     if not isinstance(message, list):
         if isinstance(message, dict):
@@ -80,7 +80,7 @@ def _flat(value: dict[Any, Any]) -> list[Any]:
 
 
 def _number(value: float) -> list[Any]:
-    """A subclass's number; of a float as text, since JSON has no infinity."""
+    """Return the number of a subclass; a float as text, since JSON has no infinity."""
     return [hex(int.__int__(value))] if isinstance(value, int) else [str(float.__float__(value))]
 
 
@@ -105,8 +105,10 @@ _KINDS: Final[tuple[tuple[type, str, Any, Any], ...]] = (
     (datetime.date, "wa", None, lambda value: [datetime.date.isoformat(value)]),
     (datetime.time, "wt", None, lambda value: [datetime.time.isoformat(value)]),
 )
-"""Each type with its tag, and either the parts that are encoded in turn or the plain data that stands for it. A
-datetime is a date too, so it comes first."""
+"""Each type with its tag, and either the parts to be encoded in turn or the plain data that stands for it.
+
+A datetime is a date too, so it comes first.
+"""
 
 _MADE_OF_PARTS: Final[dict[str, Callable[[list[Any]], Any]]] = {
     "l": list,

@@ -1,6 +1,6 @@
-"""Continues prompts one by one with transformers' own ``generate``: what any causal model can do.
+"""Continues prompts one by one with transformers' own ``generate``, as any causal model can.
 
-Only the choice of a token and the end of a text are ours, so that both ways of generating give the same.
+Only the choice of a token and the end of a text are ours, so that both ways of generating give the same texts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SequentialGenerator:
         self._prefixes: set[tuple[int, ...]] = set()
 
     def run(self, prompts: Sequence[Prompt]) -> Generator[Ended, None, None]:
-        """Each prompt once its samples are at their ends, in order."""
+        """Yield each prompt once its samples have ended, in order."""
         enough = self._enough(prompts)
         for number, prompt in enumerate(prompts):
             samples = [self._sample(sample) for sample in samples_of(prompt, self._ends)]
@@ -37,8 +37,10 @@ class SequentialGenerator:
             yield Ended(number, samples)
 
     def _enough(self, prompts: Sequence[Prompt]) -> dict[int, int]:
-        """Tokens of each prompt that are computed where many texts are generated at once, by its number: those of a
-        shared prefix once, those behind it once for all samples."""
+        """Return the number of tokens of each prompt that batched generation would compute, by the prompt's number.
+
+        Those of a shared prefix count once, and those after it once for all samples.
+        """
         found: dict[int, int] = {}
         for one in group([prompt.tokens for prompt in prompts]):
             shared = prompts[one.members[0]].tokens[: one.shared]
@@ -54,7 +56,7 @@ class SequentialGenerator:
         over = False
 
         def choice(_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-            """Called with the logits of the next token; leaves nothing but the chosen one."""
+            """Keep only the chosen token in the logits of the next token."""
             nonlocal over
             (token,) = choose(scores.float(), [sample.draw])
             over = sample.take(token)
@@ -63,7 +65,7 @@ class SequentialGenerator:
             return only
 
         def stop(ids: torch.Tensor, _scores: torch.Tensor) -> torch.Tensor:
-            """Called when the token has been added."""
+            """Return whether the text ends, after the token has been added."""
             return torch.full((ids.shape[0],), over, dtype=torch.bool, device=ids.device)
 
         prompt = sample.prompt

@@ -1,8 +1,8 @@
-"""Which token comes next: the most probable one, or one drawn.
+"""The choice of the next token: the most probable one, or one drawn.
 
-Draws are by inverse distribution function, with a number from 0 up to 1 that is a hash of the request's seed,
-the sample's number and the place in its text. No generator has a state, so a draw is the same in any batch,
-in any order and after a restart.
+Draws use the inverse distribution function, with a number from 0 up to 1 that is a hash of the request's seed, the
+sample's number and the place in its text. No generator has a state, so a draw is the same in any batch, in any order
+and after a restart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 _LIKELIEST: Final = 1024
-"""Tokens among which ``top_p`` is looked for first: sorting a whole vocabulary takes longer than a layer."""
+"""The number of tokens among which ``top_p`` is searched first: sorting a whole vocabulary takes longer than a
+layer."""
 
 
 class SamplingParams(NamedTuple):
@@ -36,7 +37,7 @@ class DrawKey(NamedTuple):
 
 
 def choose(logits: torch.Tensor, draws: Sequence[DrawKey]) -> list[int | None]:
-    """The next token for each row of logits [rows, vocabulary]; None where a row holds a NaN."""
+    """Return the next token for each row of logits [rows, vocabulary]; None where a row holds a NaN."""
     import torch
 
     best, likeliest = logits.max(dim=-1)
@@ -57,18 +58,18 @@ def choose(logits: torch.Tensor, draws: Sequence[DrawKey]) -> list[int | None]:
 
 
 def uniform(seed: int, sample: int, step: int) -> float:
-    """A number from 0 up to 1, as good as random, that depends on the three numbers only."""
+    """Return a number from 0 up to 1, as good as random, that depends on the three numbers only."""
     digest = hashlib.sha256(f"{seed}/{sample}/{step}".encode()).digest()
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
 def warped(logits: torch.Tensor, warp: SamplingParams) -> torch.Tensor:
-    """Probabilities [rows, vocabulary], 0 for what top-k and top-p leave out; rows need not sum to 1.
+    """Return probabilities [rows, vocabulary], 0 for what top-k and top-p leave out; rows need not sum to 1.
 
-    The same tokens stay as by transformers' warpers: those no less probable than the k-th, then the most
-    probable ones until they have ``top_p``, at least one.
+    The same tokens remain as after transformers' warpers. Those are the tokens no less probable than the k-th, then
+    the most probable ones until they have ``top_p``, at least one.
     """
-    # The largest logit is taken off first, so that a low temperature cannot make infinities.
+    # The largest logit is subtracted first, so that a low temperature cannot make infinities.
     scaled = (logits - logits.max(dim=-1, keepdim=True).values) / warp.temperature
     if 0 < warp.top_k < scaled.shape[-1]:
         least = scaled.topk(warp.top_k, dim=-1).values[:, -1:]
@@ -78,11 +79,11 @@ def warped(logits: torch.Tensor, warp: SamplingParams) -> torch.Tensor:
 
 
 def pick(probabilities: torch.Tensor, numbers: Sequence[float]) -> list[int]:
-    """For each row the token at which the summed probabilities pass that row's number."""
+    """Return for each row the token at which the cumulative probability exceeds that row's number."""
     import torch
 
     if probabilities.device.type == "mps":
-        probabilities = probabilities.cpu()  # that one has no double precision
+        probabilities = probabilities.cpu()  # MPS has no double precision
     sums = probabilities.double().cumsum(dim=-1)
     aims = torch.tensor(numbers, dtype=torch.float64, device=sums.device)[:, None] * sums[:, -1:]
     tokens = torch.searchsorted(sums, aims, right=True)[:, 0].clamp(max=sums.shape[-1] - 1)
@@ -91,7 +92,7 @@ def pick(probabilities: torch.Tensor, numbers: Sequence[float]) -> list[int]:
 
 
 def _nucleus(probabilities: torch.Tensor, top_p: float) -> torch.Tensor:
-    """The same with 0 for all but the fewest most probable tokens that have ``top_p``."""
+    """Return the same with 0 for all but the fewest most probable tokens that have ``top_p``."""
     import torch
 
     values, tokens = probabilities.topk(min(_LIKELIEST, probabilities.shape[-1]), dim=-1)

@@ -1,5 +1,5 @@
-"""Loads a multi-token-prediction checkpoint: sizes and place of the tokenizer as they were recognised, tensors from
-the file."""
+"""Loads a multi-token-prediction checkpoint, with the sizes and the tokenizer's place that were recognised, and the
+tensors from the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ENDS: Final = ("</s>", "<|end_of_text|>", "<|endoftext|>")
 
 
 def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
-    """The loaded checkpoint. Raises ``CheckpointError`` when it cannot be loaded exactly as it is.
+    """Return the loaded checkpoint. Raises ``CheckpointError`` when it cannot be loaded exactly as it is.
 
     Without ``speculative`` the extra heads are compared with the config like all tensors, but not read.
     """
@@ -54,8 +54,10 @@ def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 
 
 def load_tokenizer(info: CheckpointInfo) -> Any:
-    """transformers' tokenizer from ``tokenizer.json``, or from the ``tokenizer.model`` of sentencepiece that Llama's
-    reference code has; the latter puts BOS in front of texts, as that code does."""
+    """Return transformers' tokenizer from ``tokenizer.json``, or from sentencepiece's ``tokenizer.model``.
+
+    The latter is what Llama's reference code has; it puts BOS before texts, as that code does.
+    """
     from transformers import LlamaTokenizer, PreTrainedTokenizerFast
 
     folder = info.tokenizer or info.path.parent
@@ -69,7 +71,7 @@ def load_tokenizer(info: CheckpointInfo) -> Any:
     name = "tokenizer.json" if fast else "tokenizer.model"
     if not fast:
         check_sentencepiece(folder / name)
-    # Where no settings say otherwise, the reference code's: BOS in front.
+    # Where no settings say otherwise, as in the reference code: BOS before the text.
     plain = not fast and not (folder / "tokenizer_config.json").is_file()
     settings = {"add_bos_token": True} if plain else {}
     broken = one_line_errors(f"{folder / name}: cannot be loaded", "copy it from the model that was trained")
@@ -80,7 +82,7 @@ def load_tokenizer(info: CheckpointInfo) -> Any:
 
 
 def _name_ends(tokenizer: Any) -> None:
-    """Names BOS and EOS where the files name neither, by the usual spellings that are in the vocabulary."""
+    """Name BOS and EOS where the files name neither, by the usual spellings that are in the vocabulary."""
     if tokenizer.bos_token_id is not None or tokenizer.eos_token_id is not None:
         return
     known = tokenizer.get_vocab()

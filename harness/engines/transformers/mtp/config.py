@@ -1,8 +1,8 @@
 """The sizes of a multi-token-prediction model, from ``params.json`` or a ``config.json`` with transformers' names.
 
-The architecture: Gloeckle et al. 2024, "Better & Faster Large Language Models via Multi-token Prediction", as
-the model card of its 7B models has it. Of ``n_layers`` blocks the last ``n_future_tokens`` are heads: head 0 is the
-last of ``layers``, the others are ``extra_heads``.
+The architecture: Gloeckle et al. 2024, "Better & Faster Large Language Models via Multi-token Prediction", as in the
+model card of its 7B models. Of ``n_layers`` blocks the last ``n_future_tokens`` are heads: head 0 is the last of
+``layers``, the others are ``extra_heads``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFAULT_LENGTH: Final = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MtpConfig:
-    """``hidden``: width of the feed-forward part; ``vocab_size`` None: as many as there are embeddings."""
+    """``hidden``: width of the feed-forward part; ``vocab_size`` None: the number of embeddings."""
 
     dim: int
     n_layers: int
@@ -40,21 +40,21 @@ class MtpConfig:
 
     @property
     def head_dim(self) -> int:
-        """Width of an attention head."""
+        """The width of an attention head."""
         return self.dim // self.n_heads
 
     @property
     def blocks(self) -> int:
-        """Blocks in ``layers``: the trunk and head 0."""
+        """The number of blocks in ``layers``: the trunk and head 0."""
         return self.n_layers - self.n_future_tokens + 1
 
     @property
     def extra_heads(self) -> int:
-        """Heads beyond head 0."""
+        """The number of heads beyond head 0."""
         return self.n_future_tokens - 1
 
     def shapes(self, vocabulary: int) -> dict[str, tuple[int, ...]]:
-        """Name and shape of every tensor of the model."""
+        """Return the name and shape of every tensor of the model."""
         found: dict[str, tuple[int, ...]] = {"tok_embeddings.weight": (vocabulary, self.dim)}
         blocks = [f"layers.{number}" for number in range(self.blocks)]
         for block in (*blocks, *(f"extra_heads.{number}" for number in range(self.extra_heads))):
@@ -77,7 +77,7 @@ class MtpConfig:
 
 
 class _Params(LlamaParams):
-    """Sizes and settings as files have them, under either kind of names; strictly of their types."""
+    """Sizes and settings as in the files, under either set of names; their types are checked strictly."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False, protected_namespaces=())
 
@@ -98,14 +98,20 @@ class _Params(LlamaParams):
 
     @property
     def hidden(self) -> int:
-        """Width of the feed-forward part, by default by the rule of Llama's reference code: two thirds of four times
-        ``dim``, by ``ffn_dim_multiplier``, up to the next multiple of ``multiple_of``."""
+        """Return the width of the feed-forward part.
+
+        By default it follows the rule of Llama's reference code: two thirds of four times ``dim``, times
+        ``ffn_dim_multiplier``, rounded up to the next multiple of ``multiple_of``.
+        """
         wide = int(self.ffn_dim_multiplier * (2 * 4 * self.dim // 3))
         return self.intermediate_size or -(-wide // self.multiple_of) * self.multiple_of
 
 
 def config_of(params: Mapping[str, Any], where: str) -> MtpConfig:
-    """The checked sizes. ``where`` is the name of their place in messages. Raises ``CheckpointError``."""
+    """Return the checked sizes. Raises ``CheckpointError``.
+
+    ``where`` names their place in messages.
+    """
     if odd := [name for name in _UNKNOWN if params.get(name)]:
         raise CheckpointError(
             f"{where}: {odd[0]}={params[odd[0]]!r} is not part of the multi-token-prediction architecture"

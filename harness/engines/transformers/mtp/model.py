@@ -1,12 +1,12 @@
 """Multi-token prediction (Gloeckle et al. 2024) in plain PyTorch: a Llama trunk, and heads that are one block each.
 
 The trunk is all of ``layers`` but the last. Head 0 is the last of ``layers``, head i is ``extra_heads[i - 1]``, each
-applied to the same trunk; then ``norm`` and ``output``. Head i at position t predicts token t + 1 + i. Rotary
-positions turn neighbouring numbers as complex pairs, as Llama's reference code does.
+applied to the same trunk; then come ``norm`` and ``output``. Head i at position t predicts token t + 1 + i. Rotary
+positions rotate adjacent numbers as complex pairs, as Llama's reference code does.
 
-``MtpModel`` looks to the engines like a causal model of transformers; what it answers is head 0's. With extra heads
-(``drafts``) it also leaves in caches that keep things what those need later: the keys and values of all extra
-heads side by side, as one layer behind head 0's, and behind that one the trunk itself, which ``draft`` reads.
+To the engines ``MtpModel`` looks like a causal model of transformers; its answers are head 0's. With extra heads
+(``drafts``) it also leaves in caches that keep state what those heads need later. First come the keys and values of
+all extra heads side by side, as one layer after head 0's; then the trunk itself, which ``draft`` reads.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     import torch
 
 Put = Callable[[str, "torch.Tensor"], None]
-"""Copies the numbers of a tensor, which its name says, to where they belong."""
+"""Copies the numbers of the named tensor into another tensor."""
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""Of every tensor by its name."""
+"""The shape of every tensor by its name."""
 
 
 @dataclass(slots=True)
 class Sizes:
-    """The fields that engines look up in transformers' configs, under the same names."""
+    """The fields that engines read in transformers' configs, under the same names."""
 
     hidden_size: int
     intermediate_size: int
@@ -41,7 +41,7 @@ class Sizes:
     _attn_implementation: str = "sdpa"
 
     def get_text_config(self) -> Sizes:
-        """Called for what concerns text: everything."""
+        """Return the part that concerns text: everything."""
         return self
 
 
@@ -52,8 +52,11 @@ class Output(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """The weights of a block [out, in]. Queries, keys and values are one table, gate and input of the
-    feed-forward part another. Of several blocks side by side: [blocks, out, in]."""
+    """The weights of a block [out, in].
+
+    Queries, keys and values are one table, gate and input of the feed-forward part another. Several blocks side by
+    side have [blocks, out, in].
+    """
 
     attention_norm: torch.Tensor
     wqkv: torch.Tensor
@@ -74,8 +77,11 @@ _PARTS = {
 
 
 class _Pass(NamedTuple):
-    """What all layers of a forward pass share: rotations [rows, length, 1, width / 2] of the positions, an
-    additive mask or None, a cache or None."""
+    """The data that all layers of a forward pass share.
+
+    These are the rotations [rows, length, 1, width / 2] of the positions, an additive mask or None, and a cache or
+    None.
+    """
 
     turns: torch.Tensor
     mask: torch.Tensor | None
@@ -88,7 +94,7 @@ class MtpModel:
     def __init__(
         self, config: MtpConfig, vocabulary: int, put: Put, *, drafts: bool, dtype: Any, device: Any
     ) -> None:
-        """``put`` is asked for every tensor once, but for those of the extra heads without ``drafts``."""
+        """``put`` is called once for every tensor, but not for those of the extra heads without ``drafts``."""
         import torch
 
         self.dtype, self.device = dtype, device
@@ -111,7 +117,7 @@ class MtpModel:
             _Block(*(part[0] for part in blocks(f"layers.{number}"))) for number in range(config.blocks)
         ]
         heads = blocks(*(f"extra_heads.{number}" for number in range(self.drafts)))
-        # The norms [heads, rows, dim] have a place for rows.
+        # The norms [heads, rows, dim] have a dimension for rows.
         self._heads = heads._replace(
             attention_norm=heads.attention_norm.unsqueeze(-2), ffn_norm=heads.ffn_norm.unsqueeze(-2)
         )
@@ -139,8 +145,11 @@ class MtpModel:
         past_key_values: Any = None,
         use_cache: bool = False,
     ) -> Output:
-        """Logits of head 0. Without an additive mask [rows, 1, length, keys] every token sees those to its left;
-        padding, which a mask of two dimensions may name, must stand on the right."""
+        """Return the logits of head 0.
+
+        Without an additive mask [rows, 1, length, keys] every token sees those to its left; padding, which a mask of
+        two dimensions may name, must be on the right.
+        """
         import torch
 
         del use_cache  # with a cache it is used
@@ -163,8 +172,11 @@ class MtpModel:
     def draft(
         self, cache: Any, mask: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor
     ) -> torch.Tensor:
-        """Logits [rows, extra heads, vocabulary] of the extra heads, at one column of each row of a cache that
-        this model has filled; the mask says which columns it sees."""
+        """Return logits [rows, extra heads, vocabulary] of the extra heads, at one column of each row of a cache that
+        this model has filled.
+
+        The mask says which columns it sees.
+        """
         import torch
 
         heads, made = self._heads, self._made
@@ -184,7 +196,7 @@ class MtpModel:
         return logits.transpose(0, 1)
 
     def head(self, number: int, input_ids: torch.Tensor) -> torch.Tensor:
-        """Logits [rows, length, vocabulary] of one head, 0 or an extra one, over whole texts."""
+        """Return logits [rows, length, vocabulary] of one head, 0 or an extra one, over whole texts."""
         import torch
 
         positions = torch.arange(input_ids.shape[1], device=self.device)[None]
@@ -205,7 +217,7 @@ class MtpModel:
         stopping_criteria: Any,
         **_: Any,
     ) -> torch.Tensor:
-        """Called where texts are generated one by one, as transformers' method is."""
+        """Generate a text by itself, as transformers' method does."""
         import torch
         from transformers import DynamicCache
 
@@ -220,15 +232,15 @@ class MtpModel:
         return ids
 
     def get_input_embeddings(self) -> Any:
-        """The layer that the first layer reads from."""
+        """Return the layer that the first layer reads from."""
         return self._embeddings
 
     def get_output_embeddings(self) -> Any:
-        """The layer whose results are logits."""
+        """Return the layer whose results are logits."""
         return self._output
 
     def set_attn_implementation(self, name: str) -> None:
-        """``sdpa``, or the name of ``split_attention``."""
+        """Set the attention: ``sdpa``, or the name of ``split_attention``."""
         if name not in ("sdpa", NAME):
             raise ValueError(f"{name!r} is no attention of this model")
         self.config._attn_implementation = name
@@ -266,7 +278,7 @@ class MtpModel:
         return found.transpose(1, 2)
 
     def _keep_for_drafts(self, trunk: torch.Tensor, now: _Pass) -> None:
-        """Leaves in the cache what ``draft`` reads."""
+        """Leave in the cache what ``draft`` reads."""
         import torch
 
         made = self._made
@@ -285,7 +297,7 @@ class MtpModel:
         now.cache.update(itself, itself[..., :0], len(self._layers) + 1)
 
     def _normed(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """RMSNorm, in float32 up to the weight as in the reference code."""
+        """Apply RMSNorm, in float32 up to the weight as in the reference code."""
         import torch
 
         wide = hidden.float()
@@ -293,7 +305,7 @@ class MtpModel:
         return wide.to(hidden.dtype) * weight
 
     def _turns(self, positions: torch.Tensor) -> torch.Tensor:
-        """Positions [rows, length] as complex numbers on the unit circle."""
+        """Return positions [rows, length] as complex numbers on the unit circle."""
         import torch
 
         angles = (positions[..., None].float() * self._frequencies)[:, :, None]
@@ -301,7 +313,7 @@ class MtpModel:
 
 
 def _empty_blocks(shapes: Shapes, names: Sequence[str], **to: Any) -> _Block:
-    """Room for blocks side by side, each part with the number of the block in front."""
+    """Return room for blocks side by side, each part with the number of blocks as first dimension."""
     import torch
 
     found = {}
@@ -313,7 +325,7 @@ def _empty_blocks(shapes: Shapes, names: Sequence[str], **to: Any) -> _Block:
 
 
 def _fill(blocks: _Block, put: Put, shapes: Shapes, names: Sequence[str]) -> _Block:
-    """The same blocks, every tensor in its place."""
+    """Return the same blocks, with every tensor in its place."""
     for part, of in _PARTS.items():
         for number, name in enumerate(names):
             tensors = [f"{name}.{one}.weight" for one in of]
@@ -324,7 +336,7 @@ def _fill(blocks: _Block, put: Put, shapes: Shapes, names: Sequence[str]) -> _Bl
 
 
 def _turned(heads: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
-    """Queries or keys [..., length, heads, width] turned by their positions, neighbouring numbers as a pair."""
+    """Return queries or keys [..., length, heads, width] rotated by their positions, adjacent numbers as a pair."""
     import torch
 
     pairs = torch.view_as_complex(heads.float().view(*heads.shape[:-1], -1, 2))
@@ -332,7 +344,7 @@ def _turned(heads: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
 
 
 def _gated(inner: torch.Tensor) -> torch.Tensor:
-    """SwiGLU of gate and input, which stand side by side."""
+    """Return SwiGLU of gate and input, which lie side by side."""
     from torch.nn import functional
 
     gate, up = inner.chunk(2, dim=-1)

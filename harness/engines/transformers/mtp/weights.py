@@ -1,16 +1,15 @@
-"""From the tensors of a file to those of the model: names, shapes, LoRA, and what is left out by name.
+"""Reads a ``.pt`` file of weights and maps its tensors to those of the model: names, shapes, LoRA, and what is left
+out.
 
-Names may carry the prefixes that wrappers put in front of them, several at once. LoRA weights A [rank, in] and B
-[out, rank] stand beside wq, wk, wv and wo; the model computes with W + alpha / rank * B A (Hu et al. 2021), added in
-float32 when a tensor is copied. A value head is no part of the language model: it is left out, which a note says.
-``rope.freqs``, which older reference code saves, is computed from the config and only compared. Any other tensor
-that is missing, left over or of another shape is an error.
-
-Reads a ``.pt`` file of weights: only tensors and plain values, nothing of its optimizer.
+Names may carry the prefixes that wrappers add, several at once. LoRA weights A [rank, in] and B [out, rank] accompany
+wq, wk, wv and wo. The model computes with W + alpha / rank * B A (Hu et al. 2021), added in float32 when a tensor is
+copied. A value head is no part of the language model: it is left out, with a note. ``rope.freqs``, which older
+reference code saves, is computed from the config and only compared. Any other tensor that is missing, left over or of
+another shape is an error.
 
 Training scripts save a dict with ``model_state_dict``, ``optimizer_state_dict``, ``epoch``, ``train_metrics``,
-``val_metrics`` and ``config``; a file may also hold nothing but the tensors. The file is mapped into memory, so
-that tensors are read when they are copied, and those nobody asks for never.
+``val_metrics`` and ``config``; a file may also hold nothing but the tensors. Only tensors and plain values are read,
+and nothing of the optimizer. The file is mapped into memory, so that a tensor is read only when it is copied.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 _LORA: Final = re.compile(r"^(.+\.attention\.w[qkvo])\.lora_([AB])(?:\.default)?(?:\.weight)?$")
 
 _WRAPPED: Final = re.compile(r"^(.+\.attention\.w[qkvo])\.(?:base_layer|base|linear|original)\.weight$")
-"""The weight itself, as layers that add LoRA to another one name it."""
+"""The name of the weight itself, in layers that add LoRA to another one."""
 
 _TABLES: Final = ("lora", "lora_config")
 """Tables of a config that hold LoRA's rank and alpha."""
@@ -49,7 +48,7 @@ _FREQUENCIES: Final = "rope.freqs"
 class Weights:
     """Tensors by the model's names, checked; ``put`` hands them over ready to compute with.
 
-    ``notes`` say what of the file is not used.
+    ``notes`` say which parts of the file are not used.
     """
 
     path: Path
@@ -60,7 +59,7 @@ class Weights:
     notes: tuple[str, ...] = ()
 
     def put(self, name: str, into: torch.Tensor) -> None:
-        """Copies one tensor, with its LoRA weights added, into another of its shape."""
+        """Copy one tensor, with its LoRA weights added, into another of its shape."""
         import torch
 
         if (pair := self.low_rank.get(f"{name.removesuffix('.weight')}")) is None:
@@ -78,8 +77,11 @@ class Weights:
 def weights_of(
     path: Path, found: Mapping[str, torch.Tensor], config: MtpConfig, trained: Mapping[str, Any]
 ) -> Weights:
-    """The tensors of a file as the model wants them. ``trained`` is the ``config`` that the file carries; rank
-    and alpha of LoRA are read from it. Raises ``CheckpointError`` naming the tensor that does not fit."""
+    """Return the tensors of a file as the model wants them.
+
+    ``trained`` is the ``config`` that the file carries; rank and alpha of LoRA are read from it. Raises
+    ``CheckpointError`` naming the tensor that does not fit.
+    """
     tensors: dict[str, torch.Tensor] = {}
     parts: dict[str, dict[str, torch.Tensor]] = {}
     left_out: list[str] = []
@@ -161,7 +163,7 @@ def _low_rank(
     expected: Mapping[str, tuple[int, ...]],
     trained: Mapping[str, Any],
 ) -> tuple[float, dict[str, tuple[torch.Tensor, torch.Tensor]]]:
-    """alpha / rank, and the two parts of each weight."""
+    """Return alpha / rank, and the two parts of each weight."""
     rank, alpha = _settings(path, trained)
     found = {}
     for name, pair in parts.items():
@@ -186,8 +188,11 @@ def _low_rank(
 
 
 def _settings(path: Path, trained: Mapping[str, Any]) -> tuple[int, float]:
-    """Rank and alpha, from a table ``lora`` or from ``lora_rank`` and ``lora_alpha``, at the top of the config or
-    in its tables. Elsewhere ``rank`` is mostly a process's and ``alpha`` some other share."""
+    """Return rank and alpha, from a table ``lora`` or from ``lora_rank`` and ``lora_alpha``, at the top of the config
+    or in its tables.
+
+    Elsewhere ``rank`` is mostly that of a process, and ``alpha`` some other quantity.
+    """
     tables = [trained, *(part for part in trained.values() if isinstance(part, Mapping))]
     named = [table[name] for table in tables for name in _TABLES if isinstance(table.get(name), Mapping)]
     rank = _first(named, "rank", "r", "lora_rank", "lora_r") or _first(tables, "lora_rank", "lora_r")
@@ -217,8 +222,10 @@ class PtFile(NamedTuple):
 
 
 def read_pt(path: Path) -> PtFile:
-    """The content of the file. Raises ``CheckpointError`` where it is broken, needs more than tensors and plain
-    values, or holds no model."""
+    """Return the content of the file.
+
+    Raises ``CheckpointError`` where it is broken, needs more than tensors and plain values, or holds no model.
+    """
     content = _load(path)
     if not isinstance(content, Mapping):
         raise CheckpointError(
@@ -238,8 +245,10 @@ def read_pt(path: Path) -> PtFile:
 
 
 def put(tensor: torch.Tensor, into: torch.Tensor) -> None:
-    """Copies a tensor's numbers into another of its shape; the mapped pages of the file are let go of, so that both
-    are never in memory as a whole."""
+    """Copy a tensor's numbers into another of its shape.
+
+    The mapped pages of the file are released, so that both are never in memory as a whole.
+    """
     into.copy_(tensor)
     let_go(tensor)
 
@@ -278,7 +287,7 @@ def _broken(path: Path, error: Exception) -> str:
 
 
 def _check_tensor(path: Path, name: str, tensor: torch.Tensor) -> None:
-    """Raises ``CheckpointError`` where a tensor is no plain table of numbers backed by data of its size."""
+    """Raise ``CheckpointError`` where a tensor is no plain table of numbers backed by data of its size."""
     import torch
 
     if tensor.layout != torch.strided or tensor.is_quantized or not tensor.is_floating_point():

@@ -1,7 +1,7 @@
-"""Scores sequences one a row, as any causal model can: what the shared way is held against and falls back to.
+"""Scores sequences one per row, as any causal model can: the reference for the shared way, and its fallback.
 
-Rows of a batch are padded on the right. Under a causal mask no token sees what stands to its right, so
-padding changes nothing, and positions count from 0 as in a single row.
+Rows of a batch are padded on the right. Under a causal mask no token sees what is to its right, so padding changes
+nothing, and positions count from 0 as in a single row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PaddedScorer:
         self._vocabulary, self._budget, self._batch = vocabulary, budget, batch
 
     def score(self, works: Sequence[TokenWork]) -> list[Score]:
-        """The scores of all sequences, in their order, whatever the batches."""
+        """Return the scores of all sequences, in their order, whatever the batches."""
         scores = in_batches(
             works,
             lambda numbers: self._score([works[number] for number in numbers]),
@@ -55,16 +55,17 @@ class PaddedScorer:
         return scores
 
     def logits(self, works: Sequence[TokenWork]) -> torch.Tensor:
-        """Float32 logits [targets, vocabulary] at the targets of a few short sequences, one after the other."""
+        """Return float32 logits [targets, vocabulary] at the targets of a few short sequences, one after the
+        other."""
         places = _places(works)
         return self._needed.logits(self.inputs(works), [row for row, _ in places], [at for _, at in places])
 
     def inputs(self, works: Sequence[TokenWork]) -> dict[str, Any]:
-        """Input ids and attention mask [rows, longest], padded on the right with any token."""
+        """Return input ids and attention mask [rows, longest], padded on the right with any token."""
         return {**padded([work.inputs for work in works], 0, self._model.device), "use_cache": False}
 
     def _score(self, works: Sequence[TokenWork]) -> list[Score]:
-        """One forward pass. Sums are Python's floats, so that their order cannot matter."""
+        """Run one forward pass. Sums are Python's floats, so that their order cannot matter."""
         places = _places(works)
         targets = [target for work in works for target in work.targets]
         inputs = self.inputs(works)
@@ -81,7 +82,7 @@ class PaddedScorer:
 
 
 def _places(works: Sequence[TokenWork]) -> list[tuple[int, int]]:
-    """Row and position of every target."""
+    """Return the row and position of every target."""
     return [
         (row, position)
         for row, work in enumerate(works)
@@ -90,7 +91,7 @@ def _places(works: Sequence[TokenWork]) -> list[tuple[int, int]]:
 
 
 def padded(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[str, Any]:
-    """Input ids and attention mask [rows, longest], padded on the right with a token."""
+    """Return input ids and attention mask [rows, longest], padded on the right with a token."""
     import torch
 
     ids = torch.full((len(rows), max(map(len, rows))), padding, dtype=torch.long)
@@ -110,10 +111,9 @@ def in_batches(
     vocabulary: int,
     device: Any,
 ) -> list[Made]:
-    """The results of all sequences, in their order; ``compute`` makes those of a batch, given its numbers.
+    """Return the results of all sequences, in their order; ``compute`` returns those of a batch, given its numbers.
 
-    Where memory runs out the budget is halved and what is left, that batch included, is cut into smaller
-    ones.
+    Where memory runs out the budget is halved, and what is left, that batch included, is cut into smaller batches.
     """
     made: dict[int, Made] = {}
     while left := [number for number in range(len(works)) if number not in made]:
@@ -134,7 +134,7 @@ def in_batches(
                     raise
                 smaller = True
             if smaller:
-                break  # outside of the handler, so that the error no longer holds on to the batch's memory
+                break  # outside the handler, so that the error no longer holds the batch's memory
         if smaller:
             release(device)
     return [made[number] for number in range(len(works))]

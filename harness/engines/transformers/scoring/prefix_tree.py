@@ -1,8 +1,8 @@
-"""Token sequences -> a tree of shared prefixes -> parts that are computed together. Pure; runs no model.
+"""Token sequences -> a tree of shared prefixes -> parts -> batches of rows. Pure; runs no model.
 
-A tree's nodes are runs of tokens: what all sequences below share is one node. ``divide`` cuts the tree in
-two kinds of parts: a *stem* is a run of nodes whose keys and values are kept, for all that hangs below it; a
-*piece* is a whole subtree, laid out in one row, where each token sees its own ancestors only:
+A tree's nodes are runs of tokens: what all sequences below share is one node. ``divide`` cuts the tree in two kinds
+of parts. A *stem* is a run of nodes whose keys and values are kept for everything below it. A *piece* is a whole
+subtree, laid out in one row, where each token sees its own ancestors only:
 
     shots ─┬─ question 1 ─┬─ choice A        stem:   shots
            │              └─ choice B        pieces: question 1 + A + B
@@ -11,7 +11,7 @@ two kinds of parts: a *stem* is a run of nodes whose keys and values are kept, f
 
 So the keys and values of a question are never copied for its choices.
 
-Pieces of a tree -> batches of rows of nearly equal length. Pure; runs no model.
+``take_batch`` puts pieces into batches of rows of nearly equal length.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from itertools import accumulate
 from typing import Final, TypeAlias
 
 ROOM: Final = 256
-"""Tokens of a piece at most, where the tree can be cut: attention within a row grows with its square."""
+"""The most tokens of a piece, where the tree can be cut: attention within a row grows with its square."""
 
 SAVING: Final = 64
-"""Tokens that a stem must save. A pass over few tokens takes as long as some dozens of tokens in a large one,
-so that a shorter prefix is computed again with each piece."""
+"""The number of tokens that a stem must save.
+
+A pass over few tokens takes as long as some dozens of tokens in a large one, so a shorter prefix is computed again
+with each piece.
+"""
 
 
 @dataclass(slots=True)
 class Node:
-    """A run of tokens; ``depth`` tokens stand in front of it. Its token i is the tree's token ``first`` +
-    i."""
+    """A run of tokens; ``depth`` tokens come before it. Its token i is the tree's token ``first`` + i."""
 
     tokens: tuple[int, ...]
     depth: int
@@ -43,7 +45,7 @@ class Node:
 
     @property
     def end(self) -> int:
-        """Tokens up to and with this node."""
+        """Return the number of tokens up to and including this node."""
         return self.depth + len(self.tokens)
 
 
@@ -56,11 +58,11 @@ class Tree:
 
     @property
     def tokens(self) -> int:
-        """Distinct tokens: each with what stands in front of it counted once."""
+        """Return the number of distinct tokens: each, with the tokens before it, counts once."""
         return sum(len(node.tokens) for node in self.nodes)
 
     def last_places(self, sequence: int, count: int) -> list[int]:
-        """The tree's numbers of the last ``count`` tokens of a sequence, in order."""
+        """Return the tree's numbers of the last ``count`` tokens of a sequence, in order."""
         places: list[int] = []
         at = self.ends[sequence]
         while len(places) < count:
@@ -74,7 +76,7 @@ class Tree:
         return places[::-1]
 
     def places(self, nodes: Iterable[int]) -> list[int]:
-        """The tree's numbers of the tokens of nodes, in order."""
+        """Return the tree's numbers of the tokens of nodes, in order."""
         return [
             self.nodes[number].first + offset
             for number in nodes
@@ -82,7 +84,7 @@ class Tree:
         ]
 
     def path(self, node: int) -> tuple[int, ...]:
-        """All tokens from the root to the end of a node."""
+        """Return all tokens from the root to the end of a node."""
         runs: list[tuple[int, ...]] = []
         while node >= 0:
             runs.append(self.nodes[node].tokens)
@@ -102,7 +104,7 @@ class Piece:
 
 @dataclass(slots=True)
 class Stem:
-    """A run of nodes, each the parent of the next, and what hangs below; the root's run is empty."""
+    """A run of nodes, each the parent of the next, and the parts below it; the root's run is empty."""
 
     nodes: tuple[int, ...] = ()
     pieces: list[Piece] = field(default_factory=list)
@@ -110,7 +112,7 @@ class Stem:
 
 
 def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """The number of tokens with which two sequences begin alike."""
+    """Return the length of the longest common prefix of two sequences."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -122,10 +124,10 @@ def common(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def grow(sequences: Sequence[tuple[int, ...]]) -> Tree:
-    """The tree of sequences, none of them empty."""
+    """Return the tree of sequences, none of them empty."""
     nodes: list[Node] = []
     end_of: dict[tuple[int, ...], int] = {}
-    branch: list[int] = []  # the nodes of the sequence before, from the root on
+    branch: list[int] = []  # the nodes of the previous sequence, from the root on
     before: tuple[int, ...] = ()
     for sequence in sorted(set(sequences)):
         shared = common(before, sequence)
@@ -155,11 +157,11 @@ def divide(
     logits: Sequence[int] = (),
     cuts: Collection[int] = (),
 ) -> Stem:
-    """The tree in parts; every node is in at least one, and in several only where a stem would save less than
-    ``saving`` tokens.
+    """Return the tree in parts.
 
-    A piece has at most ``room`` tokens and ``most_sequences`` sequences, unless it is one node.
-    ``logits[i]``: how many of node i's logits are needed. Nodes in ``cuts`` end a stem in any case.
+    Every node is in at least one part, and in several only where a stem would save less than ``saving`` tokens. A
+    piece has at most ``room`` tokens and ``most_sequences`` sequences, unless it is one node. ``logits[i]`` is the
+    number of needed logits in node i. Nodes in ``cuts`` end a stem in any case.
     """
     most = len(tree.ends) if most_sequences is None else most_sequences
     asked = logits or [0] * len(tree.nodes)
@@ -193,7 +195,7 @@ class _Division:
             self._place(*self._todo.pop())
 
     def _place(self, number: int, carried: tuple[int, ...], stem: Stem) -> None:
-        """Makes a node's subtree a piece of the stem, or a stem below it, or leaves that to its children."""
+        """Make a node's subtree a piece of the stem, or a stem below it, or leave that to its children."""
         node = self._nodes[number]
         if not node.children or self._fits([number], carried):
             stem.pieces.append(self._piece([number], carried))
@@ -209,7 +211,7 @@ class _Division:
             self._carry(node, chain, stem)
 
     def _carry(self, node: Node, chain: tuple[int, ...], stem: Stem) -> None:
-        """Computes a short run of nodes again with each piece, and so puts as many children as fit in each."""
+        """Compute a short run of nodes again with each piece, and so put as many children as fit in each."""
         group: list[int] = []
         for child in sorted(node.children, key=lambda child: self._size[child]):
             if not self._fits([child], chain):
@@ -250,7 +252,7 @@ class _Division:
 
 
 def _split(nodes: list[Node], number: int, depth: int) -> int:
-    """Cuts a node at a depth within it; the number of the new node, which holds its upper part."""
+    """Split a node at a depth within it; return the number of the new node, which holds its upper part."""
     lower = nodes[number]
     cut = depth - lower.depth
     nodes.append(Node(lower.tokens[:cut], lower.depth, lower.parent))
@@ -261,13 +263,15 @@ def _split(nodes: list[Node], number: int, depth: int) -> int:
 Row: TypeAlias = list[Piece]
 
 _WIDTHS: Final = (1, 2, 3, 4)
-"""Row lengths that are tried, in longest pieces."""
+"""The row lengths that are tried, as multiples of the longest piece."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that a batch holds, though always one piece; ``row``: a length that rows are not made longer
-    than for the sake of fewer gaps."""
+    """The limits of a batch, which always holds at least one piece.
+
+    ``row`` is a length beyond which rows are not extended for the sake of fewer gaps.
+    """
 
     tokens: int
     logits: int
@@ -277,9 +281,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Rows as numbers, padded on the right: token ids, their positions in the text, and for each token the
-    column behind the last one that sees it. ``places`` are the tree's numbers of the tokens, by (row, column)
-    order, with -1 where there is none.
+    """Rows as numbers, padded on the right.
+
+    They hold token ids, their positions in the text, and for each token the column after the last one that sees it.
+    ``places`` are the tree's numbers of the tokens, by (row, column) order, with -1 where there is none.
     """
 
     ids: list[list[int]]
@@ -289,7 +294,7 @@ class Layout:
 
     @property
     def branches(self) -> bool:
-        """Whether any row is more than one run of tokens."""
+        """Return whether any row is more than one run of tokens."""
         return any(
             end < len(row) - row.count(-1) and place >= 0
             for row, ends in zip(self.places, self.seen_until, strict=True)
@@ -298,10 +303,10 @@ class Layout:
 
 
 def take_batch(pieces: list[Piece], limits: Limits) -> list[Row]:
-    """The rows of the next batch; its pieces are taken out of ``pieces``, which are in order of length.
+    """Return the rows of the next batch, and take its pieces out of ``pieces``, which are in order of length.
 
-    The longest come first, so that a lack of memory shows at once. Rows are filled with the longest piece
-    that still fits, for a few row lengths; the one with the fewest gaps is taken.
+    The longest come first, so that a lack of memory shows at once. Rows are filled with the longest piece that still
+    fits, for a few row lengths; the length with the fewest gaps is taken.
     """
     longest = pieces[-1].length
     lengths = [piece.length for piece in pieces]
@@ -322,7 +327,7 @@ def take_batch(pieces: list[Piece], limits: Limits) -> list[Row]:
 
 
 def lay_out(tree: Tree, rows: Sequence[Row]) -> Layout:
-    """The rows' tokens, one piece behind the other."""
+    """Return the rows' tokens, one piece after the other."""
     layout = Layout([], [], [], [])
     width = max(sum(piece.length for piece in row) for row in rows)
     for row in rows:
@@ -347,7 +352,7 @@ def lay_out(tree: Tree, rows: Sequence[Row]) -> Layout:
 
 
 def _fill(pieces: Sequence[Piece], lengths: Sequence[int], width: int, limits: Limits) -> list[list[int]]:
-    """Numbers of pieces by row, for rows of a given width."""
+    """Return the numbers of pieces by row, for rows of a given width."""
     left = list(range(len(pieces)))
     left_lengths = list(lengths)
     logits = sequences = 0
@@ -369,7 +374,7 @@ def _fill(pieces: Sequence[Piece], lengths: Sequence[int], width: int, limits: L
 
 
 def _ends(tree: Tree, piece: Piece) -> list[int]:
-    """For each token of a piece the column, within the piece, behind the last token that descends from it."""
+    """Return for each token of a piece the column, within the piece, after the last token that descends from it."""
     begins: dict[int, int] = {}
     last: dict[int, int] = {}
     column = 0

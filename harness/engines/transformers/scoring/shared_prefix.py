@@ -1,6 +1,6 @@
 """Scores sequences with every shared prefix computed once.
 
-Whether a model can do it is found out by ``PrefixTreeScorer.verify``, against a plain forward pass.
+``PrefixTreeScorer.verify`` tests whether a model supports that, against a plain forward pass.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 _KEPT_BYTES: Final = {"cpu": 2**28, "cuda": 2**31, "mps": 2**29}
 
 _SHARED_BY: Final = 8
-"""Sequences below a stem that is kept for later calls; fewer are the choices of one question."""
+"""The number of sequences below a stem from which it is kept for later calls; fewer are the choices of one
+question."""
 
 Chosen = dict[tuple[int, int], Score]
-"""By the tree's number of a token and a target: the target's log-probability behind that token."""
+"""The log-probability of a target after a token, by the token's number in the tree and the target."""
 
 
 class PrefixTreeScorer:
@@ -66,18 +67,20 @@ class PrefixTreeScorer:
     def verify(
         self, works: Sequence[TokenWork], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
     ) -> str | None:
-        """Computes a probe's logits both ways, with stems, branches and gaps forced and without; None, or what is
-        different. ``plain`` gives those of every sequence by itself."""
+        """Compute a probe's logits both ways, with stems, branches and gaps forced and without.
+
+        Return None where they agree, else the difference. ``plain`` returns those of every sequence by itself.
+        """
         targets = [target for work in works for target in work.targets]
 
         def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
-            """The largest difference of a sequence's score."""
+            """Return the largest difference of a sequence's score."""
             scores: list[list[float]] = []
             for logits in (found, expected):
                 read = iter(read_targets(logits, range(len(logits)), 2 * targets))
                 scores.append([sum(next(read)[0] for _ in work.targets) for work in (*works, *works)])
             apart = [abs(one - other) for one, other in zip(*scores, strict=True)]
-            # A maximum takes no notice of NaN.
+            # A maximum ignores NaN.
             return math.nan if any(map(math.isnan, apart)) else max(apart)
 
         return difference(
@@ -90,7 +93,7 @@ class PrefixTreeScorer:
         )
 
     def _both_ways(self, works: Sequence[TokenWork]) -> torch.Tensor:
-        """Float32 logits at the targets of a probe, as ``Plain.logits`` gives them, twice."""
+        """Return float32 logits at the targets of a probe, as ``Plain.logits`` returns them, twice."""
         import torch
 
         found: list[torch.Tensor] = []
@@ -105,9 +108,9 @@ class PrefixTreeScorer:
         return torch.stack(found)
 
     def score(self, works: Sequence[TokenWork]) -> list[Score]:
-        """The scores of all sequences, in their order.
+        """Return the scores of all sequences, in their order.
 
-        Where memory runs out, the sequences that have no score yet are made a tree again, in smaller parts.
+        Where memory runs out, the sequences that have no score yet are made into a tree again, in smaller parts.
         """
         if not works:
             return []
@@ -123,7 +126,7 @@ class PrefixTreeScorer:
             except Exception as error:
                 if self._batch is not None or not is_out_of_memory(error) or not self._budget.halve():
                     raise
-            # Outside of the handler, so that the error no longer holds on to the memory of its batch.
+            # Outside the handler, so that the error no longer holds the memory of its batch.
             found = zip(left, pass_.scores(), strict=True)
             scores.update((number, score) for number, score in found if score is not None)
             if len(scores) < len(works):
@@ -131,7 +134,7 @@ class PrefixTreeScorer:
         return [scores[number] for number in range(len(works))]
 
     def prefix(self, tokens: tuple[int, ...]) -> KeyValues:
-        """The keys and values of a prefix, which are kept for later calls."""
+        """Return the keys and values of a prefix, and keep them for later calls."""
         if not tokens:
             return KeyValues()
         pass_ = _Tree(grow([tokens]), [])
@@ -141,12 +144,12 @@ class PrefixTreeScorer:
         return made
 
     def close(self) -> None:
-        """Frees what is kept."""
+        """Free what is kept."""
         self._kept.clear()
 
     def _walk(self, pass_: _Tree, cuts: Collection[int]) -> None:
-        """Computes all parts of a tree, stems before what hangs below them; their keys and values go when
-        nothing is left below."""
+        """Compute all parts of a tree, stems before the parts below them; free a stem's keys and values when nothing
+        is left below it."""
         root = divide(
             pass_.tree,
             room=min(self._room, self._budget.tokens),
@@ -164,11 +167,11 @@ class PrefixTreeScorer:
             todo += [(below, past) for below in stem.stems]
 
     def _grow_stem(self, pass_: _Tree, stem: Stem, past: KeyValues) -> KeyValues:
-        """The keys and values down to the end of a stem; what is kept of them is not computed again."""
+        """Return the keys and values down to the end of a stem; stored ones are not computed again."""
         whole = pass_.tree.path(stem.nodes[-1])
         places = pass_.tree.places(stem.nodes)
         kept = self._kept.find(whole)
-        # What a sequence wants to know about a token is not kept, only what its successors need.
+        # Only what a token's successors need is stored, not what sequences want to know about it.
         wanted = next((at for at, place in enumerate(places) if place in pass_.wanted), len(places))
         length = min(len(kept.tokens), len(past.tokens) + wanted)
         if length > len(past.tokens):
@@ -182,7 +185,7 @@ class PrefixTreeScorer:
     def _run_on(
         self, pass_: _Tree, past: KeyValues, whole: tuple[int, ...], places: Sequence[int]
     ) -> KeyValues:
-        """The keys and values of ``whole``, which begins with the past's tokens, a budget of tokens at a
+        """Return the keys and values of ``whole``, which begins with the past's tokens, a budget of tokens at a
         time."""
         start = len(past.tokens)
         step = min(self._budget.tokens, max(1, self._budget.logits // self._vocabulary))
@@ -203,12 +206,12 @@ class PrefixTreeScorer:
         return past
 
     def _score_pieces(self, pass_: _Tree, pieces: Sequence[Piece], past: KeyValues) -> None:
-        """All batches of the pieces behind one stem."""
+        """Compute all batches of the pieces after one stem."""
         left = sorted(pieces, key=lambda piece: piece.length)
         limits = Limits(self._budget.tokens, self._budget.logits // self._vocabulary, self._batch, self._room)
         while left:
             if len(left[-1].nodes) == 1 and left[-1].length > self._budget.tokens:
-                # A long text, too much for a batch even by itself.
+                # A long text that is too much for a batch even by itself.
                 (node,) = left.pop().nodes
                 self._run_on(pass_, past, pass_.tree.path(node), pass_.tree.places([node]))
                 continue
@@ -216,7 +219,7 @@ class PrefixTreeScorer:
             self._forward(pass_, layout, SharedPast(past), len(past.tokens))
 
     def _forward(self, pass_: _Tree, layout: Layout, cache: SharedPast, past: int) -> None:
-        """One forward pass; what it says about wanted targets goes to ``pass_``."""
+        """Run one forward pass; what it says about wanted targets goes to ``pass_``."""
         asked = [
             (row, column, place)
             for row, places in enumerate(layout.places)
@@ -261,7 +264,7 @@ class _Tree:
     def __init__(
         self, tree: Tree, works: Sequence[TokenWork], rows: dict[int, torch.Tensor] | None = None
     ) -> None:
-        """``rows``: where logits are left, by places."""
+        """``rows`` receives the logits, by place."""
         self.tree, self._rows = tree, rows
         self._asked = [
             list(zip(tree.last_places(number, len(work.targets)), work.targets, strict=True))
@@ -277,7 +280,7 @@ class _Tree:
         self._chosen: Chosen = {}
 
     def take(self, places: Sequence[int], logits: torch.Tensor) -> None:
-        """Reads the wanted targets off logits [places, vocabulary]."""
+        """Read the wanted targets off logits [places, vocabulary]."""
         if not places:
             return
         if self._rows is not None:
@@ -290,13 +293,15 @@ class _Tree:
             self._chosen[place, target] = Score(*part)
 
     def logits_asked(self) -> list[torch.Tensor]:
-        """The logits [vocabulary] at all targets, sequence by sequence."""
+        """Return the logits [vocabulary] at all targets, sequence by sequence."""
         assert self._rows is not None, "logits are not kept"
         return [self._rows[place] for pairs in self._asked for place, _ in pairs]
 
     def scores(self) -> list[Score | None]:
-        """The sequences' scores, None where something is not known yet; sums are Python's floats, so that
-        their order cannot matter."""
+        """Return the sequences' scores, None where something is not known yet.
+
+        Sums are Python's floats, so that their order cannot matter.
+        """
         found: list[Score | None] = []
         for pairs in self._asked:
             parts = [self._chosen[pair] for pair in pairs if pair in self._chosen]
@@ -306,5 +311,5 @@ class _Tree:
 
 
 def _sequences(stem: Stem) -> int:
-    """Sequences that end below a stem, up to as many as matter."""
+    """Return the number of sequences that end below a stem, up to as many as matter."""
     return sum(piece.sequences for piece in stem.pieces) + sum(map(_sequences, stem.stems))
