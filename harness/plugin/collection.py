@@ -70,8 +70,8 @@ class Loaded:
 class Remark:
     """A reason against asking a benchmark; it counts only where somebody selects an item of the benchmark.
 
-    A benchmark is left out for it, a person's ``mistake`` ends the run where no other benchmark is left, and a
-    ``fatal`` one does so in any case.
+    The benchmark is then left out. A person's ``mistake`` ends the run where no other benchmark is left, and a
+    ``fatal`` one in any case.
     """
 
     spec: Benchmark
@@ -82,8 +82,10 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """The parameter ``example`` of an item that is never run: it stands for items that cannot be, and shows whether
-    somebody selects them."""
+    """The parameter ``example`` of an item that is never run.
+
+    It stands for items that cannot be run, and shows whether somebody selects them.
+    """
 
     spec: Benchmark
 
@@ -92,8 +94,8 @@ class Withheld:
 class Collection:
     """The benchmarks and items that collection has found so far in this process.
 
-    ``loaded`` and ``specs`` know benchmarks by the identity of their declarations: two may have one name, and only one
-    of them be selected. ``selected`` says whether any benchmark is; ``deselected`` is what was left out, ``nothing``
+    ``loaded`` and ``specs`` are keyed by the identity of the declarations: two may have one name, with only one of
+    them selected. ``selected`` says whether any benchmark is. ``deselected`` counts what was left out; ``nothing`` is
     the line about a selection that matches no item.
     """
 
@@ -110,8 +112,10 @@ class Collection:
     sandbox: Checked | None = None
 
     def known_checkpoints(self) -> list[CheckpointInfo]:
-        """The checkpoints that the options name, or the builtin ones that are there, recognised once; raises
-        ``CheckpointError``."""
+        """Return the checkpoints that the options name, or the builtin ones that exist, recognised once.
+
+        Raises ``CheckpointError``.
+        """
         if self.checkpoints is None:
             settings = self.settings
             series = find_checkpoints(
@@ -126,14 +130,14 @@ class Collection:
         return self.checkpoints
 
     def give(self) -> str | None:
-        """The checkpoints as text for ``take``; None where nothing was recognised yet."""
+        """Return the checkpoints as text for ``take``; None where nothing was recognised yet."""
         if self.checkpoints is None:
             return None
         rows = [info.plain() for info in self.checkpoints]
         return json.dumps({"checkpoints": rows, "left_out": self.deselected}, default=str)
 
     def take(self, given: str | None) -> None:
-        """Takes what the controller has recognised: a worker that looked for itself a moment later might find
+        """Take what the controller has recognised: a worker that looked for itself a moment later might find
         something else."""
         if given is not None:
             found = json.loads(given)
@@ -141,7 +145,7 @@ class Collection:
             self.deselected += found["left_out"]
 
     def close(self) -> None:
-        """Ends the sandbox, if there is one."""
+        """End the sandbox, if there is one."""
         if self.sandbox is not None:
             self.sandbox.close()
             self.sandbox = None
@@ -161,7 +165,7 @@ class Given:
 
 
 RESULT: Final = pytest.StashKey[str]()
-"""On an item with parameters of the user's: the name of the result that it belongs to."""
+"""The name of the result that an item belongs to, stored on an item with parameters of the user's."""
 
 OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
     "example": lambda given: given.example.row,
@@ -170,14 +174,14 @@ OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
     "shots": lambda given: given.few_shot.text,
     "turns": lambda given: given.few_shot.turns,
 }
-"""Arguments that the plugin gives a benchmark by itself, by name; the last three are parts of ``fewshot``."""
+"""Arguments that the plugin itself gives a benchmark, by name; the last three are parts of ``fewshot``."""
 
 
 def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, sampling: Sampling) -> Loaded:
-    """A benchmark with its rows and so many few-shot examples, or as many as it declares.
-    What is drawn comes from the run's seed in ``sampling``.
+    """Return a benchmark with its rows and that many few-shot examples, or as many as it declares.
 
-    Raises ``DataError`` as ``load_dataset`` and ``draw_shots`` do.
+    What is drawn comes from the run's seed in ``sampling``. Raises ``DataError`` as ``load_dataset`` and
+    ``draw_shots`` do.
     """
     dataset = load_dataset(spec, data)
     return with_shots(spec, dataset, data, shots, sampling)
@@ -186,7 +190,7 @@ def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, samplin
 def with_shots(
     spec: Benchmark, dataset: DatasetRows, data: str | None, shots: int | None, sampling: Sampling
 ) -> Loaded:
-    """The same for rows that were read; raises ``ShotsError`` where there are not so many examples."""
+    """Return the same for rows that were read already. Raises ``ShotsError`` where there are not enough examples."""
     count = spec.num_fewshot if shots is None else shots if spec.shot is not None else 0
     if spec.own_prompt and any(example.row.get(spec.own_prompt) for example in dataset.examples):
         if shots and count:
@@ -200,8 +204,11 @@ def with_shots(
 
 
 def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], None]:
-    """Parametrizes a benchmark function by its checkpoints; gives what does so by its examples, to be called when all
-    other parameters are known. What speaks against asking the benchmark is kept in ``collection.remarks``."""
+    """Parametrize a benchmark function by its checkpoints; return a function that does so by its examples.
+
+    That function is to be called when all other parameters are known. Reasons against asking the benchmark are kept
+    in ``collection.remarks``.
+    """
     spec = declared(metafunc.function)
     assert spec is not None
     collection.specs[id(spec)] = spec
@@ -217,7 +224,7 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
         collection.remarks.append(Remark(spec, str(error), fatal=True))
         examples = []
     if examples and isinstance(examples[0][1], Given):
-        # A single checkpoint is not shown; else node ids read ``test_x[CHECKPOINT-BENCHMARK/ROW]``.
+        # A single checkpoint is not shown; with several, node ids read ``test_x[CHECKPOINT-BENCHMARK/ROW]``.
         several = len(collection.checkpoints or []) > 1
         ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
         metafunc.parametrize(CHECKPOINT_FIXTURE, suited, ids=ids, scope="session")
@@ -228,7 +235,7 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
 
 
 def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
-    """The checkpoints that can answer what the benchmark asks; a remark for each kind that cannot."""
+    """Return the checkpoints that can answer what the benchmark asks; leave a remark for each kind that cannot."""
 
     def leave_out(line: str) -> None:
         collection.remarks.append(Remark(spec, f"{spec.name}: {line}"))
@@ -254,8 +261,10 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
 def _examples(
     metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection
 ) -> list[tuple[str, Given | Withheld]]:
-    """The benchmark's examples with their ids; they are withheld where it cannot be given so many shots. Without data
-    there are none, and a remark."""
+    """Return the benchmark's examples with their ids.
+
+    They are withheld where the benchmark cannot be given that many shots. Without data there are none, and a remark.
+    """
     settings = collection.settings
     loaded = collection.loaded.get(id(spec))
     if loaded is None:
@@ -278,8 +287,11 @@ def _examples(
 
 
 def _withheld_ids(spec: Benchmark, config: pytest.Config) -> list[str]:
-    """The ids of what stands for a benchmark whose examples are not known: its name, and what ``-k`` and node ids on
-    the command line may mean by an example or group of it."""
+    """Return the ids of the placeholders for a benchmark whose examples are not known.
+
+    They are its name, and anything in ``-k`` and in node ids on the command line that may mean one of its examples or
+    groups.
+    """
     words = re.findall(r"[^\s()]+", config.option.keyword)
     plain = [word.rstrip("]") for word in words if word not in ("and", "or", "not")]
     told = spec.group is not None and any(word.lower() in spec.name.lower() for word in plain)
@@ -291,28 +303,33 @@ def _withheld_ids(spec: Benchmark, config: pytest.Config) -> list[str]:
 
 
 def _code(metafunc: pytest.Metafunc) -> str:
-    """The hash of the benchmark's code and of the fixtures that it asks for."""
+    """Return the hash of the benchmark's code and of the fixtures that it asks for."""
+    # Private: nothing public has the functions of fixtures.
     theirs = (found for name, found in metafunc._arg2fixturedefs.items() if name != CHECKPOINT_FIXTURE)
     fixtures = [definition.func for found in theirs for definition in found]
     return code_of([metafunc.function, *fixtures], metafunc.config.rootpath)
 
 
 def result_of(item: pytest.Item, given: Given) -> str:
-    """The name of the result that an item belongs to: its benchmark's, with the ids of the user's own parameters."""
+    """Return the name of the result that an item belongs to: its benchmark's, with the ids of the user's own
+    parameters."""
     return item.stash.get(RESULT, given.loaded.spec.name)
 
 
 def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
-    """Notes on each item with parameters of the user's which result it belongs to: each combination is one of its own.
+    """Note on each item with parameters of the user's which result it belongs to: each combination has its own.
 
-    Gives a sentence where two combinations have one name, else None. Of several ``checkpoints`` node ids have the name.
+    Return a sentence where two combinations have one name, else None. With several ``checkpoints``, node ids have the
+    checkpoint's name.
     """
     seen: dict[str, list[str]] = {}
     for item, given in given_items(items):
         if reusable(item):
             continue
         callspec = item.callspec  # type: ignore[attr-defined]
-        parts = list(callspec._idlist)
+        parts = list(
+            callspec._idlist
+        )  # private: the public ``id`` joins them with a sign that they may contain
         parts.reverse()
         parts.remove(given.example.id)  # the last parameter, see generate(); the checkpoint's is the first
         parts.reverse()
@@ -326,38 +343,47 @@ def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
 
 
 def reusable(item: pytest.Item) -> bool:
-    """Return whether an item is told by its checkpoint and example alone, so that an earlier run's record is usable.
+    """Return whether an item's checkpoint and example alone identify it, so that an earlier run's record is usable.
 
-    It is not if it has other parameters.
+    They do not if it has other parameters.
     """
     callspec = getattr(item, "callspec", None)
     return callspec is not None and callspec.params.keys() <= {CHECKPOINT_FIXTURE, *OWN_ARGUMENTS}
 
 
 def given_of(item: pytest.Item) -> Given | None:
-    """The values that the plugin gave a benchmark item, None for any other item."""
+    """Return the values that the plugin gave a benchmark item, None for any other item."""
     callspec = getattr(item, "callspec", None)
     given = callspec.params.get("example") if callspec is not None else None
     return given if isinstance(given, Given) else None
 
 
 def given_items(items: Iterable[pytest.Item]) -> Iterator[tuple[pytest.Item, Given]]:
-    """The benchmark items among these, each with what the plugin gave it."""
+    """Return the benchmark items among these, each with what the plugin gave it."""
     for item in items:
         if (given := given_of(item)) is not None:
             yield item, given
 
 
 def checkpoint_of(item: pytest.Item) -> CheckpointInfo:
-    """The checkpoint of a benchmark item."""
+    """Return the checkpoint of a benchmark item."""
     info = item.callspec.params[CHECKPOINT_FIXTURE]  # type: ignore[attr-defined]
     assert isinstance(info, CheckpointInfo)
     return info
 
 
+def argument_names(item: pytest.Item) -> tuple[str, ...]:
+    """Return the names of the arguments that pytest passes to the item's function."""
+    # Private: the public ``fixturenames`` also has fixtures that are no arguments.
+    names: tuple[str, ...] = item._fixtureinfo.argnames  # type: ignore[attr-defined]
+    return names
+
+
 def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest.Item]:
-    """Opens the sandbox if any item runs programs. Where that cannot be done safely, takes those items out,
-    notes why, and returns them."""
+    """Open the sandbox if any item runs programs.
+
+    Where that cannot be done safely, take those items out, note why, and return them.
+    """
     specs = {item: given.loaded.spec for item, given in given_items(items)}
     running = {item: spec.name for item, spec in specs.items() if RunProgram in spec.asks}
     if not running or collection.sandbox is not None:
@@ -372,21 +398,21 @@ def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest
 
 
 def wrong_fixture(items: list[pytest.Item]) -> str | None:
-    """A sentence about the first benchmark that asks for a function-scoped fixture, None when all is well.
+    """Return a sentence about the first benchmark that asks for a function-scoped fixture, None if there is none.
 
     A batch's generators run together under its first item, so what they share must live longer than one item.
     """
     seen: set[Any] = set()
     for item, given in given_items(items):
-        # item.function is dear, and the items of a function follow each other
+        # item.function is slow, and the items of a function come one after the other
         function = (item.parent, getattr(item, "originalname", None))
         if function in seen:
             continue
         seen.add(function)
-        wanted = item._fixtureinfo.argnames  # type: ignore[attr-defined]
-        for name in wanted:
+        for name in argument_names(item):
             if name in item.callspec.params:  # type: ignore[attr-defined]
                 continue
+            # Private: nothing public has the scopes of fixtures.
             definitions = item._fixtureinfo.name2fixturedefs.get(name)  # type: ignore[attr-defined]
             if definitions and definitions[-1].scope == "function":
                 return (
@@ -397,7 +423,7 @@ def wrong_fixture(items: list[pytest.Item]) -> str | None:
 
 
 def wrong_composite(items: list[pytest.Item]) -> str | None:
-    """A sentence about the first composite that is declared wrongly, None when all is well."""
+    """Return a sentence about the first composite that is declared wrongly, None if there is none."""
     try:
         parts = {
             (part.benchmark, part.metric): one.name
@@ -415,7 +441,7 @@ def wrong_composite(items: list[pytest.Item]) -> str | None:
 
 
 def collected_of(items: list[pytest.Item]) -> list[Collected]:
-    """The benchmark items, as plain data."""
+    """Return the benchmark items, as plain data."""
     return [
         Collected(
             item.nodeid,
@@ -429,7 +455,8 @@ def collected_of(items: list[pytest.Item]) -> list[Collected]:
 
 
 def _declaration(loaded: Loaded, name: str, composites: Iterable[Composite]) -> Declaration:
-    """The benchmark as plain data, under the name of one of its results, with the ``composites`` that it is part of."""
+    """Return the benchmark as plain data, under the name of one of its results, with the ``composites`` that it is
+    part of."""
     spec = loaded.spec
     return Declaration(
         name=name,
@@ -452,14 +479,14 @@ def _declaration(loaded: Loaded, name: str, composites: Iterable[Composite]) -> 
 
 
 def declarations_of(items: list[pytest.Item]) -> dict[str, Declaration]:
-    """The items' benchmarks as plain data, by the names of their results."""
+    """Return the items' benchmarks as plain data, by the names of their results."""
     used = {result_of(item, given): given.loaded for item, given in given_items(items)}
     composites = composites_declared(items)
     return {name: _declaration(loaded, name, composites) for name, loaded in used.items()}
 
 
 def composites_declared(items: list[pytest.Item]) -> list[Composite]:
-    """The composites of pyproject.toml, of conftests and plug-ins, and of the items' modules.
+    """Return the composites of pyproject.toml, of conftests and plug-ins, and of the items' modules.
 
     Raises ``BenchmarkError`` where one name has two formulas.
     """

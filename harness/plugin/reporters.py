@@ -1,7 +1,7 @@
-"""Where a finished run is told: implementations of ``harness.core.hooks``, like those of any conftest.
+"""The reporters of a finished run: implementations of ``harness.core.hooks``, like those of any conftest.
 
-The files of the run's folder and the table on the terminal; Markdown, JUnit's XML, pytest-json-report's file and GitHub
-Actions where those are asked for.
+They write the files of the run's folder and the table on the terminal. Markdown, JUnit's XML, pytest-json-report's
+file and GitHub Actions are served where they are asked for.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from harness.results.summary import Result, Summary, summary_json
 
 
 class Notice(NamedTuple):
-    """A line about what a reporter could not do, and the exit code of a run that is otherwise well: 0 where nobody
-    had asked for it."""
+    """A line about something that a reporter could not do, and the exit code of a run that is otherwise fine.
+
+    The code is 0 where nobody had asked for it.
+    """
 
     line: str
     exit_code: int = 0
@@ -60,7 +62,7 @@ class Files:
 
 
 class MarkdownFile:
-    """``--eval-markdown``."""
+    """The file of ``--eval-markdown``."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
@@ -104,12 +106,16 @@ class Table:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None:
             return None
-        return "benchmarks", terminal.render(summary, reporter._tw.fullwidth, reporter.hasmarkup)
+        return "benchmarks", terminal.render(
+            summary, self._config.get_terminal_writer().fullwidth, reporter.hasmarkup
+        )
 
 
 class Quiet:
-    """Keeps the progress line away while pytest writes; registered only where there is such a line, since
-    these hooks run several times an item."""
+    """Keeps the progress line away while pytest writes.
+
+    It is registered only where there is such a line, since these hooks run several times per item.
+    """
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -123,7 +129,7 @@ class Quiet:
 
 
 def check_paths(output: Path, target: Path | None) -> None:
-    """Raises ``pytest.UsageError`` where the run's folder or the Markdown cannot be written; neither is made here."""
+    """Raise ``pytest.UsageError`` where the run's folder or the Markdown cannot be written; neither is made here."""
     if (why := unwritable(output)) is not None:
         raise pytest.UsageError(f"--eval-output {output}: {why}; choose another folder")
     if target is None:
@@ -135,11 +141,14 @@ def check_paths(output: Path, target: Path | None) -> None:
 
 
 class Calls:
-    """Registers our reporters, and calls the hooks of a run, each implementation by itself, so that one that raises
-    costs nothing but itself."""
+    """Registers our reporters, and calls the hooks of a run.
+
+    Each implementation is called separately, so that one that raises costs nothing but itself.
+    """
 
     def __init__(self, config: pytest.Config, target: Path | None, scored: Collection[str]) -> None:
-        """``target`` is the file of ``--eval-markdown``; ``scored`` has the items that are, when the run has ended."""
+        """``target`` is the file of ``--eval-markdown``; ``scored`` has the items with a score, when the run has
+        ended."""
         self._config = config
         self._manager = config.pluginmanager
         self._failed: set[tuple[str, int]] = set()
@@ -170,7 +179,7 @@ class Calls:
             others = [other.plugin for other in implementations if other.plugin is not one.plugin]
             try:
                 found += self._manager.subset_hook_caller(name, others)(**arguments)
-            except Exception as error:  # whatever somebody's hook does, the run's results must come out
+            except Exception as error:  # whatever somebody's hook does, the run's results must be written
                 self._failed.add((name, id(one.plugin)))
                 self._note_failure(name, one, error)
         return found
@@ -185,18 +194,19 @@ class Calls:
             self.note(f"{name} of {who} failed: {type(error).__name__}: {error}", 1)
 
     def start_progress(self, directory: Path, total: int) -> Progress | None:
-        """Start the progress line of a run of so many items; None where it has no place."""
+        """Start the progress line of a run of that many items; None where there is no place for it."""
         reporter = self._manager.get_plugin("terminalreporter")
         if reporter is None or self._config.option.verbose < 0 or not total:
             return None
-        # With -s or live logs others write on the terminal too, out of turn: then plain lines, as for a file.
+        # With -s or live logs others also write on the terminal at any time: then plain lines, as for a file.
         alone = self._config.option.capture != "no" and not self._config.getoption("log_cli_level", None)
+        writer = self._config.get_terminal_writer()
         progress = Progress(
             directory,
             total,
-            reporter._tw._file,
+            writer._file,  # private: the writer has no public way to its file, whose descriptor is needed
             is_tty=reporter.isatty and alone,
-            column=lambda: reporter._tw.width_of_current_line,
+            column=lambda: writer.width_of_current_line,
         )
         progress.start()
         if progress.live:
@@ -204,7 +214,7 @@ class Calls:
         return progress
 
     def write_sections(self, reporter: pytest.TerminalReporter, summary: Summary) -> None:
-        """Write the sections below the tests; after our own what could not be done, and GitHub's annotations."""
+        """Write the sections below the tests: after our own, what could not be done, and GitHub's annotations."""
         mine, *others = self.call("pytest_touchstone_terminal_sections", summary=summary) or [
             ("benchmarks", "")
         ]
@@ -217,12 +227,14 @@ class Calls:
                 reporter.write_line(line)
 
     def write_last_lines(self, summary: Summary | None, status: int, limit: int | None) -> None:
-        """Write below pytest's own last line what must not be overlooked, and what to do about it. ``limit`` is the
-        number of tokens that a text of the run could have, where it was given one."""
+        """Write what must not be overlooked below pytest's own last line, and what to do about it.
+
+        ``limit`` is the number of tokens that a text of the run could have, if it was given one.
+        """
         reporter = self._manager.get_plugin("terminalreporter")
         if reporter is None:
             return
-        width = reporter._tw.fullwidth
+        width = self._config.get_terminal_writer().fullwidth
         limit_of = functools.partial(_limit_of, summary, limit)
         lines = [] if summary is None else last_lines(summary, width, limit_of)
         for one in (one for one in self.notices if one.exit_code):
@@ -234,13 +246,15 @@ class Calls:
             reporter.write_line(line, yellow=True)
 
     def _shown(self, lines: Iterable[str]) -> list[str]:
-        """Return a report's lines, on GitHub such that it takes none of them for a command."""
+        """Return a report's lines, on GitHub in a form in which none is taken for a command."""
         return [github.harmless(line) if self._on_github else line for line in lines]
 
 
 def _limit_of(summary: Summary | None, given: int | None, result: Result) -> int | None:
-    """Return the most tokens that a text of a result could have: what the run was given, else what its benchmark asks
-    for, from the first of its items."""
+    """Return the most tokens that a text of a result could have.
+
+    It is what the run was given, else what the benchmark asks for, from the first of its items.
+    """
     if given is not None or summary is None:
         return given
     asked = (
@@ -252,5 +266,5 @@ def _limit_of(summary: Summary | None, given: int | None, result: Result) -> int
     )
     try:
         return next((int(limit) for limit in asked if limit), None)
-    except HarnessError:  # the journal cannot be read, which has been said
+    except HarnessError:  # the journal cannot be read, which has been reported
         return None
