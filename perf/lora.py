@@ -3,9 +3,9 @@
     python -m perf.lora ADAPTER [--base builtin:smollm2-135m] [--select arc_easy] [--limit 20] [--workers 0]
 
 Runs ``pytest evals/`` three times with the same selection. Prints how many items differ in scores, in texts and in
-answers as a whole, the largest difference of a log-probability, how often the checkpoints took turns, and the peak
-memory of the pair over that of the larger one alone (at most 1.15 is wanted; Linux's VmHWM). Exit code 1 where a score
-or a text differs.
+answers as a whole, the largest difference of a log-probability, and how often the checkpoints took turns. Prints too
+the peak memory of the pair over that of the larger one alone (at most 1.15 is wanted; Linux's VmHWM). The exit code
+is 1 if a score or a text differs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Run(NamedTuple):
 
 
 def run(folder: Path, checkpoints: Sequence[str], options: argparse.Namespace) -> Run:
-    """One run of pytest in a process of its own."""
+    """Run pytest once in a process of its own."""
     given = [word for one in checkpoints for word in ("--checkpoint", one)]
     select = ["-k", options.select] if options.select else []
     command = [sys.executable, "-m", "pytest", "evals/", "-q", "-p", "no:cacheprovider", *given, *select]
@@ -43,14 +43,14 @@ def run(folder: Path, checkpoints: Sequence[str], options: argparse.Namespace) -
     subprocess.run(command, check=True, cwd=ROOT)
     found = next(folder.glob("*/run.json")).parent
     records = read_journal(found)
-    efforts = [json.loads(path.read_text(encoding="utf-8")) for path in found.glob("effort-*.json")]
-    peak = max(entry["peak_bytes"] or 0 for entries in efforts for entry in entries)
+    usages = [json.loads(path.read_text(encoding="utf-8")) for path in found.glob("effort-*.json")]
+    peak = max(entry["peak_bytes"] or 0 for entries in usages for entry in entries)
     by_item = {(one.checkpoint, one.example): one for one in latest(read_journal(found)).values()}
     return Run(by_item, [record.checkpoint for record in records], peak)
 
 
 def logprobs(value: Any) -> list[float]:
-    """All log-probabilities in a record's answers."""
+    """Return all log-probabilities in a record's answers."""
     if isinstance(value, dict):
         own = [number for name, number in value.items() if name == "logprob" and number is not None]
         return own + [number for name, one in value.items() if name != "logprob" for number in logprobs(one)]
@@ -58,7 +58,7 @@ def logprobs(value: Any) -> list[float]:
 
 
 def texts(value: Any) -> list[str]:
-    """All texts in a record's answers."""
+    """Return all texts in a record's answers."""
     if isinstance(value, dict):
         own = [one for name, one in value.items() if name == "text" and isinstance(one, str)]
         return own + [text for one in value.values() if not isinstance(one, str) for text in texts(one)]
@@ -66,7 +66,7 @@ def texts(value: Any) -> list[str]:
 
 
 def main() -> int:
-    """Measures and prints."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description="a base and its adapter in one run and in two")
     parser.add_argument("adapter", metavar="ADAPTER")
     parser.add_argument("--base", default="builtin:smollm2-135m")

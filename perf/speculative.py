@@ -3,9 +3,9 @@
     python -m perf.speculative --prompts 32 --tokens 128 --batches 1,4,16,64
 
 Two engines with the same weights continue prompts of HumanEval in turn, in this process: one with the extra heads,
-one loaded with ``--eval-speculative off``. Printed for each number of texts at once: seconds for each token, their
-ratio, tokens of a pass in the mean, and how often each head was right; then, for texts one at a time, the ratio by the
-tokens of a pass. That all texts are equal is checked.
+one loaded with ``--eval-speculative off``. Printed for each number of texts at once: seconds per token, their ratio,
+mean tokens per pass, and how often each head was right. Then, for texts one at a time, the ratio by the tokens per
+pass. That all texts are equal is checked.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from perf.measure import in_turn, ratios, spread, table
 from perf.our_side import threads
 
 PIECE = 400
-"""Characters of a prompt that is a piece of a file."""
+"""The characters of a prompt that is a piece of a file."""
 
 STEP = 0.5
-"""Width of a class of texts, in tokens of a pass."""
+"""The width of a class of texts, in tokens per pass."""
 
 
 class Timed(NamedTuple):
-    """Seconds, tokens, the texts, and what became of guesses."""
+    """Seconds, tokens, the texts, and what became of proposals."""
 
     seconds: float
     tokens: int
@@ -47,36 +47,36 @@ class Timed(NamedTuple):
 
     @property
     def each(self) -> float:
-        """Milliseconds a token."""
+        """Return the milliseconds per token."""
         return 1000 * self.seconds / self.tokens
 
 
 def main() -> None:
-    """Runs the comparison."""
+    """Run the comparison."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_options(parser, prompts=32, batches="1,4,16,64")
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--text", type=Path, metavar="FILE", help="prompts are pieces of this file's text")
-    parser.add_argument("--always", action="store_true", help="guess at every pass, not only where it pays")
+    parser.add_argument("--always", action="store_true", help="propose at every pass, not only where it pays")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     if options.always:
-        SpeculationTuner.guesses = lambda *_: True  # type: ignore[method-assign]
+        SpeculationTuner.proposes = lambda *_: True  # type: ignore[method-assign]
     asked = requests(options)
-    guessing, alone = (engine(options, how) for how in ("auto", "off"))
+    speculative, alone = (engine(options, how) for how in ("auto", "off"))
     found = {
-        "by_batch": by_batch(guessing, alone, asked, options),
-        "by_length": by_length(guessing, alone, asked, options.pairs),
+        "by_batch": by_batch(speculative, alone, asked, options),
+        "by_length": by_length(speculative, alone, asked, options.pairs),
     }
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 def add_options(parser: argparse.ArgumentParser, *, prompts: int, batches: str) -> None:
-    """What both scripts ask for: the checkpoint and how it is loaded, how many prompts and tokens."""
+    """Add the options of both scripts: the checkpoint and how it is loaded, the number of prompts and tokens."""
     parser.add_argument("--checkpoint", default="builtin:mtp-tiny")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"])
@@ -87,7 +87,7 @@ def add_options(parser: argparse.ArgumentParser, *, prompts: int, batches: str) 
 
 
 def requests(options: argparse.Namespace) -> list[Generate]:
-    """The first prompts of HumanEval, or pieces of a file that lie equally far apart."""
+    """Return the first prompts of HumanEval, or pieces of a file at equal distances."""
     if options.text:
         text = options.text.read_text(encoding="utf-8")
         apart = len(text) // options.prompts
@@ -101,7 +101,7 @@ def requests(options: argparse.Namespace) -> list[Generate]:
 
 
 def engine(options: argparse.Namespace, how: Any) -> CausalEngine:
-    """The checkpoint, with its extra heads or without."""
+    """Return the checkpoint, with its extra heads or without."""
     (info,) = resolve(options.checkpoint, seq_len=None)
     settings = ModelSettings(
         device=options.device, dtype=options.dtype, threads=options.threads, speculative=how
@@ -113,24 +113,24 @@ def engine(options: argparse.Namespace, how: Any) -> CausalEngine:
 
 
 def both(
-    pairs: int, guessing: CausalEngine, alone: CausalEngine, parts: Sequence[Sequence[Generate]]
+    pairs: int, speculative: CausalEngine, alone: CausalEngine, parts: Sequence[Sequence[Generate]]
 ) -> tuple[list[Timed], list[Timed]]:
-    """The same requests with guesses and without, in turn."""
-    return in_turn(pairs, lambda _: timed(guessing, parts), lambda _: timed(alone, parts))
+    """Run the same requests with speculative decoding and without, in turn."""
+    return in_turn(pairs, lambda _: timed(speculative, parts), lambda _: timed(alone, parts))
 
 
 def by_batch(
-    guessing: CausalEngine, alone: CausalEngine, asked: Sequence[Generate], options: argparse.Namespace
+    speculative: CausalEngine, alone: CausalEngine, asked: Sequence[Generate], options: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """Both in turn for each number of texts at once."""
+    """Run both in turn for each number of texts at once."""
     rows, found = [], []
     for batch in map(int, options.batches.split(",")):
         parts = [asked[first : first + batch] for first in range(0, len(asked), batch)]
-        timed(guessing, parts[:1])
+        timed(speculative, parts[:1])
         timed(alone, parts[:1])
-        mine, theirs = both(options.pairs, guessing, alone, parts)
+        mine, theirs = both(options.pairs, speculative, alone, parts)
         if any(one.texts != theirs[0].texts for one in (*mine, *theirs)):
-            raise SystemExit(f"batch {batch}: texts with guesses differ from those without")
+            raise SystemExit(f"batch {batch}: texts with proposals differ from those without")
         counts = mine[0].accepted.counts()
         heads = [right / max(1, of) for right, of in zip(counts["right"], counts["asked"], strict=True)]
         a, b = [one.each for one in mine], [one.each for one in theirs]
@@ -145,7 +145,7 @@ def by_batch(
         ]
         rows.append(row)
         found.append(
-            {"batch": batch, "guessing": a, "alone": b, "mean_length": length, "heads": heads, **counts}
+            {"batch": batch, "speculative": a, "alone": b, "mean_length": length, "heads": heads, **counts}
         )
     print(f"{len(asked)} prompts, {options.tokens} tokens, {options.threads} threads; all texts are equal\n")
     header = ["texts at once", "ms/token", "head 0 alone", "ratio", "tokens a pass", "heads right"]
@@ -154,12 +154,12 @@ def by_batch(
 
 
 def by_length(
-    guessing: CausalEngine, alone: CausalEngine, asked: Sequence[Generate], pairs: int
+    speculative: CausalEngine, alone: CausalEngine, asked: Sequence[Generate], pairs: int
 ) -> list[dict[str, Any]]:
-    """The ratio of each text by itself, in classes by its tokens of a pass."""
+    """Return the ratio of each text by itself, in classes by its tokens per pass."""
     points = []
     for one in asked:
-        mine, theirs = both(pairs, guessing, alone, [[one]])
+        mine, theirs = both(pairs, speculative, alone, [[one]])
         middle = [statistics.median(made.each for made in many) for many in (mine, theirs)]
         length = statistics.median(made.accepted.mean_length for made in mine)
         points.append((length, middle[0] / middle[1]))
@@ -177,7 +177,7 @@ def by_length(
 
 
 def timed(engine: CausalEngine, parts: Sequence[Sequence[Generate]]) -> Timed:
-    """Answers some requests after the other."""
+    """Time the answers to some requests, one request after the other."""
     engine.work_done.reset()
     began = time.perf_counter()
     answers = [answer for part in parts for answer in engine.answer(part)]

@@ -2,10 +2,10 @@
 
     python -m perf.speculative_equal --prompts 200 --tokens 128 --batches 1,7,64
 
-Prompts are prefixes, of different lengths, of the shipped texts of HumanEval, GSM8K and LAMBADA, each once; a third
-of them stop at strings that HumanEval's texts stop at, a third at an end of line. Each number of texts at once goes
-with guesses at every pass, and again where guesses are made when they pay. Compared are token ids and why a text
-ended. Exit code 1 where any differs.
+Prompts are prefixes, of different lengths, of the shipped texts of HumanEval, GSM8K and LAMBADA, each once. A third
+of them stop at strings that HumanEval's texts stop at, a third at an end of line. Each number of texts at once is run
+with proposals at every pass, and again with proposals when they pay. Compared are token ids and why a text ended.
+Exit code 1 where any differs.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Text(NamedTuple):
 
 
 def main() -> None:
-    """Compares, and prints what was."""
+    """Compare, and print the outcome."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_options(parser, prompts=200, batches="1,7,64")
     options = parser.parse_args()
     asked = requests(options.prompts, options.tokens)
-    guessing, alone = (engine(options, how) for how in ("auto", "off"))
+    speculative, alone = (engine(options, how) for how in ("auto", "off"))
     wanted = texts(alone, asked, len(asked))
     reasons = ", ".join(f"{number} {why}" for why, number in Counter(one.reason for one in wanted).items())
     tokens = sum(len(one.tokens) for one in wanted)
@@ -60,18 +60,18 @@ def main() -> None:
     different = 0
     for batch in map(int, options.batches.split(",")):
         for always in (True, False):
-            guessing.work_done.reset()
-            with patch.object(SpeculationTuner, "guesses", lambda *_: True) if always else patch.dict({}):
-                found = texts(guessing, asked, batch)
+            speculative.work_done.reset()
+            with patch.object(SpeculationTuner, "proposes", lambda *_: True) if always else patch.dict({}):
+                found = texts(speculative, asked, batch)
             wrong = [
                 number for number, pair in enumerate(zip(found, wanted, strict=True)) if pair[0] != pair[1]
             ]
             different += len(wrong)
-            accepted = guessing.work_done.accepted
+            accepted = speculative.work_done.accepted
             how = "at every pass" if always else "where it pays"
             print(
-                f"{batch:3} at once, guesses {how}: {len(asked) - len(wrong)} of {len(asked)} texts equal; "
-                f"{accepted.passes} passes of rows with guesses, {accepted.mean_length:.2f} tokens each"
+                f"{batch:3} at once, proposals {how}: {len(asked) - len(wrong)} of {len(asked)} texts equal; "
+                f"{accepted.passes} passes of rows with proposals, {accepted.mean_length:.2f} tokens each"
                 + (f"; different: {wrong[:10]}" if wrong else ""),
                 flush=True,
             )
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def requests(count: int, tokens: int) -> list[Generate]:
-    """So many prompts, seeded."""
+    """Return that many prompts, seeded."""
     numbers, many = random.Random(count), []
     for folder, file, key in TEXTS:
         lines = shipped("data", folder, file).read_text(encoding="utf-8").splitlines()
@@ -93,7 +93,7 @@ def requests(count: int, tokens: int) -> list[Generate]:
 
 
 def texts(engine: CausalEngine, asked: Sequence[Generate], batch: int) -> list[Text]:
-    """What the engine makes of the prompts, so many of them at once."""
+    """Return the engine's texts for the prompts, that many of them at once."""
     found: list[Text] = []
     generator: Any = engine._generator()
     for first in range(0, len(asked), batch):

@@ -32,13 +32,13 @@ from perf.our_side import threads
 PASSES = 2
 TOP_K = 50
 UNKNOWN = -1e4
-"""Bias of the rows that the tokenizer has no token for: nobody may answer with them."""
+"""The bias of the rows without a token in the tokenizer, so that none of them is an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One run of one side: what it cost, the seconds of answering, and the tokens and log-probabilities it
-    found, text by text."""
+    """One run of one side: its cost, the seconds of answering, and the tokens and log-probabilities it found, text by
+    text."""
 
     cost: Cost
     seconds: float
@@ -47,7 +47,7 @@ class Side:
 
 
 def main() -> None:
-    """Compares, or, as a process of its own, answers for one side."""
+    """Compare, or, as a process of its own, answer for one side."""
     options = _options()
     if options.side:
         answer_as(options)
@@ -80,12 +80,12 @@ def _options() -> argparse.Namespace:
 
 
 def tiny() -> Path:
-    """The folder of the builtin masked model."""
+    """Return the folder of the builtin masked model."""
     return resolve("builtin:ko-mlm-tiny", seq_len=None)[0].path
 
 
 def base(folder: Path) -> Path:
-    """Writes a BERT of base shape with random weights and the builtin model's tokenizer; gives the folder."""
+    """Write a BERT of base shape with random weights and the builtin model's tokenizer; return the folder."""
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
@@ -112,7 +112,7 @@ def base(folder: Path) -> Path:
 
 
 def answer_as(options: argparse.Namespace) -> None:
-    """Answers for one side and writes what it found, and how long that took."""
+    """Answer for one side and write what it found, and how long that took."""
     import torch
 
     torch.set_num_threads(threads())
@@ -135,7 +135,7 @@ Answers = list[list[tuple[str, float]]]
 
 
 def texts(seq_len: int, limit: int | None) -> list[str]:
-    """The texts of the benchmark, cut around the mask."""
+    """Return the texts of the benchmark, cut around the mask."""
     lines = shipped("data", "real_coref", "wiki.jsonl").read_text(encoding="utf-8").splitlines()
     return [clip_around_mask(json.loads(line)["text"], seq_len) for line in lines[:limit]]
 
@@ -148,7 +148,7 @@ def _ours(info: CheckpointInfo, given: Sequence[str]) -> tuple[float, Answers]:
     requests = [FillMask(text, top_k=TOP_K) for text in given]
     began = time.perf_counter()
     answers = []
-    for start in range(0, len(requests), DEFAULT_SIZE):  # as many at once as a run asks
+    for start in range(0, len(requests), DEFAULT_SIZE):  # as many at once as in a run
         answers += engine.answer(requests[start : start + DEFAULT_SIZE])
     seconds = time.perf_counter() - began
     found: Answers = []
@@ -181,7 +181,7 @@ def _pipeline(batch: int) -> Callable[[CheckpointInfo, Sequence[str]], tuple[flo
 
 
 def compare(name: str, folder: Path, work: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Runs both sides in turn, prints what each took and found, and gives the numbers."""
+    """Run both sides in turn, print what each took and found, and return the numbers."""
 
     def side(which: str) -> Callable[[int], Side]:
         def once(number: int) -> Side:
@@ -214,7 +214,7 @@ def compare(name: str, folder: Path, work: Path, options: argparse.Namespace) ->
         mine, theirs = [values(one) for one in ours], [values(one) for one in pipeline]
         rows.append([title, spread(mine), spread(theirs), ratios(theirs, mine), ""])
     rates = [[count / one.seconds for one in many] for many in (ours, pipeline)]
-    rows.append(["items a second", spread(rates[0], 1), spread(rates[1], 1), "", ratios(*rates)])
+    rows.append(["items per second", spread(rates[0], 1), spread(rates[1], 1), "", ratios(*rates)])
     peaks = [[mebibytes(one.cost.peak_tree) for one in many] for many in (ours, pipeline)]
     rows.append(["peak memory, MiB", spread(peaks[0], 0), spread(peaks[1], 0), "", ratios(*peaks)])
     print(table(["", "ours", "pipeline, two passes", "pipeline / ours", "ours / pipeline"], rows))
@@ -233,7 +233,7 @@ def compare(name: str, folder: Path, work: Path, options: argparse.Namespace) ->
 
 
 def agree(ours: Side, pipeline: Side) -> dict[str, float]:
-    """In how many texts the first tokens are the same, and the largest difference of a log-probability."""
+    """Return the number of texts whose first tokens are the same, and the largest difference of a log-probability."""
     pairs = list(zip(ours.tokens, pipeline.tokens, strict=True))
     differences = [
         abs(logprob - dict(zip(tokens, logprobs, strict=True))[token])

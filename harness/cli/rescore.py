@@ -131,7 +131,7 @@ class _Stored:
 
     def __init__(self, info: CheckpointInfo, exchanges: Sequence[Mapping[str, Any]]) -> None:
         self.info = info
-        self.effort: dict[str, Any] = {}
+        self.usage: dict[str, Any] = {}
         # Programs are asked for the moment a generator yields them, everything else a round later.
         self._programs = iter([one for one in exchanges if one["kind"] == RunProgram.__name__])
         self._others = iter([one for one in exchanges if one["kind"] != RunProgram.__name__])

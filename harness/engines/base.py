@@ -1,11 +1,11 @@
-"""The seam of engines: who answers requests, and who opens whom.
+"""The seam of engines: the code that answers requests, and the factories that open it.
 
-A package adds an engine by an entry point in the group ``touchstone.engines``: an ``EngineFactory``, a class or an
-instance of one. With targets of its own (``dict:answers.json``) it is a ``harness.checkpoints.Target`` too, and says
-there what it can answer and which options it takes. Without, it opens what a checkpoint format names it for.
+A package adds an engine by an entry point in the group ``touchstone.engines``: an ``EngineFactory``, either the class
+or an instance. A factory with targets of its own (``dict:answers.json``) is a ``harness.checkpoints.Target`` too,
+which says what it can answer and which options it takes. Any other opens the checkpoints whose format names it.
 
 ``Engine.answer`` is called by the driver (``harness.plugin.dispatch``) with the requests of many items at once;
-``prepare`` by ``harness.plugin.execution`` with those of the batch that comes next.
+``harness.plugin.execution`` calls ``prepare`` with those of the next batch.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SLOW_WAYS: Final = {
     "scoring": ("every sequence is computed by itself", "tokens"),
     "logits": ("logits are computed for every token", "logits"),
 }
-"""What each is, and what its cost is counted in."""
+"""A description of each slow way, and the unit in which its cost is counted."""
 
 Done: TypeAlias = Callable[[int, Answer | Refusal], None]
-"""Told the number of a request and its answer."""
+"""Called with the number of a request and its answer."""
 
 
 class Engine(Protocol):
@@ -33,25 +33,26 @@ class Engine(Protocol):
 
     @property
     def info(self) -> CheckpointInfo:
-        """What the checkpoint is."""
+        """The facts about the checkpoint."""
 
     @property
-    def effort(self) -> dict[str, Any]:
+    def usage(self) -> dict[str, Any]:
         """Plain counts of what answering has cost so far, for the run's report (see ``harness.results.usage``)."""
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """One answer a request, in the order asked; a request that cannot be answered gets a ``Refusal``.
+        """Return one answer per request, in the order asked; a request that cannot be answered gets a ``Refusal``.
 
-        An engine that has some answers before the others may call ``done`` with them, in any order and in
-        this thread, as soon as they are final; whoever asks takes from the list what ``done`` was not told.
-        What ``done`` raises goes through, and leaves the engine able to answer; ``done`` may not ask the
-        engine. No answer may depend on it.
+        An engine that has some answers before the others may pass them to ``done`` as soon as they are final, in any
+        order, but in this thread. The caller takes the other answers from the list.
+
+        An exception raised by ``done`` is passed on, and leaves the engine able to answer. ``done`` may not ask the
+        engine, and no answer may depend on it.
         """
 
     def prepare(self, requests: Sequence[Request]) -> None:
-        """Called with what will probably be asked soon, after what is asked now; returns at once.
+        """Prepare for requests that will probably come after the present ones; return at once.
 
-        What can be done without the model may be done meanwhile; no answer may depend on it.
+        Work that does not need the model may be done in the meantime; no answer may depend on it.
         """
 
     def close(self) -> None:
@@ -63,19 +64,22 @@ class EngineFactory(Protocol):
 
     @property
     def name(self) -> str:
-        """The value of ``CheckpointInfo.engine`` of the checkpoints that it opens."""
+        """The value of ``CheckpointInfo.engine`` in the checkpoints that it opens."""
 
     def fingerprint(self, info: CheckpointInfo, /) -> str | None:
-        """The identity of what answers: equal where all answers are. None where it cannot be known; then no answer is
-        taken from the cache, and the result says so."""
+        """Return the identity of the code and data that answer: equal where all answers are equal.
+
+        None where it cannot be known; then no answer is taken from the cache, and the result says so.
+        """
 
     def open(self, info: CheckpointInfo, settings: ModelSettings, /) -> Engine:
-        """The checkpoint, ready to answer. Raises ``CheckpointError`` where it cannot be loaded."""
+        """Return the checkpoint, ready to answer. Raises ``CheckpointError`` where it cannot be loaded."""
 
 
 @runtime_checkable
 class SharingFactory(Protocol):
-    """A factory that loads what several checkpoints share only once."""
+    """A factory that loads weights shared by several checkpoints only once."""
 
     def sharing(self, settings: ModelSettings, /) -> Callable[[CheckpointInfo], Engine]:
-        """What opens checkpoints of one ``CheckpointInfo.model_key``; what they share is freed with it."""
+        """Return a function that opens checkpoints of one ``CheckpointInfo.model_key``; what they share is freed with
+        it."""

@@ -1,7 +1,7 @@
 """An engine without a model: answers come from hashes of the requests, the same in every process and on every
 machine.
 
-For trying out a new benchmark (``--checkpoint fake:causal``) and for tests; results say ``model_type``
+It serves for trying out a new benchmark (``--checkpoint fake:causal``) and for tests; results say ``model_type``
 "fake".
 """
 
@@ -40,7 +40,7 @@ _VOCABULARY: Final = (
 _WORDS: Final = tuple(_VOCABULARY.split())
 
 _END, _BREAK, _NUMBER = 0.025, 0.1, 0.8
-"""Shares of generated words below which one is the end, a line break, a word; the rest are numbers."""
+"""Upper limits of a hash below which a generated word is the end, a line break, or a word; the rest are numbers."""
 
 
 class FakeFactory:
@@ -49,27 +49,28 @@ class FakeFactory:
     name = "fake"
 
     def fingerprint(self, info: CheckpointInfo) -> str | None:
-        """That of their name."""
+        """Return the fingerprint of its name."""
         return fingerprint(info)
 
     def open(self, info: CheckpointInfo, _: ModelSettings, /) -> FakeEngine:
-        """The checkpoint, ready to answer."""
+        """Return the checkpoint, ready to answer."""
         return FakeEngine(info)
 
 
 class FakeEngine:
-    """Answers as a model would, with plausible sizes and no meaning; one word counts as one token."""
+    """Answers as a model would, with plausible sizes and no meaning; each word counts as one token."""
 
     def __init__(self, info: CheckpointInfo) -> None:
         self.info = info
 
     @property
-    def effort(self) -> dict[str, Any]:
-        """It costs nothing."""
+    def usage(self) -> dict[str, Any]:
+        """Nothing: answering costs nothing."""
         return {}
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """One answer a request, in the order asked; kinds that the checkpoint would not serve are refused."""
+        """Return one answer per request, in the order asked; kinds that the checkpoint would not serve are
+        refused."""
         answers = []
         for number, request in enumerate(requests):
             answers.append(self._answer(request))
@@ -78,12 +79,12 @@ class FakeEngine:
         return answers
 
     def prepare(self, requests: Sequence[Request]) -> None:
-        """Nothing can be done ahead."""
+        """Do nothing: no work can be done ahead."""
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: there is nothing to free."""
 
-    def _answer(self, request: Request) -> Answer | Refusal:  # noqa: PLR0911 -- one a kind
+    def _answer(self, request: Request) -> Answer | Refusal:  # noqa: PLR0911 -- one per kind
         if not isinstance(request, self.info.serves):
             return Refusal(
                 f"{self.info.name} is a {self.info.kind} model; it does not answer {type(request).__name__}"
@@ -116,7 +117,8 @@ def _generate(request: Generate) -> GenerateAnswer | Refusal:
 
 
 def _sample(request: Generate, number: int) -> Generated:
-    """Words, numbers and line breaks up to a stop sequence, the limit, or, once in forty, an end."""
+    """Return words, numbers and line breaks up to a stop sequence, the limit, or an end, drawn once in forty
+    words."""
     drawn = (str(request.seed), str(number)) if request.temperature else ()
     text, words, reason = "", 0, "length"
     while words < request.max_new_tokens:
@@ -147,6 +149,6 @@ def _fill(request: FillMask) -> FillMaskAnswer | Refusal:
 
 
 def _chance(*parts: str) -> float:
-    """A number from 0 up to 1 that depends on the parts only."""
+    """Return a number from 0 up to 1 that depends on the parts only."""
     digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:7], "big") / 2**56

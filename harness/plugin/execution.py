@@ -1,5 +1,7 @@
-"""Runs benchmark items: the first item of a batch that pytest calls advances the whole batch, the others find
-their outcome waiting. While a batch computes, the engine prepares what the next one will ask.
+"""Runs benchmark items.
+
+The first item of a batch that pytest calls advances the whole batch; the others find their outcomes ready. While a
+batch computes, the engine prepares the requests of the next one.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from harness.plugin.batches import batch_key, plan_batches
 from harness.plugin.collection import (
     OWN_ARGUMENTS,
     Given,
+    argument_names,
     checkpoint_of,
     given_items,
     given_of,
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from harness.plugin.sequential import Sequential
 
 ALONE_MARKS: Final = ("skip", "skipif", "xfail")
-"""pytest decides about items with these marks one by one, so they are never run for another item's sake."""
+"""Marks with which pytest decides about items one by one, so that they are never run for another item's sake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +51,9 @@ class Work:
 
     With ``in_order`` the batches come one after the other; a worker cannot know which it gets next. With ``by_kind``
     batches of items that ask for texts are larger than ``size``, which xdist's controller could not know of.
-    ``engine`` loads a checkpoint, ``note_usage`` is told now and then what this process's answers have cost.
-    ``sequential`` knows which items are not needed any more, ``reuse`` what earlier runs have scored.
+
+    ``engine`` loads a checkpoint; ``note_usage`` is told now and then what this process's answers have cost.
+    ``sequential`` knows which items are no longer needed, ``reuse`` what earlier runs have scored.
     """
 
     items: Sequence[pytest.Item]
@@ -66,7 +70,7 @@ class Work:
 
 
 class Execution:
-    """The batches of this process and the outcomes that wait to be reported."""
+    """The batches of this process and the outcomes that are yet to be reported."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -88,8 +92,8 @@ class Execution:
             batch = [items[index] for index in indices]
             self._batch_of |= dict.fromkeys((item.nodeid for item in batch), batch)
             leader = batch[0]
-            # Batches of checkpoints that share a model alternate: after a batch comes the next of its own checkpoint,
-            # and in between fixtures that know the checkpoint are made anew.
+            # Batches of checkpoints that share a model alternate: after a batch comes the next one of the
+            # same checkpoint, and between them fixtures that know the checkpoint are made anew.
             whose = checkpoint_of(leader).name if given_of(leader) is not None else None
             if whose == last or _needs_no_fixture(leader):
                 self._leader_after |= {item.nodeid: leader for item in before.get(whose, ())}
@@ -118,16 +122,16 @@ class Execution:
             finally:
                 self._outcomes.update(batch.outcomes)
                 self._settled.update(batch.outcomes)
-            self._meter.count(engine, info.name, to_plain(engine.effort))
+            self._meter.count(engine, info.name, to_plain(engine.usage))
         return self._outcomes.pop(item.nodeid)
 
     def sync(self) -> None:
-        """Makes sure that the records are on disk, and writes down what this process's answers have cost so far."""
+        """Put the records on disk, and write down what this process's answers have cost so far."""
         self._journal.sync()
         self._meter.note()
 
     def settle(self, item: pytest.Item, status: Status, message: str) -> None:
-        """Journals an item that never got to run: skipped by a mark, or its fixtures failed."""
+        """Journal an item that never ran: it was skipped by a mark, or its fixtures failed."""
         given = given_of(item)
         if given is None or item.nodeid in self._settled:
             return
@@ -136,13 +140,13 @@ class Execution:
         self._journal.append(Record(**who, status=status, message=message))
 
     def close(self) -> None:
-        """Close generators that were started for a batch that never came."""
+        """Close generators that were started for a batch that never ran."""
         for batch in self._ahead.values():
             batch.close()
         self._ahead.clear()
 
     def _reused(self, item: pytest.Function) -> Outcome | None:
-        """The outcome that an earlier run had, now in this run's journal too; None where there is none."""
+        """Return the outcome that an earlier run had, now also in this run's journal; None where there is none."""
         if not self._known(item):
             return None
         given = given_of(item)
@@ -160,7 +164,7 @@ class Execution:
         return Outcome(record)
 
     def _known(self, item: pytest.Item) -> bool:
-        """Whether an earlier run has scored the item."""
+        """Return whether an earlier run has scored the item."""
         if self._work.reuse is None or self._work.reuse.empty:
             return False
         given = given_of(item)
@@ -180,8 +184,10 @@ class Execution:
         return batch
 
     def _start_next(self, item: pytest.Function, batch: RunningBatch, engine: Engine) -> None:
-        """Start the generators of the batch after the item's, where the two share all fixtures, so that the
-        engine can prepare its requests while it computes."""
+        """Start the generators of the batch after the item's, if the two share all fixtures.
+
+        The engine can then prepare that batch's requests while it computes.
+        """
         leader = self._leader_after.get(item.nodeid)
         if not self._work.in_order or not isinstance(leader, pytest.Function):
             return
@@ -223,13 +229,13 @@ class Execution:
             else leader.funcargs[name]
             if name in leader.funcargs
             else params[name]
-            for name in item._fixtureinfo.argnames  # what pytest itself would pass to the function
+            for name in argument_names(item)
         }
         start = functools.partial(self._function(item), **wanted)
         return Job(item.nodeid, self._spec(item, given), given.example, checkpoint_of(item).name, start)
 
     def _spec(self, item: pytest.Item, given: Given) -> Benchmark:
-        """The benchmark of an item, under the name of the result that it belongs to."""
+        """Return the benchmark of an item, under the name of the result that it belongs to."""
         name = result_of(item, given)
         if name == given.loaded.spec.name:
             return given.loaded.spec
@@ -238,7 +244,7 @@ class Execution:
         return found
 
     def _function(self, item: pytest.Function) -> Callable[..., Any]:
-        """The generator function of an item; ``item.function`` is dear, and the same for very many items."""
+        """Return the generator function of an item; ``item.function`` is slow, and the same for very many items."""
         key = (item.parent, item.originalname)
         if (found := self._functions.get(key)) is None:
             found = self._functions[key] = generator_function(item.function)
@@ -246,7 +252,7 @@ class Execution:
 
 
 class _Recorder:
-    """The journal, which also tells when items are scored."""
+    """The journal, which also reports when items are scored."""
 
     def __init__(self, journal: Journal, scored: Callable[[], None]) -> None:
         self._journal, self._scored = journal, scored
@@ -261,19 +267,20 @@ class _Recorder:
 
 
 def _batches(items: Sequence[pytest.Item], size: int, *, by_kind: bool) -> list[list[int]]:
-    """Return the batches of the items, as places; those with a mark for which they run alone have one each."""
+    """Return the batches of the items, as indices; items with a mark for which they run alone have a batch each."""
     alone = [item.nodeid for item in items if any(mark.name in ALONE_MARKS for mark in item.iter_markers())]
     asking = (item.nodeid for item, given in given_items(items) if Generate in given.loaded.spec.asks)
     return plan_batches([item.nodeid for item in items], size, alone, asking if by_kind else ())
 
 
 def interleave(items: list[pytest.Item], size: int, *, by_kind: bool) -> None:
-    """Put the items in order, in place, where several checkpoints are served by one model in memory: a base and its
-    adapters; ``size`` and ``by_kind`` are those by which they will run.
+    """Interleave, in place, the items of checkpoints that one model in memory serves: a base and its adapters.
+
+    ``size`` and ``by_kind`` are those by which they will run.
 
     pytest runs all items of one checkpoint, then all of the next. Here a batch of the first is followed by the same
-    batch of the second, and so on, so that the checkpoints are compared early, and by the same items, and the model is
-    loaded once even where others stand between them on the command line. Nothing else moves.
+    batch of the second, and so on. So the checkpoints are compared early, and on the same items. The model is loaded
+    once, even if the command line names other checkpoints between them. Nothing else moves.
     """
     infos = {(info := checkpoint_of(item)).name: info for item, _ in given_items(items)}
     keys = {name: info.model_key for name, info in infos.items()}
@@ -299,16 +306,16 @@ def interleave(items: list[pytest.Item], size: int, *, by_kind: bool) -> None:
 
 
 def _needs_no_fixture(item: pytest.Item) -> bool:
-    """Whether all arguments of a benchmark item are the plugin's or parameters."""
+    """Return whether all arguments of a benchmark item are the plugin's or parameters."""
     if given_of(item) is None or not isinstance(item, pytest.Function):
         return False
-    return all(name in OWN_ARGUMENTS or name in item.callspec.params for name in item._fixtureinfo.argnames)
+    return all(name in OWN_ARGUMENTS or name in item.callspec.params for name in argument_names(item))
 
 
 def _alike(item: pytest.Function, leader: pytest.Function) -> bool:
-    """Whether the two differ in their examples only, so that the leader's fixtures are the item's too."""
+    """Return whether the two differ in their examples only, so that the leader's fixtures are the item's too."""
     mine, its = item.callspec.params, leader.callspec.params
     if mine.keys() != its.keys():
         return False
-    # By value, since pytest numbers the values of a plain parameter anew for every item.
+    # By value, since pytest renumbers the values of a plain parameter for every item.
     return all(its[name] is value for name, value in mine.items() if name not in OWN_ARGUMENTS)

@@ -1,7 +1,7 @@
-"""What a run has found, read from its folder: as soon as a checkpoint is complete, and at the end.
+"""The results of a run, read from its folder: as soon as a checkpoint is complete, and at the end.
 
-Every collected item is held against the journal, never against pytest's own counts: a worker that dies while it sends
-a report can leave pytest with exit code 0.
+Every collected item is checked against the journal, never against pytest's own counts: a worker that dies while it
+sends a report can leave pytest with exit code 0.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class RunResults:
         return new
 
     def of_checkpoint(self, name: str, seconds: float) -> Summary:
-        """Return one checkpoint's results, and keep them where later runs find them.
+        """Return one checkpoint's results, and save them where later runs find them.
 
         Raises ``HarnessError`` where the journal cannot be read.
         """
@@ -108,8 +108,10 @@ class RunResults:
         return summary
 
     def whole(self, why_lost: Callable[[str], str], seconds: float) -> tuple[Summary, list[Record]]:
-        """Return the run's results and the records that they come from, one per item; those that no process has
-        recorded are journalled as lost now."""
+        """Return the run's results and the records that they come from, one per item.
+
+        Items that no process has recorded are now journalled as lost.
+        """
         known = latest(self._read())
         known |= self._record_lost([item for item in self.items if item.item not in known], why_lost)
         summary = self._summarize(
@@ -118,7 +120,7 @@ class RunResults:
             checkpoints=self._manifest["checkpoints"],
             deselected=self.deselected,
             seconds=seconds,
-            effort=self._directory.read_effort(),
+            usage=self._directory.read_usage(),
         )
         return summary, list(known.values())
 
@@ -138,7 +140,7 @@ class RunResults:
         )
 
     def save(self, summary: Summary, records: Iterable[Record]) -> list[tuple[StoredResult, ItemScores]]:
-        """Keep each checkpoint's results where later runs find them, but for those that are kept already; return them
+        """Save each checkpoint's results where later runs find them, unless they are saved already; return them
         all."""
         store = ResultStore(self._directory.path.parent)
         results = saved_of(summary, records, codes={one.name: one.code for one in summary.declarations})
@@ -148,7 +150,8 @@ class RunResults:
         return results
 
     def changes(self, results: Iterable[tuple[StoredResult, ItemScores]]) -> list[dict[str, Any]]:
-        """Return what the run has changed against the best that is saved; a broken saved result costs this alone."""
+        """Return what the run has changed against the best saved results; a broken one costs this comparison
+        alone."""
         mine, store = [saved for saved, _ in results], ResultStore(self._directory.path.parent)
         names = dict.fromkeys(saved.benchmark for saved in mine)
         try:

@@ -1,8 +1,9 @@
-"""``EvalSession``: the life of a run in one process, from the first benchmark that is collected to its last line.
+"""``EvalSession``: the life cycle of a run in one process, from the first benchmark that is collected to its last
+line.
 
 It is made when the first benchmark is collected, when an ordinary test asks for our fixtures, or when xdist's workers
-must be told of it. A worker has the same session, without what its controller does; what both need to know stands in
-the run's folder.
+must be told of it. A worker has the same session, without the controller's part; what both need to know is in the
+run's folder.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ if TYPE_CHECKING:
 
 
 class EvalSession:
-    """A run in this process. ``fault`` is a person's mistake for which it does not begin: a line."""
+    """A run in this process. ``fault`` is a line about a person's mistake, for which the run does not begin."""
 
     # Create
 
     def __init__(self, config: pytest.Config, told: Mapping[str, Any]) -> None:
-        """``told`` is what ``for_workers`` gives; of a session that begins by itself it is empty."""
+        """``told`` is what ``for_workers`` returns; it is empty for a session that begins by itself."""
         self.config = config
         self.worker = hasattr(config, "workerinput")
         self._told = told
@@ -59,7 +60,7 @@ class EvalSession:
         self._selected = False
         self._collector = gc.isenabled()
         if self.worker or config.getoption("dist", "no") == "no":
-            gc.disable()  # nothing that is collected can be garbage before the end of the session
+            gc.disable()  # nothing that is collected can become garbage before the end of the session
         self._pool: EnginePool | None = None
         self._sequential: Sequential | None = None
         self._execution: Execution | None = None
@@ -75,7 +76,7 @@ class EvalSession:
                 self.fault = str(error)
 
     def _create(self) -> None:
-        """Raises ``pytest.UsageError`` or ``CheckpointError`` for a mistake in the options."""
+        """Set up the run; raise ``pytest.UsageError`` or ``CheckpointError`` for a mistake in the options."""
         take_former_gate_mode(self.config)
         settings = self.settings = settings_of(self.config)
         self.directory = RunDirectory(self._run_path())
@@ -140,9 +141,9 @@ class EvalSession:
             raise pytest.UsageError(self.fault)
 
     def select(self, items: list[pytest.Item]) -> None:
-        """Leave the items that can run, in the order in which they do; called when everybody else has chosen.
+        """Keep the items that can run, in the order in which they run; called when everybody else has chosen.
 
-        Raises ``pytest.UsageError`` for a mistake; a worker leaves no item, and its controller raises it.
+        Raises ``pytest.UsageError`` for a mistake; a worker keeps no item, and its controller raises the mistake.
         """
         self._selected = True
         dropped = settle(items, self.collection, self.config) if self.fault is None else []
@@ -181,7 +182,7 @@ class EvalSession:
         return not self.worker and self.settings.batch_items is None
 
     def left_out(self) -> list[str]:
-        """Return what was left out of the collection, a line each."""
+        """Return what was left out of the collection, one line each."""
         broken = [f"broken {one.name}: {one.message}" for one in self.collection.broken]
         return [*broken, *(f"deselected {line}" for line in self.collection.deselected)]
 
@@ -206,8 +207,8 @@ class EvalSession:
         if self._sequential is not None:
             self._sequential.begin(self.directory, declarations)
         self._execution = self._prepared(own, self._batch_size(len(items)))
-        # Items live until the end of the session: looking at tens of thousands of them again and again for
-        # garbage takes a fifth of the time that pytest needs for a trivial item.
+        # Items live until the end of the session: scanning tens of thousands of them for garbage again and
+        # again takes a fifth of the time that pytest needs for a trivial item.
         gc.freeze()
 
     def _prepared(self, items: list[pytest.Item], size: int) -> Execution:
@@ -216,7 +217,7 @@ class EvalSession:
         from harness.results.journal import Journal
         from harness.results.reuse import Reuse
 
-        # Not from the environment: a run inside of a worker's test inherits that.
+        # Not from the environment: a run inside a worker's test inherits that.
         who = self.config.workerinput["workerid"] if self.worker else "main"  # type: ignore[attr-defined]
         return Execution(
             Work(
@@ -227,7 +228,7 @@ class EvalSession:
                 journal=Journal(self.directory.path, who),
                 quarantine=Quarantine(self.directory.quarantine),
                 engine=self.engine,
-                note_usage=functools.partial(self.directory.write_effort, who),
+                note_usage=functools.partial(self.directory.write_usage, who),
                 sandbox=self.collection.sandbox,
                 sequential=self._sequential,
                 reuse=None if self.settings.no_cache else Reuse(self.directory.path),
@@ -272,8 +273,11 @@ class EvalSession:
     # Items
 
     def engine(self, info: CheckpointInfo) -> Engine:
-        """Return the checkpoint, loaded once in this process: its memory is freed when one is loaded that it shares no
-        model with, or at the end. Raises ``CheckpointError`` when its files do not make that model."""
+        """Return the checkpoint, loaded once in this process.
+
+        Its memory is freed at the end, or when a checkpoint is loaded that shares no model with it. Raises
+        ``CheckpointError`` when its files do not make that model.
+        """
         if self._pool is None:
             from harness.engines.pool import EnginePool
 
@@ -281,7 +285,7 @@ class EvalSession:
         return self._pool.engine(info)
 
     def call(self, item: pytest.Function) -> bool:
-        """Run a benchmark item, in the place of pytest; raises what it raises."""
+        """Run a benchmark item in pytest's place; raise what it raises."""
         given = collecting.given_of(item)
         if self._execution is None or given is None:
             raise HarnessError(
@@ -297,7 +301,7 @@ class EvalSession:
         return True
 
     def item_raised(self, item: pytest.Item, report: pytest.TestReport, error: BaseException) -> None:
-        """Journal an item that never got to run, and make an error of ours one line, in the process of the item."""
+        """Journal an item that never ran, and make an error of ours one line, in the process of the item."""
         if isinstance(error, HarnessError):
             report.longrepr = (
                 f"{type(error).__name__}: {error}"  # written for people: a traceback would hide it
@@ -342,8 +346,10 @@ class EvalSession:
     # Checkpoint finished
 
     def _checkpoint_finished(self, name: str) -> None:
-        """Write a checkpoint's results as soon as they are complete, whatever becomes of the others; what cannot be
-        written now is tried again, and said, at the end."""
+        """Write a checkpoint's results as soon as they are complete, whatever becomes of the others.
+
+        What cannot be written now is tried again, and reported, at the end.
+        """
         assert self._results is not None
         try:
             summary = self._results.of_checkpoint(name, time.time() - self._began)
@@ -374,10 +380,11 @@ class EvalSession:
         self.collection.nothing = self.collection.nothing or told["nothing"]
 
     def finish(self, session: pytest.Session) -> None:
-        """Hold every collected item against the journal, sum up, judge, and tell it; sets the exit code."""
+        """Check every collected item against the journal, summarize, judge, and report; set the exit code."""
         if self._progress is not None:
             self._progress.stop()
-        # After a usage error there is nothing to sum up: the one line that says what is wrong stands alone.
+        # After a usage error there is nothing to summarize: the one line that says what is wrong stands
+        # alone.
         if self.fault is not None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
             return
         if self._results is not None:
@@ -455,7 +462,7 @@ class EvalSession:
     # Close
 
     def close(self) -> None:
-        """End what still runs, and free memory."""
+        """End what is still running, and free memory."""
         if self._progress is not None:
             self._progress.stop()
         if self._execution is not None:

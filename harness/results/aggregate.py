@@ -58,11 +58,12 @@ def summarize(
     checkpoints: Sequence[dict[str, Any]],
     deselected: Sequence[str] = (),
     seconds: float = 0.0,
-    effort: Sequence[Usage] = (),
+    usage: Sequence[Usage] = (),
 ) -> Summary:
-    """The whole run's numbers; raises ``BenchmarkError`` when an item's benchmark is not declared.
+    """Return the whole run's numbers.
 
-    Of several records of an item the last counts, except that "lost" never replaces "scored".
+    Raises ``BenchmarkError`` when an item's benchmark is not declared. Of several records of an item the last counts,
+    except that "lost" never replaces "scored".
     """
     known = latest(records)
     buckets = _buckets(known, declarations, collected)
@@ -79,7 +80,7 @@ def summarize(
         faults=[fault for bucket in buckets for fault in _faults(bucket.records)],
         uncollected=len(known.keys() - {item.item for item in collected}),
         seconds=seconds,
-        effort=list(effort),
+        effort=list(usage),
     )
 
 
@@ -168,14 +169,14 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
 
 
 def _template(counts: Mapping[str, int]) -> str | None:
-    """How texts were asked for; None where none were."""
+    """Return the way in which texts were asked for; None where none were."""
     if not counts["outputs"]:
         return None
     return {0: "plain", counts["outputs"]: "chat"}.get(counts["chat"], "mixed")
 
 
 def _outcomes(records: Sequence[Record]) -> dict[str, int]:
-    """How many programs came to each outcome, the most frequent one first."""
+    """Return the number of programs by outcome, the most frequent one first."""
     found: Counter[str] = Counter()
     for record in records:
         found.update(record.programs)
@@ -183,7 +184,7 @@ def _outcomes(records: Sequence[Record]) -> dict[str, int]:
 
 
 def _weak_tests(records: Sequence[Record]) -> dict[str, list[str]]:
-    """The wrong programs that the tests of scored tasks accept, by task."""
+    """Return the wrong programs that the tests of scored tasks accept, by task."""
     return {
         task: accepted
         for record in records
@@ -193,8 +194,10 @@ def _weak_tests(records: Sequence[Record]) -> dict[str, list[str]]:
 
 
 def _invalid(counts: Mapping[str, int], most: float) -> str | None:
-    """Why the outputs say too little about the checkpoint: too many were cut off, or had no answer in them.
-    None where nothing was generated."""
+    """Return why the outputs say too little about the checkpoint: too many were cut off, or had no answer in them.
+
+    None where nothing was generated.
+    """
     if not counts["outputs"]:
         return None
     reasons = {"at_limit": "ended at the limit of new tokens", "no_answer": "had no answer in them"}
@@ -207,7 +210,7 @@ def _invalid(counts: Mapping[str, int], most: float) -> str | None:
 
 
 def _metrics(declaration: Declaration, records: Sequence[Record]) -> dict[str, Metric]:
-    """Every score's mean and every declared aggregation; the primary metric is there, first, in any case."""
+    """Return every score's mean and every declared aggregation; the primary metric is always there, and first."""
     scored = _scored(records)
     wanted = [
         declaration.primary,
@@ -236,7 +239,10 @@ def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Seque
 def _estimate(
     how: Aggregation, function: Function, values: list[float], clusters: list[str | None] | None
 ) -> Estimate:
-    """What the function says; undefined where somebody else's fails, so that the other numbers of a run stay."""
+    """Return the function's estimate.
+
+    It is undefined where a function of somebody else's fails, so that the other numbers of a run stay.
+    """
     if how.at is None and how.function is None:
         found: Estimate = function(values, clusters)
         return found
@@ -254,8 +260,10 @@ def _estimate(
 def _macro(
     declaration: Declaration, metrics: Mapping[str, Metric], groups: list[list[Record]]
 ) -> dict[str, Metric]:
-    """The mean of the groups' means, for each metric that is a mean over all items: what only some items have
-    (the score of one level) is not spread over the groups alike."""
+    """Return the mean of the groups' means, for each metric that is a mean over all items.
+
+    A score that only some items have (such as that of one level) is not spread evenly over the groups.
+    """
     found: dict[str, Metric] = {}
     scored = sum(len(_scored(group)) for group in groups)
     for name, metric in metrics.items():
@@ -274,7 +282,7 @@ def _scored(records: Iterable[Record]) -> list[Record]:
 
 
 def as_metric(name: str, estimate: Estimate, n: int) -> Metric:
-    """The estimate over ``n`` items as a metric."""
+    """Return the estimate over ``n`` items as a metric."""
     return Metric(name=name, n=n, **asdict(estimate))
 
 
@@ -299,7 +307,7 @@ def _composites(buckets: Sequence[_Bucket]) -> list[dict[str, Any]]:
 def composite_of_records(
     definition: Composite, checkpoint: str, results: Sequence[tuple[Declaration, Sequence[Record]]]
 ) -> dict[str, Any] | None:
-    """The composite of one checkpoint from the records of its benchmarks, None where a part is missing."""
+    """Return the composite of one checkpoint from the records of its benchmarks, None where a part is missing."""
     scored = {declaration.name: (declaration, _scored(records)) for declaration, records in results}
     summands: dict[str, list[tuple[float, Metric]]] = {}
     for weight, name, metric in definition.parts:
@@ -319,7 +327,7 @@ def composite_of_records(
         "checkpoint": checkpoint,
         "formula": definition.formula,
         **asdict(estimate),
-        # Not the estimate's, whose last digit may round the other way.
+        # Not that of the estimate, whose last digit may be rounded the other way.
         "value": composite_value(definition, known),
         "mark": composite_mark(_part_mark(*scored[name]) for name in summands),
         "parts": [
@@ -350,11 +358,11 @@ def _extent(declaration: Declaration, group: str | None = None) -> Extent:
 def _together(
     parts: Sequence[tuple[float, Metric]], declaration: Declaration, scored: Sequence[Record]
 ) -> Estimate:
-    """The weighted sum of means over the same items, which rise and fall together.
+    """Return the weighted sum of means over the same items, which rise and fall together.
 
-    The error is sqrt(sum of r_ij d_i d_j), with d the parts' own weighted errors and r the correlation of
-    their means; the limits are made the same way from the distances of the parts' limits, so they stay where
-    the parts' own limits are.
+    The error is sqrt(sum of r_ij d_i d_j), with d the parts' own weighted errors and r the correlation of their
+    means. The limits are made in the same way from the distances of the parts' limits, so they stay where the parts'
+    own limits are.
     """
     value = math.fsum(weight * part.value for weight, part in parts if part.value is not None)
     errors, downs, ups = [], [], []
@@ -376,7 +384,7 @@ def _joint(distances: Sequence[float], r: Sequence[Sequence[float]]) -> float:
 
 
 def _correlation(a: Metric, b: Metric, declaration: Declaration, scored: Sequence[Record]) -> float:
-    """The correlation of two means over the same items, clusters allowed for; 1 (cautious) where
+    """Return the correlation of two means over the same items, allowing for clusters; 1 (cautious) where
     undefined."""
     if a.name == b.name:
         return 1.0

@@ -1,10 +1,10 @@
 """The folder of a run: ``OUTPUT/RUN_ID/``, what is in it, and the manifest.
 
 run.json          the manifest: command, versions, machine, commit, checkpoints, settings
-items-WHO.jsonl   the journal, one shard a process
+items-WHO.jsonl   the journal, one shard per process
 collected.json    every collected item, the benchmarks' declarations, what was left out and why
-courses.json      with --eval-gate-sequential: the order of the items, and after how many of them one looks
-effort-WHO.json   what answering cost, one file a process
+courses.json      with --eval-gate-sequential: the order of the items, and the counts after which they are analysed
+effort-WHO.json   what answering cost, one file per process
 quarantine.txt    items that ran alone, because a worker died with them
 run.log           what happened when: begin, what was left out, dead workers, end
 """
@@ -36,19 +36,21 @@ PACKAGES: Final = (
     *("kiwipiepy", "kiwipiepy_model", "numpy"),
 )
 PREPARATIONS: Final = ("collected.json", "courses.json")
-"""What stands in the folder before anything is asked."""
+"""Files that are written into the folder before anything is asked."""
 
 
 def free_run_path(output: Path, now: float, pid: int) -> Path:
-    """The folder for a run that nobody has named, ``YYYYMMDD_HHMMSS_PID`` in local time; two runs of one process
-    within a second get two."""
+    """Return the folder for a run that nobody has named, ``YYYYMMDD_HHMMSS_PID`` in local time.
+
+    Two runs of one process within a second get two.
+    """
     name = time.strftime("%Y%m%d_%H%M%S", time.localtime(now)) + f"_{pid}"
     others = (f"{name}_{number}" for number in itertools.count(2))
     return next(output / one for one in itertools.chain([name], others) if not (output / one).exists())
 
 
 class RunDirectory:
-    """Paths of a run, and the small files in which its processes tell each other things."""
+    """The paths of a run, and the small files through which its processes exchange data."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,15 +60,15 @@ class RunDirectory:
         self.collected = path / "collected.json"
 
     def exists(self) -> bool:
-        """Whether anything was written: a run without benchmarks leaves no folder."""
+        """Return whether anything was written: a run without benchmarks leaves no folder."""
         return self.path.is_dir()
 
     def used(self) -> bool:
-        """Whether an earlier run wrote here."""
+        """Return whether an earlier run wrote here."""
         return self.path.is_dir() and any(self.path.iterdir())
 
     def make(self) -> None:
-        """Makes the folder; raises ``JournalError`` when that is impossible."""
+        """Make the folder. Raises ``JournalError`` when that is impossible."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -75,7 +77,7 @@ class RunDirectory:
             ) from error
 
     def discard(self) -> None:
-        """Takes the folder away where nothing but preparations is in it: no manifest, no record of an item."""
+        """Remove the folder if it holds nothing but preparations: no manifest, no record of an item."""
         if self.manifest.exists() or any(self.path.glob("items-*.jsonl")):
             return
         with suppress(OSError):
@@ -86,7 +88,7 @@ class RunDirectory:
     def write_collected(
         self, items: Sequence[Collected], declarations: Mapping[str, Declaration], deselected: Sequence[str]
     ) -> None:
-        """Notes what was collected; every worker writes the same, so the last one wins."""
+        """Note what was collected; every worker writes the same, so the last one wins."""
         data = {
             "schema": SCHEMA,
             "items": [[getattr(item, name) for name in COLUMNS] for item in items],
@@ -96,21 +98,21 @@ class RunDirectory:
         write_atomic(self.collected, json.dumps(data, ensure_ascii=False))
 
     def read_collected(self) -> tuple[list[Collected], dict[str, Declaration], list[str]]:
-        """What ``write_collected`` noted; nothing when no process got that far."""
+        """Return what ``write_collected`` noted; nothing when no process got that far."""
         if not self.collected.is_file():
             return [], {}, []
         data = json.loads(self.collected.read_text(encoding="utf-8"))
         declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
         return [Collected(*row) for row in data["items"]], declarations, list(data["deselected"])
 
-    def write_effort(self, who: str, rows: Sequence[Usage]) -> None:
-        """Notes what answering has cost a process so far."""
+    def write_usage(self, who: str, rows: Sequence[Usage]) -> None:
+        """Note what answering has cost a process so far."""
         write_atomic(
             self.path / f"effort-{who}.json", json.dumps([asdict(row) for row in rows], ensure_ascii=False)
         )
 
-    def read_effort(self) -> list[Usage]:
-        """What all processes noted."""
+    def read_usage(self) -> list[Usage]:
+        """Return what all processes noted."""
         paths = sorted(self.path.glob("effort-*.json"))
         return [Usage(**row) for path in paths for row in json.loads(path.read_text(encoding="utf-8"))]
 
@@ -121,13 +123,13 @@ class RunDirectory:
             file.write(f"{stamp} {message}\n")
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        """Writes ``run.json``."""
+        """Write ``run.json``."""
         write_atomic(
             self.manifest, json.dumps({"schema": SCHEMA, **manifest}, ensure_ascii=False, indent=2) + "\n"
         )
 
     def read_manifest(self) -> dict[str, Any]:
-        """``run.json`` as written, empty when there is none."""
+        """Return ``run.json`` as written, empty when there is none."""
         if not self.manifest.is_file():
             return {}
         found: dict[str, Any] = json.loads(self.manifest.read_text(encoding="utf-8"))
@@ -135,7 +137,7 @@ class RunDirectory:
 
 
 def environment(command: Sequence[str], folder: Path, root: Path) -> dict[str, Any]:
-    """The part of a run's manifest about the command, the program versions, the machine and the commit."""
+    """Return the part of a run's manifest about the command, the program versions, the machine and the commit."""
     return {
         "command": list(command),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
@@ -158,7 +160,8 @@ def _version(package: str) -> str | None:
 
 
 def _commit(folder: Path) -> dict[str, Any] | None:
-    """The git commit of the folder pytest runs in, and whether files differ from it; None outside git."""
+    """Return the git commit of the folder in which pytest runs, and whether files differ from it; None outside
+    git."""
     try:
         head = _git(folder, "rev-parse", "HEAD")
         dirty = head and _git(folder, "status", "--porcelain", "-uno")

@@ -53,7 +53,7 @@ class Scripted:
     tell the answer to one of them."""
 
     info = CheckpointInfo("c", "c", Path(), "causal", "folder", "fake", "Fake", 100, SERVES["causal"])
-    effort: dict[str, Any] = {}  # noqa: RUF012 -- as the Protocol has it
+    usage: dict[str, Any] = {}  # noqa: RUF012 -- as the Protocol has it
 
     def __init__(self, script: Callable[[list[str], Callable[[int], None]], None] | None = None) -> None:
         self.script = script

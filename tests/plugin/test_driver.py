@@ -37,7 +37,7 @@ class CountingEngine:
     info = CheckpointInfo("c", "c", Path(), "causal", "folder", "fake", "Fake", 100, SERVES["causal"])
 
     def __init__(self) -> None:
-        self.effort: dict[str, Any] = {}
+        self.usage: dict[str, Any] = {}
         self.batches: list[int] = []
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:

@@ -33,9 +33,9 @@ def test_lengths_accuracy_and_metadata_of_a_model_with_several_heads_are_in_the_
     (folder,) = project.runs
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     (cost,) = summary["effort"]
-    guessed = cost["engine"]["speculative"]
-    assert guessed["mean_length"] >= 1.0
-    assert len(guessed["accuracy"]) == 3
+    proposed = cost["engine"]["speculative"]
+    assert proposed["mean_length"] >= 1.0
+    assert len(proposed["accuracy"]) == 3
     (checkpoint,) = summary["manifest"]["checkpoints"]
     assert checkpoint["epoch"] > 1
     assert checkpoint["val_loss"] > 1
@@ -44,9 +44,9 @@ def test_lengths_accuracy_and_metadata_of_a_model_with_several_heads_are_in_the_
     assert "speculative decoding for" in text
 
 
-def test_without_guessing_nothing_is_said_of_it(project: Project) -> None:
+def test_without_proposals_nothing_is_said_of_it(project: Project) -> None:
     (project.path / "test_sums.py").write_text(BENCHMARK, encoding="utf-8")
     project.rows(3)
     result = project.run("--eval-speculative", "off", checkpoint="builtin:mtp-tiny")
     assert result.ret == 0
-    assert "guessed" not in result.stdout.str()
+    assert "speculative decoding" not in result.stdout.str()

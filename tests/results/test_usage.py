@@ -19,7 +19,7 @@ from tests.support.summaries import sample
 GIB = 2**30
 
 
-def effort(who: str, checkpoint: str = "a", **more: object) -> Usage:
+def usage_of(who: str, checkpoint: str = "a", **more: object) -> Usage:
     engine = {"tokens": 1000, "padding": 25, "distinct": 975, "logits": 10, "batch_tokens": 4096, "notes": []}
     return Usage(
         who=who,
@@ -83,14 +83,14 @@ def test_costs_are_noted_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_processes_notes_are_read_back(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
-    directory.write_effort("gw0", [effort("gw0"), effort("gw0", "b")])
-    directory.write_effort("gw1", [effort("gw1")])
-    directory.write_effort("gw1", [effort("gw1", tokens=2000)])
-    assert directory.read_effort() == [effort("gw0"), effort("gw0", "b"), effort("gw1", tokens=2000)]
+    directory.write_usage("gw0", [usage_of("gw0"), usage_of("gw0", "b")])
+    directory.write_usage("gw1", [usage_of("gw1")])
+    directory.write_usage("gw1", [usage_of("gw1", tokens=2000)])
+    assert directory.read_usage() == [usage_of("gw0"), usage_of("gw0", "b"), usage_of("gw1", tokens=2000)]
 
 
 def test_one_line_a_checkpoint_adds_up_its_processes() -> None:
-    found = replace(sample(), effort=[effort("gw0"), effort("gw1", tokens=3000, padding=15)])
+    found = replace(sample(), effort=[usage_of("gw0"), usage_of("gw1", tokens=3000, padding=15)])
     assert notes.usage(found) == [
         "4,000 tokens computed, 1.0 % padding; first answers after 4.0 s; 1.00 GiB at most per process; "
         "2 processes with 1.00 GiB in all, shared pages counted once"
@@ -98,14 +98,14 @@ def test_one_line_a_checkpoint_adds_up_its_processes() -> None:
 
 
 def test_a_single_process_is_not_counted() -> None:
-    found = replace(sample(), effort=[effort("main")])
+    found = replace(sample(), effort=[usage_of("main")])
     assert notes.usage(found) == [
         "1,000 tokens computed, 2.5 % padding; first answers after 4.0 s; 1.00 GiB at most"
     ]
 
 
 def test_a_process_that_loaded_a_checkpoint_twice_is_one_process() -> None:
-    twice = [effort("gw0"), effort("gw0", tokens=3000), effort("gw1")]
+    twice = [usage_of("gw0"), usage_of("gw0", tokens=3000), usage_of("gw1")]
     assert notes.usage(replace(sample(), effort=twice)) == [
         "5,000 tokens computed, 1.5 % padding; first answers after 4.0 s; 1.00 GiB at most per process; "
         "2 processes with 1.00 GiB in all, shared pages counted once"
@@ -114,11 +114,11 @@ def test_a_process_that_loaded_a_checkpoint_twice_is_one_process() -> None:
     assert alone.endswith("1.00 GiB at most")
 
 
-def test_what_was_guessed_ahead_is_added_up_over_processes() -> None:
+def test_what_was_proposed_is_added_up_over_processes() -> None:
     one = {"lengths": [60, 20, 20], "asked": [100, 80], "right": [40, 20]}
     other = {"lengths": [0, 0, 0, 25], "asked": [25, 25, 25], "right": [25, 25, 25]}
-    rows = [effort("gw0", speculative=one, decoded=260), effort("gw1", speculative=other, decoded=140)]
-    (line,) = notes.usage(replace(sample(), effort=[*rows, effort("gw2", decoded=0)]))
+    rows = [usage_of("gw0", speculative=one, decoded=260), usage_of("gw1", speculative=other, decoded=140)]
+    (line,) = notes.usage(replace(sample(), effort=[*rows, usage_of("gw2", decoded=0)]))
     assert line.endswith(
         "; speculative decoding for 65 % of the tokens, 2.08 tokens per pass; heads 1 to 3 right in 52, 43, 100 %"
     )
@@ -130,7 +130,7 @@ def test_engines_without_costs_say_nothing() -> None:
 
 
 def test_what_an_engine_does_otherwise_is_a_warning_once() -> None:
-    rows = [effort("gw0", notes=["a: slow"]), effort("gw1", notes=["a: slow"])]
+    rows = [usage_of("gw0", notes=["a: slow"]), usage_of("gw1", notes=["a: slow"])]
     assert notes.warnings(replace(sample(), effort=rows)) == ["a: slow"]
 
 
@@ -140,9 +140,9 @@ def slow(way: str, computed: int, enough: int, reason: str = "it has chunks") ->
 
 def test_a_slow_way_is_told_with_its_cost_over_all_processes() -> None:
     rows = [
-        effort("gw0", slow=[slow("generating", 40_000, 4_000), slow("logits", 50, 10)]),
-        effort("gw1", slow=[slow("generating", 1_510, 762)]),
-        effort("gw1", "b", slow=[slow("scoring", 300, 100, "another")]),
+        usage_of("gw0", slow=[slow("generating", 40_000, 4_000), slow("logits", 50, 10)]),
+        usage_of("gw1", slow=[slow("generating", 1_510, 762)]),
+        usage_of("gw1", "b", slow=[slow("scoring", 300, 100, "another")]),
     ]
     found = replace(sample(), effort=rows)
     told = [
@@ -163,7 +163,7 @@ def test_a_slow_way_is_told_with_its_cost_over_all_processes() -> None:
 
 
 def test_the_slow_way_of_many_checkpoints_is_one_line() -> None:
-    rows = [effort("main", str(step), slow=[slow("scoring", 30, 10, f"{step} off")]) for step in range(5)]
+    rows = [usage_of("main", str(step), slow=[slow("scoring", 30, 10, f"{step} off")]) for step in range(5)]
     assert notes.slow_ways(replace(sample(), effort=rows)) == [
         "5 checkpoints: every sequence is computed by itself, which is slow (0 off and 4 more): 150 tokens computed "
         "where about 50 would do, 3.0 times as many"
@@ -171,5 +171,5 @@ def test_the_slow_way_of_many_checkpoints_is_one_line() -> None:
 
 
 def test_it_survives_the_summarys_file() -> None:
-    found = replace(sample(), effort=[effort("main")])
+    found = replace(sample(), effort=[usage_of("main")])
     assert summary_from_json(summary_json(found)).effort == found.effort

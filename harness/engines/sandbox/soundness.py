@@ -1,4 +1,4 @@
-"""Check that the tests of a task can fail: they are run on wrong programs before they judge any.
+"""Checks that the tests of a task can fail: they are run on wrong programs before they judge any.
 
     an empty program                              must not pass; tests that let it pass are unsound
     a program that raises                         the same
@@ -6,9 +6,9 @@
     a program that returns its first argument,    the same
     or prints what it reads
 
-All run in the same sandbox, under the same limits, judged by the same test runner as the programs after
-them. The programs that a task's tests accepted are kept in the user's cache, by the hash of the task, its tests, these
-programs, and the code that judges. Tests are tried once, and again whenever any of it changes.
+All of them run in the same sandbox, under the same limits and the same test runner as the programs that are judged
+later. The programs that a task's tests accepted are kept in the user's cache, by the hash of the task, its tests,
+these programs, and the code that judges. Tests are tried once, and again whenever any of these change.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ PRINTS_NONE: Final = "a program that prints None"
 ECHOES: Final = "a program that prints what it reads"
 
 UNSOUND: Final = (EMPTY, RAISES)
-"""Tests that accept one of these say nothing about any program."""
+"""Tests that accept one of these show nothing about any program."""
 
-_KEPT: Final = 20_000
-"""Tasks in the cache, the newest."""
+_MOST_TASKS: Final = 20_000
+"""The number of tasks in the cache, the newest."""
 
 _FUNCTIONS: Final = {
     RAISES: 'raise RuntimeError("a wrong program")',
@@ -59,13 +59,13 @@ class Runner(Protocol):
     """Runs programs, many at a time. Use it in a ``with`` statement, or close it."""
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
-        """The answer, once it is there. May be called from any thread."""
+        """Return a future that will hold the answer. May be called from any thread."""
 
     def close(self) -> None:
-        """End the programs that still run."""
+        """End the programs that are still running."""
 
     def run(self, request: RunProgram) -> RunProgramAnswer:
-        """The answer; waits for it."""
+        """Return the answer, once it is there."""
         return self.submit(request).result()
 
     def __enter__(self) -> Self:
@@ -99,7 +99,7 @@ def wrong_programs(request: RunProgram) -> list[Wrong]:
 
 
 def _definition(name: str, does: str, a_class: bool) -> str:
-    """A function that does so; in place of a class, one whose every method does."""
+    """Return a function that does so; in place of a class, one whose every method does."""
     if a_class or name[:1].isupper():
         made = does if does.startswith("raise") else "pass"
         return (
@@ -121,8 +121,11 @@ class Checked(Runner):
     def __init__(
         self, sandbox: Runner, kind: str, folder: Path | None = None, judged_by: str | None = None
     ) -> None:
-        """``kind`` is the sandbox's; ``folder`` keeps the findings (default: the user's cache); ``judged_by`` names
-        the code that judges (default: ``judging_code()``)."""
+        """``kind`` is the sandbox's.
+
+        ``folder`` keeps the findings (default: the user's cache); ``judged_by`` names the code that judges (default:
+        ``judging_code()``).
+        """
         self._sandbox, self._kind = sandbox, kind
         self._judged_by = judging_code() if judged_by is None else judged_by
         self._known = KnownTests(cache_folder("tests") if folder is None else folder)
@@ -130,7 +133,7 @@ class Checked(Runner):
         self._tried: dict[RunProgram, Future[tuple[str, ...]]] = {}
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
-        """The answer, once it is there."""
+        """Return a future that will hold the answer."""
         found: Future[RunProgramAnswer] = Future()
         found.set_running_or_notify_cancel()
         accepted, judged = self._accepted(request), self._sandbox.submit(request)
@@ -146,12 +149,12 @@ class Checked(Runner):
         return found
 
     def close(self) -> None:
-        """End the programs that still run."""
+        """End the programs that are still running."""
         self._sandbox.close()
         self._known.prune()
 
     def _accepted(self, request: RunProgram) -> Future[tuple[str, ...]]:
-        """The wrong programs that the tests of a request accept."""
+        """Return the wrong programs that the tests of a request accept."""
         task = replace(request, program="")
         with self._lock:
             if (known := self._tried.get(task)) is not None:
@@ -168,7 +171,7 @@ class Checked(Runner):
 
 
 class _Trial:
-    """Wrong programs under way; the last that ends settles the future."""
+    """Wrong programs under way; the last one to end settles the future."""
 
     def __init__(self, wrong: Sequence[Wrong], future: Future[tuple[str, ...]], keep: _Keep) -> None:
         self._wrong, self._future, self._keep = wrong, future, keep
@@ -187,7 +190,7 @@ class _Trial:
             if len(self._outcomes) < len(self._wrong):
                 return
         found = tuple(one.name for one in self._wrong if self._outcomes[one.name] == "passed")
-        if "fault" not in self._outcomes.values():  # which says nothing about the tests
+        if "fault" not in self._outcomes.values():  # this says nothing about the tests
             self._keep(found)
         self._future.set_result(found)
 
@@ -197,15 +200,17 @@ class _Keep(Protocol):
 
 
 class KnownTests:
-    """A folder of the programs that tests accepted, one small file per task; where it cannot be written, nothing is
-    known. Several processes may use it: a file is whole or not there."""
+    """A folder of the programs that tests accepted, one small file per task.
+
+    If it cannot be written, nothing is remembered. Several processes may use it: a file is either whole or absent.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._written = False
 
     def find(self, key: str) -> tuple[str, ...] | None:
-        """The finding of that key; None where there is none."""
+        """Return the finding of that key; None where there is none."""
         try:
             entry = json.loads(self._path(key).read_bytes())
         except (OSError, ValueError):
@@ -218,7 +223,7 @@ class KnownTests:
         return tuple(found)
 
     def keep(self, key: str, accepted: Sequence[str]) -> None:
-        """Keep it; not synced, since a lost finding is found anew."""
+        """Keep the finding; it is not synced, since a lost finding is found again."""
         path = self._path(key)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
         try:
@@ -231,14 +236,14 @@ class KnownTests:
                 temporary.unlink(missing_ok=True)
 
     def prune(self) -> None:
-        """Remove the oldest where there are too many."""
+        """Remove the oldest findings when there are too many."""
         if not self._written:
             return
         with suppress(OSError):
             entries = list(self._folder.glob("*.json"))
-            if len(entries) > _KEPT:
+            if len(entries) > _MOST_TASKS:
                 entries.sort(key=lambda path: path.stat().st_mtime_ns)
-                for path in entries[: len(entries) - _KEPT]:
+                for path in entries[: len(entries) - _MOST_TASKS]:
                     path.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
@@ -246,7 +251,7 @@ class KnownTests:
 
 
 def _with(answer: RunProgramAnswer, request: RunProgram, accepted: tuple[str, ...]) -> RunProgramAnswer:
-    """The answer with the wrong programs that the tests accept; a fault where they are unsound."""
+    """Return the answer with the wrong programs that the tests accept; a fault where the tests are unsound."""
     if not accepted:
         return answer
     answer = replace(answer, weak_tests=accepted)
@@ -263,7 +268,7 @@ def _key(request: RunProgram, wrong: Sequence[Wrong], kind: str, judged_by: str)
 
 @functools.cache
 def judging_code() -> str:
-    """The hash of the code that judges programs: this package, and Python's version."""
+    """Return the hash of the code that judges programs: this package, and Python's version."""
     digest = hashlib.sha256(sys.version.encode())
     folder = Path(__file__).parent
     for path in sorted(folder.rglob("*.py")):

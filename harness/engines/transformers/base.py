@@ -1,11 +1,11 @@
-"""What the engines of causal and of masked models have in common: a loaded model and the counts of its work.
+"""The common part of the engines of causal and of masked models: a loaded model and the counts of its work.
 
-Makes what an engine needs for a request, its tokens, in a thread of its own, before it is asked for.
+A thread of its own tokenizes requests before they are asked for. A fast tokenizer works outside Python's lock, so
+texts can be tokenized while the model computes.
 
-A fast tokenizer works outside of Python's lock, so a text can be cut while the model computes. Texts are cut in
-that one thread alone: transformers sets how a tokenizer cuts (truncation, padding) before every text, which two
-threads must not do at once. The thread that runs the model uses the tokenizer meanwhile, but only to read
-generated tokens, which changes nothing about it.
+Only that thread tokenizes: transformers sets the tokenizer's truncation and padding before every text, which two
+threads must not do at once. Meanwhile the thread that runs the model uses the tokenizer only to decode generated
+tokens, which changes nothing in it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Made = TypeVar("Made")
 
 
 class ModelEngine(Generic[Made]):
-    """The common part of engines with a model; what they make of requests ahead of time is ``Made``.
+    """The common part of engines with a model; ``Made`` is the type of what they prepare from a request.
 
-    ``work_done``: what has gone through the model so far; ``budget``: how much is computed at once.
+    ``work_done`` counts what has gone through the model so far; ``budget`` limits what is computed at once.
     """
 
     def __init__(
@@ -49,33 +49,32 @@ class ModelEngine(Generic[Made]):
 
     @property
     def gathers(self) -> bool:
-        """Whether logits are computed at the needed positions only."""
+        """Return whether logits are computed at the needed positions only."""
         return self._needed.gathers
 
     @property
-    def effort(self) -> dict[str, Any]:
-        """What answering has cost so far."""
-        return self.work_done.effort(self.budget, self._loaded_notes, self._slow)
+    def usage(self) -> dict[str, Any]:
+        """The counts of what answering has cost so far."""
+        return self.work_done.usage(self.budget, self._loaded_notes, self._slow)
 
     @property
     def notes(self) -> list[str]:
-        """What works otherwise than usual with this checkpoint."""
+        """Notes on what works differently from usual with this checkpoint."""
         return [*self._loaded_notes, *map(self._slow_note, self._slow)]
 
     def prepare(self, requests: Sequence[Request]) -> None:
-        """Cuts texts that will be asked about into tokens, while the model computes."""
+        """Tokenize texts of coming requests, while the model computes."""
         self._ahead.begin(requests)
 
     def close(self) -> None:
-        """Frees the model's memory; the engine cannot answer afterwards."""
+        """Free the model's memory; the engine cannot answer afterwards."""
         self._ahead.close()
         self._needed.close()
         self._held = None
         del self._needed
 
     def _goes_slowly(self, way: str, reason: str) -> None:
-        """Logs that a slow way (``SLOW_WAYS``) has to be gone, each reason once; what it costs is told in the run's
-        report."""
+        """Log that a slow way (``SLOW_WAYS``) has to be taken, each reason once; the run's report has its cost."""
         known = reason in self._slow.values()
         self._slow[way] = reason
         if not known:
@@ -92,11 +91,11 @@ class ModelEngine(Generic[Made]):
 
 
 _CALLS: Final = 2
-"""What is prepared counts for so many calls of ``begin``: the unit that computes, and the next."""
+"""Calls of ``begin`` for which prepared work is kept: the batch that computes, and the next."""
 
 
 class PretokenizeQueue(Generic[Made]):
-    """Calls ``make`` with lists of requests; it gives one result a request, whatever else is in the list."""
+    """Calls ``make`` with lists of requests; it returns one result per request, whatever else is in the list."""
 
     def __init__(self, make: Callable[[Sequence[Request]], list[Made]]) -> None:
         self._make = make
@@ -104,26 +103,28 @@ class PretokenizeQueue(Generic[Made]):
         self._begun: deque[tuple[dict[Request, int], Future[list[Made]]]] = deque(maxlen=_CALLS)
 
     def begin(self, requests: Sequence[Request]) -> None:
-        """Returns at once; the results will be there when they are asked for."""
+        """Begin, and return at once; the results will be there when they are asked for."""
         numbers = {request: number for number, request in enumerate(dict.fromkeys(requests))}
         if numbers:
             self._begun.append((numbers, self._thread.submit(self._make, list(numbers))))
 
     def made(self, requests: Sequence[Request]) -> list[Made]:
-        """One result a request, in order; raises what ``make`` raises for these requests."""
+        """Return one result per request, in order; raises what ``make`` raises for these requests."""
         found = [self._find(request) for request in requests]
         missing = [request for request, one in zip(requests, found, strict=True) if one is None]
         rest = iter(self._thread.submit(self._make, missing).result() if missing else ())
         return [next(rest) if one is None else one[0] for one in found]
 
     def close(self) -> None:
-        """Ends the thread."""
+        """End the thread."""
         self._begun.clear()
         self._thread.shutdown(cancel_futures=True)
 
     def _find(self, request: Request) -> tuple[Made] | None:
-        """What was prepared for a request, once it is ready; nothing where a list could not be prepared, so
-        that only the one who asks for a faulty request gets its error."""
+        """Return the prepared result for a request, once it is ready.
+
+        If a list could not be prepared there is none, so that only the caller with the faulty request gets its error.
+        """
         for numbers, future in self._begun:
             if (number := numbers.get(request)) is not None and future.exception() is None:
                 return (future.result()[number],)

@@ -1,13 +1,13 @@
-"""Keys and values of a prefix: shared by the rows of a batch, and kept from call to call.
+"""Keys and values of prefixes and of rows that are being generated.
 
-``SharedPast`` stands where a model expects transformers' ``Cache``. Unlike that one it stores nothing unless
-asked to: the rows of a batch see the prefix without owning a copy that outlives the layer.
+``SharedPast`` stands where a model expects transformers' ``Cache``, and has the keys and values of a prefix that the
+rows of a batch share. It stores nothing unless asked to, so that no copy of the prefix outlives a layer.
+``PrefixCache`` keeps prefixes from call to call.
 
-Keys and values of the rows that are being generated, each row in a slot of buffers made beforehand.
-
-The prefix that all rows share is not in the slots (``split_attention``). A row's keys are written where
-they stay; nothing is copied from step to step. The slots in use are the first ones, without gaps: where a row
-leaves, the last one takes its slot.
+``SlotCache`` has the keys and values of rows that are being generated, each row in a slot of preallocated buffers.
+The prefix that all rows share is not in the slots (``split_attention``). A row's keys are written where they stay;
+nothing is copied from step to step. The slots in use are the first ones, without gaps: when a row leaves, the last
+one takes its slot.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import torch
 
 
-KEPT: Final = 4
-"""Beginnings kept from call to call: the last few benchmarks' or subjects' shots."""
+MOST_PREFIXES: Final = 4
+"""The number of prefixes kept from call to call: the few-shot examples of the last few benchmarks or subjects."""
 
 WORTH_KEEPING: Final = 32
-"""Tokens that a prefix has at least to be kept."""
+"""The number of tokens from which a prefix is worth keeping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +38,20 @@ class KeyValues:
     layers: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()
 
     def cropped(self, length: int) -> KeyValues:
-        """The same for the first ``length`` tokens."""
+        """Return the keys and values of the first ``length`` tokens."""
         layers = tuple((key[:, :, :length], value[:, :, :length]) for key, value in self.layers)
         return KeyValues(self.tokens[:length], layers if length else ())
 
     @property
     def bytes(self) -> int:
-        """The memory they take."""
+        """Return the bytes of memory they take."""
         return sum(part.numel() * part.element_size() for layer in self.layers for part in layer)
 
 
 class _Cache:
-    """Stands where a model expects transformers' ``Cache``, behind a prefix.
+    """Stands where a model expects transformers' ``Cache``, after a prefix.
 
-    ``keeps`` is asked by models with more to keep than keys and values: whether it stays.
+    Models with more state than keys and values ask ``keeps`` whether that state stays.
     """
 
     is_compileable = False
@@ -61,26 +61,26 @@ class _Cache:
 
     @property
     def past(self) -> int:
-        """Tokens of the prefix."""
+        """The number of tokens of the prefix."""
         return len(self.prefix.tokens)
 
     def get_seq_length(self, *_: Any) -> int:
-        """Called by models to count positions."""
+        """Return the number of earlier tokens; models call it to count positions."""
         return self.past
 
     def get_query_offset(self, *_: Any) -> int:
-        """Called by the code that makes masks."""
+        """Return the position of the first query; the code that makes masks calls it."""
         return self.past
 
     def get_mask_sizes(self, query_length: int, *_: Any) -> tuple[int, int]:
-        """Called by the code that makes masks: number of keys, and which key is the first."""
+        """Return the number of keys, and which key is the first; the code that makes masks calls it."""
         return self.past + query_length, 0
 
 
 class SharedPast(_Cache):
     """The cache that a model's layers use: their keys and values after those of the prompt prefix.
 
-    With ``record``, what they become is kept in ``made``.
+    With ``record``, the resulting keys and values are kept in ``made``.
     """
 
     def __init__(self, prefix: KeyValues, *, record: bool = False) -> None:
@@ -90,7 +90,7 @@ class SharedPast(_Cache):
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Called by a layer with what it computed for the batch; returns what it must attend to."""
+        """Take what a layer computed for the batch; return the keys and values that it must attend to."""
         import torch
 
         if self.prefix.layers:
@@ -103,7 +103,7 @@ class SharedPast(_Cache):
         return keys, values
 
     def made(self, tokens: tuple[int, ...]) -> KeyValues:
-        """The keys and values of the prefix and what was computed behind it: ``tokens`` in all."""
+        """Return the keys and values of the prefix and of what was computed after it: ``tokens`` in all."""
         if sorted(self._made) != list(range(len(self._made))) or not self._made:
             raise RuntimeError("the model's layers do not hand over their keys and values one by one")
         layers = tuple(self._made[layer] for layer in range(len(self._made)))
@@ -113,15 +113,15 @@ class SharedPast(_Cache):
 
 
 class PrefixCache:
-    """A few prefixes, the longest unused goes first; ``most_bytes`` in all."""
+    """A few prefixes, of ``most_bytes`` in all; the one unused for longest goes first."""
 
-    def __init__(self, most_bytes: int, most: int = KEPT) -> None:
+    def __init__(self, most_bytes: int, most: int = MOST_PREFIXES) -> None:
         self._most_bytes, self._most = most_bytes, most
         self._entries: list[KeyValues] = []
         self._last: tuple[int, ...] = ()
 
     def find(self, tokens: Sequence[int]) -> KeyValues:
-        """The most that is kept of the prefix of ``tokens``, perhaps nothing."""
+        """Return the longest stored prefix of ``tokens``, perhaps nothing."""
         best, length = None, 0
         for entry in self._entries:
             if (shared := common(entry.tokens, tokens)) > length:
@@ -133,7 +133,7 @@ class PrefixCache:
         return best.cropped(length)
 
     def keep(self, made: KeyValues) -> None:
-        """Keeps a prefix, and drops those that it contains and those there is no more room for."""
+        """Keep a prefix, and drop those that it contains and those there is no more room for."""
         if len(made.tokens) < WORTH_KEEPING or made.bytes > self._most_bytes:
             return
         self._entries = [
@@ -144,7 +144,7 @@ class PrefixCache:
             del self._entries[0]
 
     def hints(self, sequences: Sequence[tuple[int, ...]]) -> set[tuple[int, ...]]:
-        """Beginnings of ``sequences`` that are kept, or that the call before had too and that are likely to
+        """Return prefixes of ``sequences`` that are stored, or that the call before had too and that are likely to
         come again."""
         found = set()
         for seen in (self._last, *(entry.tokens for entry in self._entries)):
@@ -155,19 +155,20 @@ class PrefixCache:
         return found
 
     def clear(self) -> None:
-        """Frees the memory."""
+        """Free the memory."""
         self._entries.clear()
 
 
 def _usual_prefix(sequences: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """What half of the sequences, those in the middle of their order, begin with; perhaps nothing."""
+    """Return the prefix that half of the sequences share, those in the middle of their order; perhaps nothing."""
     order = sorted(sequences)
     middle = order[len(order) // 2]
     return middle[: min(common(middle, order[len(order) * part // 4]) for part in (1, 3))]
 
 
 _MORE_COLUMNS: Final = 64
-"""Columns that buffers have at least beyond those asked for; made larger, they grow by a quarter too."""
+"""The least number of columns that buffers have beyond those asked for; when enlarged, they also grow by a
+quarter."""
 
 Held = list[tuple["torch.Tensor", "torch.Tensor"]]
 """Keys and values [heads, tokens, width] of one slot, by layer."""
@@ -176,8 +177,8 @@ Held = list[tuple["torch.Tensor", "torch.Tensor"]]
 class SlotCache(_Cache):
     """A cache of slots; positions and masks are given to the model.
 
-    ``lengths``: tokens in each slot in use, the prefix's not counted. ``begun``: tokens that the next slot holds
-    already.
+    ``lengths`` counts the tokens in each slot in use, without the prefix's. ``begun`` counts the tokens that the next
+    slot holds already.
     """
 
     def __init__(self, prefix: KeyValues, rows: int) -> None:
@@ -190,8 +191,8 @@ class SlotCache(_Cache):
         self._at: int | torch.Tensor = 0
 
     def own(self) -> None:
-        """Moves the prefix to the first slot: to a row that shares it with none, attention in two parts is dearer
-        than the copy."""
+        """Move the prefix to the first slot: for a row that shares it with none, split attention costs more than the
+        copy."""
         prefix, self.prefix = self.prefix, KeyValues()
         self.begun = len(prefix.tokens)
         self.aim(0, 1, 0, self.begun)
@@ -201,10 +202,10 @@ class SlotCache(_Cache):
             self.update(*parts, layer)
 
     def aim(self, first: int, count: int, at: int | torch.Tensor, until: int) -> None:
-        """What the next forward pass computes goes to ``count`` slots from ``first`` on.
+        """Direct what the next forward pass computes to ``count`` slots from ``first`` on.
 
-        ``at``: the column of its first token, for all rows; or the columns [rows, length] of all tokens. The
-        rows attend to columns up to ``until``.
+        ``at`` is the column of its first token, for all rows, or the columns [rows, length] of all tokens. The rows
+        attend to columns up to ``until``.
         """
         self._first, self._count, self._at, self._until = first, count, at, until
         if until > self._columns:
@@ -216,7 +217,7 @@ class SlotCache(_Cache):
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Called by a layer with what it computed for the rows; returns what they attend to."""
+        """Take what a layer computed for the rows; return what they attend to."""
         if layer_idx not in self._layers:
             self._layers[layer_idx] = (self._empty(keys), self._empty(values))
         end = self._first + self._count
@@ -230,7 +231,7 @@ class SlotCache(_Cache):
         return self.seen(layer_idx)
 
     def seen(self, layer_idx: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """What the rows aimed at attend to in a layer."""
+        """Return the keys and values that the selected rows attend to in a layer."""
         end = self._first + self._count
         keys, values = (part[self._first : end, :, : self._until] for part in self._layers[layer_idx])
         if self.past:
@@ -238,7 +239,7 @@ class SlotCache(_Cache):
         return keys, values
 
     def take(self, slot: int) -> Held:
-        """A copy of what a slot holds."""
+        """Return a copy of what a slot holds."""
         length = self.lengths[slot]
         return [
             (key[slot, :, :length].clone(), value[slot, :, :length].clone())
@@ -246,7 +247,7 @@ class SlotCache(_Cache):
         ]
 
     def add(self, held: Held) -> None:
-        """Puts such a copy in the next slot."""
+        """Put such a copy in the next slot."""
         slot, length = len(self.lengths), held[0][0].shape[1]
         self.aim(slot, 1, 0, length)
         for layer, (key, value) in zip(sorted(self._layers), held, strict=True):
@@ -255,7 +256,7 @@ class SlotCache(_Cache):
         self.lengths.append(length)
 
     def drop(self, slot: int) -> None:
-        """Frees a slot; the last one's row moves there."""
+        """Free a slot; the last row moves there."""
         last = len(self.lengths) - 1
         length = self.lengths.pop()
         if slot == last:
@@ -266,7 +267,7 @@ class SlotCache(_Cache):
         self.lengths[slot] = length
 
     def _empty(self, like: torch.Tensor) -> torch.Tensor:
-        # Zeros: what a mask hides is multiplied by 0, and leftovers of other memory may be NaN.
+        # Zeros: what a mask hides is multiplied by 0, and leftover memory may hold NaN.
         return like.new_zeros((self._rows, like.shape[1], self._columns, like.shape[3]))
 
     def _grown(self, part: torch.Tensor) -> torch.Tensor:
@@ -283,11 +284,10 @@ def slot_mask(
     until: int,
     dtype: torch.dtype,
 ) -> torch.Tensor:
-    """[rows, 1, length, keys]: 0 where a token sees a key, else the lowest number of the type.
+    """Return a mask [rows, 1, length, keys]: 0 where a token sees a key, else the lowest number of the type.
 
-    ``own`` [rows, length]: the tokens' columns; a token sees those up to its own. Keys are the columns up to
-    ``until``; with a window that does not reach back to the first token, those of the prefix stand in
-    front.
+    ``own`` [rows, length] has the tokens' columns; a token sees those up to its own. Keys are the columns up to
+    ``until``. With a window that does not reach back to the first token, the prefix's keys come first.
     """
     import torch
 

@@ -24,7 +24,7 @@ _LOADERS: Final[dict[str, Callable[[CheckpointInfo, ModelSettings], Loaded]]] = 
 
 
 def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
-    """Load model and tokenizer of a checkpoint that is a model by itself, as its format says.
+    """Load model and tokenizer of a checkpoint that is a complete model, as its format says.
 
     Raises ``CheckpointError`` when its files do not make that model.
     """
@@ -36,7 +36,7 @@ def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 
 
 def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> Engine:
-    """The engine of a model that is loaded."""
+    """Return the engine of a model that is loaded."""
     if info.kind == "masked":
         return MaskedEngine(info, loaded, batch=settings.batch)
     return CausalEngine(info, loaded, settings)
@@ -50,7 +50,10 @@ class SharedModel:
         self._shared: tuple[Loaded, Adapters] | None = None
 
     def __call__(self, info: CheckpointInfo) -> Engine:
-        """The checkpoint, ready to answer. Raises ``CheckpointError`` when its files do not make that model."""
+        """Return the checkpoint, ready to answer.
+
+        Raises ``CheckpointError`` when its files do not make that model.
+        """
         with collector_paused():
             import_libraries()
             base = info.base or info
@@ -86,21 +89,21 @@ class Switched:
         self.info = engine.info
 
     @property
-    def effort(self) -> dict[str, Any]:
-        """What answering has cost so far."""
-        return self.engine.effort
+    def usage(self) -> dict[str, Any]:
+        """The counts of what answering has cost so far."""
+        return self.engine.usage
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """One answer a request, in the order asked."""
+        """Return one answer per request, in the order asked."""
         self._adapters.put_on(self._name)
         return self.engine.answer(requests, done)
 
     def prepare(self, requests: Sequence[Request]) -> None:
-        """What can be done without the model; no adapter matters to it."""
+        """Prepare what does not need the model; no adapter matters to it."""
         self.engine.prepare(requests)
 
     def close(self) -> None:
-        """Frees the adapter; the base stays for others."""
+        """Free the adapter; the base stays for others."""
         self.engine.close()
         if self._name is not None:
             self._adapters.drop(self._name)

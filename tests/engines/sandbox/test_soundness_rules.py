@@ -169,7 +169,7 @@ def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None
 
 
 def test_the_oldest_are_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soundness, "_KEPT", 3)
+    monkeypatch.setattr(soundness, "_MOST_TASKS", 3)
     for number in range(6):
         answer(tmp_path, Stand("right"), asked(task=f"t/{number}"))
     assert len(list(tmp_path.iterdir())) == 3

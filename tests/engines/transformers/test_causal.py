@@ -135,7 +135,7 @@ def test_full_logits_are_used_when_the_head_needs_the_whole_batch(
     assert isinstance(engine._needed, SelectiveLogits)
     for answer, expected in zip(engine.answer(requests), wanted, strict=True):
         assert answer.logprob == pytest.approx(expected.logprob, abs=1e-4)  # type: ignore[union-attr]
-    (told,) = engine.effort["slow"]
+    (told,) = engine.usage["slow"]
     assert (told["way"], told["computed"]) == ("logits", engine.work_done.computed)
     assert told["enough"] == engine.work_done.logits
     assert engine.notes == [f"{llama}: logits are computed for every token, which is slow: {told['reason']}"]

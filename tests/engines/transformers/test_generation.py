@@ -131,19 +131,19 @@ def test_what_generating_one_by_one_costs_is_told(llama: Path, monkeypatch: pyte
     assert generates_together(engine)
     requests = [*prompts(), *with_samples()]
     wanted = texts(engine, requests)
-    assert "slow" not in engine.effort
+    assert "slow" not in engine.usage
     done = engine.work_done
     monkeypatch.setattr("harness.engines.transformers.kv_cache.put_behind", lambda keys, prefix: keys)
     single = engine_for(llama)
     assert not generates_together(single)
     assert texts(single, requests) == wanted
-    (told,) = single.effort["slow"]
+    (told,) = single.usage["slow"]
     assert (told["way"], told["computed"]) == ("generating", single.work_done.computed)
     assert told["reason"].endswith(" off")
     assert told["enough"] == done.computed - done.padded
     # What was shared before is not computed again.
     texts(single, prompts()[:5])
-    again = single.effort["slow"][0]["enough"] - told["enough"]
+    again = single.usage["slow"][0]["enough"] - told["enough"]
     assert again < told["enough"] / 2
 
 

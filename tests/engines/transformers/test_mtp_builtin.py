@@ -63,17 +63,17 @@ def test_its_heads_logits_are_those_of_an_independent_forward_pass(info: Checkpo
 def test_greedy_texts_are_head_0s_token_for_token(
     batch: int, info: CheckpointInfo, alone: CausalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SpeculationTuner, "guesses", lambda *_: True)
+    monkeypatch.setattr(SpeculationTuner, "proposes", lambda *_: True)
     asked = requests(24, 48)
-    guessing = mtp_engine(info)
-    assert texts(guessing, asked, batch) == texts(alone, asked, len(asked))
-    assert guessing.work_done.accepted.mean_length > 1.2
+    speculative = mtp_engine(info)
+    assert texts(speculative, asked, batch) == texts(alone, asked, len(asked))
+    assert speculative.work_done.accepted.mean_length > 1.2
 
 
 def test_drawn_texts_are_head_0s_token_for_token(
     info: CheckpointInfo, alone: CausalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SpeculationTuner, "guesses", lambda *_: True)
+    monkeypatch.setattr(SpeculationTuner, "proposes", lambda *_: True)
     asked = [
         Generate(one.prompt, max_new_tokens=32, temperature=(0.4, 1.0)[number % 2], top_p=0.95, seed=number)
         for number, one in enumerate(requests(12, 32))

@@ -162,7 +162,7 @@ def test_a_value_head_is_left_out_and_said_so(tmp_path: Path, caplog: pytest.Log
         engine = mtp_engine(info_of(path))
     with torch.no_grad():
         assert (engine.loaded.model(torch.tensor([IDS])).logits[0].numpy() == plain).all()
-    (note,) = engine.effort["notes"]
+    (note,) = engine.usage["notes"]
     assert (
         note == f"{path}: its value head (value_head.weight, value_head.bias) answers nothing here: left out"
     )

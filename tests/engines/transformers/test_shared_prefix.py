@@ -212,7 +212,7 @@ def test_a_model_that_ignores_masks_is_scored_one_a_row(
     assert "every sequence is computed by itself" in engine.notes[0]
     assert [record.getMessage() for record in caplog.records] == engine.notes
     asked = 2 * sum(len(work.inputs) for request in questions() for work in engine._plans([request])[0].work)  # type: ignore[union-attr, misc]
-    (told,) = engine.effort["slow"]
+    (told,) = engine.usage["slow"]
     assert (told["way"], told["computed"]) == ("scoring", asked)
     assert told["enough"] == engine.work_done.distinct < asked / 4
 

@@ -53,9 +53,9 @@ def texts(engine: CausalEngine, requests: list[Generate]) -> list[list[tuple[str
 
 
 @pytest.fixture(autouse=True)
-def guessing_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def proposing_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads of random weights are hardly worth asking."""
-    monkeypatch.setattr(SpeculationTuner, "guesses", lambda _, rows: True)
+    monkeypatch.setattr(SpeculationTuner, "proposes", lambda _, rows: True)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def wanted(folder: Path) -> list[list[tuple[str, str, int]]]:
     engine = mtp_engine(letters_info(folder), speculative="off")
     assert engine.loaded.model.drafts == 0
     found = texts(engine, prompts())
-    assert "speculative" not in engine.effort
+    assert "speculative" not in engine.usage
     return found
 
 
@@ -87,18 +87,18 @@ def test_texts_are_those_of_head_0_alone_in_any_batch_and_order(
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_other_models_and_numbers_of_heads_give_head_0s_texts(seed: int, tmp_path: Path) -> None:
     info = letters_info(tmp_path, seed, n_future_tokens=seed, n_kv_heads=4 if seed % 2 else 1)
-    plain, guessing = (mtp_engine(info, speculative=how, batch=8) for how in ("off", "auto"))
-    assert guessing.loaded.model.drafts == seed - 1
-    assert texts(guessing, prompts(seed=seed)) == texts(plain, prompts(seed=seed))
+    plain, speculative = (mtp_engine(info, speculative=how, batch=8) for how in ("off", "auto"))
+    assert speculative.loaded.model.drafts == seed - 1
+    assert texts(speculative, prompts(seed=seed)) == texts(plain, prompts(seed=seed))
 
 
-def test_stop_sequences_end_a_text_within_what_was_guessed(folder: Path) -> None:
+def test_stop_sequences_end_a_text_within_what_was_proposed(folder: Path) -> None:
     requests = [
         Generate(one.prompt, max_new_tokens=30, stop=stops)
         for one, stops in product(prompts(12), ((LETTERS[0],), ("bc", "ff"), ("gg", "e", "da")))
     ]
-    plain, guessing = (mtp_engine(letters_info(folder), speculative=how) for how in ("off", "auto"))
-    assert texts(guessing, requests) == texts(plain, requests)
+    plain, speculative = (mtp_engine(letters_info(folder), speculative=how) for how in ("off", "auto"))
+    assert texts(speculative, requests) == texts(plain, requests)
 
 
 def test_heads_read_from_the_slots_what_they_would_read_from_the_whole_text(folder: Path) -> None:
@@ -140,7 +140,7 @@ def test_drawn_texts_have_head_0s_distribution(folder: Path) -> None:
     engine = mtp_engine(letters_info(folder), batch=16)
     model, size, count = engine.loaded.model, len(LETTERS) + 1, 4000
     prompt = [4, 3]
-    # The first token comes of the prompt; the second and the third of guesses.
+    # The first token comes of the prompt; the second and the third of proposals.
     request = Generate(
         "".join(LETTERS[token - 1] for token in prompt),
         max_new_tokens=3,
@@ -199,14 +199,14 @@ def test_a_row_that_waits_for_memory_goes_on_with_the_same_texts(
     assert calls["failed"] > 1
 
 
-def test_passes_with_guesses_and_without_may_alternate(
+def test_passes_with_proposals_and_without_may_alternate(
     folder: Path, wanted: list[list[tuple[str, str, int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = random.Random(5)
-    monkeypatch.setattr(SpeculationTuner, "guesses", lambda _, rows: numbers.random() < 0.5)
+    monkeypatch.setattr(SpeculationTuner, "proposes", lambda _, rows: numbers.random() < 0.5)
     engine = mtp_engine(letters_info(folder), batch=5)
     assert texts(engine, prompts()) == wanted
-    counts = engine.effort
+    counts = engine.usage
     assert 0 < sum(counts["speculative"]["lengths"]) < counts["decoded"]
 
 
@@ -218,7 +218,7 @@ def test_what_is_decoded_is_every_token_but_each_texts_first(folder: Path) -> No
         # Samples that are the same by their settings are computed once.
         greedy = {number for number, one in enumerate(prompts()) if one.temperature == 0}
         kept = [one for one in made if one[0] not in greedy or one[1] == 0]
-        assert engine.effort["decoded"] == sum(one[2][2] - 1 for one in kept)
+        assert engine.usage["decoded"] == sum(one[2][2] - 1 for one in kept)
 
 
 def test_broken_weights_are_told(folder: Path) -> None:
@@ -229,14 +229,14 @@ def test_broken_weights_are_told(folder: Path) -> None:
     with torch.no_grad():
         engine.loaded.model._heads.wo.fill_(float("nan"))
     wanted = texts(mtp_engine(letters_info(folder)), prompts(8))
-    assert texts(engine, prompts(8)) == wanted  # heads that guess nothing right do no harm
+    assert texts(engine, prompts(8)) == wanted  # heads whose proposals are all wrong do no harm
     with torch.no_grad():
         engine.loaded.model.get_output_embeddings().weight[5] = float("nan")
     (answer,) = engine.answer([Generate("abc", max_new_tokens=4)])
     assert "NaN" in answer.reason  # type: ignore[union-attr]
 
 
-def test_guesses_are_counted_by_head_and_by_length() -> None:
+def test_proposals_are_counted_by_head_and_by_length() -> None:
     counts = Acceptance()
     # At tokens 1, 4 and 5 of "5 6 7 8 9 9 9"; what lies beyond the end is neither right nor wrong, and no token.
     assert counts.judge([(1, [6, 7, 0]), (4, [8, 9, 9]), (5, [9, 9, 1])], [5, 6, 7, 8, 9, 9, 9]) == 6
@@ -252,14 +252,14 @@ def test_guesses_are_counted_by_head_and_by_length() -> None:
     assert Acceptance().mean_length == 0.0
 
 
-def test_what_guessing_brought_is_among_the_engines_counts(folder: Path) -> None:
+def test_what_proposals_brought_is_among_the_engines_counts(folder: Path) -> None:
     engine = mtp_engine(letters_info(folder))
     found = texts(engine, [Generate("a", max_new_tokens=40)])
-    counts = engine.effort["speculative"]
+    counts = engine.usage["speculative"]
     tokens = sum(length * number for length, number in enumerate(counts["lengths"], 1))
     ((_, _, made),) = found[0]
     assert tokens == made - 1
-    assert engine.effort["decoded"] == tokens
+    assert engine.usage["decoded"] == tokens
     assert len(counts["asked"]) == len(counts["right"]) == 3
     assert all(
         right <= asked <= sum(counts["lengths"])

@@ -1,4 +1,4 @@
-"""What became of tokens that were guessed ahead."""
+"""Counts of what became of proposed tokens."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 @dataclass(slots=True)
 class Acceptance:
-    """``lengths``: how often so many tokens came of one pass of a row, head 0's own among them. ``asked`` and
-    ``right``: guesses of each extra head, counted from 1, at places that the text came to, and those that were the
-    token there.
+    """The counts of accepted proposals.
 
-    A head is asked at every place from which texts went on, whether or not the heads before it were right.
+    ``lengths`` counts how often a pass of a row gave so many tokens, head 0's own among them. ``asked`` and ``right``
+    count the proposals of each extra head, from 1, at places that the text reached, and those that were the token
+    there. A head is asked at every place from which texts went on, whether or not the heads before it were right.
     """
 
     lengths: Counter[int] = field(default_factory=Counter)
@@ -23,34 +23,39 @@ class Acceptance:
 
     @property
     def passes(self) -> int:
-        """Rows that went through the model with guesses."""
+        """The number of rows that went through the model with proposals."""
         return self.lengths.total()
 
     @property
     def mean_length(self) -> float:
-        """Tokens of a pass in the mean, 0 without any."""
+        """The mean number of tokens per pass, 0 without any."""
         tokens = sum(length * number for length, number in self.lengths.items())
         return tokens / self.passes if self.passes else 0.0
 
-    def judge(self, guesses: Sequence[tuple[int, list[int]]], tokens: Sequence[int]) -> int:
-        """Compares the guesses of one text, each with its first place, with the text's tokens, to its end; how many of
-        these came of passes with guesses."""
+    def judge(self, proposals: Sequence[tuple[int, list[int]]], tokens: Sequence[int]) -> int:
+        """Compare the proposals of one text, each with its first place, with the text's tokens, to its end.
+
+        Return how many of these came from passes with proposals.
+        """
         came = 0
-        for place, guessed in guesses:
-            pairs = list(zip(guessed, tokens[place:], strict=False))
-            wrong = (at for at, (guess, token) in enumerate(pairs) if guess != token)
+        for place, proposed in proposals:
+            pairs = list(zip(proposed, tokens[place:], strict=False))
+            wrong = (at for at, (proposal, token) in enumerate(pairs) if proposal != token)
             length = min(next(wrong, len(pairs)) + 1, len(tokens) - place)
-            for head, (guess, token) in enumerate(pairs, 1):
+            for head, (proposal, token) in enumerate(pairs, 1):
                 self.asked[head] += 1
-                self.right[head] += guess == token
+                self.right[head] += proposal == token
             if length:  # none where the pass gave no number
                 self.lengths[length] += 1
                 came += length
         return came
 
     def counts(self) -> dict[str, Any]:
-        """Plain counts, to be added up over processes, by length from 1 and by head from 1; and what they come to, the
-        mean length and the share of each head's guesses that were right (None without any)."""
+        """Return plain counts, to be added up over processes, by length from 1 and by head from 1.
+
+        With them go what they amount to: the mean length, and the share of each head's proposals that were right
+        (None without any).
+        """
         longest, heads = max(self.lengths, default=0), max(self.asked, default=0)
         return {
             "lengths": [self.lengths[length] for length in range(1, longest + 1)],

@@ -1,16 +1,18 @@
-"""Continues many prompts at once: a row that is done leaves, a waiting one takes its place.
+"""Continues many prompts at once: when a row is done it leaves, and a waiting one takes its place.
 
-What all prompts of a call begin with (few-shot examples) is computed once and never copied
-(``split_attention``); a prompt is computed once for all its samples; every row has its own length, so nothing
-is padded to the longest (``slots``). Which token comes next depends on a row's own logits and numbers only
-(``sampling``), hence not on the batch, and a prompt is handed on as soon as its own texts are at their ends.
-Where memory runs out, the rows at work wait again, with the tokens they have, and fewer go on at once.
+The prefix that all prompts of a call share (few-shot examples) is computed once and never copied
+(``split_attention``). A prompt is computed once for all its samples. Every row has its own length, so nothing is
+padded to the longest (``kv_cache.SlotCache``).
 
-Transformers has continuous batching of its own (``generate_batch``); it knows no stop sequences of text, one
-seed for a whole batch instead of one for each sample, and shares prefixes in whole blocks of its paged
-cache only, so that it does not serve here.
+The next token depends on a row's own logits and numbers only (``sampling``), hence not on the batch. A prompt is
+handed on as soon as its own texts have ended. Where memory runs out, the rows at work wait again, with the tokens
+they have, and fewer of them continue at once.
 
-Which prompts are continued together, behind a prefix that they share. Pure; runs no model.
+``group`` decides which prompts are continued together, after a prefix that they share; it is pure and runs no model.
+
+Transformers has continuous batching of its own (``generate_batch``), which does not serve here. It knows no stop
+sequences of text, has one seed for a whole batch instead of one for each sample, and shares prefixes only in whole
+blocks of its paged cache.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 _MOST_ROWS: Final = {"cpu": 64, "cuda": 256, "mps": 64}
 
 _SHARE: Final = 0.25
-"""Of the free memory, for the keys and values of rows."""
+"""The share of free memory for the keys and values of rows."""
 
 
 class BatchGenerator:
@@ -62,8 +64,10 @@ class BatchGenerator:
         self._most = batch or _MOST_ROWS.get(model.device.type, _MOST_ROWS["cpu"])
 
     def run(self, prompts: Sequence[Prompt]) -> Generator[Ended, None, None]:
-        """Each prompt as soon as its samples are at their ends, while others go on; nothing is computed
-        until the next one is asked for."""
+        """Yield each prompt as soon as its samples have ended, while others go on.
+
+        Nothing is computed until the next one is asked for.
+        """
         samples = {number: samples_of(prompt, self._ends) for number, prompt in enumerate(prompts)}
         number_of = {sample: number for number, some in samples.items() for sample in some}
         open_ = {number: len(some) for number, some in samples.items()}
@@ -79,22 +83,27 @@ class BatchGenerator:
     def verify(
         self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
     ) -> str | None:
-        """Feeds sequences as prompts and tokens behind them, and compares logits with ``plain``, those of every
-        sequence by itself; None, or what is different."""
+        """Feed sequences as prompts and tokens after them, and compare their logits with ``plain``, those of every
+        sequence by itself.
+
+        Return None where they agree, else the difference.
+        """
         import torch
 
-        # What the targets are is no matter: the logits behind the last three tokens are asked for.
+        # The targets do not matter: the logits after the last three tokens are asked for.
         asked = [TokenWork(work, work[-3:]) for work in works]
 
         def alone() -> torch.Tensor:
             found = plain(asked).view(len(works), 3, -1).transpose(0, 1)
-            return (torch.cat((found, found[1:])) if self._stepper.guesses else found).flatten(0, 1)
+            return (torch.cat((found, found[1:])) if self._stepper.speculative else found).flatten(0, 1)
 
         return difference(self._model, alone, lambda: self._fed(works))
 
     def _fed(self, works: Sequence[tuple[int, ...]]) -> torch.Tensor:
-        """Logits [places x works, vocabulary] behind the prompts, and behind each of the last two tokens; where guesses
-        are made, once more behind these two fed at once."""
+        """Return logits [places x works, vocabulary] after the prompts, and after each of the last two tokens.
+
+        Where tokens are proposed, these two are fed once more, both at once, for the logits after them.
+        """
         import torch
 
         past = works[0][: len(works[0]) // 2]
@@ -104,7 +113,7 @@ class BatchGenerator:
                 slots = SlotCache(prefix, len(works))
                 found = [self._stepper.fill(slots, [work[len(past) : -2] for work in works])]
                 found += [self._stepper.step(slots, [work[-back] for work in works]) for back in (2, 1)]
-                if self._stepper.guesses:
+                if self._stepper.speculative:
                     slots.lengths = [length - 2 for length in slots.lengths]
                     both = self._stepper.several(slots, [work[-2:] for work in works])
                     found += [both[0::2], both[1::2]]
@@ -113,7 +122,7 @@ class BatchGenerator:
     def _run_group(
         self, shared: tuple[int, ...], waiting: deque[GeneratedSequence]
     ) -> Iterator[GeneratedSequence]:
-        """Brings all samples behind one prefix to their ends, and gives each when it is there."""
+        """Generate all samples after one prefix, and yield each when it is there."""
         import torch
 
         longest = max(len(one.prompt.tokens) + one.prompt.request.max_new_tokens for one in waiting)
@@ -135,7 +144,7 @@ class BatchGenerator:
                 if self._batch is not None or not is_out_of_memory(error) or not self._halve():
                     raise
             if rows is not None:
-                # Outside of the handler, so that the error no longer holds on to the memory of its batch.
+                # Outside the handler, so that the error no longer holds the memory of its batch.
                 yield from rows.leave()
                 waiting.extendleft(reversed(rows.unfinished))
                 rows = None
@@ -143,7 +152,7 @@ class BatchGenerator:
                 release(self._model.device)
 
     def _room(self, prefix: KeyValues, longest: int, samples: int) -> int:
-        """How many rows go on at once."""
+        """Return how many rows are generated at once."""
         if self._batch is not None:
             return min(self._batch, samples)
         most = min(self._most, samples)
@@ -158,7 +167,7 @@ class BatchGenerator:
         return max(1, min(most, int(_SHARE * free / row)))
 
     def _halve(self) -> bool:
-        """Halves what is computed at once; False where nothing is left to halve."""
+        """Halve what is computed at once; return False where nothing is left to halve."""
         fewer = self._budget.halve()
         if self._most == 1:
             return fewer
@@ -167,8 +176,8 @@ class BatchGenerator:
 
 
 class _Rows:
-    """The samples at work behind one prefix, each in the slot of its number, and prompts that more samples
-    wait for."""
+    """The samples at work after one prefix, each in the slot of its number, and prompts that more samples wait
+    for."""
 
     def __init__(self, slots: SlotCache, rows: int, stepper: DecodeStep, budget: BatchBudget) -> None:
         self.at_work: list[GeneratedSequence] = []
@@ -178,10 +187,10 @@ class _Rows:
         self._held: dict[int, tuple[Held, torch.Tensor]] = {}
 
     def run(self, waiting: deque[GeneratedSequence]) -> None:
-        """Goes on until some are at their ends; a sample is taken out of ``waiting`` when it is put to work."""
+        """Continue until some have ended; a sample is taken out of ``waiting`` when it is put to work."""
         import torch
 
-        # The mode is the thread's, and whoever is told of an end should not find himself in it.
+        # The mode is the thread's, and the caller that is told of an end should not find itself in it.
         with torch.inference_mode():
             while not self._ended and (waiting or self.at_work):
                 if waiting and len(self.at_work) < self._most:
@@ -190,18 +199,20 @@ class _Rows:
                     self._take(0, self._stepper.advance(self._slots, self.at_work))
 
     def leave(self) -> list[GeneratedSequence]:
-        """Those at their ends, each once."""
+        """Remove and return those that have ended, each once."""
         ended, self._ended = self._ended, []
         return ended
 
     @property
     def unfinished(self) -> list[GeneratedSequence]:
-        """The samples at work, and those that were about to be."""
+        """Return the samples at work, and those that were about to be."""
         return [*self.at_work, *self._coming]
 
     def _let_in(self, waiting: deque[GeneratedSequence]) -> None:
-        """Puts waiting samples to work, as many as there is room for: those of one prompt by one computation,
-        those that were at work before with the tokens they have."""
+        """Put waiting samples to work, as many as there is room for.
+
+        Those of one prompt share one computation; those that were at work before keep the tokens they have.
+        """
         import torch
 
         first = len(self.at_work)
@@ -227,8 +238,10 @@ class _Rows:
     def _fill(
         self, jobs: Sequence[list[GeneratedSequence]], next_prompt: Prompt | None
     ) -> list[torch.Tensor]:
-        """Computes the prompts of some jobs, and copies them for the further samples of each; the logits
-        behind them in the order in which they went to work."""
+        """Compute the prompts of some jobs, and copy them for the further samples of each.
+
+        Return the logits after them, in the order in which they were put to work.
+        """
         slot = len(self.at_work)
         logits = list(self._stepper.fill(self._slots, [self._tail(job[0]) for job in jobs]))
         for job in jobs:
@@ -252,7 +265,7 @@ class _Rows:
         self._coming.remove(sample)
 
     def _batches(self, jobs: list[list[GeneratedSequence]]) -> Iterator[list[list[GeneratedSequence]]]:
-        """Jobs of similar length, each batch within the budget of tokens or one job."""
+        """Yield jobs of similar length, each batch within the budget of tokens or a single job."""
         batch: list[list[GeneratedSequence]] = []
         for job in sorted(jobs, key=lambda job: -len(self._tail(job[0]))):
             longest = len(self._tail(batch[0][0])) if batch else 0
@@ -264,12 +277,12 @@ class _Rows:
             yield batch
 
     def _tail(self, sample: GeneratedSequence) -> list[int]:
-        """What a slot must still be given before the sample's next token is known."""
+        """Return the tokens that a slot must still be given before the sample's next token is known."""
         return [*sample.prompt.tokens[self._slots.past + self._slots.begun :], *sample.tokens]
 
     def _take(self, first: int, chosen: Sequence[Sequence[int | None]]) -> None:
-        """Gives the samples from ``first`` on their next tokens; those that are done leave."""
-        # From the last on, since the last one takes the place of one that leaves.
+        """Give the samples from ``first`` on their next tokens; those that are done leave."""
+        # From the last one down, since the last one takes the place of one that leaves.
         for number in reversed(range(first, len(self.at_work))):
             sample = self.at_work[number]
             if any(sample.take(token) for token in chosen[number - first]):
@@ -281,22 +294,22 @@ class _Rows:
 
 
 _LEAST_PROMPTS: Final = 4
-"""Prompts for which a longer prefix of their own is worth batches of their own."""
+"""The number of prompts for which a longer prefix of their own is worth batches of their own."""
 
 _LEAST_TOKENS: Final = 64
-"""Tokens by which such a prefix is longer than the one they share with others."""
+"""The tokens by which such a prefix must be longer than the one they share with others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Numbers of prompts, and how many tokens all of them begin with; each has at least one more."""
+    """Numbers of prompts, and how many tokens all of them share at the start; each has at least one more."""
 
     shared: int
     members: tuple[int, ...]
 
 
 def group(prompts: Sequence[tuple[int, ...]]) -> list[Group]:
-    """The prompts by prefixes, each prompt in one group; a group's members are in their first order."""
+    """Return the prompts grouped by prefix, each prompt in one group; a group's members keep their first order."""
     order = sorted(range(len(prompts)), key=lambda number: prompts[number])
     groups, rest = _divide(prompts, order, 0)
     if rest:
@@ -306,7 +319,7 @@ def group(prompts: Sequence[tuple[int, ...]]) -> list[Group]:
 
 
 def _divide(prompts: Sequence[tuple[int, ...]], order: list[int], base: int) -> tuple[list[Group], list[int]]:
-    """Groups below a prefix of ``base`` tokens, and the prompts that are in none."""
+    """Return the groups below a prefix of ``base`` tokens, and the prompts that are in none."""
     if len(order) < _LEAST_PROMPTS:
         return [], order
     shared = common(prompts[order[0]], prompts[order[-1]])
@@ -327,6 +340,6 @@ def _divide(prompts: Sequence[tuple[int, ...]], order: list[int], base: int) -> 
 
 
 def _group(prompts: Sequence[tuple[int, ...]], order: Sequence[int]) -> Group:
-    """Sorted prompts as a group."""
+    """Return sorted prompts as a group."""
     least = min(len(prompts[number]) for number in order)
     return Group(min(common(prompts[order[0]], prompts[order[-1]]), least - 1), tuple(order))

@@ -1,16 +1,15 @@
-"""The samples of a prompt as they grow, token by token. Runs no model.
+"""The samples of a prompt as they grow, token by token, and their ends. Runs no model.
 
-When a generated text has come to a stop sequence, and what is left of it then.
+The text is the tokenizer's decoding of the generated tokens alone, without special tokens, as in
+lm-evaluation-harness. Where a tokenizer drops the space before a text's first word, it is dropped here too.
 
-The text is what the tokenizer makes of the generated tokens alone, special tokens left out, as
-lm-evaluation-harness takes it; where a tokenizer drops the space in front of a text's first word, it is
-dropped here too. It is cut in front of the earliest occurrence of any stop sequence. So that the result does
-not depend on how a text falls into tokens, a stop sequence that has been found does not end the text as long
-as another one, begun before it, may still turn out to be there.
+The text is cut before the earliest occurrence of any stop sequence. The result must not depend on how a text is split
+into tokens. So a stop sequence that has been found does not end the text as long as another one, begun before it, may
+still be completed.
 
-Making text of all tokens with every new one would take time that grows with the square of the length. Only
-the last few are looked at, as many as a stop sequence has bytes and some more; where a stop sequence shows
-there, the whole text decides.
+Decoding all tokens after every new one would take time that grows with the square of the length. Only the last few
+are examined, as many as a stop sequence has bytes and some more; where a stop sequence appears there, the whole text
+decides.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Ends:
 
 
 def ends_of(model: Any, tokenizer: TextTokenizer) -> Ends:
-    """The end tokens that the model's generation settings and the tokenizer name."""
+    """Return the end tokens that the model's generation settings and the tokenizer name."""
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     listed = named if isinstance(named, (list, tuple)) else [named]
     tokens = frozenset(int(token) for token in (*listed, tokenizer.end) if token is not None)
@@ -44,8 +43,11 @@ def ends_of(model: Any, tokenizer: TextTokenizer) -> Ends:
 
 @dataclass(slots=True, eq=False)
 class GeneratedSequence:
-    """One continuation of a prompt: its tokens so far, and what became of it. ``guesses``: at which token, from 0,
-    some began, and the tokens that extra heads guessed from there on."""
+    """One continuation of a prompt: its tokens so far, and what became of it.
+
+    ``proposals`` has the tokens that extra heads proposed, each list with the number (from 0) of the token that it
+    begins at.
+    """
 
     prompt: Prompt
     number: int
@@ -53,17 +55,17 @@ class GeneratedSequence:
     watch: StopWatch
     tokens: list[int] = field(default_factory=list)
     outcome: Generated | None = None
-    guesses: list[tuple[int, list[int]]] = field(default_factory=list)
+    proposals: list[tuple[int, list[int]]] = field(default_factory=list)
 
     @property
     def draw(self) -> DrawKey:
-        """How its next token is drawn."""
+        """The key by which its next token is drawn."""
         asked = self.prompt.request
         warp = SamplingParams(asked.temperature, asked.top_k, asked.top_p)
         return DrawKey(warp, asked.seed, self.number, len(self.tokens))
 
     def take(self, token: int | None) -> bool:
-        """Adds a token; whether the sample is at its end. None: the model could not say."""
+        """Add a token; return whether the sample has ended. None: the model gave no token."""
         if token is None:
             return True
         self.tokens.append(token)
@@ -81,14 +83,14 @@ class GeneratedSequence:
 
 
 class Ended(NamedTuple):
-    """The number of a prompt, and its different samples, all at their ends."""
+    """The number of a prompt, and its different samples, all ended."""
 
     number: int
     samples: list[GeneratedSequence]
 
 
 def samples_of(prompt: Prompt, ends: Ends) -> list[GeneratedSequence]:
-    """The different samples of a prompt, with no tokens yet."""
+    """Return the different samples of a prompt, with no tokens yet."""
     read, stops = ends.tokenizer.readable, prompt.request.stop
     return [
         GeneratedSequence(prompt, number, ends, StopWatch(read, stops, ends.silent))
@@ -100,11 +102,13 @@ Decode = Callable[[Sequence[int]], str]
 """Token ids -> text, special tokens left out."""
 
 _MARGIN: Final = 4
-"""Tokens looked at beyond those that a stop sequence can span: the first may be part of a character, or lose
-its leading space."""
+"""The number of tokens examined beyond those that a stop sequence can span.
+
+The first may be part of a character, or lose its leading space.
+"""
 
 _UNREADABLE: Final = "\N{REPLACEMENT CHARACTER}"
-"""What the bytes of an unfinished character are read as."""
+"""The character that stands for the bytes of an unfinished character."""
 
 
 class StopWatch:
@@ -120,7 +124,7 @@ class StopWatch:
         self._found = False
 
     def take(self, tokens: Sequence[int]) -> bool:
-        """Whether the text has come to its end with the last of ``tokens``, which are all so far."""
+        """Return whether the text has ended with the last of ``tokens``, which are all so far."""
         if not self._stops or tokens[-1] in self._silent:
             return False
         self._tokens.append(tokens[-1])
@@ -134,7 +138,7 @@ class StopWatch:
         return at is not None and not may_begin_before(text, self._stops, at)
 
     def cut(self, tokens: Sequence[int]) -> tuple[str, bool]:
-        """The text of ``tokens`` up to the earliest stop sequence, and whether there was one."""
+        """Return the text of ``tokens`` up to the earliest stop sequence, and whether there was one."""
         text = self._decode(tokens)
         at = earliest_stop(text, self._stops)
         return (text, False) if at is None else (text[:at], True)

@@ -1,23 +1,23 @@
-"""Several tokens in one pass: extra heads guess, head 0 verifies (Gloeckle et al. 2024, section 2).
+"""Several tokens in one pass: extra heads propose, head 0 verifies (Gloeckle et al. 2024, section 2).
 
-Where head 0 has chosen token t + 1, head i has a guess at token t + 1 + i from the same place. All of them go
-through the model at once; head 0's logits behind each say which token comes next there. As long as that is the
-guess, the next logits count too; the first that is not is replaced by head 0's choice, and the guesses behind it
-are void. What they left in the slots is written over.
+Where head 0 has chosen token t + 1, head i proposes token t + 1 + i from the same place. All of them go through the
+model at once, and head 0's logits after each say which token comes next there. As long as that is the proposed token,
+the next logits count too. The first that differs is replaced by head 0's choice, and the proposals after it are void;
+what they left in the slots is overwritten.
 
 Tokens that are drawn stay those that head 0 alone would draw. A draw is the distribution's inverse at a number that
-depends on the seed, the sample and the place in its text alone (``sampling``); a head's guess is the inverse of its
-own distribution at that same number, and is accepted where head 0's distribution has the same inverse there. So
-every text is the one without guesses, token for token, and the distribution is kept because nothing of it is
-touched. Accepting by a ratio of probabilities (Leviathan et al. 2023, Chen et al. 2023) keeps the distribution too,
-and accepts somewhat more at high temperatures, but a text would then depend on where passes begin, which memory
-and batches decide.
+depends only on the seed, the sample and the place in its text (``sampling``). A head's proposal is the inverse of its
+own distribution at that number, and is accepted where head 0's distribution has the same inverse there. So every text
+is the one without proposals, token for token, and the distribution is unchanged.
 
-Whether guessing ahead pays: both ways are tried, timed, and the faster one is gone on with.
+Accepting by a ratio of probabilities (Leviathan et al. 2023, Chen et al. 2023) preserves the distribution too, and
+accepts somewhat more at high temperatures. But a text would then depend on where passes begin, which memory and
+batches decide.
 
-How much longer a pass takes with guesses depends on the machine, the model and the number of rows; how many tokens it
-brings, on the text. So what passes take is kept by the number of rows, in classes of powers of two, and what they bring
-is kept for all. Now and then the slower way is tried again. No text depends on any of it.
+``SpeculationTuner`` finds out whether proposals pay: both ways are tried and timed, and the faster one is used. The
+extra time of a pass with proposals depends on the machine, the model and the number of rows; its extra tokens depend
+on the text. So times are kept by the number of rows, in classes of powers of two, and token counts are kept for all
+rows. Now and then the slower way is tried again. No text depends on any of this.
 """
 
 from __future__ import annotations
@@ -38,49 +38,49 @@ from harness.engines.transformers.kv_cache import SlotCache, slot_mask
 class SpeculativeStepper(DecodeStep):
     """Runs a model with extra heads: ``drafts`` of them, and a method ``draft``.
 
-    Where guesses take longer than they save, it goes on without them; no text depends on it.
+    Where proposals take longer than they save, it goes on without them; no text depends on it.
     """
 
-    guesses = True
+    speculative = True
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._worth = SpeculationTuner()
 
     def advance(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
-        """The next tokens of each sample: one, and as many more as were guessed right."""
+        """Return the next tokens of each sample: one, and those after it that were proposed correctly."""
         rows, began = len(samples), time.perf_counter()
-        guesses = self._worth.guesses(rows)
-        found = self._verified(slots, samples) if guesses else super().advance(slots, samples)
-        # All numbers are read by now, so that an accelerator's work is in the time too.
-        self._worth.took(rows, time.perf_counter() - began, sum(map(len, found)) if guesses else None)
+        proposes = self._worth.proposes(rows)
+        found = self._verified(slots, samples) if proposes else super().advance(slots, samples)
+        # All numbers have been read by now, so that the time includes an accelerator's work.
+        self._worth.took(rows, time.perf_counter() - began, sum(map(len, found)) if proposes else None)
         return found
 
     def ended(self, sample: GeneratedSequence) -> None:
-        """Counts which guesses of a sample were right, and the tokens that came of them."""
-        self._done.decoded += self._done.accepted.judge(sample.guesses, sample.tokens)
-        sample.guesses.clear()
+        """Count which proposals of a sample were right, and the tokens that came from them."""
+        self._done.decoded += self._done.accepted.judge(sample.proposals, sample.tokens)
+        sample.proposals.clear()
 
     def _verified(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
-        """The next tokens by one pass over what the extra heads guess."""
+        """Return the next tokens, by one pass over what the extra heads propose."""
         width = self._model.drafts + 1
-        guesses = self._guess(slots, samples)
-        fed = [[sample.tokens[-1], *mine] for sample, mine in zip(samples, guesses, strict=True)]
+        proposals = self._propose(slots, samples)
+        fed = [[sample.tokens[-1], *mine] for sample, mine in zip(samples, proposals, strict=True)]
         logits = self.several(slots, fed)
         draws = [sample.draw for sample in samples]
         ahead = [draw._replace(step=draw.step + place) for draw in draws for place in range(width)]
         chosen = choose(logits, ahead)
         found = []
-        for row, mine in enumerate(guesses):
+        for row, mine in enumerate(proposals):
             theirs = chosen[row * width : (row + 1) * width]
             right = next((place for place, token in enumerate(mine) if theirs[place] != token), len(mine))
             found.append(theirs[: right + 1])
-            samples[row].guesses.append((draws[row].step, mine))
+            samples[row].proposals.append((draws[row].step, mine))
         slots.lengths = [length + len(mine) for length, mine in zip(slots.lengths, found, strict=True)]
         return found
 
-    def _guess(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int]]:
-        """What the extra heads expect behind each sample's last token."""
+    def _propose(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int]]:
+        """Return what the extra heads propose after each sample's last token."""
         import torch
 
         heads = self._model.drafts
@@ -99,49 +99,49 @@ class SpeculativeStepper(DecodeStep):
 
 
 TRIED: Final = 6
-"""Passes after which it is known how long they take."""
+"""The number of passes after which their time counts as known."""
 
-_KEPT: Final = 12
-"""Passes whose times are kept; the median counts, since some are held up by other processes."""
+_TIMES: Final = 12
+"""The number of passes whose times are kept; the median counts, since other processes delay some of them."""
 
 _ROWS: Final = 256
-"""Passes of a row, the latest, over which the mean of tokens is taken."""
+"""The number of latest passes of a row over which the mean of tokens is taken."""
 
 _PAUSE: Final = 64
-"""Passes before the slower way is tried again; twice as many each time that it is slower still."""
+"""The number of passes before the slower way is tried again; it doubles each time that it is still slower."""
 
 _LONGEST: Final = 1024
 
 
 @dataclass(slots=True)
 class _Class:
-    """Seconds of passes with guesses and without; passes since the slower way was tried, and until it will be."""
+    """Seconds of passes with proposals and without; passes since the slower way was tried, and until it will be."""
 
-    with_: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    without: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    with_: deque[float] = field(default_factory=lambda: deque(maxlen=_TIMES))
+    without: deque[float] = field(default_factory=lambda: deque(maxlen=_TIMES))
     since: int = 0
     pause: int = _PAUSE
-    guessed: bool | None = None
+    proposed: bool | None = None
 
 
 class SpeculationTuner:
-    """Says for each pass whether to guess, and is told what passes took and brought."""
+    """Decides for each pass whether to propose tokens, and is told what passes took and gave."""
 
     def __init__(self) -> None:
         self._classes: dict[int, _Class] = {}
         self._brought: deque[tuple[int, int]] = deque()
         self._rows = self._tokens = 0
 
-    def guesses(self, rows: int) -> bool:
-        """Whether the next pass, of so many rows, should be one with guesses."""
+    def proposes(self, rows: int) -> bool:
+        """Return whether the next pass, of that many rows, should propose tokens."""
         one = self._classes.setdefault(rows.bit_length(), _Class())
         if len(one.with_) < TRIED:
             return True
         if len(one.without) < TRIED:
             return False
         better = median(one.with_) * self._rows < median(one.without) * self._tokens
-        if better != one.guessed:
-            one.guessed, one.since, one.pause = better, 0, _PAUSE
+        if better != one.proposed:
+            one.proposed, one.since, one.pause = better, 0, _PAUSE
         one.since += 1
         if one.since > one.pause:
             one.since, one.pause = 0, min(_LONGEST, 2 * one.pause)
@@ -150,7 +150,7 @@ class SpeculationTuner:
         return better
 
     def took(self, rows: int, seconds: float, tokens: int | None) -> None:
-        """Told of each pass; ``tokens`` that one with guesses brought, None for one without."""
+        """Take note of a pass; ``tokens`` is what one with proposals gave, None for one without."""
         one = self._classes.setdefault(rows.bit_length(), _Class())
         (one.without if tokens is None else one.with_).append(seconds)
         if tokens is None:

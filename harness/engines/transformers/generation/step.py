@@ -1,4 +1,4 @@
-"""Runs the model for rows that are being generated: prompts at first, then a token for each row at a time."""
+"""Runs the model for rows that are being generated: prompts first, then one token for each row at a time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 
 class DecodeStep:
-    """Fills slots, and says what comes behind what is in them. The model attends by ``split_attention``.
+    """Fills slots, and predicts the token after their content.
 
-    ``guesses``: whether several tokens of a row may go through the model at once.
+    The model attends by ``split_attention``. ``speculative`` says whether several tokens of a row may go through the
+    model at once.
     """
 
-    guesses = False
+    speculative = False
 
     def __init__(
         self,
@@ -38,11 +39,11 @@ class DecodeStep:
         self._budget, self._done = budget, done
 
     def fill(self, slots: SlotCache, tails: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Puts tokens, behind the prefix or what a slot holds, in the next slots; float32 logits [rows, vocabulary]
-        behind each.
+        """Put tokens in the next slots, after the prefix or what a slot holds; return float32 logits [rows,
+        vocabulary] after each.
 
-        Rows are filled up on the right to the longest; what is computed there is overwritten by the tokens
-        that come. Long ones go through the model a budget of tokens at a time.
+        Rows are padded on the right to the longest; what is computed there is overwritten by later tokens. Long rows
+        go through the model a budget of tokens at a time.
         """
         import torch
 
@@ -68,23 +69,26 @@ class DecodeStep:
         return torch.stack(found)
 
     def advance(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
-        """The next token of each sample, those of the slots in use, or several; None where a logit is NaN."""
+        """Return the next token of each sample in the slots in use, or several; None where a logit is NaN."""
         logits = self.step(slots, [sample.tokens[-1] for sample in samples])
         return [[token] for token in choose(logits, [sample.draw for sample in samples])]
 
     def ended(self, sample: GeneratedSequence) -> None:
-        """Told of each sample that is at its end."""
+        """Take note of each sample that has ended."""
 
     def step(self, slots: SlotCache, tokens: Sequence[int]) -> torch.Tensor:
-        """Puts one more token in every slot in use; float32 logits [rows, vocabulary] behind each."""
+        """Put one more token in every slot in use; return float32 logits [rows, vocabulary] after each."""
         logits = self.several(slots, [[token] for token in tokens])
         slots.lengths = [length + 1 for length in slots.lengths]
         self._done.decoded += len(tokens)
         return logits
 
     def several(self, slots: SlotCache, fed: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Puts as many more tokens in every slot in use, in one pass; float32 logits [rows x tokens, vocabulary] behind
-        each. The slots' lengths stay, so that what comes next is written over them."""
+        """Put the same number of tokens in every slot in use, in one pass; return float32 logits [rows x tokens,
+        vocabulary] after each.
+
+        The slots' lengths stay, so that the next tokens overwrite them.
+        """
         import torch
 
         width = len(fed[0])
@@ -103,7 +107,7 @@ class DecodeStep:
         until: int,
         wanted: Sequence[tuple[int, int]],
     ) -> torch.Tensor:
-        """One forward pass; logits at the wanted (row, place in the pass)."""
+        """Run one forward pass; return the logits at each wanted (row, place in the pass)."""
         import torch
 
         where: dict[str, Any] = {"past": slots.past, "until": until, "dtype": self._model.dtype}

@@ -1,8 +1,8 @@
 """Plans the work of a causal model: from requests to token sequences, and from sequences to batches.
 
-Nothing here runs a model. A request becomes one ``TokenWork`` (a continuation) or several (the windows of a
-long text); sequences of any requests are computed together, in any order, and their sums are put together
-again by request number.
+Nothing here runs a model. A request becomes one ``TokenWork`` (a continuation) or several (the windows of a long
+text). Sequences of any requests are computed together, in any order, and their sums are put together again by request
+number.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TokenWork:
 
 
 class Score(NamedTuple):
-    """Sum of the targets' log-probabilities (nats), and whether each target is the most probable token."""
+    """The sum of the targets' log-probabilities (nats), and whether each target is the most probable token."""
 
     logprob: float
     is_greedy: bool
@@ -53,11 +53,15 @@ class Slow(NamedTuple):
 
 @dataclass(slots=True)
 class WorkDone:
-    """Tokens that went through the model: all, those that were only there to fill rows up, and how many
-    different ones were asked for (each with what stands in front of it counted once a call); and positions
-    whose logits were computed. Of those, tokens of prompts that were to be continued, and tokens generated
-    that went through the model again for the next one; ``accepted``: what became of tokens guessed ahead;
-    ``slow``: by the name of each slow way that was gone, what it cost (tokens, logits)."""
+    """Counts of what went through the model.
+
+    Of tokens it counts all, those that only filled rows up, and the different ones asked for (each, with the tokens
+    before it, once per call). Of logits it counts the positions at which they were computed.
+
+    Of the tokens, some were prompts to be continued, and some were generated tokens fed again for the next one.
+    ``accepted`` counts what became of proposed tokens; ``slow`` has the cost of each slow way that was taken, by its
+    name (tokens, logits).
+    """
 
     computed: int = 0
     padded: int = 0
@@ -69,33 +73,34 @@ class WorkDone:
     slow: dict[str, Slow] = field(default_factory=dict)
 
     def slowly(self, way: str, computed: int, enough: int) -> None:
-        """Counts what a slow way has cost."""
+        """Count what a slow way has cost."""
         before = self.slow.get(way, Slow(0, 0))
         self.slow[way] = Slow(before.computed + computed, before.enough + enough)
 
-    def effort(
+    def usage(
         self, budget: BatchBudget, notes: Sequence[str] = (), reasons: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """The same as reports have it (see ``harness.results.usage``); ``reasons``: why slow ways were gone."""
+        """Return the same as reports have it (see ``harness.results.usage``); ``reasons`` say why slow ways were
+        taken."""
         counts = {"tokens": self.computed, "padding": self.padded, "distinct": self.distinct}
         counts |= {"prefilled": self.prefilled, "decoded": self.decoded, "logits": self.logits}
-        guessed = {"speculative": self.accepted.counts()} if self.accepted.passes else {}
+        proposed = {"speculative": self.accepted.counts()} if self.accepted.passes else {}
         slow = [
             {"way": way, "reason": (reasons or {}).get(way, ""), **cost._asdict()}
             for way, cost in self.slow.items()
         ]
-        more = {**guessed, **({"slow": slow} if slow else {})}
+        more = {**proposed, **({"slow": slow} if slow else {})}
         return {**counts, **more, "batch_tokens": budget.tokens, "notes": list(notes)}
 
     def reset(self) -> None:
-        """Counts from 0 again."""
+        """Start counting from 0 again."""
         self.computed = self.padded = self.distinct = self.logits = self.prefilled = self.decoded = 0
         self.accepted, self.slow = Acceptance(), {}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The work of one request, and what its answer says besides the score."""
+    """The work of one request, and the parts of its answer besides the score."""
 
     work: tuple[TokenWork, ...]
     truncated: int = 0
@@ -103,7 +108,7 @@ class Plan:
     rolling: bool = False
 
     def answer(self, scores: Sequence[Score]) -> Answer:
-        """The answer, from the scores of ``work`` in the same order."""
+        """Return the answer, from the scores of ``work`` in the same order."""
         logprob = sum(score.logprob for score in scores)
         tokens = sum(len(work.targets) for work in self.work)
         if self.rolling:
@@ -113,7 +118,7 @@ class Plan:
 
 
 def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) -> Plan | Refusal:
-    """The work that answers a request; the model takes ``seq_len`` tokens and has ``rows`` embeddings."""
+    """Return the work that answers a request; the model takes ``seq_len`` tokens and has ``rows`` embeddings."""
     match request:
         case Loglikelihood(context, continuation):
             made = _plan_pair(tokenizer, context, continuation, seq_len)
@@ -129,10 +134,10 @@ def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) 
 
 
 def windows(tokens: Sequence[int], start: int, seq_len: int) -> Iterator[TokenWork]:
-    """Windows of at most ``seq_len`` inputs that predict every token once.
+    """Return windows of at most ``seq_len`` inputs that predict every token once.
 
-    The first window begins with ``start``. Every later one is filled up on the left with tokens already
-    scored (at least one), so a token is always predicted from as much text as fits.
+    The first window begins with ``start``. Every later one is filled up on the left with tokens already scored (at
+    least one), so a token is always predicted from as much text as fits.
     """
     first = min(seq_len, len(tokens))
     yield TokenWork((start, *tokens[: first - 1]), tuple(tokens[:first]))
@@ -144,11 +149,11 @@ def windows(tokens: Sequence[int], start: int, seq_len: int) -> Iterator[TokenWo
 def batches(
     works: Sequence[TokenWork], *, size: int | None, most_tokens: int, most_logits: int, vocabulary: int
 ) -> Iterator[list[int]]:
-    """Indices of ``works``, each once, in batches of similar length, the longest first.
+    """Return the indices of ``works``, each once, in batches of similar length, the longest first.
 
-    With ``size``, that many a batch. Without, as many as keep rows x longest row within ``most_tokens`` and
-    needed logits within ``most_logits`` numbers (at least one). Longest first, so that a lack of memory shows
-    at once.
+    With ``size``, each batch has that many. Without, it has as many as keep rows x longest row within ``most_tokens``
+    and needed logits within ``most_logits`` numbers (at least one). The longest come first, so that a lack of memory
+    shows at once.
     """
     order = sorted(range(len(works)), key=lambda index: (-len(works[index].inputs), index))
     batch: list[int] = []
@@ -181,7 +186,7 @@ def _plan_text(tokenizer: TextTokenizer, text: str, seq_len: int) -> Plan | Refu
 def _plan_pair(tokenizer: TextTokenizer, context: str, continuation: str, seq_len: int) -> Plan | Refusal:
     """Cut from the left so that context and continuation together are one token longer than the model takes.
 
-    The last token is only predicted, never fed, hence the one more.
+    The last token is only predicted, never fed; hence the one more.
     """
     pair = tokenizer.pair(context, continuation)
     if isinstance(pair, Refusal):

@@ -50,7 +50,7 @@ class DictEngine:
         self._table: dict[str, str] = json.loads(info.path.read_text())
 
     @property
-    def effort(self) -> dict[str, Any]:
+    def usage(self) -> dict[str, Any]:
         return {}
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
