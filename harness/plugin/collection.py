@@ -311,8 +311,7 @@ def _code(metafunc: pytest.Metafunc) -> str:
 
 
 def result_of(item: pytest.Item, given: Given) -> str:
-    """Return the name of the result that an item belongs to: its benchmark's, with the ids of the user's own
-    parameters."""
+    """Return the name of an item's result: its benchmark's, with the ids of the user's own parameters."""
     return item.stash.get(RESULT, given.loaded.spec.name)
 
 
@@ -375,8 +374,7 @@ def checkpoint_of(item: pytest.Item) -> CheckpointInfo:
 def argument_names(item: pytest.Item) -> tuple[str, ...]:
     """Return the names of the arguments that pytest passes to the item's function."""
     # Private: the public ``fixturenames`` also has fixtures that are no arguments.
-    names: tuple[str, ...] = item._fixtureinfo.argnames  # type: ignore[attr-defined]
-    return names
+    return tuple(item._fixtureinfo.argnames)  # type: ignore[attr-defined]
 
 
 def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest.Item]:
