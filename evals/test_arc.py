@@ -11,7 +11,7 @@ from harness.metrics import CHOICE_METRICS, score_choices
 
 
 class Choice(TypedDict):
-    """An answer and what it is called: A to E, or 1 to 5."""
+    """An answer and its label: A to E, or 1 to 5."""
 
     text: str
     label: str
@@ -33,7 +33,7 @@ class Row(TypedDict):
 
 
 def as_published(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with question and choices nested, as the authors published it; the Hub's form has them side by
+    """The row with its choices nested in the question, as the authors published it; the Hub's form has them side by
     side."""
     if not isinstance(row["question"], str):
         return row
@@ -48,7 +48,7 @@ def prompt(row: Row) -> str:
 
 
 def gold(row: Row) -> int:
-    """The place of the right answer, found by its label."""
+    """The index of the right answer, found by its label."""
     return [choice["label"] for choice in row["question"]["choices"]].index(row["answerKey"])
 
 
@@ -58,7 +58,7 @@ def shot(row: Row) -> str:
 
 
 def score(row: Row, fewshot: FewShot) -> Scores:
-    """Asks for every choice after the prompt and says which ways of scoring prefer the right one."""
+    """Ask for every choice after the prompt, and return which ways of scoring prefer the right one."""
     texts = [choice["text"] for choice in row["question"]["choices"]]
     answers = yield [fewshot.loglikelihood(prompt(row), " " + text) for text in texts]
     return score_choices(answers, texts, gold(row))
@@ -87,7 +87,7 @@ def test_arc_easy(example: Row, fewshot: FewShot) -> Scores:
     """ARC-Easy (Clark et al. 2018), test split (2376 questions in the authors' file), 0-shot.
 
     Context: "Question: ", the question, a line break, "Answer:". The choices are not shown. Continuation: one
-    space and the text of the choice, for each of the three to five. The right one is found by its label.
+    space and the text of the choice, for each of the three to five. The right answer is found by its label.
 
     - ``acc`` (primary): highest summed log-probability.
     - ``acc_norm``, ``acc_bytes``, ``acc_tokens``: highest per character, per UTF-8 byte, per token of the

@@ -55,12 +55,12 @@ def test_codecontests(example: StdioRow, fewshot: FewShot) -> Scores:
     The program is run on each of the problem's tests (public, private and generated ones) in the sandbox and
     passes when it prints what is expected on all of them; the first failure ends it. Words are compared without
     regard to case and white space, numbers within 1e-5 (execution/tester_sandboxer.cc). Limits are the problem's
-    own for each test, else 10 s and 256 MiB. Problems with files of their own are left out.
+    own for each test, else 10 s and 256 MiB. Problems that read or write files are left out.
 
     - ``pass@k`` (primary: k = 1): as for HumanEval. There is no other grader: this one is the reference's.
 
-    Not comparable: AlphaCode's n@k, which picks n of k samples before it submits any; scores with a problem's own
-    checker, which this set does not have: a right output that is not the expected one is wrong here.
+    Not comparable: AlphaCode's n@k, which picks n of k samples before it submits any. Nor are scores with a problem's
+    own checker, which this set lacks: a right output that is not the expected one is wrong here.
     """
     own = "instruction" in example  # of a training row: its own prompt
     asked = example["instruction"] if own else f"{example['description'].strip()}\n\n{TASK}\n\n"
@@ -91,8 +91,8 @@ def test_apps_stdin(example: StdioRow, fewshot: FewShot) -> Scores:
     ends before a line that begins with "QUESTION", "---" or "ANSWER"; the program is the text, or its block of
     code where it has one. Judged as ``codecontests``.
 
-    Not comparable: APPS's own strict accuracy, whose comparison of outputs is another one, and whose problems
-    are also those in which a function is called; its share of tests passed, since the first failure ends a program.
+    Not comparable: APPS's own strict accuracy, which compares outputs differently and includes problems in which a
+    function is called. Nor is its share of tests passed, since the first failure ends a program.
     """
     own = "instruction" in example
     task = f"\nQUESTION:\n{example['description']}\nUse Standard Input format\nANSWER:\n"

@@ -63,9 +63,8 @@ def test_drop(example: Row, fewshot: FewShot) -> Scores:
     Prompt: the passage, a space, the question. The text ends before the first full stop, as in the reference,
     which cuts decimals.
 
-    - ``f1`` (primary): the whole text as one span against every gold answer: words as sets after the
-      evaluator's normalisation, spans paired for the highest sum, 0 where a gold number is missed; the best
-      gold answer counts.
+    - ``f1`` (primary): the whole text as one span against every gold answer, of which the best counts. Words are sets
+      after the evaluator's normalisation; spans are paired for the highest sum; a missed gold number scores 0.
     - ``em``: the same spans, exactly.
     - ``f1_list``, ``em_list``: the text split into spans at line breaks, semicolons, commas and "and". This
       reading is ours: as one string an answer of several spans can never be right.

@@ -41,14 +41,14 @@ def test_gsm8k(example: Row, fewshot: FewShot) -> Scores:
     Prompt: "Question: ", the question, a line break, "Answer:"; in the examples a space and the published
     rationale follow. The text ends before "Question:", "</s>" or "<|im_end|>".
 
-    - ``exact_match_flexible`` (primary): the last thing like a number in the text is the gold number, as text,
-      after deleting commas, dollar signs and one full stop at the end.
+    - ``exact_match_flexible`` (primary): the last number-like string in the text is the gold number, as text, after
+      deleting commas, dollar signs and one full stop at the end.
     - ``exact_match_strict``: the same for the first "#### number".
     - ``exact_match_number``: the strict number, else the last one, has the gold number's value: 18.00 is 18.
 
     Not comparable: the authors' own score is a strict one; eight-shot chain-of-thought prompts, other stops,
-    and comparison as floating-point numbers give other numbers. The examples are drawn with our seed, so they
-    are not the ones that another harness draws.
+    and comparison as floating-point numbers give other numbers. The examples are drawn with our seed, so other
+    harnesses draw other ones.
     """
     stop = ("Question:", "</s>", "<|im_end|>")
     answer = yield fewshot.generate(prompt(example), stop=stop, max_new_tokens=256)

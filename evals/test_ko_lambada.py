@@ -1,4 +1,4 @@
-"""Ko-LAMBADA: which noun is missing? And the same question of Korean Wikipedia, under its own name."""
+"""Ko-LAMBADA: which noun is missing? The same question over Korean Wikipedia has a name of its own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def passage(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def ask(example: Passage, checkpoint: CheckpointInfo) -> Scores:
-    """Masks the target, asks for it, and scores the first noun of the answer."""
+    """Mask the target, ask for it, and score the first noun of the answer."""
     text = clip_around_mask(mask_target(example["text"], example["target"]), checkpoint.seq_len)
     answer = yield FillMask(text, top_k=TOP_K, target=example["target"])
     candidates = noun_candidates((c.text for c in answer.candidates), KOREAN.is_noun)
@@ -68,10 +68,10 @@ LAMBADA: dict[str, Any] = {
 def test_ko_lambada(example: Passage, checkpoint: CheckpointInfo) -> Scores:
     """Ko-LAMBADA: a missing noun of a literary text. Published numbers are over 600 of 2255 rows (seed 42).
 
-    If the text ends with the target, the end is masked; else the target's first occurrence; else a mask is
-    appended behind a space. The text is clipped to 200 characters on each side of the mask, times max(1,
-    seq_len / 512). Of the 50 most probable tokens, less their continuation marks, the first that Kiwi takes
-    alone for exactly one noun (NNG, NNP) is the answer.
+    If the text ends with the target, the end is masked; else the target's first occurrence; else a mask is appended
+    after a space. The text is clipped to 200 characters on each side of the mask, times max(1, seq_len / 512). Of the
+    50 most probable tokens, less their continuation marks, the first that Kiwi takes alone for exactly one noun (NNG,
+    NNP) is the answer.
 
     - ``lambada@1`` (primary): lenient. The answer is the target, contains it, or is contained in it.
     - ``lambada@1_strict``: the answer is the target.
@@ -89,7 +89,7 @@ def test_ko_lambada(example: Passage, checkpoint: CheckpointInfo) -> Scores:
 def test_ko_lambada_wiki(example: Passage, checkpoint: CheckpointInfo) -> Scores:
     """The last noun of a paragraph of Korean Wikipedia, asked for and scored as in Ko-LAMBADA.
 
-    The paragraph is cut off behind its last noun, which is masked. Its scores have the names of
-    Ko-LAMBADA's, but the texts are of another kind: the two are never to be compared or put together.
+    The paragraph is cut off after its last noun, which is masked. Its scores are named as Ko-LAMBADA's are, but the
+    texts are of another kind: never compare or combine the two.
     """
     return (yield from ask(example, checkpoint))

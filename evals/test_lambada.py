@@ -14,7 +14,7 @@ class Passage(TypedDict):
 
 
 def context_and_word(passage: Passage) -> tuple[str, str]:
-    """The text before the last single space, and the word after it (a newline does not part words)."""
+    """The text before the last single space, and the word after it (a newline does not separate words)."""
     context, _, word = passage["text"].rpartition(" ")
     return context, word
 
@@ -50,10 +50,10 @@ def test_lambada(example: Passage, fewshot: FewShot) -> Scores:
     - ``perplexity``: exp(-mean over passages of the word's summed log-probability): per word, not per token.
       ``logprob`` is that mean itself, in nats.
 
-    Not comparable: the other published version (cimec/lambada: lower case, tokenized) is other data;
-    splitting on any white space changes the context of passages with line breaks; letting the model generate
-    the word, or comparing it without punctuation, is another task. With few-shot examples, which the
-    reference takes from the test rows, it writes two spaces before their last word, and so does this.
+    Not comparable: the other published version (cimec/lambada: lower case, tokenized) is other data. Splitting on any
+    white space changes the context of passages with line breaks. Letting the model generate the word, or comparing it
+    without punctuation, is another task. With few-shot examples, which the reference takes from the test rows, it
+    writes two spaces before their last word, and so does this.
     """
     context, word = context_and_word(example)
     answer = yield fewshot.loglikelihood(context, " " + word)

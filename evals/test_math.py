@@ -11,7 +11,7 @@ from harness.metrics.math import grade_math
 
 
 class Row(TypedDict):
-    """A problem with its solution, whose answer stands in a box."""
+    """A problem with its solution, in which the answer is boxed."""
 
     problem: str
     solution: str
@@ -34,7 +34,7 @@ PUBLISHED = {
     "Prealgebra": 82,
     "Precalculus": 56,
 }
-"""How many of the 500 problems are of each subject (openai/prm800k, math_splits/test.jsonl)."""
+"""The number of problems of each subject among the 500 (openai/prm800k, math_splits/test.jsonl)."""
 
 
 def as_used(row: dict[str, Any]) -> dict[str, Any]:
@@ -84,8 +84,8 @@ def test_math(example: Row, fewshot: FewShot) -> Scores:
 
     - ``math_verify`` (primary): the math-verify library finds the value of the last answer in the text equal to
       the solution's.
-    - ``minerva_exact``: the text behind "Final Answer: The final answer is", normalised as in Minerva's
-      appendix D, is the gold answer's, or SymPy simplifies their difference to 0 in time.
+    - ``minerva_exact``: the text after "Final Answer: The final answer is", normalised as in Minerva's appendix D, is
+      the gold answer's, or SymPy simplifies their difference to 0 in time.
     - ``hendrycks_exact``: what stands between the first and the last dollar sign, or the whole text, is the
       gold answer's text after the authors' normalisation.
     - ``SCORE_level_1`` to ``_5``: the same over the problems of one level. Subjects are groups.

@@ -21,7 +21,7 @@ FULL = Dataset(HUB, "full", fewshot="prompt")
 
 
 def used(row: dict[str, Any]) -> bool:
-    """Whether a row takes part: the prompt's examples are tasks 2, 3 and 4, so that task 1 does not."""
+    """Return whether a row takes part: the prompt's examples are tasks 2, 3 and 4, so task 1 does not."""
     return row.get("task_id") != 1
 
 
@@ -46,7 +46,7 @@ def shot(row: MbppRow) -> Shot:
 
 
 def ask(row: MbppRow, fewshot: FewShot, benchmark: str) -> Scores:
-    """Asks for a program by the paper's prompt and has it judged; a training row by its own prompt."""
+    """Ask for a program by the paper's prompt, or a training row's own, and have it judged."""
     own = row.get("instruction", "")
     chat = evalplus_chat(own or docstring_prompt(row, 3))
     asked = own or paper_prompt(row)
@@ -87,26 +87,25 @@ def test_mbpp(example: MbppRow, fewshot: FewShot) -> Scores:
     ``--eval-samples`` a task.
 
     Prompt: "You are an expert Python programmer, and here is your task:", the task, "Your code should pass these
-    tests:", a blank line, three assertions, "[BEGIN]"; in the examples (tasks 2, 3 and 4, always these) a program
-    and "[DONE]" follow. The text ends before "[DONE]"; the program is the text, or its block of code where it has
-    one.
+    tests:", a blank line, three assertions, "[BEGIN]". In the examples (always tasks 2, 3 and 4) a program and
+    "[DONE]" follow. The text ends before "[DONE]"; the program is the text, or its block of code where it has one.
 
-    Through a chat template it is asked in EvalPlus's words (0.3.1), examples as turns: a sentence that asks for a
-    self-contained script, and in a block of code a docstring of the task and the three assertions; the answer has
-    begun its block and ends with it; 768 new tokens. Cut as EvalPlus does: the longest run of lines that is Python,
-    and of it the imports and what the functions that the tests call reach.
+    Through a chat template it is asked in EvalPlus's words (0.3.1), examples as turns. A sentence asks for a
+    self-contained script; a block of code has a docstring of the task and the three assertions. The answer has begun
+    its block and ends with it, within 768 new tokens. It is cut as EvalPlus does: the longest run of lines that is
+    Python, and of it the imports and what the functions that the tests call reach.
 
     Training rows (``instruction``) are asked by their own prompt, without examples.
 
-    The program runs in the sandbox, and its three assertions, behind the task's setup code, in a process of their
-    own; 3 s of CPU time at least. The challenge tests are not used.
+    The program runs in the sandbox, and its three assertions, after the task's setup code, in a process of their own;
+    3 s of CPU time at least. The challenge tests are not used.
 
     - ``pass@k`` (primary: k = 1), and with ``--eval-grader reference`` ``reference_pass@k`` and
       ``graders_differ``: as for HumanEval.
 
-    Not comparable: a chat's answers and completions (``--eval-chat off``); ``mbpp_docstring`` and
-    ``mbpp_sanitized``; scores of 0-shot or instruction prompts; MBPP+; the paper's own share of tasks solved by any of
-    80 samples.
+    Not comparable: a chat's answers with completions (``--eval-chat off``); ``mbpp_docstring`` and
+    ``mbpp_sanitized``; scores of 0-shot or instruction prompts; MBPP+; the paper's own share of tasks solved by any
+    of 80 samples.
     """
     return (yield from ask(example, fewshot, "mbpp"))
 
@@ -123,8 +122,8 @@ def test_mbpp_sanitized(example: MbppRow, fewshot: FewShot) -> Scores:
     """MBPP, the hand-verified tasks among 11 to 510 (257 in the authors' sanitized-mbpp.json), asked and judged
     as ``mbpp``, with all their assertions (the first three are shown) and their imports.
 
-    Not comparable: ``mbpp``, whose tasks are other ones and worded otherwise; EvalPlus's MBPP, which is a later
-    selection of these with more tests, another prompt and no examples.
+    Not comparable: ``mbpp``, whose tasks are other ones and worded differently; EvalPlus's MBPP, a later selection of
+    these with more tests, another prompt and no examples.
     """
     return (yield from ask(example, fewshot, "mbpp_sanitized"))
 

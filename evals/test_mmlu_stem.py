@@ -27,11 +27,11 @@ SUBJECTS = {
     "high_school_statistics": 216,
     "machine_learning": 112,
 }
-"""The subjects, and how many rows the authors' test/SUBJECT_test.csv has of each."""
+"""The subjects, with the number of rows in the authors' test/SUBJECT_test.csv."""
 
 
 class Question(TypedDict):
-    """A question of one of the subjects, its four answers and the place of the right one, from 0."""
+    """A question of one of the subjects, its four answers and the index of the right one, from 0."""
 
     question: str
     subject: str
@@ -68,8 +68,8 @@ def test_mmlu_stem(example: Question, fewshot: FewShot) -> Scores:
     The subjects: abstract algebra; college biology, chemistry, computer science, mathematics and physics;
     elementary mathematics; high-school biology, chemistry, computer science, mathematics, physics and
     statistics; machine learning. This is neither the authors' list of 18 STEM subjects (which adds astronomy,
-    computer security, conceptual physics and electrical engineering) nor the 19 of lm-evaluation-harness
-    (those and anatomy): an average over another list is another number.
+    computer security, conceptual physics and electrical engineering) nor the 19 of lm-evaluation-harness (those and
+    anatomy). An average over another list is another number.
 
     Context: "The following are multiple choice questions (with answers) about SUBJECT." with spaces for
     underscores, an empty line, the first five rows of the subject's dev file, the question stripped, four

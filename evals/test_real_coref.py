@@ -1,4 +1,4 @@
-"""Real@k: is the noun found that is mentioned a second time?"""
+"""Real@k: does the model find the noun that is mentioned a second time?"""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_real_coref(example: Mention, checkpoint: CheckpointInfo) -> Scores:
       noun of those that the clipped text shows twice or more (the first of equals; a miss where there is
       none).
 
-    Rows of several sources (field ``source``) are reported by source too, and as a whole.
+    Rows of several sources (field ``source``) are also reported by source.
     """
     text = cloze.clip_around_mask(example["text"], checkpoint.seq_len)
     answer = yield FillMask(text, top_k=cloze.TOP_K, target=example["target"])

@@ -57,9 +57,9 @@ def test_winogrande(example: Sentence, fewshot: FewShot) -> Scores:
       option 1 on a tie. Both continuations are the same text, so nothing is divided by its length.
 
     Not comparable: scoring the option together with the rest after the text before it (lighteval) is another
-    quantity and gives 2 to 5 points less. Few-shot examples are the filled sentences, with one space where
-    the blank ended even before a comma or an apostrophe, as the reference writes them; they come from the
-    training split, or without that file from the evaluation rows.
+    quantity and gives 2 to 5 points less. Few-shot examples are the filled sentences, with one space where the blank
+    ended even before a comma or an apostrophe, as the reference writes them. They come from the training split, or
+    without that file from the evaluation rows.
     """
     before, after = around_blank(example)
     options = (example["option1"], example["option2"])

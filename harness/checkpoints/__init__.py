@@ -1,7 +1,7 @@
-"""What a checkpoint is, found out without loading it and without torch.
+"""The properties of a checkpoint, found out without loading it and without torch.
 
 ``resolve`` turns what the user typed into ``CheckpointInfo``s, ``unique_names`` names them for one run, and
-``fingerprint`` says which weights they are whatever they are called. Every mistake of the user is a one-line
+``fingerprint`` identifies their weights whatever they are called. Every mistake of the user is a one-line
 ``CheckpointError``. Kinds of checkpoints are a seam: ``Format``, ``Target``.
 """
 

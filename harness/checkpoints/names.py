@@ -21,8 +21,8 @@ def unique_names(infos: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
     """The checkpoints in the same order, each with a name no other has; a checkpoint given twice is kept
     once.
 
-    Names that clash get the folders above them put in front (``nouns-checkpoint-300``), one after the other,
-    until they differ. Where there are several series the folder stands in front of all of their names.
+    Names that clash are prefixed with the folders above them (``nouns-checkpoint-300``), one after the other, until
+    they differ. Where there are several series, all of their names are prefixed with the folder.
     """
     distinct: dict[tuple[object, ...], CheckpointInfo] = {}
     for info in infos:
@@ -48,7 +48,7 @@ def unique_names(infos: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
 
 
 def _longer(info: CheckpointInfo, depth: int) -> str:
-    """The name with ``depth`` folders in front of it."""
+    """The name after those of ``depth`` folders above it."""
     above = info.path.parts[:-1][-depth:]
     return "-".join(clean_name(part) for part in (*above, info.name))
 

@@ -14,7 +14,7 @@ from harness.core.plugins import plugins
 
 
 def formats() -> tuple[Format, ...]:
-    """Every format, the first one that detects a path is asked for it."""
+    """Every format; a path belongs to the first one that detects it."""
     return (Lora(), Llama(), Gguf(), Transformers(), Fake(), *plugins(GROUP, CheckpointError))
 
 

@@ -1,4 +1,4 @@
-"""From what the user typed to checkpoints.
+"""The checkpoints that the text of a user names.
 
 runs/a/checkpoint-655             a folder that save_pretrained or a Trainer wrote
 runs/lora/checkpoint-6000         a LoRA adapter of the PEFT library, with the base that it names
@@ -52,7 +52,8 @@ _ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 @dataclass(slots=True)
 class Found:
-    """The checkpoints that are meant, what of them cannot be used, and paths that a glob matches but are none."""
+    """The checkpoints that are meant, those of them that failed to load, and the paths that a glob matches but are
+    none."""
 
     infos: list[CheckpointInfo] = field(default_factory=list)
     broken: list[series.Broken] = field(default_factory=list)
@@ -65,7 +66,7 @@ def resolve(
     """The checkpoints that ``source`` names, at least one; nothing is loaded, and torch is not imported.
 
     ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of the options ``--eval-seq-len`` and so on.
-    Raises ``CheckpointError`` (one line) when a checkpoint is missing or broken.
+    Raises ``CheckpointError`` (one line) when a checkpoint is missing or fails to load.
     """
     found = find(source, seq_len=seq_len, base_model=base_model, trust_remote_code=trust_remote_code)
     if found.broken:
@@ -76,9 +77,9 @@ def resolve(
 def find(
     source: str, *, seq_len: int | None, base_model: str | None = None, trust_remote_code: bool = False
 ) -> Found:
-    """The same, but of several checkpoints those that are broken are told apart from the others.
+    """The same, but of several checkpoints those that fail to load are listed apart from the others.
 
-    Raises ``CheckpointError`` where ``source`` names a single checkpoint, and it is broken, or none at all.
+    Raises ``CheckpointError`` where ``source`` names a single checkpoint that fails to load, or none at all.
     """
     resolve_base = partial(resolve, seq_len=seq_len, trust_remote_code=trust_remote_code)
     asked = Asked(source, seq_len, base_model, trust_remote_code, resolve_base=resolve_base)
@@ -135,7 +136,7 @@ def _expanded(pattern: str, asked: Asked) -> Found:
 
 @contextmanager
 def _readable(where: object) -> Iterator[None]:
-    """Raise ``CheckpointError`` for what the system does not let us read within the block."""
+    """Raise ``CheckpointError`` for a file that the system does not let us read within the block."""
     try:
         yield
     except OSError as error:
@@ -145,7 +146,7 @@ def _readable(where: object) -> Iterator[None]:
 
 
 def _several(matches: series.Matches, asked: Asked) -> Found:
-    """Each of the paths by itself; a single one that is broken is an error."""
+    """Each of the paths by itself; a single one that fails to load is an error."""
     found = Found(others=[f"{path}: no checkpoint, and holds none" for path in matches.others])
     paths = series.once(matches.paths)
     for path in paths:

@@ -1,12 +1,12 @@
-"""Series: the checkpoints that one training has left behind, where they lie and in which order they come.
+"""Series: the checkpoints that one training has left behind, their folders and their order.
 
 A folder that is no checkpoint itself but holds some (up to three levels down) stands for all of them, also where a
 glob matches it. Nothing within a checkpoint is one (an optimizer's state, ``global_step500``), unless it has the files
 of one.
 
-A series is a folder. Within it come those with a number at the end of their names (``checkpoint-100``,
-``checkpoint_epoch_3.pt``), those that are called alike by their steps, then the others (``final``,
-``checkpoint_best.pt``); a model in the series' own folder is the last one.
+A series is a folder. Within it those with a number at the end of their names come first (``checkpoint-100``,
+``checkpoint_epoch_3.pt``); those with the same stem are ordered by step. Then come the others (``final``,
+``checkpoint_best.pt``), and last a model in the series' own folder.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from harness.checkpoints.training_state import step_in
 from harness.core.errors import CheckpointError
 
 _DEEPEST: Final = 3
-"""Levels below a folder that are looked through."""
+"""The number of levels below a folder that are searched."""
 
 _QUANTISED: Final = re.compile(r"[._-](I?Q\d\w*|B?F16|F32)\.gguf$", re.IGNORECASE)
-"""What says in the name of a GGUF file how its numbers are stored."""
+"""The part of a GGUF file's name that says how its numbers are stored."""
 
 _HASH: Final = re.compile(r"[0-9a-f]{40}")
 """The name of a Hub snapshot's folder."""
 
 
 class Broken(NamedTuple):
-    """Something that should be a checkpoint and cannot be used, with a line that says why."""
+    """Something that should be a checkpoint and failed to load, with a line that says why."""
 
     name: str
     source: str
@@ -105,7 +105,7 @@ def number_of(path: Path) -> int | None:
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
-    """A key that sorts numbers in names by value."""
+    """A key that sorts names by the values of the numbers in them."""
     return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", text)]
 
 
@@ -133,7 +133,7 @@ def held_by(folder: Path, deeper: int = _DEEPEST) -> list[Path]:
 
 
 def _is_named(folder: Path) -> bool:
-    """Whether a folder is called as trainers call a checkpoint's, so that one without content is missed."""
+    """Return whether a folder is named as trainers name a checkpoint's, so that an empty one is noticed."""
     return step_in(folder.name) is not None
 
 

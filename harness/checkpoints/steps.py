@@ -1,4 +1,4 @@
-"""Which steps of a series are meant: the grammar of ``--eval-steps``.
+"""The selection of steps of a series: the grammar of ``--eval-steps``.
 
     300            that step
     100,300        each of them
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 
 class Range(NamedTuple):
-    """Steps from ``start`` to ``stop``, both among them; ``every`` so many of them; None where not limited."""
+    """Steps from ``start`` to ``stop``, both included, in steps of ``every``; None where not limited."""
 
     start: int
     stop: int | None
@@ -33,7 +33,7 @@ class StepFilter:
     ranges: tuple[Range, ...]
 
     def has(self, step: float) -> bool:
-        """Whether the step (or epoch) is one of them."""
+        """Return whether the step (or epoch) is one of them."""
         return any(_within(step, one) for one in self.ranges)
 
 

@@ -1,4 +1,4 @@
-"""How far a checkpoint is, and what its own files say of its training."""
+"""The progress of a checkpoint, and the account that its own files give of its training."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def progress_of(folder: Path) -> TrainingState:
 
 
 def step_of_row(row: Mapping[str, Any]) -> int | None:
-    """The step of a checkpoint as a manifest, a result file or a table has it: the trainer's, by either name. Its place
-    in a series is none where only its name or its epoch tells it: ``gpt2`` is no step 2."""
+    """The step of a checkpoint as a manifest, a result file or a table has it: the trainer's, by either name. A place
+    in the series that only its name or its epoch gives is no step: ``gpt2`` is not step 2."""
     return row["global_step"] if "global_step" in row else row.get("step")
 
 
@@ -71,7 +71,8 @@ def plain(value: object) -> Any:
 
 
 def _plain(value: object, deeper: int, left: list[int]) -> Any:
-    """``left`` counts the values that may still come: a few bytes of a pickle can name one thing many times."""
+    """The same of a part; ``left`` counts the values that may still come, as a few bytes of a pickle can name one
+    value many times."""
     left[0] -= 1
     if value is None or isinstance(value, bool):
         return value

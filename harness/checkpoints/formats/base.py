@@ -1,4 +1,4 @@
-"""The seam of checkpoint formats: a Protocol, and what an implementation is asked with.
+"""The seam of checkpoint formats: a Protocol, and the question that is put to an implementation.
 
 A package adds one by an entry point in the group ``touchstone.checkpoint_formats``: a class, or an instance of one.
 """
@@ -36,7 +36,7 @@ class Asked:
     resolve_base: Callable[[str], list[CheckpointInfo]] = lambda _: []
 
     def limited(self, path: Path, takes: int) -> int:
-        """Return ``seq_len``, by default what the checkpoint takes; more than that is a ``CheckpointError``."""
+        """Return ``seq_len``, by default the most that the checkpoint takes; raise ``CheckpointError`` for more."""
         if self.seq_len is not None and self.seq_len > takes:
             raise CheckpointError(
                 f"{path}: takes {takes} tokens at most; --eval-seq-len {self.seq_len} is more, "
@@ -67,11 +67,11 @@ class Format(Protocol):
 
 @runtime_checkable
 class Target(Protocol):
-    """A format or engine with targets of its own: what the user types, and no path (``fake:causal``)."""
+    """A format or engine with targets of its own, which the user types in place of a path (``fake:causal``)."""
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """What its targets begin with; the first owner of a target describes it."""
+        """The prefixes of its targets; the first owner of a target describes it."""
 
     @property
     def options(self) -> Mapping[str, str]:

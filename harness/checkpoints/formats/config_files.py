@@ -21,7 +21,7 @@ class _Lenient(BaseModel):
 
 
 class ModelConfig(_Lenient):
-    """``config.json``: which model it is, and the sizes that are checked against the weights."""
+    """``config.json``: the kind of model, and the sizes that are checked against the weights."""
 
     model_type: str
     architectures: list[str] | None = None
@@ -67,7 +67,8 @@ class AdapterConfig(_Lenient):
 
 
 class ShardIndex(_Lenient):
-    """``model.safetensors.index.json``: which shard holds which tensor. Transformers needs ``metadata`` there too."""
+    """``model.safetensors.index.json``: the shard that holds each tensor. Transformers needs ``metadata`` there
+    too."""
 
     weight_map: dict[str, str]
     metadata: dict[str, Any]
@@ -81,7 +82,8 @@ class TokenizerConfig(_Lenient):
 
 
 class GenerationConfig(_Lenient):
-    """``generation_config.json``: where texts end. Transformers would go on without one that is broken."""
+    """``generation_config.json``: the tokens that end a text. Transformers would silently go on without a broken
+    one."""
 
     eos_token_id: int | list[int] | None = None
 
@@ -134,7 +136,7 @@ def check_table(path: Path, table: Any, model: type[Model]) -> Model:
 
 @contextmanager
 def _valid(path: Path) -> Iterator[None]:
-    """A ``CheckpointError`` names the file and the first fault."""
+    """The checked content; a ``CheckpointError`` names the file and the first fault."""
     try:
         yield
     except ValidationError as error:

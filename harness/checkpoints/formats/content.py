@@ -21,7 +21,7 @@ TOKENIZER: Final = (
 """Files that decide how texts are cut into tokens."""
 
 _PIECE: Final = 1 << 22
-"""Bytes read at once."""
+"""The number of bytes read at once."""
 
 
 def matching(folder: Path | None, patterns: Iterable[str]) -> list[Path]:

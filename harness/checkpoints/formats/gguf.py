@@ -1,8 +1,9 @@
-"""What a GGUF file's header says: architecture, context length and tensors, and whether the file is whole.
+"""The header of a GGUF file: architecture, context length and tensors, and whether the file is whole.
 
-The format: ``GGUF``, version (u32), number of tensors and of key-value pairs (u64 each), then the pairs: key
-(u64 length and UTF-8), type of the value (u32), value; then a record a tensor: name, number of sides (u32), sides
-(u64 each), type (u32), offset (u64); then, aligned, the tensors. All little-endian from version 2 on.
+The format: ``GGUF``, version (u32), number of tensors and of key-value pairs (u64 each), then the pairs. A pair is a
+key (u64 length and UTF-8), the type of the value (u32) and the value. Then comes a record per tensor: name, number of
+sides (u32), sides (u64 each), type (u32), offset (u64). The tensors follow, aligned. All numbers are little-endian
+from version 2 on.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _TYPES: Final = {
 """Types of tensors: name, numbers in a block, bytes of a block. Of others only the offset is checked."""
 
 _LENGTH: Final = 2048
-"""Tokens that a model takes whose file does not say."""
+"""The context length in tokens where the file does not say."""
 
 _LONGEST: Final = 1 << 24
 _MOST_SIDES: Final = 4
@@ -49,7 +50,7 @@ class Gguf:
     name = "gguf"
 
     def detect(self, path: Path) -> bool:
-        """Return whether the file is called so."""
+        """Return whether the file's name ends so."""
         return path.suffix == ".gguf" and path.is_file()
 
     def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
@@ -176,7 +177,7 @@ class _Header:
             )
 
     def _value(self) -> int | float | str | None:
-        """Reads one value; arrays are passed over and give None."""
+        """Read one value; arrays are skipped and give None."""
         (kind,) = self._take("I")
         if kind == _STRING:
             return self._string()

@@ -58,7 +58,7 @@ class Llama:
     name = "mtp"
 
     def detect(self, path: Path) -> bool:
-        """Return whether a file is called so; a folder with several models is none, but may hold some."""
+        """Return whether a file's name ends so; a folder with several models is none, but may hold some."""
         if path.is_dir():
             models = (one for one in path.iterdir() if one.suffix in FILES and not SIDE.match(one.name))
             return has_params(path) and sum(1 for _ in models) <= 1
@@ -124,7 +124,7 @@ def _described(path: Path, asked: Asked) -> CheckpointInfo:
 
 
 def _config_dtype(config: dict[str, Any]) -> str | None:
-    """What the config calls the type of the model's numbers: a text, or the name of torch's own type."""
+    """The config's name for the type of the model's numbers: a text, or the name of torch's own type."""
     said = plain(_part(config, "model").get("dtype"))
     return None if said is None else str(said)
 
@@ -149,7 +149,7 @@ def tensors_of(path: Path, content: Any) -> Tensors:
 
 
 def _places(path: Path, config: dict[str, Any], base: Path | None) -> Iterator[Path]:
-    """Folders where sizes and tokenizer may be: as told, beside the weights, where the training had its model."""
+    """Folders where sizes and tokenizer may be: as given, beside the weights, where the training had its model."""
     if base is not None:
         yield base if base.is_dir() else base.parent
     yield path.parent
@@ -189,7 +189,7 @@ def _params(path: Path, config: dict[str, Any], names: set[str], places: Iterabl
 
 
 def _table(path: Path, config: dict[str, Any], places: Iterable[Path]) -> tuple[dict[str, Any], Path]:
-    """The table that has the sizes, and the file it is in."""
+    """The table with the sizes, and the file it is in."""
     model = config.get("model")
     for table in (model, config):
         if isinstance(table, dict):

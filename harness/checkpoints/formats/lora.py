@@ -1,8 +1,8 @@
 """LoRA adapters as the PEFT library saves them: ``adapter_config.json`` and the adapter's weights.
 
-What an adapter is comes from its tensors: for every module it changes a pair ``lora_A`` [rank, in] and ``lora_B``
-[out, rank], under the module's name in the model behind ``base_model.model.``. What plain LoRA does not have (DoRA,
-biases, whole modules, embeddings) is refused by name: an adapter that is applied in part answers wrongly.
+An adapter is described by its tensors: for every module it changes a pair ``lora_A`` [rank, in] and ``lora_B`` [out,
+rank], named ``base_model.model.`` and the module's name in the model. What plain LoRA does not have (DoRA, biases,
+whole modules, embeddings) is refused by name: an adapter that is applied in part answers wrongly.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ PICKLED: Final = "adapter_model.bin"
 
 _NAME: Final = re.compile(r"^base_model\.model\.(.+)\.lora_([AB])\.weight$")
 _COPY: Final = re.compile(r"^base_model\.model\.(.+?)(?:\.base_layer)?\.weight$")
-"""Embeddings that PEFT saves along where an adapter changes the output layer; whether they are the base's own is
-found out when it is loaded."""
+"""Embeddings that PEFT saves along where an adapter changes the output layer; loading finds out whether they are the
+base's own."""
 
 _ELSEWHERE: Final = ("base_model_name_or_path", "revision", "inference_mode", "auto_mapping", "peft_version")
-"""Settings of an adapter that say where things lie, not what they compute."""
+"""Settings of an adapter that name places, and do not affect what it computes."""
 
 _BEYOND: Final = (
     *("use_dora", "modules_to_save", "trainable_token_indices", "target_parameters", "layer_replication"),
     *("alora_invocation_tokens", "use_qalora", "lora_bias", "megatron_config", "arrow_config"),
 )
-"""Settings with which PEFT computes something else than plain LoRA."""
+"""Settings with which PEFT computes something other than plain LoRA."""
 
 
 class Pair(NamedTuple):
-    """The two tensors of a module, by their names in the file, and what their product is multiplied by."""
+    """The two tensors of a module, by their names in the file, and the factor of their product."""
 
     down: str
     up: str
@@ -92,7 +92,7 @@ class Lora:
         return [*(path for path in named if path.is_file()), *matching(info.path, TOKENIZER)]
 
     def content(self, info: CheckpointInfo) -> Iterator[str]:
-        """Settings without those that say where things lie, tokenizer and tensors."""
+        """Settings (but those that name places), tokenizer and tensors."""
         config = read_json(info.path / CONFIG, AdapterConfig).model_dump()
         yield table_line("adapter", {name: one for name, one in config.items() if name not in _ELSEWHERE})
         yield from file_lines(matching(info.path, TOKENIZER))

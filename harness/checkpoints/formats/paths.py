@@ -1,7 +1,7 @@
-"""Whether the files of a checkpoint folder are really in it.
+"""The check that the files of a checkpoint folder are really in it.
 
-A link out of the folder would let a checkpoint name any file of the machine as its own. The Hub's cache is the
-one place where links lead out honestly: from ``snapshots/REVISION`` into ``blobs`` beside ``snapshots``.
+A link out of the folder would let a checkpoint name any file of the machine as its own. The Hub's cache is the one
+place where links may lead out: from ``snapshots/REVISION`` into ``blobs`` beside ``snapshots``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def shard_path(index: Path, shard: str) -> Path:
 
 @contextmanager
 def readable(path: Path | str) -> Iterator[None]:
-    """Raise ``CheckpointError`` where the system does not let us read that file within the block."""
+    """Raise ``CheckpointError`` where the system does not let us read the file within the block."""
     try:
         yield
     except OSError as error:

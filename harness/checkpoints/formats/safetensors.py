@@ -1,8 +1,8 @@
 """The tensors of a safetensors file, and whether the file is whole, from its header alone.
 
-The format: eight bytes (little-endian) give the header's length; the header is JSON, ``{NAME: {"dtype",
-"shape", "data_offsets": [begin, end]}}``, offsets counted from the header's end; the tensors lie behind each
-other without gaps, and nothing follows the last one.
+The format: eight bytes (little-endian) give the header's length. The header is JSON, ``{NAME: {"dtype", "shape",
+"data_offsets": [begin, end]}}``, with offsets counted from its end. The tensors follow one another without gaps, and
+nothing follows the last one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HEADER = TypeAdapter(dict[str, _Entry])
 
 def read_tensors(path: Path) -> Tensors:
     """Tensor name -> tensor. Raises ``CheckpointError`` when the file is cut off, is no safetensors file, or
-    says of a tensor what cannot be."""
+    describes an impossible tensor."""
     with readable(path), path.open("rb") as file:
         size = path.stat().st_size
         length = int.from_bytes(file.read(8), "little")
@@ -73,7 +73,7 @@ def _parse(path: Path, header: bytes) -> dict[str, _Entry]:
 
 
 def _check_places(path: Path, entries: dict[str, _Entry]) -> None:
-    """Raises ``CheckpointError`` for a tensor that is not where and as long as its shape says."""
+    """Raise ``CheckpointError`` for a tensor whose place or length does not fit its shape."""
     at = 0
     for name, entry in sorted(entries.items(), key=lambda pair: pair[1].begin_end):
         begin, end = entry.begin_end

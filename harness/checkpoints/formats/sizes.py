@@ -1,7 +1,7 @@
-"""How many tokens a checkpoint takes, and whether the sizes in ``config.json`` can be those of the weights.
+"""The number of tokens that a checkpoint takes, and the check of the sizes in ``config.json`` against the weights.
 
 A model is built layer by layer and its tensors are allocated by the config: a number that is far too large would cost
-hours or all memory before anybody compared it with the file.
+hours or all memory before anything compared it with the file.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _PADDING_TYPES: Final = (
     "xlm-roberta-xl xmod"
 )
 _PADDING_ROWS: Final = frozenset(_PADDING_TYPES.split())
-"""Types that number positions from the padding index on: ``pad_token_id + 1`` rows are never used."""
+"""Model types that number positions from the padding index on: ``pad_token_id + 1`` rows are never used."""
 
 _HIDDEN_ROWS: Final = {"opt": 2, "biogpt": 2}
-"""Types whose table has more rows than the config's length says, and how many."""
+"""Model types whose table has more rows than the config's length says, with the number of extra rows."""
 
 _DEFAULT: Final = {"masked": 512, "causal": 2048}
 _SANE: Final = 10_000_000
@@ -43,7 +43,7 @@ _MOST_LAYERS: Final = 1000
 """More than any model has; some share the tensors of one layer between all."""
 
 _LAXITY: Final = 4
-"""A size may be so many times the longest side in the file: packed numbers have shorter ones."""
+"""A size may be this many times the longest side in the file: packed numbers have shorter ones."""
 
 
 class Length(NamedTuple):
@@ -121,7 +121,7 @@ def _unused_rows(config: ModelConfig) -> int:
 def _relative_override(
     folder: Path, config: ModelConfig, shapes: Shapes, overrides: dict[str, int]
 ) -> dict[str, int]:
-    """DeBERTa's relative table has two rows a bucket, or two a position where it has no buckets."""
+    """DeBERTa's relative table has two rows per bucket, or two per position where it has no buckets."""
     rows = _rows(shapes, _RELATIVE_TABLE)
     if rows is None:
         return {}

@@ -1,4 +1,4 @@
-"""What headers say of tensors: number type, shape, and where in which file their bytes are."""
+"""The content of headers about tensors: number type, shape, and the place of their bytes in a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BITS: Final = {
     **{"F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8},
     **{"F6_E2M3": 6, "F6_E3M2": 6, "F4": 4},
 }
-"""Number types by the names that safetensors gives them, and the bits of a number."""
+"""Number types by safetensors' names, with the bits of a number."""
 
 _NAMES: Final = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -32,7 +32,7 @@ class Tensor(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """How many numbers it holds."""
+        """The count of its numbers."""
         return prod(self.shape)
 
 

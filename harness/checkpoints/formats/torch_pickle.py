@@ -1,9 +1,9 @@
-"""What ``torch.save`` wrote, read without torch, without a tensor in memory, and without running anything.
+"""Files of ``torch.save``, read without torch, without a tensor in memory, and without running anything.
 
 The format: a zip archive of uncompressed records ``NAME/data.pkl`` (a pickle of protocol 2) and
 ``NAME/data/KEY``, the bytes of each storage. Here a pickle is data: only the opcodes that tensors and plain
-values need are known, names in it stand for placeholders from one table, and nothing else can be called. A
-tensor becomes the ``Tensor`` that says where in the file its bytes are.
+values need are known, names in it stand for placeholders from one table, and nothing else can be called. A tensor
+becomes a ``Tensor`` with the place of its bytes in the file.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def read_pickled(path: Path) -> Any:
 
 
 def is_old(path: Path) -> bool:
-    """Return whether torch before version 1.6 wrote it: a row of pickles, the first of them a magic number."""
+    """Return whether torch before version 1.6 wrote it: a sequence of pickles, the first of them a magic number."""
     return _starts(path, _OLD)
 
 
@@ -142,7 +142,7 @@ def _records(path: Path, archive: zipfile.ZipFile, file: io.BufferedReader) -> t
 
 
 def _data_offset(file: io.BufferedReader, header: int) -> int:
-    """Where a record's bytes begin: behind its local header of 30 bytes, its name and its padding."""
+    """The place where a record's bytes begin: after its local header of 30 bytes, its name and its padding."""
     file.seek(header)
     local = file.read(30)
     if len(local) < 30 or local[:4] != b"PK\x03\x04":
@@ -243,7 +243,7 @@ class _Reader(pickle._Unpickler):
     def _tensor(
         self, storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
     ) -> Tensor:
-        """The tensor, if its storage holds all of it; each of its numbers stands there by itself."""
+        """The tensor, if its storage holds all of it and its numbers do not overlap."""
         for part in (shape, strides):
             if not isinstance(part, tuple) or len(part) > _MOST_SIDES or set(map(type, part)) - {int}:
                 raise pickle.UnpicklingError("a tensor of an unknown form")
@@ -262,7 +262,7 @@ class _Reader(pickle._Unpickler):
         if strides == _contiguous(shape) or not size:
             begin = record.start + offset * one
             return Tensor(dtype, shape, self._path, begin, begin + size)
-        # Transposed and the like: what it is lies anywhere in its storage.
+        # Transposed and the like: its numbers may lie anywhere in its storage.
         return Tensor(dtype, shape, self._path, record.start, record.stop, (*strides, offset))
 
 

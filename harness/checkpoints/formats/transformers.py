@@ -99,7 +99,7 @@ def has_tokenizer(folder: Path) -> bool:
 
 def check_tokenizer(folder: Path) -> None:
     """Raises ``CheckpointError`` where there is none, or ``tokenizer.json`` is cut off. The rest is found out when it
-    is loaded, which is done before the weights are: to read a large vocabulary takes long."""
+    is loaded, before the weights are: reading a large vocabulary takes long."""
     if not has_tokenizer(folder):
         raise CheckpointError(
             f"{folder}: no tokenizer files (tokenizer.json, vocab.txt, tokenizer.model ...); "

@@ -1,4 +1,4 @@
-"""The weights of a checkpoint folder: which files hold them, and what their headers say."""
+"""The weights of a checkpoint folder: the files that hold them, and the content of their headers."""
 
 from __future__ import annotations
 
