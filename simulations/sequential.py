@@ -2,13 +2,13 @@
 
 python -m simulations.sequential [--runs 2000] [--seed 1] [--only NAME]
 
-Every gate is the product's: records in memory are followed by ``harness.compare.sequential.Looks`` against the baseline
-that ``best`` finds; what they settle goes to ``harness.compare.gate.decide.decide``, as with a real run.
+Every gate is the product's: records in memory are followed by ``harness.compare.sequential.InterimAnalyses`` against
+the baseline that ``best`` finds; what they settle goes to ``harness.compare.gate.decide.decide``, as with a real run.
 
-A gate of benchmarks on which 85 % of the items keep their verdict, looked at after each fifth of the items.
-*fails*: the share of gates that fail; *at the end*: the same of all items without looks. *saved*: the items that were
-not asked, of all benchmarks' items. *not worse*: the share of single benchmarks called so, which at the margin is an
-error.
+A gate of benchmarks on which 85 % of the items keep their verdict, analysed after each fifth of the items. *fails*:
+the share of gates that fail; *at the end*: the same of all items without interim analyses. *saved*: the items that
+were not asked, of all benchmarks' items. *not worse*: the share of single benchmarks called so, which at the margin
+is an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.compare.candidate import Entry
 from harness.compare.gate.config import GateConfig
 from harness.compare.gate.decide import Early
 from harness.compare.gate.result import GateResult
-from harness.compare.sequential import LookSchedule, early_of, looks_at
+from harness.compare.sequential import InterimSchedule, early_of, interim_analyses
 from harness.results.records import Record
 from harness.statistics.sequential import cut, item_order
 from harness.statistics.verdicts import MARGIN
@@ -36,8 +36,8 @@ FLIPS: Final = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Shares of gates that failed with looks and without, of items saved, and of benchmarks called not worse with
-    looks and without."""
+    """Shares of gates that failed with interim analyses and without, of items saved, and of benchmarks called not
+    worse with and without them."""
 
     runs: int
     failed: float
@@ -53,7 +53,7 @@ class Asked:
 
     bench: Bench
     order: list[int] = field(init=False)
-    course: LookSchedule = field(init=False)
+    course: InterimSchedule = field(init=False)
     records: list[tuple[Record, Record]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class Asked:
         self.order = item_order(bench.examples)
         examples = [bench.examples[which] for which in self.order]
         rows = [bench.rows[which] for which in self.order]
-        self.course = LookSchedule(examples, examples, rows, cut([None] * bench.n))
+        self.course = InterimSchedule(examples, examples, rows, cut([None] * bench.n))
         self.records = [
             (_record(bench.name, example, row, 0.0), _record(bench.name, example, row, 1.0))
             for example, row in zip(examples, rows, strict=True)
@@ -123,16 +123,16 @@ def failed_by_worse(gate: GateResult) -> bool:
 def both(
     asked: Sequence[Asked], pairs: Sequence[tuple[np.ndarray, np.ndarray]], plan: GateConfig
 ) -> tuple[GateResult, GateResult, int]:
-    """The gate with looks and the one of all items, and how many items the first has asked."""
+    """The gate with interim analyses and the one of all items, and the number of items that the first asked."""
     earlier = [one.bench.result(old, "old") for one, (old, _) in zip(asked, pairs, strict=True)]
     everything = [one.bench.result(new, "new", began=1.0) for one, (_, new) in zip(asked, pairs, strict=True)]
     stopped: list[Entry] = []
     early: dict[tuple[str, str], Early] = {}
     for one, (_, new), entry in zip(asked, pairs, everything, strict=True):
-        looks = looks_at(one.course, entry, source_of(earlier), plan, len(asked))
-        assert looks is not None
-        settled = looks.advance(one.answered(new))
-        assert settled is not None  # the last look always stops
+        analyses = interim_analyses(one.course, entry, source_of(earlier), plan, len(asked))
+        assert analyses is not None
+        settled = analyses.advance(one.answered(new))
+        assert settled is not None  # the last analysis always stops
         early["new", one.bench.name] = early_of(settled, one.bench.name, plan, len(asked))
         stopped.append(one.bench.result(new, "new", began=1.0, asked=settled.stop.items))
     looked = gate_of(stopped, earlier, plan, early)

@@ -24,7 +24,7 @@ from harness.compare.gate.config import GateConfig, check_names, read_gate_confi
 from harness.compare.gate.decide import Early, cases_of, decide
 from harness.compare.gate.result import GateResult, gate_json
 from harness.compare.gate.validate import check_plan
-from harness.compare.sequential import LookSchedule, SequentialMonitor, Series
+from harness.compare.sequential import InterimSchedule, SequentialMonitor, Series
 from harness.core.conditions import condition_names
 from harness.core.errors import GateError, HarnessError
 from harness.core.exit_codes import ExitCode
@@ -114,7 +114,7 @@ class GateSession:
     def watch(
         self,
         directory: RunDirectory,
-        courses: Mapping[Series, LookSchedule],
+        courses: Mapping[Series, InterimSchedule],
         declarations: Mapping[str, Declaration],
     ) -> SequentialMonitor:
         """A function that follows the run's journal and says which items are no longer needed."""

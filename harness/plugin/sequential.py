@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from harness.compare.sequential import LookSchedule, SequentialMonitor, Series
+from harness.compare.sequential import InterimSchedule, SequentialMonitor, Series
 from harness.core.files import write_atomic
 from harness.plugin.collection import Given, checkpoint_of, given_of, result_of
 from harness.results.run_directory import RunDirectory
@@ -29,7 +29,7 @@ from harness.statistics.sequential import cut, item_order
 FILE: Final = "courses.json"
 
 Watch: TypeAlias = Callable[
-    [RunDirectory, Mapping[Series, LookSchedule], Mapping[str, Declaration]], SequentialMonitor
+    [RunDirectory, Mapping[Series, InterimSchedule], Mapping[str, Declaration]], SequentialMonitor
 ]
 """Begins the interim analyses of a run."""
 
@@ -40,7 +40,7 @@ class Sequential:
     def __init__(self, seed: int, watch: Watch) -> None:
         self._seed = seed
         self._watch = watch
-        self._schedules: dict[Series, LookSchedule] = {}
+        self._schedules: dict[Series, InterimSchedule] = {}
         self._part: dict[str, tuple[Series, int]] = {}
         self._monitor: SequentialMonitor | None = None
 
@@ -49,7 +49,7 @@ class Sequential:
         self._schedules = draw_schedules(items, self._seed)
         for series, schedule in self._schedules.items():
             for place, item in enumerate(schedule.items):
-                self._part[item] = series, sum(look <= place for look in schedule.looks)
+                self._part[item] = series, sum(analysis <= place for analysis in schedule.analyses)
 
     def begin(self, directory: RunDirectory, declarations: Mapping[str, Declaration]) -> None:
         """Note the order in the run's folder; every process notes the same one. From now on records are followed."""
@@ -65,7 +65,7 @@ class Sequential:
         return self._part.get(item) == self._part.get(other)
 
 
-def draw_schedules(items: list[pytest.Item], seed: int) -> dict[Series, LookSchedule]:
+def draw_schedules(items: list[pytest.Item], seed: int) -> dict[Series, InterimSchedule]:
     """Put the items into their drawn order, in place; return the schedule of each checkpoint and benchmark."""
     members: dict[Series, list[tuple[int, Given]]] = {}
     for place, item in enumerate(items):
@@ -80,7 +80,7 @@ def draw_schedules(items: list[pytest.Item], seed: int) -> dict[Series, LookSche
         order = item_order([one.id for one in examples], clusters, seed=seed)
         for (place, _), which in zip(own, order, strict=True):
             items[place] = before[which]
-        found[series] = LookSchedule(
+        found[series] = InterimSchedule(
             [before[which].nodeid for which in order],
             [examples[which].id for which in order],
             [examples[which].sha256 for which in order],
@@ -89,22 +89,29 @@ def draw_schedules(items: list[pytest.Item], seed: int) -> dict[Series, LookSche
     return found
 
 
-def write_schedules(folder: Path, schedules: Mapping[Series, LookSchedule]) -> None:
+def write_schedules(folder: Path, schedules: Mapping[Series, InterimSchedule]) -> None:
     """Write the schedules into a run's folder."""
     rows = [
-        {"checkpoint": checkpoint, "benchmark": benchmark, **schedule._asdict()}
+        {
+            "checkpoint": checkpoint,
+            "benchmark": benchmark,
+            "items": schedule.items,
+            "examples": schedule.examples,
+            "rows": schedule.rows,
+            "looks": schedule.analyses,
+        }
         for (checkpoint, benchmark), schedule in schedules.items()
     ]
     write_atomic(folder / FILE, json.dumps(rows, ensure_ascii=False))
 
 
-def read_schedules(folder: Path) -> dict[Series, LookSchedule]:
+def read_schedules(folder: Path) -> dict[Series, InterimSchedule]:
     """Return what ``write_schedules`` wrote; nothing for a run that does not stop early."""
     if not (folder / FILE).is_file():
         return {}
     rows: list[dict[str, Any]] = json.loads((folder / FILE).read_text(encoding="utf-8"))
     return {
-        (row["checkpoint"], row["benchmark"]): LookSchedule(
+        (row["checkpoint"], row["benchmark"]): InterimSchedule(
             row["items"], row["examples"], row["rows"], tuple(row["looks"])
         )
         for row in rows

@@ -1,21 +1,22 @@
 """Stop a benchmark once its verdict is settled: interim analyses of growing shares of the items, error rates kept.
 
-Items come in an order drawn from a seed, so the items of an interim analysis ("look") are a random part of all.
-At each look the comparison of all items so far may end in:
+Items come in an order drawn from a seed, so the items of an interim analysis are a random part of all.
+At each interim analysis the comparison of all items so far may end in:
 
-    worse        the exact test's p is below the look's own level, and the difference is below -m
+    worse        the exact test's p is below this analysis's own level, and the difference is below -m
     better       the mirror image
-    not worse    the lower limit of the interval at the look's own level is above -m
+    not worse    the lower limit of the interval at this analysis's own level is above -m
     (given up)   a difference that would be found worse at the end has become unlikely: "inconclusive", early
-    go on        else; at the last look: "inconclusive"
+    go on        else; at the last analysis: "inconclusive"
 
-- The looks' levels for "worse" spend alpha / 2 over all looks (``alpha_spending``; O'Brien and Fleming's shape),
+- The levels for "worse" spend alpha / 2 over all interim analyses (``alpha_spending``; O'Brien and Fleming's shape),
   divided by the number of benchmarks. That is the first step of Holm's procedure, so a gate fails over equal runs as
-  rarely as without looks (group-sequential Holm procedures: Ye, Li, Liu and Yao 2013, Statistics in Medicine 32).
+  rarely as without interim analyses (group-sequential Holm procedures: Ye, Li, Liu and Yao 2013, Statistics in
+  Medicine 32).
 - Those for "not worse" spend alpha / 2 for each benchmark by itself, as in ``verdicts``.
 - Giving up costs power only; ``beta`` = 0.02 bounds what it costs at the drop that the plan finds with power 0.98.
   A strict gate, which also fails on "inconclusive", never gives up.
-- The interval stated at a stop has the level of its look (repeated confidence interval: Jennison and Turnbull 1989,
+- The interval stated at a stop has the level of its analysis (repeated confidence interval: Jennison and Turnbull 1989,
   JRSS B 51): it holds whenever one stops. The difference itself is biased away from 0 after an early stop.
 """
 
@@ -43,7 +44,7 @@ _NORMAL: Final = NormalDist()
 class Plan:
     """The interim analyses, as numbers of items, and the limits of the comparison at each."""
 
-    looks: tuple[int, ...]
+    analyses: tuple[int, ...]
     worse: Boundaries
     not_worse: Boundaries
     margin: float
@@ -59,7 +60,7 @@ class Stop:
     """The stop of a benchmark after ``items`` of ``total``, with its verdict and the reason."""
 
     kind: Kind
-    look: int
+    analysis: int
     items: int
     total: int
     comparison: Comparison
@@ -99,8 +100,8 @@ def cut(
     return tuple(found)
 
 
-def plan_looks(
-    looks: Sequence[int],
+def plan_analyses(
+    analyses: Sequence[int],
     *,
     family: int = 1,
     margin: float = MARGIN,
@@ -109,12 +110,14 @@ def plan_looks(
     strict: bool = False,
 ) -> Plan:
     """The plan for interim analyses after these numbers of items (the last: all); ``family`` counts the benchmarks."""
-    if not looks or family < 1:
-        raise ValueError(f"looks={tuple(looks)}, family={family}: give at least one look and one benchmark")
-    fractions = tuple(look / looks[-1] for look in looks)
+    if not analyses or family < 1:
+        raise ValueError(
+            f"analyses={tuple(analyses)}, family={family}: give at least one interim analysis and one benchmark"
+        )
+    fractions = tuple(analysis / analyses[-1] for analysis in analyses)
     own = alpha / 2 / family
     worse, not_worse = _limits(fractions, own, None if strict else beta), _limits(fractions, alpha / 2, None)
-    return Plan(looks=tuple(looks), worse=worse, not_worse=not_worse, margin=margin)
+    return Plan(analyses=tuple(analyses), worse=worse, not_worse=not_worse, margin=margin)
 
 
 @functools.lru_cache(maxsize=256)  # benchmarks of one size have the same
@@ -122,45 +125,45 @@ def _limits(fractions: tuple[float, ...], alpha: float, beta: float | None) -> B
     return upper_boundaries(fractions, alpha) if beta is None else two_boundaries(fractions, alpha, beta)
 
 
-def look_at(plan: Plan, look: int, comparison: Comparison) -> Stop | None:
-    """The decision of interim analysis ``look`` (from 0) on the comparison of all items so far; None: go on.
+def decide_at(plan: Plan, analysis: int, comparison: Comparison) -> Stop | None:
+    """The decision of an interim analysis (by number, from 0) on the comparison of all items so far; None: go on.
 
-    The comparison's interval must have the level ``plan.levels[look]``; raises ``ValueError`` for any other.
+    The comparison's interval must have the level ``plan.levels[analysis]``; raises ``ValueError`` for any other.
     """
-    if comparison.low is not None and abs(comparison.level - plan.levels[look]) > 1e-9:
+    if comparison.low is not None and abs(comparison.level - plan.levels[analysis]) > 1e-9:
         raise ValueError(
-            f"look {look} needs an interval of level {plan.levels[look]}, not {comparison.level}"
+            f"interim analysis {analysis} needs an interval of level {plan.levels[analysis]}, not {comparison.level}"
         )
-    settled = _settled(plan, look, comparison)
-    if settled is None and look == len(plan.looks) - 1:
+    settled = _settled(plan, analysis, comparison)
+    if settled is None and analysis == len(plan.analyses) - 1:
         known = comparison.difference is not None
         settled = "inconclusive", "all items were asked" if known else comparison.why or "nothing to compare"
     if settled is None:
         return None
     return Stop(
         kind=settled[0],
-        look=look,
-        items=plan.looks[look],
-        total=plan.looks[-1],
+        analysis=analysis,
+        items=plan.analyses[analysis],
+        total=plan.analyses[-1],
         comparison=comparison,
         why=settled[1],
     )
 
 
-def _settled(plan: Plan, look: int, comparison: Comparison) -> tuple[Kind, str] | None:
+def _settled(plan: Plan, analysis: int, comparison: Comparison) -> tuple[Kind, str] | None:
     better = comparison.oriented
     difference, p, low = better.difference, comparison.p, better.low
     if difference is None:
         return None
-    certain = p is not None and p / 2 <= _NORMAL.cdf(-plan.worse.upper[look])
+    certain = p is not None and p / 2 <= _NORMAL.cdf(-plan.worse.upper[analysis])
     if certain and abs(difference) > plan.margin:
         word, kind = ("loss", "worse") if difference < 0 else ("gain", "better")
         return cast(Kind, kind), f"the {word} is beyond what chance gives at this interim analysis"
     if low is not None and low > -plan.margin:
         return "not worse", "a loss of more than the margin is ruled out at this interim analysis"
-    if plan.worse.lower is not None and comparison.stderr is not None and look < len(plan.looks) - 1:
+    if plan.worse.lower is not None and comparison.stderr is not None and analysis < len(plan.analyses) - 1:
         z = -difference / comparison.stderr if comparison.stderr else 0.0
-        if z < plan.worse.lower[look]:
+        if z < plan.worse.lower[analysis]:
             return "inconclusive", "more items are unlikely to find it worse"
     return None
 

@@ -1,4 +1,5 @@
-"""A benchmark stops at the first look that settles its verdict, whoever looks and in whichever order records come."""
+"""A benchmark stops at the first interim analysis that settles its verdict, in whatever process and order of
+records."""
 
 from __future__ import annotations
 
@@ -9,31 +10,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.compare.baselines import BaselineChoice
-from harness.compare.sequential import Looks, LookSchedule, judged
+from harness.compare.sequential import InterimAnalyses, InterimSchedule, judged
 from harness.results.records import Record
-from harness.statistics.sequential import cut, item_order, plan_looks
+from harness.statistics.sequential import cut, item_order, plan_analyses
 from tests.support.entries import entry, right
 
 
-def looks_of(baseline: list[float], **plan: Any) -> Looks:
-    """The looks at a benchmark whose baseline has these scores, at the five usual shares of the items."""
+def analyses_of(baseline: list[float], **plan: Any) -> InterimAnalyses:
+    """The interim analyses of a benchmark whose baseline has these scores, at the five usual shares of the items."""
     old = entry(baseline)
     order = item_order(old.items.examples)
-    course = LookSchedule(
+    course = InterimSchedule(
         [f"t.py::test_b[{old.items.examples[which]}]" for which in order],
         [old.items.examples[which] for which in order],
         [old.items.rows[which] for which in order],
         cut([None] * len(order)),
     )
     new = entry(baseline, checkpoint="new").saved
-    return Looks(
-        course, plan_looks(course.looks, **plan), new, BaselineChoice(state="chosen", baselines=(old,)), "acc"
+    return InterimAnalyses(
+        course,
+        plan_analyses(course.analyses, **plan),
+        new,
+        BaselineChoice(state="chosen", baselines=(old,)),
+        "acc",
     )
 
 
-def records_of(looks: Looks, scores: dict[str, float]) -> dict[str, Record]:
+def records_of(analyses: InterimAnalyses, scores: dict[str, float]) -> dict[str, Record]:
     """A scored record for every item, by node id, from scores by example."""
-    course = looks.course
+    course = analyses.course
     return {
         item: Record(
             item=item,
@@ -52,42 +57,42 @@ def by_example(scores: list[float]) -> dict[str, float]:
     return dict(zip(entry(scores).items.examples, scores, strict=True))
 
 
-def test_a_large_drop_is_settled_at_an_early_look() -> None:
-    looks = looks_of(right(400, 500))
-    found = looks.advance(records_of(looks, by_example(right(100, 500))))
+def test_a_large_drop_is_settled_at_an_early_interim_analysis() -> None:
+    analyses = analyses_of(right(400, 500))
+    found = analyses.advance(records_of(analyses, by_example(right(100, 500))))
     assert found is not None
     assert found.stop.kind == "worse"
     assert found.stop.items < 300
     assert found.text == f"settled after {found.stop.items} of 500 items: worse"
 
 
-def test_no_look_is_taken_before_all_its_items_are_scored() -> None:
-    looks = looks_of(right(400, 500))
-    records = records_of(looks, by_example(right(0, 500)))
-    first = looks.course.items[: looks.course.looks[0]]
+def test_no_interim_analysis_is_taken_before_all_its_items_are_scored() -> None:
+    analyses = analyses_of(right(400, 500))
+    records = records_of(analyses, by_example(right(0, 500)))
+    first = analyses.course.items[: analyses.course.analyses[0]]
     for missing in (first[0], first[-1]):
-        assert looks.advance({name: one for name, one in records.items() if name != missing}) is None
-    assert looks.advance({name: records[name] for name in first}) is not None
+        assert analyses.advance({name: one for name, one in records.items() if name != missing}) is None
+    assert analyses.advance({name: records[name] for name in first}) is not None
 
 
-def test_an_item_without_a_score_ends_the_looks_and_settles_nothing() -> None:
-    looks = looks_of(right(400, 500))
-    records = records_of(looks, by_example(right(0, 500)))
-    name = looks.course.items[0]
+def test_an_item_without_a_score_ends_the_interim_analyses_and_settles_nothing() -> None:
+    analyses = analyses_of(right(400, 500))
+    records = records_of(analyses, by_example(right(0, 500)))
+    name = analyses.course.items[0]
     records[name] = Record(item=name, benchmark="b", example="b/0000", checkpoint="new", status="error")
-    assert looks.advance(records) is None
+    assert analyses.advance(records) is None
 
 
-def test_the_last_look_settles_in_any_case() -> None:
-    looks = looks_of(right(30, 50), strict=True)
-    found = looks.advance(records_of(looks, by_example(right(30, 50))))
+def test_the_last_interim_analysis_settles_in_any_case() -> None:
+    analyses = analyses_of(right(30, 50), strict=True)
+    found = analyses.advance(records_of(analyses, by_example(right(30, 50))))
     assert found is not None
     assert (found.stop.kind, found.stop.items) == ("inconclusive", 50)
 
 
 def test_a_strict_gate_does_not_give_up() -> None:
     same = by_example(right(200, 400))
-    plain, strict = looks_of(right(200, 400)), looks_of(right(200, 400), strict=True)
+    plain, strict = analyses_of(right(200, 400)), analyses_of(right(200, 400), strict=True)
     assert plain.advance(records_of(plain, same)).stop.items < 400  # type: ignore[union-attr]
     assert strict.advance(records_of(strict, same)).stop.items == 400  # type: ignore[union-attr]
 
@@ -98,7 +103,7 @@ def test_records_that_come_bit_by_bit_stop_it_where_all_at_once_do(seed: int, n:
     draw = random.Random(seed)
     old = [float(draw.random() < 0.6) for _ in range(n)]
     new = by_example([float(draw.random() < rate) for _ in range(n)])
-    at_once, in_bits = looks_of(old), looks_of(old)
+    at_once, in_bits = analyses_of(old), analyses_of(old)
     records = records_of(at_once, new)
     known: dict[str, Record] = {}
     names = list(records)
@@ -109,18 +114,18 @@ def test_records_that_come_bit_by_bit_stop_it_where_all_at_once_do(seed: int, n:
     assert at_once.advance(records) == in_bits.settled
 
 
-def test_of_several_baselines_every_look_takes_the_one_that_is_best_over_all_items() -> None:
-    looks = looks_of(right(250, 500))
+def test_of_several_baselines_every_interim_analysis_takes_the_one_that_is_best_over_all_items() -> None:
+    analyses = analyses_of(right(250, 500))
     better = entry([1.0 - one for one in right(200, 500)], checkpoint="better")
-    looks.found = BaselineChoice(state="chosen", baselines=(*looks.found.baselines, better))
-    found = looks.advance(records_of(looks, by_example(right(0, 500))))
+    analyses.found = BaselineChoice(state="chosen", baselines=(*analyses.found.baselines, better))
+    found = analyses.advance(records_of(analyses, by_example(right(0, 500))))
     assert found is not None
     assert found.compared.chosen == 1
 
 
 def test_the_verdict_of_a_stop_says_after_how_many_items_and_at_which_level() -> None:
-    looks = looks_of(right(400, 500))
-    found = looks.advance(records_of(looks, by_example(right(100, 500))))
+    analyses = analyses_of(right(400, 500))
+    found = analyses.advance(records_of(analyses, by_example(right(100, 500))))
     assert found is not None
     verdict = judged(found, margin=0.01, alpha=0.05, family=3).verdict
     assert (verdict.kind, verdict.family, verdict.p_adjusted) == ("worse", 3, None)

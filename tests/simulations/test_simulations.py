@@ -62,7 +62,7 @@ def test_every_simulated_gate_is_decided_by_the_function_that_ends_a_run(
 ) -> None:
     """A gate that always fails, put in the place of the product's, makes every simulation say so."""
     assert vars(gates)["decide"] is vars(gate)["decide"] is decide
-    assert vars(simulate_sequential)["looks_at"] is sequential.looks_at
+    assert vars(simulate_sequential)["interim_analyses"] is sequential.interim_analyses
 
     def strictest(*arguments: Any) -> GateResult:
         found = decide(*arguments)
@@ -104,24 +104,24 @@ def test_a_drop_below_the_best_of_eleven_is_caught() -> None:
     assert found.failed >= 0.9
 
 
-def test_looks_save_items_and_fail_no_more_often() -> None:
+def test_interim_analyses_save_items_and_fail_no_more_often() -> None:
     found = simulate_sequential.gates(150, 1, SHORT, (0.0,) * 3, flips=FLIPS)
     assert found.failed <= 9 / 150
     assert found.saved >= 0.3
 
 
-def test_looks_stop_soon_where_the_drop_is_large() -> None:
+def test_interim_analyses_stop_soon_where_the_drop_is_large() -> None:
     found = simulate_sequential.gates(100, 2, SHORT, (0.05, 0.0, 0.0), flips=FLIPS)
     assert found.failed >= 0.97
     assert found.saved >= 0.3
 
 
-def test_looks_catch_a_drop_of_three_points_as_the_whole_does() -> None:
+def test_interim_analyses_catch_a_drop_of_three_points_as_the_whole_does() -> None:
     found = simulate_sequential.gates(150, 3, SHORT, (0.03, 0.0, 0.0), flips=FLIPS)
     assert found.failed >= found.failed_at_end - 0.04
     assert found.failed >= 0.84
 
 
-def test_looks_seldom_call_a_loss_of_the_margin_not_worse() -> None:
+def test_interim_analyses_seldom_call_a_loss_of_the_margin_not_worse() -> None:
     found = simulate_sequential.gates(50, 4, (3200,) * 3, (0.01,) * 3, flips=0.02, strict=True)
     assert found.not_worse <= 0.05

@@ -52,7 +52,8 @@ class GateLine:
     code 8 and 9; ``why`` says what the verdict rests on. ``difference``, its limits and ``p`` allow for the baseline's
     being the best of several; ``as_measured`` is the difference of the two measured values. ``items`` is about how many
     would tell. ``part``: how many of an earlier result's items it has, where it lacks some, such as "2 of 400 items".
-    ``early``: settled by a look, whose p is not corrected. ``about``: what must be known beside the value, its mark.
+    ``early``: settled by an interim analysis, whose p is not corrected. ``about``: what must be known beside the
+    value, its mark.
     """
 
     checkpoint: str
