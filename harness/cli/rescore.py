@@ -28,7 +28,7 @@ from harness.core.requests import Answer, Refusal, Request, RunProgram, RunProgr
 from harness.core.serialize import to_plain
 from harness.engines.base import Done
 from harness.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
-from harness.plugin.driver import Job, RunningBatch, kept, run_batch
+from harness.plugin.driver import Job, RunningBatch, journalled, run_batch
 from harness.results.journal import latest, read_journal
 from harness.results.records import Record
 from harness.results.run_directory import RunDirectory
@@ -157,7 +157,7 @@ class _Stored:
         stored = next(left, None)
         if stored is None:
             return Refusal("it asks more than it did when the run was made")
-        if stored["kind"] != type(request).__name__ or stored["request"] != kept(to_plain(request)):
+        if stored["kind"] != type(request).__name__ or stored["request"] != journalled(to_plain(request)):
             return Refusal(
                 "it asks something else than when the run was made; only the model could answer that"
             )

@@ -99,7 +99,7 @@ def _one(argument: str, output: Path, sizes: Mapping[str, int]) -> Candidate:
             f"{where} has {len(found)} checkpoints; say which, as {where}#{found[0].name}: "
             f"{listed(one.name for one in found)}"
         )
-    return _kept(argument, output)
+    return _saved(argument, output)
 
 
 def _several(argument: str, output: Path, sizes: Mapping[str, int]) -> list[Candidate]:
@@ -153,12 +153,12 @@ def _place(argument: str, output: Path) -> _Place | None:
     return None
 
 
-def _kept(argument: str, output: Path) -> Candidate:
+def _saved(argument: str, output: Path) -> Candidate:
     store = ResultStore(output)
-    candidates = kept(store)
+    candidates = saved_candidates(store)
     found = meant(candidates, argument)
     run_id, sign, name = argument.rpartition("#")
-    if not found and sign and (of_run := kept(store, Path(run_id).name)):
+    if not found and sign and (of_run := saved_candidates(store, Path(run_id).name)):
         return with_items(store, only(of_run, name, f"saved results of {Path(run_id).name}"))
     if len(found) == 1:
         return with_items(store, found[0])
@@ -203,7 +203,7 @@ SHORTEST: Final = 8
 """Digits of a fingerprint that a person must give."""
 
 
-def kept(store: ResultStore, run_id: str | None = None) -> list[Candidate]:
+def saved_candidates(store: ResultStore, run_id: str | None = None) -> list[Candidate]:
     """The newest saved results of every checkpoint, of all runs or of one, in order of their first; their items are
     not read yet."""
     found: dict[tuple[str, str], dict[str, Entry]] = {}

@@ -292,7 +292,7 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
                 state.weak_tests[plain_text(request.task)] = list(answer.weak_tests)
         said = {"error": _sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
         state.exchanges.append(
-            {"kind": type(request).__name__, "request": kept(to_plain(request)), "answer": said}
+            {"kind": type(request).__name__, "request": journalled(to_plain(request)), "answer": said}
         )
 
 
@@ -354,7 +354,7 @@ def identity(item: str, spec: Benchmark, example: Example, checkpoint: str) -> d
     }
 
 
-def kept(request: dict[str, Any]) -> dict[str, Any]:
+def journalled(request: dict[str, Any]) -> dict[str, Any]:
     """Return a request as the journal keeps it: the end of a long text, the last part of a long list, and the hash of
     the whole.
 
@@ -363,7 +363,7 @@ def kept(request: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in request.items():
         if isinstance(value, dict):
-            found[name] = kept(value)
+            found[name] = journalled(value)
             continue
         whole = value if isinstance(value, str) else json.dumps(value) if isinstance(value, list) else ""
         if len(whole) > LONGEST_KEPT and name not in KEPT_WHOLE:

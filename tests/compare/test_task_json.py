@@ -19,7 +19,7 @@ from harness.compare.candidate import inferred_items
 from harness.compare.formats.lm_eval import read_lm_eval
 from harness.compare.formats.task_json import read_task_file
 from harness.compare.formats.task_metrics import metric_name, metrics_of, primary_of
-from harness.compare.load import kept, read_file, with_items
+from harness.compare.load import read_file, saved_candidates, with_items
 from harness.compare.pair import Pair, compare_pair
 from harness.core.errors import DataError
 from harness.reports import comparison
@@ -356,7 +356,7 @@ def test_imported_results_with_items_keep_them_and_their_answers(tmp_path: Path)
     store = ResultStore(tmp_path / "results")
     (one,) = read_file(path, {}).candidates
     save(store, one, 5.0)
-    found = with_items(store, kept(store)[0]).entries["t"]
+    found = with_items(store, saved_candidates(store)[0]).entries["t"]
     assert found.items == one.entries["t"].items
     assert found.answers == samples.resolve()
     assert found.saved.items_sha256 == found.items.digest()

@@ -30,7 +30,7 @@ from harness.core.requests import (
 from harness.core.serialize import to_plain
 from harness.engines.base import Done
 from harness.plugin.dispatch import ProgramRunner
-from harness.plugin.driver import Job, RunningBatch, kept, run_batch
+from harness.plugin.driver import Job, RunningBatch, journalled, run_batch
 from harness.results.journal import Journal, read_journal
 from harness.results.records import Record
 
@@ -451,7 +451,7 @@ def test_the_time_of_a_batch_is_shared_by_those_who_wait_for_it(
 
 def test_what_a_program_is_tested_with_is_kept_by_its_end_and_its_hash() -> None:
     long = RunProgram("x = 1", CallTests("y" * 5000 + "end", names=("f",)), task="t")
-    found = kept(to_plain(long))
+    found = journalled(to_plain(long))
     assert found["program"] == "x = 1"
     assert found["tests"]["code"].endswith("end")
     assert len(found["tests"]["code"]) < 1100

@@ -14,7 +14,7 @@ from harness.cli.rescore import rescore
 from harness.core.few_shot import Sampling
 from harness.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
 from harness.core.serialize import to_plain
-from harness.plugin.driver import LONGEST_KEPT, kept
+from harness.plugin.driver import LONGEST_KEPT, journalled
 from harness.reports import program_files
 from harness.reports.program_files import write_code_files
 from harness.results.journal import Journal, each_record
@@ -161,12 +161,12 @@ def test_the_journal_keeps_programs_whole_and_long_tests_by_their_hash() -> None
     calls = RunProgram(
         "p" * 5000, CallTests("c" * 5000, trusted="t" * 5000, names=("f",)), task="t/1", reference="r" * 5000
     )
-    found = kept(to_plain(calls))
+    found = journalled(to_plain(calls))
     assert found["program"] == "p" * 5000
     assert found["tests"]["names"] == ["f"]
     assert found["tests"]["code"] == "…" + "c" * LONGEST_KEPT
     assert len(json.dumps(found)) < 9000
-    other = kept(to_plain(RunProgram("p" * 5000, CallTests("d" + "c" * 4999), task="t/1")))
+    other = journalled(to_plain(RunProgram("p" * 5000, CallTests("d" + "c" * 4999), task="t/1")))
     assert other["tests"]["code_sha256"] != found["tests"]["code_sha256"]
 
 
@@ -181,7 +181,7 @@ def test_the_journal_keeps_programs_whole_and_long_tests_by_their_hash() -> None
 def test_of_many_or_long_pairs_the_journal_keeps_little(
     pairs: tuple[tuple[str, str], ...], left: list[list[str]]
 ) -> None:
-    found = kept(to_plain(RunProgram("", InputOutputTests(pairs), task="t/1")))
+    found = journalled(to_plain(RunProgram("", InputOutputTests(pairs), task="t/1")))
     assert found["tests"]["pairs"] == left
     assert ("pairs_sha256" in found["tests"]) is (len(left) < len(pairs))
 

@@ -13,7 +13,7 @@ from harness.core.grade import NO_ANSWER, scores_of
 from harness.core.requests import Generate, GenerateAnswer, Generated, Request, RunProgram, RunProgramAnswer
 from harness.core.serialize import to_plain
 from harness.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
-from harness.plugin.driver import kept
+from harness.plugin.driver import journalled
 from harness.results.records import Record
 
 ROOT = Path(__file__).parents[2]
@@ -98,7 +98,7 @@ class Bench:
             exchanges=[
                 {
                     "kind": type(request).__name__,
-                    "request": kept(to_plain(request)),
+                    "request": journalled(to_plain(request)),
                     "answer": to_plain(answer),
                 }
                 for request, answer in asked.exchanges

@@ -96,10 +96,10 @@ def is_old(path: Path) -> bool:
     return _starts(path, _OLD)
 
 
-def _starts(path: Path, beginning: bytes) -> bool:
+def _starts(path: Path, prefix: bytes) -> bool:
     try:
         with path.open("rb") as file:
-            return file.read(len(beginning)) == beginning
+            return file.read(len(prefix)) == prefix
     except OSError:
         return False
 

@@ -81,7 +81,7 @@ def function_program(
 ) -> Program:
     """The program for a function that begins in the prompt; if none does, the prompt is no part of it, nor are words
     before the function."""
-    front = beginning(prompt, entry_point)
+    front = program_prefix(prompt, entry_point)
     if not front:
         return script_program(text, stops)
     prompt = front
@@ -95,7 +95,7 @@ def function_program(
     return Program(prompt + code, code)
 
 
-def beginning(prompt: str, entry_point: str) -> str:
+def program_prefix(prompt: str, entry_point: str) -> str:
     """The part of a prompt that is the beginning of the program: all of it if it is code.
 
     After words it starts with the first line from which on it is code. A prompt that does not begin what the tests

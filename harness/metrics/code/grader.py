@@ -13,7 +13,7 @@ from typing import Any, Final
 from harness.core.grade import Graded, Scores
 from harness.core.requests import CallTests, Generate, GenerateAnswer, InputOutputTests, RunProgram
 from harness.metrics.code.calling import asked_names, base_name, script
-from harness.metrics.code.extract import Program, beginning, chat_program, function_program
+from harness.metrics.code.extract import Program, chat_program, function_program, program_prefix
 from harness.metrics.code.pass_at_k import program_scores
 from harness.metrics.code.rows import builtin_names, mbpp_tests, unix_lines
 
@@ -39,7 +39,7 @@ class ProgramGrader:
 
     def begun(self, row: Mapping[str, Any]) -> str:
         """The beginning of the program, which a completion continues; empty where the prompt has none."""
-        return beginning(row.get("prompt", ""), row.get("entry_point", ""))
+        return program_prefix(row.get("prompt", ""), row.get("entry_point", ""))
 
     def grade(self, request: Generate, row: Mapping[str, Any], benchmark: str) -> Scores:
         """A part of a benchmark (``yield from``): asks for texts, has their programs run, and scores the task."""
