@@ -14,7 +14,7 @@ from pathlib import Path
 
 from harness.checkpoints import CheckpointInfo, default_checkpoints, unique_names
 from harness.checkpoints.resolve import find
-from harness.checkpoints.series import Broken, number_of, ordered, step
+from harness.checkpoints.series import FailedToLoad, number_of, ordered, step
 from harness.checkpoints.steps import StepFilter
 from harness.core.errors import CheckpointError
 
@@ -25,7 +25,7 @@ class FoundCheckpoints:
     out."""
 
     infos: list[CheckpointInfo] = field(default_factory=list)
-    broken: list[Broken] = field(default_factory=list)
+    failed: list[FailedToLoad] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
@@ -51,19 +51,19 @@ def find_checkpoints(
         except CheckpointError as error:
             if len(sources) == 1:
                 raise
-            series.broken.append(Broken(Path(source).name, source, source, str(error)))
+            series.failed.append(FailedToLoad(Path(source).name, source, source, str(error)))
             continue
         series.infos += found.infos
-        series.broken += found.broken
+        series.failed += found.failed
         series.left_out += [f"checkpoint {line}" for line in found.others]
     places = ordered(series.infos) if sources else (("", info) for info in series.infos)
     series.infos = [replace(info, series=folder or None, step=step(info)) for folder, info in places]
-    series.broken = list({os.path.abspath(one.path): one for one in series.broken}.values())  # noqa: PTH100
+    series.failed = list({os.path.abspath(one.path): one for one in series.failed}.values())  # noqa: PTH100
     if steps is not None:
         _select(series, steps)
     series.infos = unique_names(series.infos)
-    if series.broken and not series.infos:
-        raise CheckpointError(none_usable([one.message for one in series.broken]))
+    if series.failed and not series.infos:
+        raise CheckpointError(none_usable([one.message for one in series.failed]))
     return series
 
 
@@ -79,9 +79,9 @@ def _select(series: FoundCheckpoints, steps: StepFilter) -> None:
     there = [info.step for info in series.infos]
     without = [info.name for info in series.infos if info.step is None]
     series.infos = [info for info in series.infos if info.step is not None and steps.has(info.step)]
-    numbers = [(number_of(Path(one.path)), one) for one in series.broken]
-    series.broken = [one for number, one in numbers if number is not None and steps.has(number)]
-    if not series.infos and not series.broken:
+    numbers = [(number_of(Path(one.path)), one) for one in series.failed]
+    series.failed = [one for number, one in numbers if number is not None and steps.has(number)]
+    if not series.infos and not series.failed:
         raise CheckpointError(f"--eval-steps {steps.text}: no checkpoint of these steps; {_steps(there)}")
     series.left_out += [f"checkpoint {name}: has no step, and --eval-steps asks for some" for name in without]
 

@@ -56,7 +56,7 @@ class Found:
     none."""
 
     infos: list[CheckpointInfo] = field(default_factory=list)
-    broken: list[series.Broken] = field(default_factory=list)
+    failed: list[series.FailedToLoad] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
 
 
@@ -69,8 +69,8 @@ def resolve(
     Raises ``CheckpointError`` (one line) when a checkpoint is missing or fails to load.
     """
     found = find(source, seq_len=seq_len, base_model=base_model, trust_remote_code=trust_remote_code)
-    if found.broken:
-        raise CheckpointError(found.broken[0].message)
+    if found.failed:
+        raise CheckpointError(found.failed[0].message)
     return found.infos
 
 
@@ -155,7 +155,7 @@ def _several(matches: series.Matches, asked: Asked) -> Found:
         except CheckpointError as error:
             if len(paths) == 1:
                 raise
-            found.broken.append(series.Broken(path.name, asked.source, str(path), str(error)))
+            found.failed.append(series.FailedToLoad(path.name, asked.source, str(path), str(error)))
     found.infos = [info for _, info in series.ordered(found.infos)]
     return found
 

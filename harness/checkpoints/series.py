@@ -35,7 +35,7 @@ _HASH: Final = re.compile(r"[0-9a-f]{40}")
 """The name of a Hub snapshot's folder."""
 
 
-class Broken(NamedTuple):
+class FailedToLoad(NamedTuple):
     """Something that should be a checkpoint and failed to load, with a line that says why."""
 
     name: str

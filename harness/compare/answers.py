@@ -74,8 +74,8 @@ def _rows(folder: Path, benchmark: str, wanted: set[str]) -> dict[str, dict[str,
     try:
         summary = load_summary(folder)
         root = Path(summary.manifest.get("rootdir", "."))
-        packs = [Path(one.pack.path) for one in summary.declarations if one.name == benchmark]
-        for path in (pack if pack.exists() else root / pack for pack in packs):
+        places = [Path(one.dataset.path) for one in summary.declarations if one.name == benchmark]
+        for path in (place if place.exists() else root / place for place in places):
             for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path] if path.is_file() else []:
                 for line in read_lines(file):
                     digest = _digest(line.data)

@@ -38,7 +38,7 @@ class Compared:
 
     ``chosen`` is the place of the baseline that is compared with. ``comparison`` is the one to judge by; it is against
     ``shrunk``, the baseline's value after allowing for its having been chosen as the best of ``runs``, of which
-    ``contenders`` may be it. ``measured`` is the value as it was; both are None without items. ``identical``: the
+    ``candidates`` may be it. ``measured`` is the value as it was; both are None without items. ``identical``: the
     same checkpoint with the same score of every item.
     """
 
@@ -49,7 +49,7 @@ class Compared:
     measured: float | None = None
     shrunk: float | None = None
     runs: int = 1
-    contenders: int = 1
+    candidates: int = 1
     identical: bool = False
 
 
@@ -184,7 +184,7 @@ def _compared(metric: str, selection: Selection, identical: bool) -> Compared:
         measured=selection.measured,
         shrunk=selection.measured if identical else selection.shrunk,
         runs=selection.runs,
-        contenders=len(selection.contenders),
+        candidates=len(selection.candidates),
         identical=identical,
     )
 
@@ -196,4 +196,4 @@ def _identical(new: Entry, baseline: Entry, found: AlignedScores, place: int) ->
 
 def _nothing(metric: str, chosen: int, runs: int, level: float) -> Compared:
     one = undefined("no items in common", level=level)
-    return Compared(metric=metric, chosen=chosen, comparison=one, as_measured=one, runs=runs, contenders=0)
+    return Compared(metric=metric, chosen=chosen, comparison=one, as_measured=one, runs=runs, candidates=0)

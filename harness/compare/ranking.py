@@ -132,14 +132,14 @@ def _composite_row(
 
 
 def _declared(saved: StoredResult) -> Declaration:
-    pack = DatasetInfo(name="", origin="", path="", rows=saved.scored, sha256="")
+    dataset = DatasetInfo(name="", origin="", path="", rows=saved.scored, sha256="")
     return Declaration(
         name=saved.benchmark,
         version=0,
         primary=saved.primary,
         aggregate=saved.aggregate,
         clustered=True,
-        pack=pack,
+        dataset=dataset,
     )
 
 

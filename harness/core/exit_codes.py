@@ -26,6 +26,6 @@ class ExitCode(IntEnum):
     WORSE = 8, "a gate failed"
     NOT_VALID = (
         9,
-        "the run is not valid: an item ended in error or was lost, a checkpoint of several is broken, or, with "
+        "the run is not valid: an item ended in error or was lost, one of several checkpoints failed to load, or, with "
         "`--eval-strict`, a result is not valid",
     )

@@ -17,7 +17,7 @@ import pytest
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.find import find_checkpoints
 from harness.checkpoints.info import info_from_plain
-from harness.checkpoints.series import Broken
+from harness.checkpoints.series import FailedToLoad
 from harness.core.aggregation import aggregation_of
 from harness.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, declared, generator_function
 from harness.core.composite import ATTRIBUTE as COMPOSITES
@@ -101,7 +101,7 @@ class Collection:
 
     settings: Settings
     checkpoints: list[CheckpointInfo] | None = None
-    broken: list[Broken] = field(default_factory=list)
+    failed: list[FailedToLoad] = field(default_factory=list)
     loaded: dict[int, Loaded] = field(default_factory=dict)
     specs: dict[int, Benchmark] = field(default_factory=dict)
     remarks: list[Remark] = field(default_factory=list)
@@ -125,7 +125,7 @@ class Collection:
                 base_model=settings.base_model,
                 trust_remote_code=settings.trust_remote_code,
             )
-            self.checkpoints, self.broken = series.infos, series.broken
+            self.checkpoints, self.failed = series.infos, series.failed
             self.deselected += series.left_out
         return self.checkpoints
 
@@ -463,7 +463,7 @@ def _declaration(loaded: Loaded, name: str, composites: Iterable[Composite]) -> 
         aggregate={key: one.plain() for key, one in spec.aggregate.items()},
         grouped=any(example.group is not None for example in loaded.dataset.examples),
         clustered=spec.cluster is not None,
-        pack=loaded.dataset.info,
+        dataset=loaded.dataset.info,
         few_shot=loaded.shots.description(),
         rule=spec.rule,
         source=spec.source,

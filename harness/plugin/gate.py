@@ -102,10 +102,10 @@ class GateSession:
         silent = [
             name for name in self._checkpoints if name not in {one.checkpoint for one in summary.results}
         ]
-        if gate.broken is None and silent:
-            gate = replace(gate, broken=f"no benchmark of this run could be asked of {', '.join(silent)}")
-        if fault is not None and gate.broken is None:
-            gate = replace(gate, broken=fault)
+        if gate.fault is None and silent:
+            gate = replace(gate, fault=f"no benchmark of this run could be asked of {', '.join(silent)}")
+        if fault is not None and gate.fault is None:
+            gate = replace(gate, fault=fault)
         self._exit_code = gate.exit_code
         # Another code than the gate's, for example 2 where the run was stopped by hand.
         code = int(self.exit_code(status)) if gate.exit_code else None
@@ -142,7 +142,7 @@ class GateSession:
         except GateError as error:
             return replace(plain, mistake=str(error))
         except (HarnessError, OSError, ValueError) as error:
-            return replace(plain, broken=str(error))
+            return replace(plain, fault=str(error))
 
     def nothing_ran(self, session: pytest.Session) -> str | None:
         """Return why a session that has no benchmark in it passes no gate; note the exit code.

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.series import Broken
+from harness.checkpoints.series import FailedToLoad
 from harness.compare.gate.changes import changes_of
 from harness.core.errors import HarnessError
 from harness.engines.registry import identity
@@ -49,25 +49,25 @@ class RunResults:
         told: Mapping[str, Any],
         config: pytest.Config,
         infos: Iterable[CheckpointInfo],
-        broken: list[Broken],
+        failed: list[FailedToLoad],
     ) -> dict[str, Any]:
         """Write ``run.json`` and return it; ``infos`` are the checkpoints that items ask.
 
-        One of several that cannot be read, or changes meanwhile, has no fingerprint, and joins ``broken``. Raises
+        One of several that cannot be read, or changes meanwhile, has no fingerprint, and joins ``failed``. Raises
         ``pytest.UsageError`` where it is the only one.
         """
         invocation = config.invocation_params
         manifest = {
             **told,
             **environment(invocation.args, invocation.dir, config.rootpath),
-            "checkpoints": [self._checkpoint_row(info, broken) for info in infos],
+            "checkpoints": [self._checkpoint_row(info, failed) for info in infos],
             "benchmarks": benchmarks_of(self.declarations),
         }
         self._directory.write_manifest(manifest)
         self._manifest = self._directory.read_manifest()
         return manifest
 
-    def _checkpoint_row(self, info: CheckpointInfo, broken: list[Broken]) -> dict[str, Any]:
+    def _checkpoint_row(self, info: CheckpointInfo, failed: list[FailedToLoad]) -> dict[str, Any]:
         row = info.plain()
         try:
             row["fingerprint"] = identity(info)
@@ -75,7 +75,7 @@ class RunResults:
             if len(self.checkpoints) == 1:
                 raise pytest.UsageError(str(error)) from None
             row["fingerprint"] = None
-            broken.append(Broken(info.name, info.source, str(info.path), str(error)))
+            failed.append(FailedToLoad(info.name, info.source, str(info.path), str(error)))
         return row
 
     def reported(self, item: str) -> str | None:

@@ -183,8 +183,8 @@ class EvalSession:
 
     def left_out(self) -> list[str]:
         """Return what was left out of the collection, one line each."""
-        broken = [f"broken {one.name}: {one.message}" for one in self.collection.broken]
-        return [*broken, *(f"deselected {line}" for line in self.collection.deselected)]
+        failed = [f"failed to load {one.name}: {one.message}" for one in self.collection.failed]
+        return [*failed, *(f"deselected {line}" for line in self.collection.deselected)]
 
     # Start
 
@@ -247,7 +247,7 @@ class EvalSession:
         self._gate.check(results.items, results.declarations, [info.name for info in infos])
         used = [info for info in infos if info.name in results.checkpoints]
         told = {"run_id": self.directory.run_id, "began": self._began, "settings": self.settings.recorded()}
-        manifest = results.write_manifest(told, self.config, used, self.collection.broken)
+        manifest = results.write_manifest(told, self.config, used, self.collection.failed)
         if not self.settings.no_cache:
             write_decision(self.directory.path, decide(manifest, self.directory.path.parent))
         count, names = len(results.items), ", ".join(sorted(results.checkpoints))
@@ -403,7 +403,7 @@ class EvalSession:
             summary, records = results.whole(
                 functools.partial(self._crashes.why_lost, early=early), time.time() - self._began
             )
-            summary = replace(summary, broken=self._broken())
+            summary = replace(summary, failed_to_load=self._failed_to_load())
             kept = results.save(summary, records)
             summary = replace(summary, changes=results.changes(kept))
             fault = self._fault_of(summary)
@@ -427,13 +427,13 @@ class EvalSession:
         """Return what speaks against the run besides faults of items."""
         if self.settings.strict and any(result.invalid for result in summary.results):
             return "a result is not valid (--eval-strict)"
-        names = ", ".join(one["name"] for one in summary.broken)
+        names = ", ".join(one["name"] for one in summary.failed_to_load)
         return f"{names} cannot be used" if names else None
 
-    def _broken(self) -> list[dict[str, str]]:
+    def _failed_to_load(self) -> list[dict[str, str]]:
         """Return the checkpoints that could not be recognised, then those that could not be loaded."""
         paths = {info.name: str(info.path) for info in self.collection.known_checkpoints()}
-        rows = [(one.name, one.path, one.message) for one in self.collection.broken]
+        rows = [(one.name, one.path, one.message) for one in self.collection.failed]
         rows += [(name, paths.get(name, ""), message) for name, message in self._failed.messages.items()]
         return [dict(zip(("name", "path", "message"), row, strict=True)) for row in rows]
 

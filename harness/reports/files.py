@@ -17,7 +17,6 @@ soon as its setup passed; this section comes from the journal and is the one to 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from harness.compare.formats.base import WritableFormat
 from harness.core.errors import HarnessError
 from harness.core.files import SCHEMA, file_name, write_atomic, write_json
 from harness.reports import html
-from harness.results.summary import SUMMARY, Declaration, Summary, finite, summary_json
+from harness.results.summary import SUMMARY, Declaration, Summary, finite, keyed, summary_json
 
 
 def write_results(summary: Summary, directory: Path | None = None) -> list[Path]:
@@ -75,8 +74,8 @@ def _write(folder: Path, files: Mapping[str, Any]) -> None:
 
 
 def _benchmark(summary: Summary, declaration: Declaration) -> dict[str, Any]:
-    results = [asdict(result) for result in summary.results if result.benchmark == declaration.name]
-    plain: dict[str, Any] = finite(asdict(declaration))
+    results = [keyed(result) for result in summary.results if result.benchmark == declaration.name]
+    plain: dict[str, Any] = finite(keyed(declaration))
     return {
         "schema": SCHEMA,
         "kind": "benchmark",
@@ -88,7 +87,7 @@ def _benchmark(summary: Summary, declaration: Declaration) -> dict[str, Any]:
 
 def _error_log(summary: Summary) -> str:
     """Return one paragraph per fault: status and item (or checkpoint), then the message indented."""
-    paragraphs = [f"failed to load  {one['name']}\n    {one['message']}\n" for one in summary.broken]
+    paragraphs = [f"failed to load  {one['name']}\n    {one['message']}\n" for one in summary.failed_to_load]
     for fault in summary.faults:
         message = "\n".join(f"    {line}" for line in fault["message"].splitlines())
         paragraphs.append(f"{fault['status']}  {fault['item']}\n{message}\n")

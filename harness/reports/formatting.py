@@ -108,7 +108,7 @@ def counted(result: Result, n: int) -> str:
     """
     parts = [f"{n}"]
     parts += [f"{result.of:,}"] if result.scored < result.of else []
-    if result.pack.origin == marks.SHIPPED and result.published not in (None, result.of):
+    if result.dataset.origin == marks.SHIPPED and result.published not in (None, result.of):
         parts.append(f"{result.published:,}")
     return "/".join(parts)
 
@@ -119,14 +119,14 @@ def shown_metrics(result: Result) -> list[Metric]:
     return metrics if result.group is None else [m for m in metrics if m.name == result.primary]
 
 
-def pack(info: DatasetInfo) -> str:
+def dataset_line(info: DatasetInfo) -> str:
     """Return a dataset in one line: name, rows, the start of its hash, its origin."""
     return f"{info.name}, {count(info.rows, 'row')}, {info.sha256[:HASH_SHOWN]}, {info.origin}"
 
 
-def packs(summary: Summary) -> list[DatasetInfo]:
+def datasets(summary: Summary) -> list[DatasetInfo]:
     """Return every dataset of the run, once."""
-    return list({(one.pack.name, one.pack.sha256): one.pack for one in wholes(summary)}.values())
+    return list({(one.dataset.name, one.dataset.sha256): one.dataset for one in wholes(summary)}.values())
 
 
 def checkpoint(info: Mapping[str, Any]) -> str:

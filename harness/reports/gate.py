@@ -92,10 +92,10 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
     if gate.mistake is not None:
         return f"gate not judged: {gate.mistake}"
     if gate.mode is None:
-        found = gate.broken or _counted(gate.lines) or "none"
+        found = gate.fault or _counted(gate.lines) or "none"
         return f"verdicts: {found}{_parts(gate)}{HINT}"
-    broken = [gate.broken] if gate.broken is not None else []
-    invalid = [*broken, *(f"{_name(line, gate)}: {line.invalid[0]}" for line in gate.lines if line.invalid)]
+    faults = [gate.fault] if gate.fault is not None else []
+    invalid = [*faults, *(f"{_name(line, gate)}: {line.invalid[0]}" for line in gate.lines if line.invalid)]
     fails = [f"{_name(line, gate)} {_failure(line)}" for line in gate.lines if line.fails]
     if invalid:
         besides = f"; besides, {listed(fails, NAMED, between='; ')}" if fails else ""

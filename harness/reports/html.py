@@ -81,8 +81,9 @@ def _content(summary: Summary) -> dict[str, Any]:
         "composites": [_composite(one) for one in summary.composites],
         "composite_notes": _composite_notes(summary),
         "changed": formatting.shown_changes(summary),
-        "packs": [
-            (info.name, info.rows, info.origin, info.path, info.sha256) for info in formatting.packs(summary)
+        "datasets": [
+            (info.name, info.rows, info.origin, info.path, info.sha256)
+            for info in formatting.datasets(summary)
         ],
         "checkpoints": [
             (name, what, info.get("source") or info.get("path") or "", info.get("fingerprint") or "")
@@ -125,7 +126,7 @@ def _benchmark(declared: Declaration, results: Sequence[Result]) -> dict[str, An
         "UNSANDBOXED" if any(result.unsandboxed for result in whole) else "",
         formatting.asked_alike(whole),
         f"version {declared.version}",
-        declared.pack.name,
+        declared.dataset.name,
         formatting.common_mark(whole),
     )
     metrics = dict.fromkeys(metric.name for result in whole for metric in formatting.shown_metrics(result))

@@ -71,7 +71,7 @@ def warnings(summary: Summary) -> list[str]:
     if summary.uncollected:
         noun = count(summary.uncollected, "record")
         found.append(f"{noun} in the journal of items that this run did not select: left out")
-    failed = {one["name"] for one in summary.broken}
+    failed = {one["name"] for one in summary.failed_to_load}
     unknown = [row["name"] for row in summary.checkpoints if row.get("fingerprint", "") is None]
     if names := [name for name in unknown if name not in failed]:
         found.append(
@@ -111,7 +111,7 @@ def _slow_way(name: str, way: str, costs: Sequence[Mapping[str, Any]]) -> str:
 
 def failed_to_load(summary: Summary) -> list[str]:
     """Return the checkpoints that failed to load, with the reason, one line each."""
-    return [f"{one['name']} failed to load: {one['message']}" for one in summary.broken]
+    return [f"{one['name']} failed to load: {one['message']}" for one in summary.failed_to_load]
 
 
 def reasons(summary: Summary) -> list[str]:

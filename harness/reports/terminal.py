@@ -82,7 +82,7 @@ def _result_rows(result: Result, wide: bool) -> list[Row]:
         label = f"{label} {formatting.asked(result)}"
     rows = []
     for index, metric in enumerate(formatting.shown_metrics(result)):
-        data = formatting.pack(result.pack) if index == 0 and result.group is None else ""
+        data = formatting.dataset_line(result.dataset) if index == 0 and result.group is None else ""
         rows.append(_row(result, metric, label if index == 0 else "", index == 0, [data] if wide else []))
     return _marked(rows, result.mark) if result.group is None else rows
 
@@ -108,7 +108,7 @@ def _several(summary: Summary, write: Callable[..., None], width: int) -> None:
         results = [result for result in summary.results if result.benchmark == declared]
         whole = [result for result in results if result.group is None]
         mark = formatting.common_mark(whole)
-        data = formatting.pack(whole[0].pack)
+        data = formatting.dataset_line(whole[0].dataset)
         name = f"{declared} {formatting.asked_alike(whole)}".rstrip()
         _heading(write, name, f"{mark}; {data}" if mark else data)
         if many:
@@ -262,7 +262,7 @@ def _note_lines(summary: Summary, width: int) -> list[tuple[str, str, str]]:
     single = len(formatting.checkpoints(summary)) == 1
     lines = []
     if single and width < WIDE:
-        lines += [("data", formatting.pack(info), "") for info in formatting.packs(summary)]
+        lines += [("data", formatting.dataset_line(info), "") for info in formatting.datasets(summary)]
     if single:
         lines += [(c["name"], f"= {c['formula']}", "") for c in summary.composites if c.get("formula")]
     many = len(formatting.checkpoints(summary)) > GROUPS_SHOWN

@@ -152,7 +152,7 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
         lost=statuses.count("lost"),
         truncated=sum(record.truncated for record in records),
         seconds=math.fsum(record.seconds for record in records),
-        pack=declaration.pack,
+        dataset=declaration.dataset,
         few_shot=declaration.few_shot,
         **counts,
         programs=_outcomes(records),
@@ -164,7 +164,7 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
         template=_template(counts),
         of=extent.of,
         published=extent.published,
-        mark=mark(scored, extent, origin=declaration.pack.origin, own=declaration.own_rows),
+        mark=mark(scored, extent, origin=declaration.dataset.origin, own=declaration.own_rows),
     )
 
 
@@ -347,7 +347,7 @@ def composite_of_records(
 
 def _part_mark(declaration: Declaration, scored: Sequence[Record]) -> tuple[str, int, int, str]:
     extent = _extent(declaration)
-    text = mark(extent.of, extent, origin=declaration.pack.origin, own=declaration.own_rows)
+    text = mark(extent.of, extent, origin=declaration.dataset.origin, own=declaration.own_rows)
     return declaration.name, len(scored), extent.of, text
 
 

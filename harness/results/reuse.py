@@ -58,7 +58,7 @@ Decision: TypeAlias = dict[str, dict[str, list[Source]]]
 def benchmarks_of(declarations: Mapping[str, Declaration]) -> dict[str, dict[str, Any]]:
     """Return the facts that a manifest has of each benchmark, so that a later run can tell whether it is the same."""
     return {
-        name: {"version": one.version, "data": one.pack.sha256, "few_shot": one.few_shot, "code": one.code}
+        name: {"version": one.version, "data": one.dataset.sha256, "few_shot": one.few_shot, "code": one.code}
         for name, one in declarations.items()
     }
 

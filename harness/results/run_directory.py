@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from harness.core.errors import JournalError
 from harness.core.files import SCHEMA, write_atomic
-from harness.results.summary import Collected, Declaration, declaration_from_json
+from harness.results.summary import Collected, Declaration, declaration_from_json, keyed
 from harness.results.usage import Usage
 
 COLUMNS: Final = tuple(one.name for one in fields(Collected))
@@ -92,7 +92,7 @@ class RunDirectory:
         data = {
             "schema": SCHEMA,
             "items": [[getattr(item, name) for name in COLUMNS] for item in items],
-            "declarations": {name: asdict(one) for name, one in declarations.items()},
+            "declarations": {name: keyed(one) for name, one in declarations.items()},
             "deselected": list(deselected),
         }
         write_atomic(self.collected, json.dumps(data, ensure_ascii=False))

@@ -198,7 +198,7 @@ def stored_result(
     few_shot = {name: value for name, value in declaration.few_shot.items() if name != "num_fewshot"}
     conditions = {
         "version": declaration.version,
-        "data": declaration.pack.sha256,
+        "data": declaration.dataset.sha256,
         "shots": int(declaration.few_shot.get("num_fewshot") or 0),
         "few_shot": few_shot,
         "template": "chat" if chat else "plain",

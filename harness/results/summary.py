@@ -24,6 +24,9 @@ from harness.results.usage import Usage
 
 SUMMARY: Final = "summary.json"
 
+KEYS: Final = {"dataset": "pack", "failed_to_load": "broken"}
+"""The keys that files have for fields of another name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
@@ -45,7 +48,7 @@ class Declaration:
     aggregate: dict[str, dict[str, Any]] = field(default_factory=dict)
     grouped: bool = False
     clustered: bool = False
-    pack: DatasetInfo
+    dataset: DatasetInfo
     few_shot: dict[str, Any] = field(default_factory=dict)
     rule: str = ""
     source: str = ""
@@ -115,7 +118,7 @@ class Result:
     lost: int
     truncated: int
     seconds: float
-    pack: DatasetInfo
+    dataset: DatasetInfo
     few_shot: dict[str, Any]
     outputs: int = 0
     at_limit: int = 0
@@ -153,8 +156,8 @@ class Summary:
     lists items that ended in error, timeout or lost, as {"item", "status", "message"}.
 
     ``uncollected`` counts journal records of items that this run did not collect (a resumed run with a narrower
-    selection); they enter no number. ``effort`` is the usage of each process, under its older name. ``broken`` lists
-    those of several checkpoints that could not be used, as {"name", "path", "message"}.
+    selection); they enter no number. ``effort`` is the usage of each process, under its older name.
+    ``failed_to_load`` lists those of several checkpoints that could not be used, as {"name", "path", "message"}.
 
     ``gate``: what ``compare.gate.result`` describes, None without a gate. ``changes``: the change of each metric and
     composite against the best so far, as ``compare.gate.changes`` describes it.
@@ -174,7 +177,7 @@ class Summary:
     effort: list[Usage] = field(default_factory=list)
     gate: dict[str, Any] | None = None
     changes: list[dict[str, Any]] = field(default_factory=list)
-    broken: list[dict[str, str]] = field(default_factory=list)
+    failed_to_load: list[dict[str, str]] = field(default_factory=list)
 
 
 def base_name(benchmark: str) -> str:
@@ -194,16 +197,25 @@ def totals(summary: Summary) -> dict[str, int]:
     return {name: sum(getattr(result, name) for result in wholes(summary)) for name in names}
 
 
+def keyed(one: Summary | Result | Declaration) -> dict[str, Any]:
+    """Return the fields as plain data, under the keys that files have."""
+
+    def factory(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {KEYS.get(name, name): value for name, value in pairs}
+
+    return asdict(one, dict_factory=factory)
+
+
 def summary_json(summary: Summary) -> dict[str, Any]:
     """Return the summary as a JSON object; numbers that are not finite become null."""
-    plain: dict[str, Any] = finite(asdict(summary))
+    plain: dict[str, Any] = finite(keyed(summary))
     return {"schema": SCHEMA, "kind": "summary", **plain, "totals": totals(summary)}
 
 
 def summary_from_json(data: Mapping[str, Any]) -> Summary:
     """Return the summary that ``summary_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other."""
     check_kind(data, "summary")
-    known = {name: data[name] for name in Summary.__dataclass_fields__ if name in data}
+    known = {name: value for name, value in _fields(data).items() if name in Summary.__dataclass_fields__}
     try:
         known["results"] = [_result(result) for result in data["results"]]
         known["declarations"] = [
@@ -235,10 +247,10 @@ def load_summary(directory: Path) -> Summary:
 
 
 def declaration_from_json(data: Mapping[str, Any]) -> Declaration:
-    """Return the declaration with the fields that ``asdict`` gave. Raises ``KeyError`` or ``TypeError`` for any
-    other."""
+    """Return the declaration that ``keyed`` made plain. Raises ``KeyError`` or ``TypeError`` for any other."""
+    fields = _fields(data)
     extents = {name: Extent(**one) for name, one in data.get("extents", {}).items()}
-    return Declaration(**{**data, "pack": DatasetInfo(**data["pack"]), "extents": extents})
+    return Declaration(**{**fields, "dataset": DatasetInfo(**data["pack"]), "extents": extents})
 
 
 def finite(value: Any) -> Any:
@@ -254,4 +266,10 @@ def finite(value: Any) -> Any:
 
 def _result(data: Mapping[str, Any]) -> Result:
     metrics = {name: Metric(**metric) for name, metric in data["metrics"].items()}
-    return Result(**{**data, "metrics": metrics, "pack": DatasetInfo(**data["pack"])})
+    fields = _fields(data)
+    return Result(**{**fields, "metrics": metrics, "dataset": DatasetInfo(**data["pack"])})
+
+
+def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    names = {key: name for name, key in KEYS.items()}
+    return {names.get(key, key): value for key, value in data.items()}

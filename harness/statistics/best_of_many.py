@@ -6,15 +6,15 @@ lie. So a new run just as good looks worse than "the best", and a plain paired t
 - **Noise of the means**: jointly normal, with the covariance of all runs' means over the same items (clusters whole),
   so what the runs share by having the same items cancels. Simulating their maximum instead of resampling items is
   the Gaussian multiplier bootstrap (Chernozhukov, Chetverikov and Kato 2013, Annals of Statistics 41).
-- **Contenders**: the runs that may be the best, at most c standard errors (of the difference) below the one measured
+- **Candidates**: the runs that may be the best, at most c standard errors (of the difference) below the one measured
   best. They are taken as equal, which is the least favourable case; the others stay as far below as they were
-  measured. A run far ahead of all others is its only contender, and nothing changes. The value is shrunk with
+  measured. A run far ahead of all others is its only candidate, and nothing changes. The value is shrunk with
   c = sqrt(2 log log n), which finds the right runs in the long run (Hansen 2005, J. Business and Economic Statistics
   23). The test has c = sqrt(2 log n): with few items the smaller one leaves out equal runs so often that it errs by
   half more than it may. Any c that grows, but slower than sqrt(n), will do (Andrews and Soares 2010, Econometrica 78).
 - **Shrunk value**: the measured best less the expected maximum of that noise.
 - **Test that the new run is no worse than the best** (reality check for data snooping: White 2000, Econometrica 68):
-  the chance that max over runs of (run - new) is as large as measured when the contenders and the new run are equal.
+  the chance that max over runs of (run - new) is as large as measured when the candidates and the new run are equal.
   It is doubled to be two-sided, and never below the plain paired test's p. A new run that measured higher than the
   best keeps the plain p: beating a lucky maximum is harder, not easier.
 - **Interval**: the upper limit is widened to match that test; the lower one stays the one against the best *as
@@ -47,14 +47,14 @@ class Selection:
     """The best of several runs against a new one.
 
     ``chosen`` is its place among the runs, ``measured`` and ``shrunk`` its value before and after allowing for the
-    choice, ``contenders`` the places of all that the test takes as equally good. ``comparison`` is the one to judge
+    choice, ``candidates`` the places of all that the test takes as equally good. ``comparison`` is the one to judge
     by: against the shrunk value; ``as_measured`` is the plain one.
     """
 
     chosen: int
     measured: float
     shrunk: float
-    contenders: tuple[int, ...]
+    candidates: tuple[int, ...]
     runs: int
     comparison: Comparison
     as_measured: Comparison
@@ -132,7 +132,7 @@ def nothing_chosen(best: int, mean: float, runs: int, plain: Comparison) -> Sele
         chosen=best,
         measured=mean,
         shrunk=mean,
-        contenders=(best,),
+        candidates=(best,),
         runs=runs,
         comparison=plain,
         as_measured=plain,
@@ -152,7 +152,7 @@ def select(
     sample -= sample.mean(axis=1, keepdims=True)
 
     def lead(rival: np.ndarray) -> np.ndarray:
-        """The maximum over the runs, above the truth of the contenders."""
+        """The maximum over the runs, above the truth of the candidates."""
         found: np.ndarray = (np.where(rival, 0.0, -behind) + sample[:, :-1]).max(axis=1)
         return found
 
@@ -160,14 +160,14 @@ def select(
     rival = behind <= math.sqrt(2 * growth) * errors
     optimism = max(0.0, float(lead(behind <= math.sqrt(2 * math.log(growth)) * errors).mean()))
     gaps = lead(rival) - sample[:, -1]
-    contenders = tuple(int(place) for place in np.flatnonzero(rival))
+    candidates = tuple(int(place) for place in np.flatnonzero(rival))
     return Selection(
         chosen=best,
         measured=means[best],
         shrunk=means[best] - optimism,
-        contenders=contenders,
+        candidates=candidates,
         runs=len(means),
-        comparison=_allowing(plain, optimism, gaps, f"best of {len(means)}, {len(contenders)} contenders"),
+        comparison=_allowing(plain, optimism, gaps, f"best of {len(means)}, {len(candidates)} candidates"),
         as_measured=plain,
     )
 

@@ -53,7 +53,7 @@ WHOLE = ["a/checkpoint-200", "a/checkpoint-1000", "a/best", "a"]
 def test_a_folder_that_holds_checkpoints_means_all_of_them_by_series_and_step(runs: Path) -> None:
     series = find_checkpoints([str(runs)])
     assert named(series, runs) == [*WHOLE, "b9/checkpoint-8", "b10/checkpoint-7"]
-    assert (series.broken, series.left_out) == ([], [])
+    assert (series.failed, series.left_out) == ([], [])
 
 
 def test_a_folder_that_is_a_checkpoint_means_itself_and_a_recursive_glob_all_in_it(runs: Path) -> None:
@@ -104,15 +104,15 @@ def test_one_broken_checkpoint_of_several_is_told_apart(runs: Path) -> None:
     (runs / "a" / "checkpoint-300").mkdir()
     series = find_checkpoints([str(runs)])
     assert named(series, runs) == ["a/checkpoint-1000", "a/best", "a", "b9/checkpoint-8", "b10/checkpoint-7"]
-    assert [one.name for one in series.broken] == ["checkpoint-200", "checkpoint-300"]
-    assert "model.safetensors: " in series.broken[0].message
-    assert "an empty folder" in series.broken[1].message
+    assert [one.name for one in series.failed] == ["checkpoint-200", "checkpoint-300"]
+    assert "model.safetensors: " in series.failed[0].message
+    assert "an empty folder" in series.failed[1].message
 
 
 def test_a_broken_one_is_missed_by_name_whichever_way_it_is_given(runs: Path) -> None:
     gone = str(runs / "a" / "checkpoint-300")
     series = find_checkpoints([str(runs / "a"), gone])
-    assert [one.message for one in series.broken] == [f"{gone}: no such file or folder; check the path"]
+    assert [one.message for one in series.failed] == [f"{gone}: no such file or folder; check the path"]
 
 
 def test_where_all_are_broken_one_line_says_so(runs: Path) -> None:
@@ -130,7 +130,7 @@ def test_steps_are_selected_and_what_has_none_is_left_out(runs: Path) -> None:
     (runs / "a" / "checkpoint-200" / "config.json").write_text("{")
     series = find_checkpoints([f"{runs}/a/**"], steps=parse_steps("300:"))
     assert named(series, runs) == ["a/checkpoint-1000"]
-    assert series.broken == []  # it is not among the steps
+    assert series.failed == []  # it is not among the steps
     assert series.left_out == [
         "checkpoint best: has no step, and --eval-steps asks for some",
         "checkpoint a: has no step, and --eval-steps asks for some",

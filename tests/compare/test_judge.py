@@ -104,7 +104,7 @@ def test_the_best_of_several_is_compared_with_and_shrunk() -> None:
     assert found.shrunk is not None
     assert found.shrunk < found.measured
     assert found.runs == 8
-    assert found.contenders > 1
+    assert found.candidates > 1
     assert found.comparison.baseline == pytest.approx(found.shrunk)
     assert found.as_measured.baseline == pytest.approx(found.measured)
 

@@ -1,4 +1,4 @@
-"""Several checkpoints in one run: sorted, selected by step, and one that is broken keeps no other from being scored."""
+"""Several checkpoints in one run: sorted, selected by step; one that fails to load keeps no other from being scored."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_single_one_that_cannot_be_loaded_is_one_line(project: Project, runs: 
 def test_what_is_broken_is_said_when_items_are_only_collected(project: Project, runs: Path) -> None:
     (runs / "checkpoint-200" / "config.json").write_text("{")
     result = project.run("--co", "-q", checkpoint="runs/a")
-    result.stdout.fnmatch_lines(["broken checkpoint-200: runs/a/checkpoint-200/config.json: *"])
+    result.stdout.fnmatch_lines(["failed to load checkpoint-200: runs/a/checkpoint-200/config.json: *"])
 
 
 @pytest.mark.parametrize(("workers", "process"), [("0", "os.getpid()"), ("2", "os.getppid()")])

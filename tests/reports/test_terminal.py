@@ -270,7 +270,7 @@ def test_what_was_reused_is_said_a_line_a_benchmark():
 
 
 def test_a_checkpoint_that_could_not_be_used_is_named_in_the_table_and_the_page():
-    broken = [{"name": "checkpoint-7", "path": "runs/checkpoint-7", "message": "config.json: cut off"}]
-    whole = replace(sample(1), broken=broken)
+    failed = [{"name": "checkpoint-7", "path": "runs/checkpoint-7", "message": "config.json: cut off"}]
+    whole = replace(sample(1), failed_to_load=failed)
     for text in (render(whole, 100, False), page(whole)):
         assert "checkpoint-7 failed to load: config.json: cut off" in text

@@ -57,7 +57,7 @@ def test_a_lucky_maximum_is_shrunk_by_what_luck_gives() -> None:
 
 def test_a_run_far_ahead_of_all_others_is_not_shrunk() -> None:
     found = against_best([0.5] * 10 + [0.75], 0.7, 3, draws=50_000)
-    assert (found.chosen, found.contenders, found.runs) == (10, (10,), 11)
+    assert (found.chosen, found.candidates, found.runs) == (10, (10,), 11)
     assert found.shrunk == pytest.approx(found.measured, abs=1e-3)
     assert found.comparison.p == pytest.approx(found.as_measured.p, rel=0.25)
     assert found.comparison.high == pytest.approx(found.as_measured.high, abs=2e-3)
@@ -130,7 +130,7 @@ def test_the_best_by_a_composite_of_one_metric_is_the_best_by_that_metric() -> N
     *runs, last = answers([0.6] * 6 + [0.55], 11)
     found = compare_composite_with_best([RunsOfBenchmark([RunsOfPart(1.0, runs, last)])])
     expected = compare_with_best(runs, last)
-    assert (found.chosen, found.contenders) == (expected.chosen, expected.contenders)
+    assert (found.chosen, found.candidates) == (expected.chosen, expected.candidates)
     assert found.shrunk == pytest.approx(expected.shrunk)
     assert found.comparison.p == pytest.approx(expected.comparison.p, rel=0.1)
 

@@ -14,14 +14,14 @@ from harness.results.summary import Collected, Declaration, Summary
 SUBJECTS = ("abstract_algebra", "college_biology", "machine_learning")
 
 
-def pack(name: str, rows: int = 32, origin: str = "shipped") -> DatasetInfo:
+def dataset(name: str, rows: int = 32, origin: str = "shipped") -> DatasetInfo:
     return DatasetInfo(
         name=name, origin=origin, path=f"data/{name}.jsonl", rows=rows, sha256=f"{len(name):02x}" * 32
     )
 
 
 def declaration(name: str, primary: str = "acc", **more: Any) -> Declaration:
-    more.setdefault("pack", pack(f"{name}/validation"))
+    more.setdefault("dataset", dataset(f"{name}/validation"))
     more.setdefault("composites", [one.plain() for one in STUDIED if name in one.benchmarks])
     return Declaration(name=name, version=1, primary=primary, **more)
 

@@ -83,7 +83,7 @@ def decide(
         alpha=plan.alpha,
         lines=tuple(lines),
         notes=tuple(_left_out(cases, source, lines)),
-        broken=f"{source.name} has no result of any benchmark of this run" if nothing else None,
+        fault=f"{source.name} has no result of any benchmark of this run" if nothing else None,
     )
 
 
@@ -419,7 +419,7 @@ def _with_verdict(
             measured=compared.measured,
             shrunk=compared.shrunk,
             runs=compared.runs,
-            contenders=compared.contenders,
+            candidates=compared.candidates,
         ),
         difference=comparison.difference,
         as_measured=moved,

@@ -41,7 +41,7 @@ class BaselineRef:
     measured: float | None
     shrunk: float | None
     runs: int
-    contenders: int
+    candidates: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class GateResult:
     """The findings of a gate over all checkpoints of a run. ``mode`` None: nobody asked it to decide.
 
     ``asked``: of a gate that may stop early, how many items were asked, of how many. ``mistake``: what was asked for is
-    not there, such as a floor of an unknown metric; ``broken``: the baselines could not be read. Either leaves nothing
+    not there, such as a floor of an unknown metric; ``fault``: the baselines could not be read. Either leaves nothing
     judged.
     """
 
@@ -111,7 +111,7 @@ class GateResult:
     notes: tuple[str, ...] = ()
     asked: tuple[int, int] | None = None
     mistake: str | None = None
-    broken: str | None = None
+    fault: str | None = None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -121,7 +121,7 @@ class GateResult:
             return ExitCode.MISTAKE
         if self.mode is None:
             return ExitCode.OK
-        if self.broken is not None or any(line.invalid for line in self.lines):
+        if self.fault is not None or any(line.invalid for line in self.lines):
             return ExitCode.NOT_VALID
         return ExitCode.WORSE if any(line.fails for line in self.lines) else ExitCode.OK
 
@@ -140,10 +140,20 @@ class GateResult:
 def gate_json(gate: GateResult, text: str, code: int | None = None) -> dict[str, Any]:
     """The plain form; ``text`` is the decision in a sentence, ``code`` the run's exit code, where it is not the
     gate's."""
-    lines = [{"kind": line.kind, **asdict(line)} for line in ordered(gate.lines)]
+    lines = [{"kind": line.kind, **_line_json(line)} for line in ordered(gate.lines)]
     exit_code = int(gate.exit_code) if code is None else code
     known = {"schema": SCHEMA, "decision": gate.decision, "exit_code": exit_code, "text": text}
-    plain: dict[str, Any] = finite({**known, **asdict(gate), "lines": lines})
+    found = asdict(gate)
+    found["broken"] = found.pop("fault")  # the key that files have
+    plain: dict[str, Any] = finite({**known, **found, "lines": lines})
+    return plain
+
+
+def _line_json(line: GateLine) -> dict[str, Any]:
+    """The line as plain data; files have the key ``contenders`` for a baseline's ``candidates``."""
+    plain = asdict(line)
+    if (against := plain["against"]) is not None:
+        against["contenders"] = against.pop("candidates")
     return plain
 
 
@@ -157,7 +167,8 @@ def lines_from_json(plain: Mapping[str, Any]) -> list[GateLine]:
         if known.get("verdict") == "cannot tell":  # a former word for it
             known["verdict"] = "inconclusive"
         if known.get("against") is not None:
-            known["against"] = BaselineRef(**known["against"])
+            against = dict(known["against"])
+            known["against"] = BaselineRef(candidates=against.pop("contenders"), **against)
         found.append(GateLine(**known))
     return found
 
