@@ -108,7 +108,7 @@ def _add(
 
 
 def _installed() -> list[Command]:
-    """The commands of other packages, by name; raises ``HarnessError`` for one that is none."""
+    """The commands of other packages, by name; raises ``HarnessError`` for an entry point that is no command."""
     found = []
     for entry in sorted(entry_points(group=GROUP), key=lambda one: one.name):
         try:

@@ -35,7 +35,7 @@ from harness.results.store import ResultStore
 from harness.results.store_entry import StoredResult, composites_of
 
 TOLD: Final = ("version", "data", "shots", "seed", "limit")
-"""Conditions that a list tells; ``show --json`` has all."""
+"""The conditions that a list shows; ``show --json`` has all."""
 
 
 def set_add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +59,7 @@ def show_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def show_run(options: argparse.Namespace) -> Output:
-    """All metrics and conditions of what a name or a run has."""
+    """Show all metrics and conditions of a name's or a run's results."""
     pin, found = _meant(options.output, options.target)
     lines = [] if pin is None else [_pin(pin)]
     for saved in found:
@@ -79,7 +79,7 @@ def list_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def list_run(options: argparse.Namespace) -> Output:
-    """The saved results by benchmark, the best first, then the names; or a ranking."""
+    """List the saved results by benchmark, the best first, then the names; or a ranking."""
     if options.by is not None:
         return _rank(options)
     saved = best_first(ResultStore(options.output).find(benchmark=options.benchmark))
@@ -144,7 +144,7 @@ def _rank(options: argparse.Namespace) -> Output:
 def _no_ranking(
     options: argparse.Namespace, saved: Sequence[StoredResult], composite: Composite | None
 ) -> str:
-    """Why there is no ranking."""
+    """The reason why there is no ranking."""
     if not saved:
         return f"no saved results in {options.output}/"
     if composite is None:
@@ -155,7 +155,7 @@ def _no_ranking(
 
 
 def _ranking_head(one: Ranking, rankings: Sequence[Ranking]) -> str:
-    """The benchmark and metric; where there are several rankings of it, what is different in this one."""
+    """The benchmark and metric; where there are several rankings of it, the conditions of this one that differ."""
     others = [other for other in rankings if other.name == one.name and other is not one]
     head = one.name if one.metric == "composite" else f"{one.name} {one.metric}"
     known = [_flat(other.conditions) for other in others]
@@ -170,7 +170,7 @@ def _ranking_head(one: Ranking, rankings: Sequence[Ranking]) -> str:
 
 
 def _flat(conditions: dict[str, Any]) -> dict[str, Any]:
-    """The conditions by name; of a composite's benchmarks with their names."""
+    """The conditions by name; those of a composite's benchmarks begin with the benchmark's name."""
     found: dict[str, Any] = {}
     for name, value in conditions.items():
         inner = value if isinstance(value, dict) and name != "few_shot" else None
@@ -187,7 +187,7 @@ def best_first(saved: Sequence[StoredResult]) -> list[StoredResult]:
 
 
 def _meant(output: Path, target: str) -> tuple[NamedBaseline | None, list[StoredResult]]:
-    """What a name or a run id means; raises ``GateError`` where it means nothing."""
+    """The baseline that a name or a run id means; raises ``GateError`` where it means nothing."""
     saved = ResultStore(output).find()
     pin = read_named_baseline(output, target) if "/" not in target else None
     found = pinned(pin, saved) if pin is not None else [one for one in saved if one.run_id == target]

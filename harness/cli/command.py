@@ -1,4 +1,4 @@
-"""The seam of commands: what ``touchstone NAME`` takes, does and gives back.
+"""The seam of commands: the arguments, work and output of ``touchstone NAME``.
 
 A package adds one by an entry point in the group ``touchstone.commands``: a ``Command``, named after the entry point.
 
@@ -22,7 +22,7 @@ from harness.core.errors import HarnessError
 GROUP: Final = "touchstone.commands"
 
 Text: TypeAlias = str | Callable[[], str]
-"""What is printed; a function where making it takes time, so that ``--json`` does without."""
+"""The text that is printed; a function where making it takes time, so that ``--json`` can do without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class Output:
 class Command:
     """A command. ``run`` raises ``HarnessError`` for a mistake of the user.
 
-    ``json`` and ``markdown`` say which options it has; ``commands`` are those of a group, which has nothing else.
+    ``markdown`` says whether it has the option ``--markdown``; ``commands`` are the members of a group, which has
+    nothing else.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Command:
 
 
 def shown(output: Output, options: argparse.Namespace) -> str:
-    """Return what is printed; raises ``HarnessError`` where two forms are asked for."""
+    """Return the text that is printed; raises ``HarnessError`` where two forms are asked for."""
     markdown = getattr(options, "markdown", False)
     if options.json and markdown:
         raise HarnessError("--json and --markdown: give one of them")

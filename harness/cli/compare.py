@@ -97,7 +97,7 @@ def flips_of(pair: Pair, count: int) -> Flips:
                 question=next((one.question for one in _known(example, b, a)), None),
                 baseline=a[example].answer if example in a else None,
                 new=b[example].answer if example in b else None,
-                # Of a choice only the side that is right knows which one that is.
+                # The right choice is known only from the side that is right.
                 gold=next(
                     (one.gold for one in _known(example, *((b, a) if gained else (a, b))) if one.gold), None
                 ),

@@ -28,7 +28,7 @@ TOLERANCE: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A case in which a scorer's verdict is not the recorded one."""
+    """A case in which a scorer's verdict differs from the recorded one."""
 
     scorer: str
     gold: Any
@@ -98,7 +98,7 @@ def cases(scorer: str) -> list[dict[str, Any]]:
 def compare_verdicts(path: Path) -> Comparison:
     """The verdicts of a file against the recorded ones.
 
-    Raises ``DataError`` naming the row of what is no verdict on a case of the kit.
+    Raises ``DataError`` naming the row that is no verdict on a case of the kit.
     """
     known: dict[tuple[str, str], dict[str, Any]] = {}
     seen: set[tuple[str, str]] = set()

@@ -31,7 +31,7 @@ from harness.engines.sandbox import open_sandbox
 from harness.engines.sandbox.soundness import UNSOUND, Checked
 
 SHOWN: Final = 5
-"""Names of tasks that are listed before "and N more"."""
+"""The number of task names that are listed before "and N more"."""
 
 NOTE_EVERY: Final = 0.2
 """Seconds between two notes on the terminal."""
@@ -137,7 +137,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _named(names: list[str], what: str) -> Iterator[str]:
-    """How many tasks, what of them, and the first few; nothing where there are none."""
+    """A line with the number of tasks, what is said of them, and the first few; nothing where there are none."""
     if names:
         yield f"{len(names)} {what}: {listed(names, SHOWN)}"
 
@@ -148,7 +148,7 @@ def _counts(found: dict[str, Any]) -> str:
 
 
 def _progress(total: int) -> Callable[[int], None]:
-    """Notes on the terminal, if there is one, how many samples are done."""
+    """Note on the terminal, if there is one, the number of samples done."""
     if not sys.stderr.isatty():
         return lambda _: None
     began = noted = time.monotonic()

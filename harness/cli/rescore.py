@@ -1,8 +1,8 @@
 """Today's scorers on the stored answers of a finished run, without a model.
 
-Every journalled item is started again from its row, what it asks is held against what was asked then, and it is
-sent the stored answers. An item whose row or question has changed since cannot be scored again; it is listed with
-the reason.
+Every journalled item is started again from its row, its requests are compared with the stored ones, and it is sent
+the stored answers. An item whose row or question has changed since cannot be scored again; it is listed with the
+reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from harness.results.run_directory import RunDirectory
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An item with another score than before: by name, before and now (None where there is no such score)."""
+    """An item whose scores differ from before: by name, before and now (None where there is no such score)."""
 
     item: str
     scores: dict[str, tuple[float | None, float | None]]
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Today's verdicts beside those of the run."""
+    """Print today's scores beside those of the run."""
     found = rescore(run_folder(options, "run.json"), data=options.data, root=options.root)
     return Output(asdict(found), "\n".join(_lines(found)))
 
@@ -132,7 +132,7 @@ class _Stored:
     def __init__(self, info: CheckpointInfo, exchanges: Sequence[Mapping[str, Any]]) -> None:
         self.info = info
         self.usage: dict[str, Any] = {}
-        # Programs are asked for the moment a generator yields them, everything else a round later.
+        # Programs are asked for as soon as a generator yields them, everything else a round later.
         self._programs = iter([one for one in exchanges if one["kind"] == RunProgram.__name__])
         self._others = iter([one for one in exchanges if one["kind"] != RunProgram.__name__])
 
@@ -194,7 +194,7 @@ class _Benchmarks:
         self._known: dict[str, _Known] = {}
 
     def job(self, record: Record, info: CheckpointInfo) -> Job | None:
-        """The item, ready to be started again; None where its row is not the same."""
+        """The item, ready to be started again; None where its row has changed."""
         known = self._benchmark(record)
         example = known.examples.get(record.example)
         if example is None or example.sha256 != record.row:

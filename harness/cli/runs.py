@@ -17,13 +17,13 @@ report_add_arguments = add_run
 
 
 def list_run(options: argparse.Namespace) -> Output:
-    """A row per run that ended."""
+    """Print a row per run that ended."""
     rows = [_row(path.parent) for path in sorted(options.output.glob(f"*/{SUMMARY}"))]
     return Output(rows, "\n".join(map(_line, rows)) or f"no runs in {options.output}/")
 
 
 def report_run(options: argparse.Namespace) -> Output:
-    """The tables that the run's end has printed, in the width of today's terminal."""
+    """Print the tables that the end of the run printed, in the width of today's terminal."""
     summary = load_summary(run_folder(options, SUMMARY))
 
     def text() -> str:

@@ -1,8 +1,8 @@
-"""``touchstone show PATH``: what a checkpoint is, without loading it; ``touchstone fetch NAME`` gets a builtin one into
-the user's cache.
+"""``touchstone show PATH``: a checkpoint's properties, without loading it; ``touchstone fetch NAME`` brings a builtin
+one into the user's cache.
 
-Which benchmarks it can be evaluated on is read off the decorators in ``evals/``, where there is such a folder below
-the current one; nothing of them is run.
+The benchmarks that suit it are read from the decorators in ``evals/``, where there is such a folder below the current
+one; no file there is run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def fetch_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def fetch_run(options: argparse.Namespace) -> Output:
-    """Fetch it, saying what is done; beside JSON on stderr."""
+    """Fetch it and report progress, with ``--json`` on stderr."""
     stream = sys.stderr if options.json else sys.stdout
     path = fetch(options.name, say=lambda text: print(text, file=stream))
     return Output({"name": options.name, "path": str(path)})
@@ -53,7 +53,7 @@ def rows(source: str, *, base_model: str | None = None) -> list[dict[str, Any]]:
 
 
 def lines(row: dict[str, Any]) -> Iterator[str]:
-    """The table for people: what is not known is left out."""
+    """The table for people, without the values that are not known."""
     for name, value in row.items():
         if value in (None, {}, [], "", False) or name in ("takes_adapters", "cacheable"):
             continue
@@ -86,7 +86,7 @@ def _row(info: CheckpointInfo) -> dict[str, Any]:
 
 
 def _settings(prefix: str, table: dict[str, Any]) -> Iterator[str]:
-    """Nested settings, one a line, with dotted names."""
+    """Nested settings, one per line, with dotted names."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _settings(f"{prefix}{key}.", value)

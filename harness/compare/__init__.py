@@ -1,4 +1,4 @@
-"""One result against another: two results, or a new one against baselines.
+"""Comparisons: of two results, or of a new one with baselines.
 
 items, judge, metric, pair    comparisons and verdicts: of items, of a metric, of two candidates
 candidate, load, formats/     what a user names -> candidates, whatever form their results have

@@ -1,4 +1,4 @@
-"""What two checkpoints answered to an item, for a person: the question, the answer, the right one.
+"""The answers of checkpoints to an item, for people to read: the question, the answer, the right one.
 
 Of a run they come from the journal's requests and answers and, where the data is still there, from the item's row; of
 lm-evaluation-harness from its samples.
@@ -25,7 +25,7 @@ from harness.results.records import Record
 from harness.results.summary import load_summary
 
 CANDIDATES: Final = 5
-"""Candidates for a mask that are shown."""
+"""The number of candidates for a mask that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Shown:
 
 
 def shown_answers(entry: Entry, metric: str, examples: Iterable[str]) -> dict[str, Shown]:
-    """The known facts of these items by id; nothing where nobody kept the answers. Raises ``HarnessError`` where they
-    cannot be read."""
+    """The known facts of these items by id; nothing where the answers were not kept. Raises ``HarnessError`` where
+    they cannot be read."""
     wanted = set(examples)
     if entry.answers is None or not wanted:
         return {}
@@ -69,7 +69,7 @@ def _of_run(entry: Entry, folder: Path, metric: str, wanted: set[str]) -> dict[s
 
 
 def _rows(folder: Path, benchmark: str, wanted: set[str]) -> dict[str, dict[str, Any]]:
-    """The data rows with these hashes, as far as the data is where it was."""
+    """The data rows with these hashes, as far as the data is still in its place."""
     found: dict[str, dict[str, Any]] = {}
     try:
         summary = load_summary(folder)
@@ -134,7 +134,7 @@ def _choice(exchanges: Sequence[Mapping[str, Any]], metric: str) -> Shown:
 
 
 def _common_start(texts: Sequence[str]) -> int:
-    """How many characters all begin with alike."""
+    """The length of the prefix that all share."""
     return next(
         (place for place, signs in enumerate(zip(*texts, strict=False)) if len(set(signs)) > 1),
         min(map(len, texts)),
@@ -156,7 +156,7 @@ def _text(exchange: Mapping[str, Any], programs: Sequence[Mapping[str, Any]]) ->
 
 
 def _sample(data: Mapping[str, Any], metric: str) -> Shown:
-    """What a line of samples says; nothing where it has another form than the releases that are known."""
+    """The item that a line of samples describes; nothing where its form is not that of a known release."""
     try:
         return _known_sample(data, metric)
     except (TypeError, ValueError, IndexError, KeyError):
@@ -225,7 +225,7 @@ def _place(value: object) -> int | None:
 
 
 def _text_of_gold(value: Any) -> str:
-    """A list of lists of alternatives as alternatives, whatever else as text."""
+    """A list of lists of alternatives as alternatives, anything else as text."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return " or ".join(dict.fromkeys(_text_of_gold(one) for one in value))
     return str(value)

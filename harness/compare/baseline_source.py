@@ -1,4 +1,4 @@
-"""What ``--baseline`` names -> where baselines come from.
+"""The source of baselines that ``--baseline`` names.
 
     best          the saved results of the results folder
     none          nothing
@@ -28,7 +28,7 @@ from harness.results.summary import SUMMARY, Summary, summary_from_json
 def open_source(text: str, output: Path, *, folder: Path) -> BaselineSource:
     """The source of the baselines that ``text`` names; paths are below ``folder``, run ids in ``output``.
 
-    Raises ``HarnessError`` with one line that says what there is not, or cannot be read.
+    Raises ``HarnessError`` with one line that says what is missing or cannot be read.
     """
     if text == "none":
         return BaselineSource(name=text, kind="none")
@@ -71,7 +71,7 @@ def _of_folder(text: str, path: Path) -> BaselineSource:
 
 
 def _of_name(text: str, output: Path) -> BaselineSource | None:
-    """The run that has this id, or what was given this name; None where there is neither."""
+    """The run that has this id, or the baseline of this name; None where there is neither."""
     if "/" in text:
         return None
     store = ResultStore(output)

@@ -1,4 +1,4 @@
-"""Which saved results a new one is held against.
+"""The choice of the saved results that a new one is compared with.
 
     best      the saved results of the same benchmark under the same conditions, of every other run that began earlier;
               one a checkpoint: of several its best, so that a second try is not held against the first, and of equal
@@ -6,13 +6,13 @@
     a run     the results of one run, whichever checkpoints it has; a pinned one is one checkpoint of a run
     none      nothing
 
-A result serves as a baseline only where it is whole (no faults, nothing skipped, nothing known against its numbers),
-where all conditions agree but those that were allowed to differ by name, and where its items are the same. Under
-"items", which may be allowed too, what both have is compared.
+A result serves as a baseline only where it is whole: no faults, nothing skipped, nothing known against its numbers.
+Its items must be the same, and its conditions too, but for those that are allowed to differ by name. Where "items"
+are allowed to differ, the common ones are compared.
 
-``best`` leaves results on other items alone: a trial run of two items is no reason to refuse a whole one, nor the other
-way round. They are counted in a note. Where there is nothing else, nothing is compared: the result is "first", or
-"apart" where an earlier one has items that it lacks, which every report then says of it. A run that was named, by
+``best`` leaves results on other items alone: a trial run of two items is no reason to refuse a whole one, nor the
+other way round. They are counted in a note. Where there is nothing else, nothing is compared. The result is then
+"first", or "apart" where an earlier one has items that it lacks, and every report says so. A run that was named, by
 contrast, must have the same items.
 
 Where the only comparable results are of the very checkpoint, while others have results under other conditions, nothing
@@ -43,7 +43,7 @@ State = Literal["chosen", "first", "apart", "absent", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineSource:
-    """A source of baselines: its name for a person, its kind, the results, and how to get their items."""
+    """A source of baselines: its name for a person, its kind, its results, and a way to load their items."""
 
     name: str
     kind: Literal["best", "run", "none"]
@@ -51,17 +51,18 @@ class BaselineSource:
     items: Callable[[StoredResult], ItemScores] | None = None
 
     def load(self, saved: StoredResult) -> Entry:
-        """The result with its items; raises ``DataError`` where they are gone or broken."""
+        """The result with its items; raises ``DataError`` where they are gone or cannot be read."""
         assert self.items is not None
         return Entry(saved, self.items(saved))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineChoice:
-    """The baselines of a result. ``state`` is "chosen" (``baselines`` has at least one), "first" (there is no
-    earlier result of this benchmark on its items, nor on more), "apart" (all earlier ones have items that it lacks),
-    "absent" (the baseline has none of it), or "refused", with ``reason``. ``part``: how many of an earlier result's
-    items it has, where it lacks some, such as "2 of 400 items". ``notes`` are for a reader."""
+    """The baselines of a result. ``state`` is "chosen" where ``baselines`` has at least one. It is "first" where no
+    earlier result of this benchmark is on its items, or on more, and "apart" where all earlier ones have items that
+    it lacks. It is "absent" where the baseline has no result of the benchmark, and else "refused", with ``reason``.
+    ``part``: how many of an earlier result's items it has, where it lacks some, such as "2 of 400 items". ``notes``
+    are for a reader."""
 
     state: State
     baselines: tuple[Entry, ...] = ()
@@ -94,7 +95,7 @@ def find(new: Entry, source: BaselineSource, *, metric: str, allow: Iterable[str
 def _held(
     new: Entry, whole: Sequence[StoredResult], source: BaselineSource, metric: str, allowed: set[str]
 ) -> BaselineChoice:
-    """Those of the whole results that the new one can be held against."""
+    """Those of the whole results that the new one can be compared with."""
     if all(saved.published for saved in whole):
         told = f"{origin(whole[-1])} was published: a gate compares items that were run here"
         return BaselineChoice(state="refused", reason=f"{told}; `touchstone compare` compares totals")
@@ -120,8 +121,8 @@ def _by_items(results: Iterable[StoredResult]) -> dict[str, list[StoredResult]]:
 def _on_the_same_items(
     new: Entry, results: Sequence[StoredResult], allowed: set[str]
 ) -> tuple[list[StoredResult], list[StoredResult]]:
-    """The results to look at, and those on other items. What was asked of other rows altogether is among the first,
-    unless it was a part of them: there it is the rows that differ."""
+    """The results to choose from, and those on other items. A result on other rows altogether is among the first,
+    unless it is on a part of them: there the rows differ."""
     mine = new.items.digest()
 
     def apart(saved: StoredResult) -> bool:
@@ -132,12 +133,12 @@ def _on_the_same_items(
 
 
 def _is_part(saved: StoredResult) -> bool:
-    """Whether the result is known to be over a part of its rows."""
+    """Return whether the result is known to be over a part of its rows."""
     return saved.conditions.get("limit") is not None or 0 < saved.collected < saved.of
 
 
 def _beside(new: Entry, others: Sequence[StoredResult], source: BaselineSource) -> BaselineChoice:
-    """What is said of earlier results on other items, and of the new one where there are no further ones."""
+    """The note on earlier results on other items, and the state of the new one where there are no others."""
     if not others:
         return BaselineChoice(state="first")
     found = [
@@ -162,14 +163,14 @@ def _beside(new: Entry, others: Sequence[StoredResult], source: BaselineSource) 
 
 
 class _Overlap(NamedTuple):
-    """How many items two results share, and how many only the earlier, or only the new one, has."""
+    """The numbers of items that two results share, and that only the earlier, or only the new one, has."""
 
     shared: int
     missing: int
     extra: int
 
     def text(self) -> str:
-        """What the earlier one has, for a person."""
+        """The extent of the earlier one, in words."""
         if not self.missing:
             return f"{self.shared} of {self.shared + self.extra} items"
         here = "this run" if not self.extra else f"this run of {self.shared + self.extra}"
@@ -183,7 +184,8 @@ def _overlap(mine: ItemScores, other: ItemScores) -> _Overlap:
 
 
 def comparable(new: StoredResult, results: Iterable[StoredResult]) -> list[StoredResult]:
-    """The whole results of earlier runs that were asked alike and of the same items: those that ``best`` looks at."""
+    """The whole results of earlier runs that were asked alike and of the same items: those that ``best`` chooses
+    from."""
     return [
         saved
         for saved in _of_earlier_runs(new, results)
@@ -201,7 +203,7 @@ def one_each(results: Iterable[StoredResult], metric: str) -> list[StoredResult]
 
 
 def worth(saved: StoredResult, metric: str) -> float:
-    """The metric's value such that larger is better."""
+    """The metric's value, turned so that larger is better."""
     value = saved.metrics[metric].value if metric in saved.metrics else None
     sign = 1 if saved.aggregation(metric).higher_is_better else -1
     return float("-inf") if value is None else sign * value
@@ -268,7 +270,7 @@ def _differing(
 
 
 def _conditions_reason(new: StoredResult, results: Sequence[StoredResult], allowed: set[str]) -> str:
-    """How the nearest result differs and what to do; the newest of those that differ in as little."""
+    """The difference of the nearest result and what to do; of equally near ones, the newest."""
     nearest = min(reversed(results), key=lambda saved: len(_differing(new, saved, allowed)))
     fields = _differing(new, nearest, allowed)
     listed = ", ".join(
@@ -281,7 +283,7 @@ def _conditions_reason(new: StoredResult, results: Sequence[StoredResult], allow
 
 
 def _same_items(new: Entry, entries: Sequence[Entry], metric: str, allowed: set[str]) -> BaselineChoice:
-    """The results with the new one's items, or with the most of them where items may differ."""
+    """The results with the new one's items, or with most of them where items may differ."""
     score = score_name(new.saved, metric)
     found = [(entry, item_differences(new.items, entry.items, score)) for entry in entries]
     if ITEMS in allowed:
@@ -326,5 +328,5 @@ def _items_reason(entry: Entry, differences: ItemDifferences, allowed: set[str])
 
 
 def _allowing(names: Iterable[str], allowed: set[str]) -> str:
-    """What to give to ``--eval-baseline-allow``: what was given, and these."""
+    """The value for ``--eval-baseline-allow`` that allows these too."""
     return ",".join((*sorted(allowed), *names))

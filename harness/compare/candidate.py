@@ -1,4 +1,4 @@
-"""What one checkpoint has reached, wherever that is written: the form that comparisons take."""
+"""The results of one checkpoint, wherever they are written: the form that comparisons take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AS_PUBLISHED: Final = "as published"
 """The ``method`` of a metric that was read from a table."""
 
 DIGITS: Final = 6
-"""Digits that an error must have for a number of items to be read off it."""
+"""The digits that an error must have for a number of items to be inferred from it."""
 
 NO_ITEMS: Final = ItemScores(examples=[], rows=[], groups=[], clusters=[], scores={})
 
@@ -29,7 +29,7 @@ class Entry:
     """One benchmark of a candidate.
 
     ``items`` is empty where only totals are known. ``answers`` is where requests and answers lie: the folder of a
-    run, or a file of samples; None where nobody kept them.
+    run, or a file of samples; None where they were not kept.
     """
 
     saved: StoredResult
@@ -41,8 +41,8 @@ class Entry:
 class Candidate:
     """A checkpoint with its results by benchmark.
 
-    ``origin`` says where they were read, for a person. ``about`` is what is known of the checkpoint: series, step,
-    epoch, seq_len. ``notes`` is what a reader must know before believing the numbers.
+    ``origin`` says where they were read, for a person. ``about`` has the known facts of the checkpoint: series, step,
+    epoch, seq_len. ``notes`` are what a reader must know before believing the numbers.
     """
 
     name: str
@@ -69,7 +69,7 @@ def source_of(path: Path) -> tuple[Source, bytes]:
 
 
 def published(name: str, value: float, *, stderr: float | None = None, n: int = 0) -> Metric:
-    """A metric of which a table says the value, and perhaps its error and number of items (0: not known)."""
+    """A metric whose value a table gives, perhaps with its error and number of items (0: not known)."""
     return Metric(name=name, value=value, low=None, high=None, stderr=stderr, n=n, method=AS_PUBLISHED)
 
 
@@ -117,9 +117,9 @@ def published_entry(
 
 
 def inferred_items(value: float, stderr: float | None) -> int | None:
-    """The number of items of a share of right ones with this standard error, where there is just one.
+    """The number of items behind a share of right ones with this standard error, where just one is possible.
 
-    sqrt(p (1 - p) / (n - 1)) is the error of n right or wrong items; a graded score leads to no whole number of items
+    The error of n right or wrong items is sqrt(p (1 - p) / (n - 1)). A graded score leads to no whole number of items
     with a whole number of right ones, and gives None. So does an error of few digits, which may have been rounded.
     """
     if not stderr or not 0 < value < 1 or _digits(stderr) < DIGITS:
@@ -133,5 +133,5 @@ def inferred_items(value: float, stderr: float | None) -> int | None:
 
 
 def _digits(value: float) -> int:
-    """How many digits it takes to write the number."""
+    """The number of digits that it takes to write the number."""
     return len(f"{value:.15e}".partition("e")[0].replace(".", "").rstrip("0"))

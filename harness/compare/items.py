@@ -1,4 +1,4 @@
-"""Two results on the same benchmark -> the scores of the items that both have, in one order.
+"""The scores of the items that two results on the same benchmark share, in one order.
 
 An item is the same in two results where its id and the hash of its row are. A score of None counts as no item.
 """
@@ -14,7 +14,7 @@ from harness.core.text import count, listed
 from harness.results.store_entry import ItemScores, StoredResult
 
 NAMED: Final = 3
-"""Items that are named before "and N more"."""
+"""The number of items that are named before "and N more"."""
 
 
 class ItemDifferences(NamedTuple):
@@ -30,7 +30,7 @@ class ItemDifferences(NamedTuple):
         return bool(self.missing or self.extra or self.changed)
 
     def text(self) -> str:
-        """What differs, for a person: counts and the first names; empty where nothing does."""
+        """The differences in words: counts and the first names; empty where there are none."""
         parts = [
             _named(names, what)
             for names, what in (
@@ -44,7 +44,7 @@ class ItemDifferences(NamedTuple):
 
 
 class AlignedScores(NamedTuple):
-    """The ids and scores of the items that all of several results have: a list a result, the new one's apart.
+    """The ids and scores of the items that all of several results have: a list per result, the new one's apart.
 
     ``clusters`` is None where items share nothing.
     """
@@ -103,8 +103,8 @@ def columns(new: ItemScores, baselines: Sequence[ItemScores], score: str) -> Ali
 
 
 def _alike(one: ItemScores, other: ItemScores, score: str) -> bool:
-    """Whether both have the same items in the same order and every one of them has the score: the usual case, told
-    quickly."""
+    """Return whether both have the same items in the same order, all with the score: the usual case, which is quick
+    to tell."""
     columns_ = (one.scores.get(score), other.scores.get(score))
     if any(column is None or None in column for column in columns_):
         return False

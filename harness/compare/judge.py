@@ -2,7 +2,7 @@
 
     compare             a new result against one baseline, or against the best of several
     compare_composite   the same for a weighted sum of several benchmarks' metrics
-    judge               comparisons of a checkpoint -> a verdict each, corrected for their number (Holm)
+    judge               the comparisons of a checkpoint -> a verdict each, corrected for their number (Holm)
 
 Pure; which results may be compared at all is decided elsewhere. A point is 0.01 of the score; for a perplexity,
 which is compared by its log-probabilities, that is about one per cent of it.
@@ -38,8 +38,8 @@ class Compared:
 
     ``chosen`` is the place of the baseline that is compared with. ``comparison`` is the one to judge by; it is against
     ``shrunk``, the baseline's value after allowing for its having been chosen as the best of ``runs``, of which
-    ``candidates`` may be it. ``measured`` is the value as it was; both are None without items. ``identical``: the
-    same checkpoint with the same score of every item.
+    ``candidates`` may be the best. ``measured`` is the value as it was; both are None without items. ``identical``:
+    the same checkpoint with the same score of every item.
     """
 
     metric: str
@@ -96,7 +96,7 @@ def compare(
 
 
 def _with_lowest(found: AlignedScores, chosen: int | None, level: float) -> Selection:
-    """The same where less is better: what is compared is how far the scores stay below the largest possible one."""
+    """The same where lower is better: the distances of the scores from the largest possible one are compared."""
     top = 1.0 if all(0 <= value <= 1 for run in (*found.baselines, found.new) for value in run) else 0.0
     baselines = [[top - value for value in run] for run in found.baselines]
     mirrored = compare_with_best(

@@ -1,4 +1,4 @@
-"""What a person names -> candidates.
+"""The candidates that a user names.
 
 RUN                 the id of a run in the results folder, or the folder of a run
 FILE                a results file of any form, or a folder with one
@@ -103,7 +103,7 @@ def _one(argument: str, output: Path, sizes: Mapping[str, int]) -> Candidate:
 
 
 def _several(argument: str, output: Path, sizes: Mapping[str, int]) -> list[Candidate]:
-    """What a single argument names, where that is more than one candidate."""
+    """The candidates that a single argument names, where it names several."""
     place = _place(argument, output)
     if place is not None and not place.name:
         own = format_of(place.path) if place.path.is_dir() else None
@@ -144,7 +144,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _place(argument: str, output: Path) -> _Place | None:
-    """The file or folder that is named, in the current folder or among the runs."""
+    """The file or folder of that name, in the current folder or among the runs."""
     for sign in ("", "#", ":"):
         path, _, name = argument.rpartition(sign) if sign else (argument, "", "")
         for place in (Path(path), output / path):
@@ -183,7 +183,8 @@ def _runs(output: Path) -> list[Path]:
 
 
 def _unique(candidates: list[Candidate]) -> list[Candidate]:
-    """The candidates, those of one name with their origin behind it, or a number where that is the same."""
+    """The candidates; names that several have are followed by the origin, or by a number where that is the same
+    too."""
     origins: dict[str, list[str]] = {}
     for one in candidates:
         origins.setdefault(one.name, []).append(one.origin)
@@ -200,7 +201,7 @@ def _unique(candidates: list[Candidate]) -> list[Candidate]:
 
 
 SHORTEST: Final = 8
-"""Digits of a fingerprint that a person must give."""
+"""The digits of a fingerprint that a user must give."""
 
 
 def saved_candidates(store: ResultStore, run_id: str | None = None) -> list[Candidate]:
@@ -221,7 +222,7 @@ def saved_candidates(store: ResultStore, run_id: str | None = None) -> list[Cand
 
 
 def meant(candidates: list[Candidate], wanted: str) -> list[Candidate]:
-    """Those whose path or fingerprint (from 8 digits on) is wanted, else those whose name is."""
+    """The candidates whose path or fingerprint (from 8 digits on) is wanted, else those whose name is."""
     sure = [one for one in candidates if any(_is(entry.saved, wanted) for entry in one.entries.values())]
     return sure or select(candidates, wanted)
 
@@ -241,7 +242,7 @@ def _is(saved: StoredResult, wanted: str) -> bool:
 
 
 def select(candidates: Sequence[Candidate], wanted: str) -> list[Candidate]:
-    """Those that are meant: of exactly this name if there are any, else those that all parts fit."""
+    """The candidates that are meant: those of exactly this name if there are any, else those that all parts fit."""
     exact = [one for one in candidates if one.name == wanted]
     if exact:
         return exact
@@ -250,7 +251,7 @@ def select(candidates: Sequence[Candidate], wanted: str) -> list[Candidate]:
 
 
 def only(candidates: Sequence[Candidate], wanted: str, where: str) -> Candidate:
-    """The one that is meant; raises ``DataError`` listing what there is, where it is none or several."""
+    """The one that is meant; where that is none or several, raises ``DataError`` with a list of what there is."""
     found = select(candidates, wanted)
     if len(found) == 1:
         return found[0]

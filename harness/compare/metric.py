@@ -1,17 +1,17 @@
-"""Two results on one benchmark -> a comparison by one metric.
+"""The comparison of two results on one benchmark by one metric.
 
 By items where at least half of the smaller result's are in the other too, with the same id and the same row; else by
 totals, as runs on different items. Means over groups (``acc_macro``) have no items of their own and go by totals.
 
-Two totals -> a comparison, by what is known of them.
+The comparison of two totals depends on what is known of them:
 
     both numbers of items, and errors as those of right and wrong items (or none)    shares: score test, Newcombe
     both numbers of items and errors                                                 means: Welch
     both errors                                                                      normal approximation
     otherwise                                                                        the difference alone
 
-A mean of scores within [0, 1] varies most where all are 0 or 1: taking it as a share when its error is not known claims
-too little rather than too much, unless items share a text, which a table does not say.
+A mean of scores within [0, 1] varies most where all are 0 or 1. Taking it as a share when its error is not known
+claims too little rather than too much, unless items share a text, which a table does not say.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from harness.statistics.unpaired import Total, compare_means, compare_rates
 from harness.statistics.verdicts import Verdict
 
 HASHED: Final = 8
-"""Characters of a hash that are shown."""
+"""The number of characters of a hash that are shown."""
 
 
 class Flips(NamedTuple):
@@ -50,7 +50,7 @@ class MetricComparison:
 
     ``sizes`` are the numbers of items of the baseline and the new result that were compared, 0 where not known.
     ``items`` says how many each has and how many are common, where both have them. ``identical``: every common item
-    scores the same in both. ``verdict`` is None for what is shown beside the primary metric.
+    scores the same in both. ``verdict`` is None for metrics that are shown beside the primary one.
     """
 
     benchmark: str
@@ -71,7 +71,7 @@ class MetricComparison:
 
     @property
     def percent(self) -> float | None:
-        """The difference in per cent of the baseline's value; None where that is 0, or below."""
+        """The difference in per cent of the baseline's value; None where that is 0 or below."""
         base, moved = self.comparison.baseline, self.comparison.difference
         return None if base is None or moved is None or base <= 0 else 100 * moved / base
 
@@ -83,7 +83,7 @@ def compare_metric(
     found = shared_columns(baseline, new, metric)
     if found is not None:
         compared = compare(new, [baseline], metric, level=level)
-        if conditions_apart(baseline, new):  # asked otherwise, the same scores are luck
+        if conditions_apart(baseline, new):  # asked differently, the same scores are luck
             compared = replace(compared, identical=False)
         (before,), after = found.columns.baselines, found.columns.new
         return MetricComparison(
@@ -153,7 +153,7 @@ class Shared(NamedTuple):
 
 
 def shared_columns(baseline: Entry, new: Entry, metric: str) -> Shared | None:
-    """The scores that two results share by this metric; None where that is too little to pair them."""
+    """The scores that two results share by this metric; None where they are too few to pair."""
     try:
         score = score_name(new.saved, metric)
     except GateError:  # a mean over groups
@@ -202,7 +202,7 @@ def best_scorer(entry: Entry) -> str:
 
 
 def metric_of(entry: Entry, name: str) -> Metric | None:
-    """The metric of a result, None where it has no such one or no value of it."""
+    """The metric of a result, None where it lacks the metric or its value."""
     found = entry.saved.metrics.get(name)
     return found if found is not None and found.value is not None else None
 
@@ -216,7 +216,7 @@ def _shown(value: Any) -> str:
 
 
 CLOSE: Final = 0.02
-"""How far a written error may be from that of right and wrong items, as a fraction: errors are rounded."""
+"""The largest relative difference of a written error from that of right and wrong items: errors are rounded."""
 
 
 def compare_totals(baseline: Metric, new: Metric, *, benchmark: str, level: float) -> Comparison:
@@ -238,7 +238,7 @@ def compare_totals(baseline: Metric, new: Metric, *, benchmark: str, level: floa
 
 
 def _is_share(metric: Metric) -> bool:
-    """Whether the value may be a share of right items, as far as its error tells."""
+    """Return whether the value may be a share of right items, as far as its error tells."""
     value, error = metric.value, metric.stderr
     if value is None or not _bounded(value):
         return False

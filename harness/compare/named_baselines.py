@@ -1,6 +1,6 @@
-"""Baselines that have a name: OUTPUT/baselines/NAME.json says which checkpoint of which run is meant.
+"""Baselines that have a name: OUTPUT/baselines/NAME.json names a checkpoint of a run.
 
-The results themselves stay where they are saved; taking a name away takes no result away.
+The results themselves stay where they are saved; removing a name removes no result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.results.store_entry import StoredResult
 FOLDER: Final = "baselines"
 RESERVED: Final = ("best", "none")
 MAIN: Final = "main"
-"""The name that is given where a person gives none."""
+"""The name that is used where the user gives none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +33,10 @@ class NamedBaseline:
 
 
 def set_named_baseline(output: Path, name: str, run_id: str, checkpoint: str | None = None) -> NamedBaseline:
-    """Gives the run's checkpoint the name, which loses what it meant before.
+    """Give the run's checkpoint the name, in place of what it meant before.
 
-    Raises ``GateError`` for a name that cannot be used, a run without saved results, and one of several checkpoints
-    that is not named.
+    Raises ``GateError`` for a name that cannot be used, a run without saved results, and a run of several checkpoints
+    none of which is named.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", name) or name in RESERVED:
         raise GateError(
@@ -84,7 +84,7 @@ def list_named_baselines(output: Path) -> list[NamedBaseline]:
 
 
 def remove_named_baseline(output: Path, name: str) -> bool:
-    """Takes the name away; False where nothing had it."""
+    """Remove the name; return False where nothing had it."""
     path = _path(output, name)
     there = path.is_file()
     path.unlink(missing_ok=True)

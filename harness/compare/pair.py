@@ -1,7 +1,7 @@
-"""Two candidates -> every benchmark that both have, with verdicts; composites; the mean.
+"""The comparison of two candidates: every benchmark that both have, with verdicts; composites; the mean.
 
 - The primary metrics of all benchmarks are one family: their p are corrected together (Holm). Composites are made of
-  the same results and are a family of their own. What is shown beside a primary metric has a p, and no verdict.
+  the same results and are a family of their own. Metrics beside the primary one have a p, and no verdict.
 - Runs are judged by their benchmark's primary metric, published results by the best scorer that both sides have.
 - A result that is not valid decides nothing: "inconclusive".
 - The mean is over the benchmarks, each with the same weight, as comparison scripts of fine-tuning studies compute their
@@ -88,8 +88,8 @@ def compare_pair(
     alpha: float = ALPHA,
     composites: Iterable[Composite] = (),
 ) -> Pair:
-    """The new candidate against the baseline; ``metric`` is judged by where a benchmark has it, in place of its
-    primary one, and ``every`` shows all metrics. ``composites`` are compared beside those that the results name.
+    """The new candidate against the baseline. Benchmarks that have ``metric`` are judged by it in place of their
+    primary one; ``every`` shows all metrics. ``composites`` are compared beside those that the results name.
 
     Raises ``DataError`` where they have nothing in common.
     """
@@ -227,7 +227,7 @@ def _judged(
 
 
 def _mean(lines: Sequence[MetricComparison], level: float) -> Mean | None:
-    """None for fewer than two benchmarks with values from 0 to 1 of which more is better."""
+    """None for fewer than two benchmarks with values from 0 to 1 that are better when higher."""
     known = [line for line in lines if _is_share(line.comparison) and line.comparison.higher_is_better]
     if len(known) < 2:
         return None

@@ -1,4 +1,4 @@
-"""Saved results by a metric or a composite, the best first; only what was asked alike stands in one ranking.
+"""Saved results by a metric or a composite, the best first; a ranking has only results that were asked alike.
 
 A checkpoint stands in a ranking once, with its best result. A composite is made of a checkpoint's saved results, its
 interval of their items, as that of a run is.
@@ -98,7 +98,7 @@ def _by_metric(same: Sequence[StoredResult], by: str) -> Ranking:
 def _by_composite(
     saved: Sequence[StoredResult], composite: Composite, items: Callable[[StoredResult], ItemScores]
 ) -> list[Ranking]:
-    """One ranking for each way in which the benchmarks were asked that a checkpoint has all of."""
+    """One ranking for each combination of ways of asking the benchmarks that a checkpoint has in full."""
     names = composite.benchmarks
     ways: list[list[list[StoredResult]]] = [[]]
     for name in names:

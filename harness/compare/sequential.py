@@ -31,12 +31,12 @@ from harness.statistics.sequential import Plan, Stop, decide_at, plan_analyses
 from harness.statistics.verdicts import Verdict
 
 Series: TypeAlias = tuple[str, str]
-"""A checkpoint's name and a benchmark's: what one verdict is about."""
+"""The names of a checkpoint and a benchmark: the subject of one verdict."""
 
 
 class InterimSchedule(NamedTuple):
     """One checkpoint's items of one benchmark in the order in which they are asked: node ids, ids of the examples,
-    hashes of their rows; and the number of items at each interim analysis, the last being all."""
+    hashes of their rows. ``analyses`` are the numbers of items at the interim analyses, the last being all."""
 
     items: list[str]
     examples: list[str]
@@ -115,7 +115,7 @@ class SequentialMonitor:
         return interim_analyses(course, everything, self.source, self.plan, self.family(series))
 
     def _saved(self, series: Series, records: Sequence[Record]) -> StoredResult:
-        """The result that is on its way, as far as it is known: without numbers."""
+        """The coming result, as far as it is known: without numbers."""
         checkpoint, benchmark = series
         declaration = self.declarations[benchmark]
         manifest: dict[str, Any] = self.directory.read_manifest()
@@ -194,8 +194,8 @@ class Settled:
 
 @dataclass(slots=True)
 class InterimAnalyses:
-    """The interim analyses of one benchmark of one checkpoint, by one metric. ``saved`` is its result without numbers,
-    ``found`` what it is held against."""
+    """The interim analyses of one benchmark of one checkpoint, by one metric. ``saved`` is its result without
+    numbers, ``found`` its baselines."""
 
     course: InterimSchedule
     plan: Plan

@@ -1,4 +1,4 @@
-"""The registry of result formats; of the first that knows a file its reader is taken."""
+"""The registry of result formats; a file is read by the first that knows it."""
 
 from __future__ import annotations
 

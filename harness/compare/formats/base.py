@@ -1,4 +1,4 @@
-"""The seam of result formats: a Protocol, and what a reader gives back.
+"""The seam of result formats: a Protocol, and the table that a reader returns.
 
 A package adds one by an entry point in the group ``touchstone.result_formats``: a class, or an instance of one. Its
 candidates are made of ``harness.compare.candidate``: ``published_entry`` takes totals, ``Entry.items`` scores of items.

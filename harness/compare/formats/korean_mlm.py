@@ -1,4 +1,4 @@
-"""Result files and tables of Korean masked-LM studies: JSON, one a checkpoint, or CSV, a row each.
+"""Result files and tables of Korean masked-LM studies: JSON, one per checkpoint, or CSV, one row per checkpoint.
 
     checkpoint (or name)            and, in a table of several series, series
     step or global_step, epoch, seq_len
@@ -79,7 +79,7 @@ class KoreanStudy:
 
 
 class WrongValueError(Exception):
-    """A value of a row is none: ``column``, ``value``, and what to do."""
+    """A field of a row holds no value that it can have: ``column``, ``value``, and what to do."""
 
     def __init__(self, column: str, value: object, remedy: str) -> None:
         super().__init__(f"{column} is {value!r}: {remedy}")
@@ -97,7 +97,7 @@ def read_row(
     """The candidate of a row, and the composites in it that contradict their formula. ``sizes`` are the numbers of
     items by benchmark where the row does not say.
 
-    Raises ``WrongValueError`` for a value that is none, and for a row without any result.
+    Raises ``WrongValueError`` for a wrong value, and for a row without any result.
     """
     info = fields.get("checkpoint_info")
     known = {**(info if isinstance(info, Mapping) else {}), **fields}
@@ -156,7 +156,7 @@ def number(column: str, value: object) -> float | None:
 
 
 def share(column: str, value: object) -> float | None:
-    """The same of a share."""
+    """The same for a share."""
     found = number(column, value)
     if found is not None and not 0 <= found <= 1:
         raise WrongValueError(
@@ -166,7 +166,7 @@ def share(column: str, value: object) -> float | None:
 
 
 def whole(column: str, value: object, least: int = 0) -> int | None:
-    """The same of a whole number from ``least`` up."""
+    """The same for a whole number from ``least`` up."""
     found = number(column, value)
     if found is not None and (found != int(found) or found < least):
         raise WrongValueError(column, value, f"give a whole number from {least} up")
@@ -184,7 +184,7 @@ def _about(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _step(fields: Mapping[str, Any]) -> Any:
-    """What a row says of its step; an empty field says nothing."""
+    """The step fields of a row; an empty field says nothing."""
     return step_of_row({name: value for name, value in fields.items() if value not in (None, "")})
 
 
@@ -228,7 +228,7 @@ def _contradictions(
 
 
 def _rounding(written: object) -> float:
-    """How far the number may be from what it was before it was written: half a unit of its last decimal."""
+    """The largest rounding error of the number as it is written: half a unit of its last decimal."""
     text = str(written).strip()
     match = re.fullmatch(r"[-+]?\d*\.?(\d*)(%?)", text)
     if match is None:
@@ -286,8 +286,8 @@ class _Reading:
         return Table(tuple(self._rows), tuple(self._contradictions), tuple(self._bad))
 
     def add(self, fields: Mapping[Any, object], line: int, *, width: int | None = None) -> None:
-        """Takes a row in, or notes what is wrong with it; of a table with lines of this ``width`` also where the name
-        is taken."""
+        """Add a row, or note what is wrong with it: for a table with lines of this ``width``, also a name that is
+        taken."""
         try:
             if width is not None:
                 _check_length(fields, width)
@@ -317,7 +317,7 @@ def _check_length(fields: Mapping[str | None, object], width: int) -> None:
 
 
 class Column(NamedTuple):
-    """A number of this form: its key, and which metric of which benchmark it is."""
+    """A number of this form: its key, its benchmark and its metric."""
 
     key: str
     benchmark: str
@@ -350,8 +350,8 @@ def best(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """For each of score, score_wiki, real1, real5: the checkpoint with the highest value, the first of
     equals.
 
-    What no checkpoint has is left out. A maximum over many noisy values is biased upwards: the standard error
-    stands beside it.
+    A number that no checkpoint has is left out. A maximum over many noisy values is biased upwards: the standard
+    error stands beside it.
     """
     found: dict[str, dict[str, Any]] = {}
     for key in RANKED:
@@ -368,7 +368,7 @@ def best(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as CSV with a header, one line a checkpoint; empty fields where not measured."""
+    """The rows as CSV with a header, one line per checkpoint; empty fields where not measured."""
     flat = [{**row["checkpoint_info"], **row} for row in rows]
     first = ("checkpoint", "global_step", "epoch", "seq_len")
     others = [key for key in rows[0] if key not in (*first, "checkpoint_info", "schema")] if rows else []

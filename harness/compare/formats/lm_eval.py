@@ -5,7 +5,7 @@
     versions, n-shot, configs, config    conditions
     group_subtasks                       groups are left out where their tasks are there
 
-``samples_TASK_DATE.jsonl``, one line a document and filter, has the items: they are taken where they are complete.
+``samples_TASK_DATE.jsonl``, one line per document and filter, has the items: they are taken where they are complete.
 Their id is TASK/doc_id, their row's hash is ``doc_hash``.
 """
 
@@ -176,7 +176,7 @@ def _names(value: object) -> list[str]:
 
 
 def _conditions(content: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """What is known of how the task was asked, by the names that saved results use."""
+    """The known conditions of the task, by the names that saved results use."""
     config = table_of(content.get("config"))
     shots = table_of(content.get("n-shot")).get(task, config.get("num_fewshot"))
     found = {
@@ -191,7 +191,7 @@ def _conditions(content: Mapping[str, Any], task: str) -> dict[str, Any]:
 
 
 def _model(content: Mapping[str, Any]) -> str | None:
-    """What was scored: the model's name or path, its revision, and its adapter."""
+    """The model that was scored: its name or path, its revision, and its adapter."""
     config = table_of(content.get("config"))
     arguments = config.get("model_args") or ""
     given = (

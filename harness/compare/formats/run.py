@@ -1,4 +1,4 @@
-"""Runs of this harness as candidates: one a checkpoint, with their items."""
+"""Runs of this harness as candidates: one per checkpoint, with their items."""
 
 from __future__ import annotations
 

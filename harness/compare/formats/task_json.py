@@ -8,7 +8,7 @@ A task that is the whole of others in the file (its items are theirs together) i
 A task is a benchmark; the subjects of MMLU are tasks named ``mmlu_SUBJECT``, the groups of any other benchmark
 ``BENCHMARK_GROUP``. A value that is undefined is null. ``of`` is how many items the task has with this data, ``mark``
 says when the values are over fewer, or over a sample; ``template`` is "chat" where texts were asked for through a chat
-template, else "plain". ``higher_is_better`` has ``{TASK: {METRIC: false}}`` for metrics of which less is better.
+template, else "plain". ``higher_is_better`` has ``{TASK: {METRIC: false}}`` for metrics that are better when lower.
 ``not_valid``, where it is there, says why the values of a task must not be believed.
 """
 
@@ -42,7 +42,7 @@ class TaskFile:
         return Table((read_task_file(path, sizes),))
 
     def write(self, summary: Summary, taken: Container[str]) -> dict[str, Any]:
-        """Return a file per checkpoint; one with a benchmark's name is kept apart by the prefix ``checkpoint-``."""
+        """Return a file per checkpoint; one that has the name of a benchmark gets the prefix ``checkpoint-``."""
         found = {}
         for checkpoint in dict.fromkeys(result.checkpoint for result in summary.results):
             name = f"{file_name(checkpoint)}_results.json"
@@ -94,18 +94,18 @@ def read_task_file(path: Path, sizes: Mapping[str, int]) -> Candidate:
 
 
 def _declared(directions: Mapping[str, Any], metrics: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """How metrics are made of which the file says that less of them is better."""
+    """The aggregations of metrics that the file declares lower-is-better."""
     lower = [name for name in metrics if directions.get(name) is False]
     return {name: mean(name, higher_is_better=False).plain() for name in lower}
 
 
 def file_stem(path: Path) -> str:
-    """The file's name without what all result files end in."""
+    """The file's name without the ending that all result files have."""
     return re.sub("(_eval)?_results$", "", path.stem)
 
 
 def _wholes(results: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """The tasks whose items are those of other tasks together, with the number of these."""
+    """The tasks whose items are those of several other tasks together, with the number of these."""
     found = {}
     for task, values in results.items():
         stem = "mmlu" if task.startswith("mmlu") else task
@@ -131,7 +131,7 @@ def by_task(summary: Summary, checkpoint: str) -> dict[str, Any]:
 
 
 def _lower(summary: Summary, result: Result) -> dict[str, bool]:
-    """The metrics of which less is better; readers know it of perplexities by their names."""
+    """The metrics that are better when lower; readers know perplexities by their names."""
     declared = next((one.aggregate for one in summary.declarations if one.name == result.benchmark), {})
     ways = {name: aggregation_of(declared, name) for name in result.metrics}
     return {name: False for name, how in ways.items() if not how.higher_is_better and how.by != "perplexity"}

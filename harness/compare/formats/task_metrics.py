@@ -8,7 +8,7 @@
 
 and METRIC_stderr, METRIC_stderr,FILTER for their errors. Larger must be better: a perplexity gets the mean
 log-probability beside it, -ln(perplexity) with the error by the delta method, and is compared by that; other metrics
-of which less is better are left out.
+that are better when lower are left out.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _NO_METRICS: Final = (
 
 
 class TaskMetrics(NamedTuple):
-    """The metrics by name, and how those that are not means are made of others."""
+    """The metrics by name, and the aggregations of those that are not means."""
 
     metrics: dict[str, Metric]
     aggregate: dict[str, dict[str, str]]
@@ -74,7 +74,8 @@ def primary_of(task: str, metrics: Collection[str]) -> str:
 
 
 def _is_of(task: str, family: str) -> bool:
-    """Whether the task is called as the family, or with more behind it: ``gsm8k_cot``, ``arc_challenge_chat``."""
+    """Return whether the task has the family's name, perhaps with more after it: ``gsm8k_cot``,
+    ``arc_challenge_chat``."""
     return re.fullmatch(rf"{family}([_-].*)?", task) is not None
 
 

@@ -1,8 +1,8 @@
-"""What a run has changed against the best so far, metric by metric, as measured and without a verdict.
+"""The changes of a run against the best so far, metric by metric, as measured and without a verdict.
 
 The best so far of a metric is the best value among the saved results of earlier runs that are whole, asked alike and
 of the same items, one a checkpoint. A composite is held against the best composite of a checkpoint that has all parts.
-Whether a change is more than chance, and how much of a best value is luck, the gate says.
+The gate says whether a change is more than chance, and how much of a best value is luck.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from harness.results.store_entry import StoredResult, composites_of
 
 class Change(NamedTuple):
     """One metric of one checkpoint: its value, the best so far and whose that is, out of ``of`` checkpoints; ``change``
-    in points, or in the metric's own unit. A perplexity's points are those of its log-probabilities, of which more is
-    better."""
+    in points, or in the metric's own unit. A perplexity's points are those of its log-probabilities, which are better
+    when higher."""
 
     checkpoint: str
     benchmark: str
@@ -38,7 +38,7 @@ class Change(NamedTuple):
 
 
 class _Earlier:
-    """The results of earlier runs. What is alike for the checkpoints of a series is looked for once: there may be
+    """The results of earlier runs. Checkpoints of a series that were asked alike share one search: there may be
     hundreds of either."""
 
     def __init__(self, results: Sequence[StoredResult]) -> None:
@@ -80,7 +80,7 @@ class _Earlier:
 
 
 def _way(saved: StoredResult) -> str:
-    """What ``comparable`` goes by."""
+    """The key by which ``comparable`` tells results apart."""
     named = [saved.benchmark, saved.run_id, saved.began, saved.items_sha256, saved.published]
     return json.dumps([*named, saved.conditions], sort_keys=True)
 

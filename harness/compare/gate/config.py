@@ -69,11 +69,11 @@ class Floor:
 
     @property
     def text(self) -> str:
-        """As a person writes it."""
+        """The bound as a person writes it."""
         return f"{self.metric} {self.how} {self.bound:g}"
 
     def holds(self, value: float) -> bool:
-        """Whether the value keeps it."""
+        """Return whether the value keeps it."""
         return OPERATORS[self.how](value, self.bound)
 
 
@@ -89,7 +89,7 @@ class BenchmarkRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateConfig:
-    """The settings of a gate. ``mode`` None: verdicts are shown, and the exit code does not depend on them."""
+    """The settings of a gate. With ``mode`` None verdicts are shown, and the exit code does not depend on them."""
 
     mode: str | None = None
     baseline: str = "best"
@@ -100,7 +100,7 @@ class GateConfig:
     sequential: bool = False
     benchmarks: Mapping[str, BenchmarkRules] = field(default_factory=dict)
     composites: tuple[Composite, ...] = ()
-    """The composites that are known; of the run and of its baselines, not of the configuration."""
+    """The known composites: those of the run and of its baselines, not of the configuration."""
 
     def composite_of(self, name: str) -> Composite | None:
         """The composite of this name, if there is one."""
@@ -112,8 +112,8 @@ class GateConfig:
         return [name for name in self.metrics if self.composite_of(name) is None]
 
     def own(self, benchmark: str) -> BenchmarkRules:
-        """What is asked of this benchmark; of ``styled[polite]``, its result for one value of a parameter, what is
-        asked of that, else what is asked of ``styled``."""
+        """The rules for this benchmark. For ``styled[polite]``, a result for one value of a parameter, they are its
+        own rules, else those for ``styled``."""
         return self.benchmarks.get(benchmark) or self.benchmarks.get(base_name(benchmark), BenchmarkRules())
 
     def margin_of(self, benchmark: str) -> float:
@@ -123,7 +123,7 @@ class GateConfig:
 
     @property
     def floors(self) -> bool:
-        """Whether any metric has a bound to keep."""
+        """Return whether any metric has a bound to keep."""
         return any(one.floors for one in self.benchmarks.values())
 
 
@@ -149,7 +149,7 @@ def read_gate_config(path: Path, *, required: bool) -> GateConfig:
 
 
 def gate_config_of(table: Mapping[str, Any], where: str) -> GateConfig:
-    """The plan of a table; raises ``GateError``, beginning with ``where``, for whatever is not known."""
+    """The plan of a table; raises ``GateError``, beginning with ``where``, for anything that is not known."""
     check_names(table, KEYS, where, "key")
     found: dict[str, Any] = {}
     found |= {key: _text(table, key, where) for key in ("mode", "baseline") if key in table}
@@ -212,7 +212,7 @@ def _own(table: Mapping[str, Any], where: str) -> BenchmarkRules:
 
 
 def _metrics(table: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """What ``metric`` or ``metrics`` names, each once."""
+    """The names in ``metric`` or ``metrics``, each once."""
     if "metric" in table and "metrics" in table:
         raise GateError(f"{where}: both metric and metrics are given; leave metric out")
     if "metric" in table:

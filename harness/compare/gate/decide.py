@@ -1,16 +1,17 @@
 """Results of a run, baselines and a plan -> a ``GateResult``.
 
-Each checkpoint's benchmarks and metrics are judged together, as one family. A line fails where its verdict is "worse"
-(for a strict gate also where it is inconclusive, or nothing was compared for lack of items), where the measured
-value is lower than the baseline's measured value by more than max_drop, and where a floor is not kept. It is not valid
-where the result is not whole, or could not be held against a baseline that should have been there.
+Each checkpoint's benchmarks and metrics are judged together, as one family. A line fails where its verdict is
+"worse"; for a strict gate also where it is inconclusive, or nothing was compared for lack of items. It fails where
+the measured value is below the baseline's by more than max_drop, and where a floor is not kept. It is not valid where
+the result is not whole, or could not be compared with a baseline that should have been there.
 
-``--eval-gate-metric`` and ``metrics`` name one metric or several. Each is a line of every benchmark that has it, held
-against the best by that metric; a benchmark that has none of them goes by its primary metric and says so. A composite
-is a line of its own, held against the checkpoint whose composite is the best; where nothing but composites is named,
-that checkpoint is the baseline of the composite's benchmarks too. All lines of a checkpoint are corrected together.
+``--eval-gate-metric`` and ``metrics`` name one metric or several. Each is a line of every benchmark that has it,
+compared with the best by that metric; a benchmark that has none of them goes by its primary metric and says so. A
+composite is a line of its own, compared with the checkpoint whose composite is the best; where nothing but composites
+is named, that checkpoint is the baseline of the composite's benchmarks too. All lines of a checkpoint are corrected
+together.
 
-What is found about one benchmark -> a ``GateLine``: its verdict, and the reasons to fail or not to believe it.
+A ``GateLine`` has the findings about one benchmark: its verdict, and the reasons to fail or not to believe it.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def cases_of(entries: Sequence[Entry], composites: Sequence[Mapping[str, Any]]) 
 
 
 class Early(NamedTuple):
-    """A verdict that was settled before all items were asked, and what it was held against."""
+    """A verdict that was settled before all items were asked, and its baseline."""
 
     found: BaselineChoice
     judged: Judged
@@ -90,7 +91,7 @@ def decide(
 def judge_case(
     case: Case, source: BaselineSource, plan: GateConfig, early: Mapping[tuple[str, str], Early]
 ) -> list[GateLine]:
-    """The lines of one checkpoint: one a benchmark and metric, then one a composite."""
+    """The lines of one checkpoint: one per benchmark and metric, then one per composite."""
     settled = {name: early[key] for name in case.entries if (key := (case.checkpoint, name)) in early}
     keys = [(name, metric) for name, entry in case.entries.items() for metric in metrics_of(entry, plan)]
     found = {
@@ -167,8 +168,7 @@ def _compare(
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A composite, what it is held against, the baselines of each of its benchmarks in one order, and the
-    comparison."""
+    """A composite, its baselines, those of each of its benchmarks in the same order, and the comparison."""
 
     composite: Composite
     found: BaselineChoice
@@ -177,7 +177,7 @@ class _Whole:
 
 
 def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateConfig) -> _Whole:
-    """What a composite is held against: the checkpoints that have all of its parts."""
+    """The comparison of a composite with the checkpoints that have all of its parts."""
     names = composite.benchmarks
     missing = [name for name in names if name not in case.entries]
     if missing:
@@ -240,7 +240,7 @@ def _composite_floors(case: Case, plan: GateConfig) -> list[GateLine]:
     return lines
 
 
-# What was asked for and is not there
+# What was asked for and is missing
 
 
 def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
@@ -281,20 +281,21 @@ def _left_out(cases: Sequence[Case], source: BaselineSource, lines: Sequence[Gat
 FIRST: Final = "no baseline yet: this result is the first"
 
 ROUNDING: Final = 1e-9
-"""What the difference of two shares may be off by: a drop from 0.90 to 0.85 is one of 5 points, and no more."""
+"""The rounding error that the difference of two shares may have: a drop from 0.90 to 0.85 is one of 5 points, and no
+more."""
 
 
 @dataclass(slots=True)
 class Reasons:
-    """The reasons for which a line fails, and for which nothing can be said."""
+    """The reasons why a line fails, and why nothing can be said."""
 
     fails: list[str] = field(default_factory=list)
     invalid: list[str] = field(default_factory=list)
 
 
 def metrics_of(entry: Entry, plan: GateConfig) -> tuple[str, ...]:
-    """By what a benchmark is compared: its own choice in the plan, else those of the gate's metrics that it has, else
-    the primary one. Raises ``GateError`` where its own choice is not there."""
+    """The metrics by which a benchmark is compared: its own in the plan, else those of the gate that it has, else the
+    primary one. Raises ``GateError`` where it lacks one of its own."""
     saved = entry.saved
     own = plan.own(saved.benchmark).metrics
     if own and entry.items.examples:
@@ -351,7 +352,7 @@ def benchmark_line(
 
 
 def _without(saved: StoredResult, plan: GateConfig) -> list[str]:
-    """What is said of a benchmark that has none of the metrics that were asked for."""
+    """The note on a benchmark that has none of the metrics that were asked for."""
     named = plan.plain_metrics
     if not named or plan.own(saved.benchmark).metrics or any(one in saved.metrics for one in named):
         return []
@@ -370,7 +371,7 @@ def composite_line(
 
 
 def _reasons(found: BaselineChoice, plan: GateConfig, flaw: str = "") -> Reasons:
-    """What the baseline and a flaw of the result give reason for."""
+    """The reasons that the baseline and a flaw of the result give."""
     fails = [STRICT] if found.state == "apart" and plan.mode == "strict" else []
     return Reasons(fails, [flaw or found.reason] if flaw or found.state == "refused" else [])
 
@@ -378,7 +379,7 @@ def _reasons(found: BaselineChoice, plan: GateConfig, flaw: str = "") -> Reasons
 def hold_floors(
     known: Mapping[str, float | None], name: str, floors: Iterable[Floor], reasons: Reasons
 ) -> None:
-    """Notes every floor that is not kept, or that the data leave open; raises ``GateError`` for an unknown metric."""
+    """Note every floor that is not kept, or that the data leave open; raises ``GateError`` for an unknown metric."""
     for floor in floors:
         if floor.metric not in known:
             raise GateError(f"floor {floor.text!r} of {name}: no such metric; it has {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""What a gate found, as plain data: the section ``gate`` of ``summary.json``, which reports show.
+"""The findings of a gate as plain data: the section ``gate`` of ``summary.json``, which reports show.
 
     {"schema": 1, "mode": "plain", "baseline": "best", "margin": 0.01, "alpha": 0.05, "exit_code": 8,
      "decision": "failed", "text": "...", "notes": [...], "lines": [{...}, ...]}
@@ -20,20 +20,21 @@ KINDS: Final = (
     *("not valid", "not judged", "worse", "failed", "inconclusive", "not compared", "first", "no baseline"),
     *("not worse", "better"),
 )
-"""What a line says, the most pressing first. "failed": a floor or max_drop, whatever the verdict."""
+"""The kinds of line, the most pressing first. "failed": by a floor or max_drop, whatever the verdict."""
 
 COMPOSITE: Final = "composite"
 """The word that stands for the metric in a composite's line."""
 
 WITHOUT: Final = {"first": "first", "apart": "not compared"}
-"""What a line without a comparison says, by the state of its baseline."""
+"""The kind of a line without a comparison, by the state of its baseline."""
 
 STRICT: Final = "inconclusive, and the gate is strict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRef:
-    """The baseline of a line: which it is, its value, and that after allowing for its being the best of ``runs``."""
+    """The baseline of a line: its identity, its value, and its value after allowing for its being the best of
+    ``runs``."""
 
     checkpoint: str
     run_id: str
@@ -50,10 +51,10 @@ class GateLine:
 
     ``verdict`` is the statistical one, None without a comparison; ``fails`` and ``invalid`` are the reasons for exit
     code 8 and 9; ``why`` says what the verdict rests on. ``difference``, its limits and ``p`` allow for the baseline's
-    being the best of several; ``as_measured`` is the difference of the two measured values. ``items`` is about how many
-    would tell. ``part``: how many of an earlier result's items it has, where it lacks some, such as "2 of 400 items".
-    ``early``: settled by an interim analysis, whose p is not corrected. ``about``: what must be known beside the
-    value, its mark.
+    being the best of several; ``as_measured`` is the difference of the two measured values. ``items`` is about how
+    many would settle it. ``part``: how many of an earlier result's items it has, where it lacks some, such as "2 of
+    400 items". ``early``: settled by an interim analysis, whose p is not corrected. ``about``: what must be known
+    beside the value, its mark.
     """
 
     checkpoint: str
@@ -84,7 +85,7 @@ class GateLine:
 
     @property
     def kind(self) -> str:
-        """What the line says in a word or two, one of ``KINDS``."""
+        """The finding in a word or two, one of ``KINDS``."""
         if self.invalid:
             return "not judged" if self.verdict is None else "not valid"
         if self.verdict == "worse":
@@ -96,7 +97,7 @@ class GateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """The findings of a gate over all checkpoints of a run. ``mode`` None: nobody asked it to decide.
+    """The findings of a gate over all checkpoints of a run. With ``mode`` None it was not asked to decide.
 
     ``asked``: of a gate that may stop early, how many items were asked, of how many. ``mistake``: what was asked for is
     not there, such as a floor of an unknown metric; ``fault``: the baselines could not be read. Either leaves nothing
@@ -115,7 +116,7 @@ class GateResult:
 
     @property
     def exit_code(self) -> ExitCode:
-        """0, 8 (worse, or below what was asked) or 9 (nothing can be said, which outweighs 8); 0 where nobody asked; 4
+        """0, 8 (worse, or below what was asked) or 9 (nothing can be said, which outweighs 8); 0 without a mode; 4
         for a mistake."""
         if self.mistake is not None:
             return ExitCode.MISTAKE

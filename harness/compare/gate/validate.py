@@ -1,9 +1,9 @@
-"""What a plan names must be there: benchmarks and metrics are checked before anything runs, as far as is known.
+"""The check of a plan's names before anything runs: benchmarks and metrics must exist, as far as is known.
 
-Bounds that no share can have are refused. A share is from 0 to 1. That is known of the metrics whose name says so
-(accuracies, exact matches, F1, pass@k and the like), and of composites; of others it is told by results that were
-saved. A perplexity is none, nor is the log-probability that it is made of, and a metric with a saved value below 0 or
-above 1 is none whatever its name.
+Bounds that no share can have are refused. A share is from 0 to 1. Metrics whose names say so (accuracies, exact
+matches, F1, pass@k and the like) are shares, and composites are; for others saved results tell. A perplexity is none,
+nor is the log-probability that it is made of, and a metric with a saved value below 0 or above 1 is none whatever its
+name.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def check_plan(
     saved: Sequence[StoredResult],
     files: Iterable[Path],
 ) -> None:
-    """Raises ``GateError`` for a benchmark that is not known, for a metric that one, or for the gate's metrics all of
-    them, are known not to have, and for a floor that no share can have.
+    """Raise ``GateError`` for an unknown benchmark, for a metric that its benchmark (for a gate's metric, every
+    benchmark) is known to lack, and for a floor that no share can have.
 
     ``declared`` are the run's benchmarks; those that were saved, and those that stand in the same folders as the run's
     ``files``, are known too.
@@ -83,7 +83,7 @@ def check_floors(
 def _share(
     name: str, floor: Floor, declared: Declaration | None, saved: Sequence[StoredResult], plan: GateConfig
 ) -> bool | None:
-    """Whether the metric is a share; None where nobody knows."""
+    """Return whether the metric is a share; None where that is not known."""
     metric = floor.metric
     ways = [one.aggregate for one in saved] + ([declared.aggregate] if declared is not None else [])
     for aggregate in ways:
@@ -124,7 +124,8 @@ def _check_sequential(plan: GateConfig) -> None:
 
 
 def _metrics(name: str, declared: Mapping[str, Declaration], saved: Sequence[StoredResult]) -> list[str]:
-    """The metrics that a benchmark is known to have, by its code or by what was saved; none where that is not known."""
+    """The metrics that a benchmark is known to have, by its code or its saved results; empty where that is not
+    known."""
     one = declared.get(name)
     same = [
         entry
