@@ -1,13 +1,13 @@
-"""The share of gates that fail over a checkpoint as good as its baseline, and of those that catch a real drop.
+"""The shares of gates that fail over a checkpoint as good as its baseline, and that catch a real drop.
 
 python -m simulations.gate [--runs 2000] [--seed 1] [--only NAME]
 
-Every gate is the product's: saved results in memory, held against each other by ``harness.compare.gate.decide.decide``.
+Every gate is the product's: saved results in memory, compared by ``harness.compare.gate.decide.decide``.
 
 - *same*: 10 benchmarks of 200 to 2400 items, accuracies 0.3 to 0.9. Each item has its own chance of being right, the
   same for both checkpoints (a beta distribution in which items are mostly easy or mostly hard), and each its own luck.
-  *same, subjects* is that on 18 benchmarks of 100 items; *same, texts* lets the luck of up to three items of a text go
-  together.
+  *same, subjects* is that on 18 benchmarks of 100 items; *same, texts* lets up to three items of a text share their
+  luck.
 - *same, half identical*: one checkpoint twice; on five of the ten benchmarks every item scores as before (the answers
   are not drawn), which the gate knows for identical.
 - *same, max_drop* and *same, floors*: every benchmark has ``max_drop`` = 0.05, or a floor 5 points below its accuracy.
@@ -39,7 +39,7 @@ ACCURACIES: Final = tuple(np.linspace(0.3, 0.9, 10).tolist())
 SUBJECTS: Final = ((100,) * 18, tuple(np.linspace(0.3, 0.7, 18).tolist()))
 CONCENTRATION: Final = 1.5
 KEPT: Final = 0.05
-"""What floors and ``max_drop`` allow."""
+"""The loss that floors and ``max_drop`` allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def flipping(
 
 
 def rates(gates: Iterator[GateResult]) -> Rates:
-    """What became of the gates, by the product's rule and by the two that correct nothing."""
+    """The outcomes of the gates, by the product's rule and by the two that correct nothing."""
     failures, limit, alone = [], [], []
     for gate in gates:
         failures.append(failed(gate))

@@ -43,7 +43,7 @@ class Bench:
         self.digest = self.items(np.zeros(self.n)).digest()
 
     def items(self, right: np.ndarray) -> ItemScores:
-        """What is saved of a result: right or wrong for each item."""
+        """The saved items of a result: right or wrong for each."""
         return ItemScores(
             examples=self.examples,
             rows=self.rows,
@@ -55,7 +55,8 @@ class Bench:
     def result(
         self, right: np.ndarray, checkpoint: str, *, began: float = 0.0, asked: int | None = None
     ) -> Entry:
-        """A result of a checkpoint, whose name is its fingerprint; ``asked``: only so many items were."""
+        """A result of a checkpoint, whose name is its fingerprint; ``asked``: the number of items asked, if not
+        all."""
         items = self.items(right)
         asked = self.n if asked is None else asked
         return Entry(_saved(self, items, checkpoint, began, asked), items)
@@ -100,12 +101,12 @@ def gate_of(
     plan: GateConfig = PLAIN,
     early: Mapping[tuple[str, str], Early] | None = None,
 ) -> GateResult:
-    """What ``pytest --gate`` finds of these results."""
+    """The decision of ``pytest --gate`` on these results."""
     return decide(cases_of(new, []), source_of(earlier), plan, early or {})
 
 
 def failed(gate: GateResult) -> bool:
-    """Whether the run ends with exit code 8. Raises ``AssertionError`` where nothing could be said: a simulation has
-    nothing that would be a reason."""
+    """Return whether the run ends with exit code 8. Raises ``AssertionError`` where nothing could be said: a
+    simulation gives no reason for that."""
     assert gate.exit_code in (0, ExitCode.WORSE), gate
     return gate.exit_code == ExitCode.WORSE

@@ -34,8 +34,8 @@ SPREAD: Final = tuple(np.linspace(-0.03, 0.0, RUNS_BEFORE).tolist())
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Shares of gates that failed, by the rule and by the plain paired test; and by how much the first benchmark's
-    best lies above its own true value, as measured and after shrinking (mean, in points)."""
+    """Shares of gates that failed, by the rule and by the plain paired test. Then the mean excess of the first
+    benchmark's best over its own true value, as measured and after shrinking, in points."""
 
     runs: int
     failed: float
@@ -90,7 +90,7 @@ def _first(gate: GateResult) -> tuple[str, float, float]:
 
 
 def _fails_plainly(values: Sequence[np.ndarray]) -> bool:
-    """Whether a gate without the allowance would fail."""
+    """Return whether a gate without the allowance would fail."""
     compared = {}
     for place, one in enumerate(values):
         best = one[:-1][one[:-1].mean(axis=1).argmax()]

@@ -116,7 +116,7 @@ def gates(
 
 
 def failed_by_worse(gate: GateResult) -> bool:
-    """Whether the gate fails, and not only because it is strict and nobody can tell."""
+    """Return whether the gate fails for a reason other than being strict and inconclusive."""
     return failed(gate) and any(line.verdict == "worse" for line in gate.lines)
 
 

@@ -30,7 +30,7 @@ from harness.core.errors import BenchmarkError
 from harness.core.files import load_module
 
 MACRO: Final = "_macro"
-"""The ending of a metric that is a mean over groups."""
+"""The suffix of a metric that is a mean over groups."""
 
 Function: TypeAlias = Callable[[Sequence[float], Sequence[str | None] | None], Any]
 """Values and clusters -> an ``Estimate``, or a number."""
@@ -42,7 +42,8 @@ class Aggregation:
 
     ``by`` is the name that messages use. ``function`` is None for the aggregations of this package. ``rises`` says
     whether the metric rises with the score: a perplexity falls as the log-probability rises. ``unit`` stands beside
-    differences; empty: they are in points where values lie in [0, 1]. ``at`` is where ``function`` is found again.
+    differences; empty: they are in points where values lie in [0, 1]. ``at`` is the place where ``function`` is found
+    again.
     """
 
     by: str
@@ -59,7 +60,7 @@ class Aggregation:
         return self.higher_is_better == self.rises
 
     def plain(self) -> dict[str, Any]:
-        """The aggregation as plain data, what is usual left out; raises ``BenchmarkError`` for a nameless function."""
+        """The aggregation as plain data, without usual values; raises ``BenchmarkError`` for a nameless function."""
         found: dict[str, Any] = {"by": self.by, "of": self.of}
         found |= {name: False for name in ("higher_is_better", "rises") if not getattr(self, name)}
         found |= {"unit": self.unit} if self.unit else {}

@@ -7,11 +7,10 @@
         answer = yield fewshot.generate(prompt(example), stop=("Question:",), max_new_tokens=256)
         return {"right": ...}
 
-The function is a generator: it yields one request or a list of them, is sent the answer or the list of
-answers, may yield again, and returns its scores: a dict of finite numbers, or a grade that also says how many of the
-generated texts had no answer in them (``harness.core.grade``). pytest refuses generator tests, so
-the decorator hides it in a plain function; argument names stay readable through ``__wrapped__``, so fixtures
-and parametrize work.
+The function is a generator: it yields one request or a list of them, is sent the answer or the list of answers, and
+may yield again. It returns its scores: a dict of finite numbers, or a grade that also has the number of generated
+texts without an answer (``harness.core.grade``). Generator tests are refused by pytest, so the decorator hides it in
+a plain function. Argument names stay readable through ``__wrapped__``, so fixtures and parametrize work.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ CHECKPOINT_FIXTURE: Final = "touchstone_checkpoint"
 """The parameter with an item's checkpoint, which the fixtures ``checkpoint`` and ``model_engine`` hand on."""
 
 FORMER: Final = ("shots_from", "hub", "hub_shots")
-"""Fields that ``Dataset`` has replaced; they work for one version more."""
+"""Fields that ``Dataset`` has replaced; they work for one more version."""
 
 MOST_UNUSABLE: Final = 0.1
-"""The share of outputs that may have no answer, or end at the limit, before a result is not valid."""
+"""The largest share of outputs without an answer, or ending at the limit, with which a result is valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ class Benchmark:
     yields; ``group`` the row's field that splits the results (``file``: the name of the file); ``cluster`` the field
     of what items share (a text), for honest intervals; ``subsets`` the field that splits the results where its rows
     have several values of it (the sources of a set), without a place in the items' ids. ``metrics`` names the scores
-    that the function may return, so that a gate's metrics are checked before it runs; without it they are read off
+    that the function may return, so that a gate's metrics are checked before it runs; without it they are read from
     the code where that shows them. Few-shot examples come from ``data.fewshot`` (same group as the example, or any
     with ``shots_for_all``) or, without it, from the evaluation rows themselves, never the example itself; ``shot``
     renders one of them, as text or as a ``Shot``. ``shots_pick`` is "first" (file order) or "sample" (seeded, one
@@ -117,7 +116,7 @@ class Benchmark:
     ``own_rows`` describes the shipped rows where none of them was published. ``needs`` maps packages that its scorer
     imports to how they are installed. ``most_unusable`` is the share of generated texts that may have no answer in
     them, or end at the limit of tokens, before the result counts as not valid. ``grader`` is what ``touchstone
-    grade`` judges a file of programs with. ``rule`` and ``source`` are for people; ``folder`` is that of the
+    grade`` judges a file of programs with. ``rule`` and ``source`` are for people to read; ``folder`` is that of the
     benchmark's module.
     """
 
@@ -153,12 +152,12 @@ class Benchmark:
 
     @property
     def primary_score(self) -> str:
-        """The item score that the primary metric is made of."""
+        """The item score from which the primary metric is computed."""
         made = self.aggregate.get(self.primary)
         return self.primary if made is None else made.of
 
     def letter_score(self, scores: Mapping[str, float]) -> float | None:
-        """The score that an item's letter shows, 1 for right; None where less of it is better."""
+        """The score that an item's letter shows, 1 for right; None where a lower score is better."""
         made = self.aggregate.get(self.primary)
         better = made is None or made.higher_score_is_better
         return scores.get(self.primary_score) if better else None
@@ -223,7 +222,7 @@ def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, 
     if metrics and primary not in (*metrics, *more.get("aggregate", ())):
         raise BenchmarkError(f"{where}: its primary score {primary!r} is not among its metrics")
     for one in more.get("aggregate", {}).values():
-        one.plain()  # raises for a function that nobody could find again
+        one.plain()  # raises for a function that could not be found again
     if more.get("subsets") and more.get("group"):
         raise BenchmarkError(f"{where}: group and subsets: give one of them")
 
@@ -235,7 +234,7 @@ def _folder(function: Callable[..., Any]) -> Path:
 
 
 def _dataset(name: str, data: Dataset | str | None, more: dict[str, Any]) -> Dataset:
-    """The dataset, also of the former fields, which are taken out of ``more``."""
+    """The dataset, also from the former fields, which are taken out of ``more``."""
     where = f"benchmark {name!r}"
     former = {field: more.pop(field) for field in FORMER if field in more}
     if data is None:

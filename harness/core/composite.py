@@ -54,7 +54,7 @@ class Composite:
 
     @property
     def formula(self) -> str:
-        """The sum as a person writes it: ``0.4 real_coref:real@1 + ...``."""
+        """The sum as text: ``0.4 real_coref:real@1 + ...``."""
         return " + ".join(f"{part.weight:g} {part.benchmark}:{part.metric}" for part in self.parts)
 
     def plain(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def composites_from_plain(rows: Iterable[Mapping[str, Any]]) -> list[Composite]:
 def project_composites(pyproject: Path) -> list[Composite]:
     """Return the composites of ``[tool.touchstone.composites]``; none where there is no such file or table.
 
-    Raises ``BenchmarkError`` naming the composite that is wrong. A file that is no TOML is pytest's to complain of.
+    Raises ``BenchmarkError`` naming the composite that is wrong. A file that is not TOML is left to pytest to report.
     """
     try:
         tables = tomllib.loads(pyproject.read_text(encoding="utf-8"))

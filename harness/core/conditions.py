@@ -1,4 +1,4 @@
-"""The settings of runs as conditions of results: which results compare, and whose answers the cache may take.
+"""The settings of runs as conditions of results, by which results compare and the cache takes answers.
 
 The table of settings (``harness/core/settings.toml``) says what each affects; the manifest, the cache of answers,
 saved results, ``touchstone compare`` and gates all go by it. An earlier release that lacked a setting did as its
@@ -14,20 +14,20 @@ from typing import Any, Final
 from harness.core.settings import Affects, former_names, settings_table
 
 OF_RESULTS: Final = ("version", "data", "shots", "few_shot", "template")
-"""The conditions that a benchmark and its results tell; the others are settings of the run."""
+"""The conditions that are known from a benchmark and its results; the others are settings of the run."""
 
 _TOLD: Final = ("shots", "chat")
-"""The settings whose outcome a result tells."""
+"""The settings whose outcome is known from a result."""
 
 
 def affects(name: str) -> Affects:
-    """Return what a setting affects; one that is not known, of a later release, may affect answers."""
+    """Return the area that a setting affects; an unknown one, of a later release, may affect answers."""
     row = settings_table().get(former_names().get(name, name))
     return row.affects if row is not None else "answers"
 
 
 def is_condition(name: str) -> bool:
-    """Return whether results with different values of it were asked otherwise, or asked other items."""
+    """Return whether results with different values of it were asked differently, or asked other items."""
     return name in OF_RESULTS or affects(name) in ("answers", "items")
 
 
@@ -47,7 +47,8 @@ def of_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def known_conditions(conditions: Mapping[str, Any], *, published: bool = False) -> dict[str, Any]:
     """The conditions of a saved result by today's rules, as JSON gives them back: without what is no condition, and
-    with the default of a setting that it does not name. Of a ``published`` one nothing is known but what it says."""
+    with the default of a setting that it does not name. Of a ``published`` one only the stated conditions are
+    known."""
     written = conditions if published else {**of_settings({}), **conditions}
     known: dict[str, Any] = json.loads(
         json.dumps({name: value for name, value in written.items() if is_condition(name)})
@@ -58,7 +59,7 @@ def known_conditions(conditions: Mapping[str, Any], *, published: bool = False) 
 def differing(
     mine: Mapping[str, Any], other: Mapping[str, Any], allowed: Iterable[str] = ()
 ) -> dict[str, tuple[Any, Any]]:
-    """The values that are not the same, by name, mine first; without those that are ``allowed`` to differ."""
+    """The values that differ, by name, mine first; without those that are ``allowed`` to."""
     skipped = set(allowed)
     return {
         name: (mine.get(name), other.get(name))
@@ -70,8 +71,8 @@ def differing(
 def asked_otherwise(
     mine: Mapping[str, Any], other: Mapping[str, Any], allowed: Iterable[str] = ()
 ) -> dict[str, tuple[Any, Any]]:
-    """The conditions that are not the same, by name, where the items are known: then they say themselves which there
-    are, and a setting that only chooses them is no other way of asking."""
+    """The conditions that differ, by name, where the items are known: a setting that only chooses items is then no
+    other way of asking."""
     return differing(ways_of_asking(mine), ways_of_asking(other), allowed)
 
 

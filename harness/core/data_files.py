@@ -1,4 +1,4 @@
-"""The files of a dataset in a folder, and the nearest ones where there are none.
+"""The files of a dataset in a folder, and suggestions where there are none.
 
 The dataset ``NAME/FILE`` is, in this order:
 
@@ -27,10 +27,10 @@ PROCESSED: Final = "processed"
 VALIDATION: Final = ("validation", "valid", "val", "dev")
 SPLITS: Final = frozenset((*VALIDATION, "test", "train", "prompt", "shots"))
 ENDINGS: Final = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
-"""The endings of files that may hold rows; only the first is read."""
+"""The endings of files that may hold rows; only files with the first are read."""
 
 LIKE: Final = 0.6
-"""The similarity of two names, from 0 to 1, from which on one is suggested for the other."""
+"""The least similarity of two names, from 0 to 1, at which one is suggested for the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,8 @@ class DatasetInfo:
 
 
 def data_files(folder: Path, name: str, *, scored: bool) -> list[Path]:
-    """The files of the dataset ``NAME/FILE`` in this folder, none where it has none; ``scored`` says whether its rows
-    are evaluated, or are few-shot examples.
+    """The files of the dataset ``NAME/FILE`` in this folder, none where it has none; ``scored`` is true for rows that
+    are evaluated, and false for few-shot examples.
 
     Raises ``DataError`` where the folder cannot be read.
     """
@@ -63,8 +63,8 @@ def data_files(folder: Path, name: str, *, scored: bool) -> list[Path]:
 
 
 def nearest(folder: Path, name: str, *, scored: bool) -> str | None:
-    """The path in the folder that is most like ``NAME/FILE.jsonl``; None for nothing. For few-shot rows (``scored`` is
-    false) only a file with a similar name: others may be the rows that are scored."""
+    """The path in the folder that is most like ``NAME/FILE.jsonl``; None for nothing. For few-shot rows (``scored``
+    is false) only a file with a similar name: others may hold the rows that are scored."""
     wanted, _, stem = name.rpartition("/")
     try:
         own = folder / wanted
@@ -98,7 +98,7 @@ def _other_names(file: str) -> tuple[str, ...]:
     """The other names that the file with these rows may have."""
     if file in VALIDATION:
         return VALIDATION
-    # sanitized_test is a part of its own: the whole test split is something else
+    # sanitized_test is a set of its own: the whole test split is different
     return () if SPLITS.intersection(file.lower().split("_")) else ("test", *VALIDATION)
 
 
@@ -113,7 +113,7 @@ def _inside(folder: Path, own: Path, stem: str, *, scored: bool) -> str | None:
 
 
 def _alike(wanted: str, paths: Iterable[Path]) -> Path | None:
-    """The path whose name is the same but for case and signs, else the most similar one."""
+    """The path whose name differs only in case and punctuation, else the most similar one."""
     by_name: dict[str, Path] = {}
     for path in paths:
         by_name.setdefault(_plain(_stem(path.name)), path)

@@ -1,9 +1,9 @@
 """Datasets: the sources of a benchmark's rows, and the check of every row.
 
-Rows come from one place alone: the benchmark itself where it has them; else the folder of ``--eval-data`` (or
-``TOUCHSTONE_DATA``), the Hub when ``--eval-data hub`` says so, or the small datasets that ship with the project. Rows
-that a folder or the Hub lacks are missing, never taken from the shipped ones.
-``harness.core.data_files`` finds the files of a dataset ``NAME/FILE`` in a folder.
+Rows come from one place alone. That is the benchmark itself where it has them; else the folder of ``--eval-data`` (or
+``TOUCHSTONE_DATA``), the Hub with ``--eval-data hub``, or the small datasets that ship with the project. Rows that a
+folder or the Hub lacks are missing, never taken from the shipped ones. ``harness.core.data_files`` finds the files of
+a dataset ``NAME/FILE`` in a folder.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class RawRow:
 def load_dataset(spec: Benchmark, data: str | None) -> DatasetRows:
     """The rows of a benchmark, every one checked against its row type.
 
-    Raises ``MissingDataError`` where it has none there, and ``DataError`` naming file and row number when a row is not
-    as it should be.
+    Raises ``MissingDataError`` where it has none there, and ``DataError`` naming file and row number for a malformed
+    row.
     """
     found = _load(spec, spec.data, data, scored=True)
     if found is not None:
@@ -91,8 +91,8 @@ def load_dataset(spec: Benchmark, data: str | None) -> DatasetRows:
 
 
 def load_shots(spec: Benchmark, data: str | None) -> DatasetRows | None:
-    """The rows that few-shot examples are drawn from; None where they are to be drawn from the evaluation rows: when
-    the benchmark has no other, or the shipped ones are none.
+    """The rows that few-shot examples are drawn from. None stands for the evaluation rows, where the benchmark has no
+    others or none of them are shipped.
 
     Raises ``ShotsError`` where a folder or the Hub lacks them, and ``DataError`` as ``load_dataset`` does.
     """
@@ -153,8 +153,8 @@ def take_first(examples: Iterable[Example], limit: float | int | None) -> list[E
 
 
 def read_lines(path: Path) -> Iterator[RawRow]:
-    """The JSON objects of a file, one a line, also of one packed with gzip; raises ``DataError`` naming file and
-    row number of what is none."""
+    """The JSON objects of a file, one per line, also of one packed with gzip; raises ``DataError`` naming file and
+    row number of any other line."""
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
@@ -221,7 +221,7 @@ def _hub_lines(hub: Dataset) -> list[RawRow]:
         ) from error
     try:
         rows = datasets.load_dataset(hub.path, hub.config, split=hub.split)
-    except Exception as error:  # datasets raises dozens of kinds; all mean that the set cannot be had
+    except Exception as error:  # datasets raises dozens of kinds; all mean that the set is not available
         first = str(error).strip().partition("\n")[0]
         raise DataError(f"dataset {hub.path} ({hub.split}): {first or type(error).__name__}") from error
     return [RawRow(str(hub.path), number, hub.split, dict(row)) for number, row in enumerate(rows, start=1)]
@@ -302,7 +302,7 @@ def _by_subset(field: str, lines: Sequence[RawRow], examples: Sequence[Example])
 
 
 def _plain(group: str) -> str:
-    """A group's name as ids can have it."""
+    """A group's name in a form that ids can have."""
     return group.replace("/", "_").replace("[", "(").replace("]", ")").replace(" ", "_")
 
 

@@ -1,8 +1,8 @@
-"""The draw of few-shot examples: the same ones whatever is selected, in whatever order, on however many workers.
+"""The draw of few-shot examples, which depends neither on the selected items, nor on their order, nor on the workers.
 
-Drawn from (seed, benchmark, group) alone, so that all examples of a group share one prefix. Where a benchmark
-has no file for them, they come from the evaluation rows: one more is drawn than needed, and an example that was drawn
-itself is left out of its prefix. lm-evaluation-harness has the same rule for such tasks.
+Drawn from (seed, benchmark, group) alone, so that all examples of a group share one prefix. Where a benchmark has no
+file for them, they come from the evaluation rows. One more is drawn than needed, and an example that was drawn itself
+is left out of its prefix. This is lm-evaluation-harness's rule for such tasks too.
 """
 
 from __future__ import annotations

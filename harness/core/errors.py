@@ -1,16 +1,16 @@
-"""The errors a person can meet.
+"""The errors that a user can meet.
 
 The message of each says what is wrong, which value, and what to do.
 
 Mistakes in pytest's options are ``pytest.UsageError``; plugin code turns a ``CheckpointError`` or ``DataError`` into
-one, so that a person sees one line and exit code 4, never a traceback.
+one, so that the user sees one line and exit code 4, never a traceback.
 """
 
 from __future__ import annotations
 
 
 class HarnessError(Exception):
-    """Base of all errors raised on purpose; its text is fit to be shown to a person as it is."""
+    """Base of all errors raised on purpose; its text can be shown to the user as it is."""
 
 
 class CheckpointError(HarnessError):
@@ -26,7 +26,7 @@ class ShotsError(DataError):
 
 
 class MissingDataError(DataError):
-    """A benchmark has no rows where they were looked for: the message begins with its name, and says where."""
+    """A benchmark has no rows in the searched place: the message begins with its name, and names the place."""
 
 
 class BenchmarkError(HarnessError):

@@ -14,10 +14,10 @@ from harness.core.requests import Generate, Loglikelihood, Turn
 
 
 class Shot(NamedTuple):
-    """A few-shot example in two parts: what is asked and what is answered, which make two turns of a chat.
+    """A few-shot example in two parts, question and answer, which make two turns of a chat.
 
     ``between`` stands between them in plain text. ``turns`` are the two as a chat has them, where they read
-    otherwise there.
+    differently there.
     """
 
     question: str
@@ -32,7 +32,7 @@ class Shot(NamedTuple):
 
 
 class ChatForm(NamedTuple):
-    """A question as a chat is asked it, where it reads otherwise there.
+    """The form of a question in a chat, where it reads differently there.
 
     The answer goes on from ``begun``. ``stop`` and ``max_new_tokens`` are those of the plain form where they are None.
     """

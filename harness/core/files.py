@@ -16,10 +16,10 @@ from typing import Any, Final
 from harness.core.errors import HarnessError
 
 LONGEST_NAME: Final = 120
-"""Characters of a name kept; file systems take 255 bytes, and a Korean syllable is three."""
+"""The number of characters of a name that are kept; file systems take 255 bytes, and a Korean syllable is three."""
 
 SCHEMA: Final = 1
-"""The version of all forms of files that are written; a change that former readers cannot read raises it."""
+"""The version of all forms of files that are written; a change that former versions cannot read raises it."""
 
 
 def check_kind(data: object, kind: str, error: type[HarnessError] = HarnessError) -> None:
@@ -33,8 +33,8 @@ def check_kind(data: object, kind: str, error: type[HarnessError] = HarnessError
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write under a temporary name, then rename: a reader sees the old file or the new, never a part.
 
-    A link stays, and its target is written. A device or pipe (``/dev/stdout``) cannot be renamed over and is written
-    to. Missing folders are made. Raises ``OSError`` as the system does, and then leaves no temporary file.
+    A link is kept, and its target is written. A device or pipe (``/dev/stdout``) cannot be renamed over and is
+    written to. Missing folders are created. Raises ``OSError`` as the system does, and then leaves no temporary file.
     """
     if _is_stream(path):
         with path.open("ab") as stream:
@@ -66,7 +66,7 @@ def _is_stream(path: Path) -> bool:
 def unwritable(folder: Path) -> str | None:
     """The reason why nothing could be written into a folder, which need not exist yet; None where none is known.
 
-    Nothing is made.
+    Nothing is created.
     """
     for place in (folder, *folder.parents):
         try:

@@ -9,7 +9,8 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 from harness.core.requests import RunProgram
 
 NO_ANSWER: Final = "no_answer"
-"""The name under which ``no_answer`` is stored beside scores; it is no metric but says if a result is valid."""
+"""The name under which ``no_answer`` is stored beside scores; it is no metric, but decides whether a result is
+valid."""
 
 
 @runtime_checkable
@@ -36,7 +37,7 @@ Scores: TypeAlias = Generator[Any, Any, Mapping[str, float] | Grade]
 
 
 class Grader(Protocol):
-    """The declaration of a benchmark of programs by which ``touchstone grade`` can grade a file of them."""
+    """The part of a declaration by which ``touchstone grade`` can grade a file of programs."""
 
     @property
     def task_id(self) -> str:

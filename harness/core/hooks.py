@@ -4,9 +4,9 @@
     def pytest_touchstone_item_finished(record):
         ...
 
-They are called in the process that a person has started, once each, with and without xdist; what the run writes itself
-is written by implementations too (``harness.plugin.reporters``). An implementation that raises ends nothing: the run
-says so in a line, and ends with exit code 1 where all else is well.
+They are called in the process that the user started, once each, with and without xdist. The files of a run are
+written by implementations too (``harness.plugin.reporters``). An implementation that raises does not end the run: a
+line says so, and the exit code is 1 where all else is well.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that begins: its name and folder, how many items it has, and what ``run.json`` says: the settings, the
+    """A run that begins: its name and folder, its number of items, and the content of ``run.json``: the settings, the
     checkpoints with their fingerprints, the benchmarks, versions of programs."""
 
     run_id: str
@@ -60,7 +60,7 @@ def pytest_touchstone_terminal_sections(summary: Any) -> tuple[str, str] | None:
 
 
 def add_specifications(manager: pytest.PytestPluginManager) -> None:
-    """Makes the hooks known, where they are not yet."""
+    """Register the hooks, unless that was done already."""
     first: Any = getattr(manager.hook, "pytest_touchstone_run_started", None)
     if first is None or not first.has_spec():
         manager.add_hookspecs(sys.modules[__name__])

@@ -1,4 +1,4 @@
-"""The mark beside a value that is over fewer items than its name says: ``sample: 32 of 2,376``, ``12 of 56 items``.
+"""The mark beside a value over fewer items than its name suggests: ``sample: 32 of 2,376``, ``12 of 56 items``.
 
     part      ``12 of 56 items``                    fewer items have a score than the benchmark has with this data
     sample    ``sample: 32 of 2,376``               the shipped rows are a few of those that were published
@@ -26,7 +26,7 @@ class Extent:
     """The size of a benchmark, or of a group of it.
 
     ``of`` is the number of its items with this data (after drawing, where it draws), 0 where not known; ``rows`` the
-    number of rows of that data; ``published`` how many the published set has, None where nobody has declared it.
+    number of rows of that data; ``published`` how many the published set has, None where that is not declared.
     """
 
     of: int = 0
@@ -41,12 +41,12 @@ def asked(shots: int, template: str | None) -> str:
 
 
 def part_of(n: int, of: int) -> str:
-    """``12 of 56 items`` where ``n`` are fewer, else empty; also where nobody knows how many there are."""
+    """``12 of 56 items`` where ``n`` are fewer, else empty; also where the whole number is not known."""
     return f"{n:,} of {of:,} items" if n < of else ""
 
 
 def mark(n: int, extent: Extent, *, origin: str, own: str = "") -> str:
-    """The whole mark of a value over ``n`` items, empty where there is nothing to say.
+    """The whole mark of a value over ``n`` items, empty where nothing needs saying.
 
     ``origin`` says where the rows came from; ``own`` what the shipped ones are, where none of them was published.
     """
@@ -56,7 +56,7 @@ def mark(n: int, extent: Extent, *, origin: str, own: str = "") -> str:
 
 
 def _sample(extent: Extent, origin: str, own: str, *, behind: bool) -> str:
-    """The mark of the rows; in fewer words ``behind`` the number of items, which tells how many they are."""
+    """The mark of the rows; in fewer words ``behind`` (after) the number of items, which says how many they are."""
     if origin == SHIPPED and own:
         return f"sample: {own}" if behind else f"sample: {extent.rows:,} {own}"
     if extent.published is None or extent.rows == extent.published:
@@ -71,8 +71,8 @@ def _sample(extent: Extent, origin: str, own: str, *, behind: bool) -> str:
 
 
 def composite_mark(parts: Iterable[tuple[str, int, int, str]]) -> str:
-    """The mark of a sum over several benchmarks: of each its name, its scored items, how many it has, and its mark
-    without the number of items."""
+    """The mark of a sum over several benchmarks: for each its name, its scored items, its number of items, and its
+    mark without that number."""
     known = list(parts)
     part = part_of(sum(n for _, n, _, _ in known), sum(max(n, of) for _, n, of, _ in known))
     return ", ".join([*([part] if part else []), *(f"{name} {text}" for name, _, _, text in known if text)])

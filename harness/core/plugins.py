@@ -13,7 +13,7 @@ from harness.core.errors import HarnessError
 def plugins(group: str, error: type[HarnessError] = HarnessError) -> tuple[Any, ...]:
     """The objects that installed packages register in an entry-point group, by name; a class is called.
 
-    Raises ``error`` (one line) for one that cannot be loaded: to go on without it would change what is found.
+    Raises ``error`` (one line) for one that cannot be loaded: going on without it would change the results.
     """
     found = []
     for entry in sorted(entry_points(group=group), key=lambda one: one.name):

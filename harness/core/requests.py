@@ -32,7 +32,7 @@ requests without the field still equal those that do not use it."""
 
 @dataclass(frozen=True, slots=True)
 class Loglikelihood:
-    """Asks for log P(continuation | context), both tokenized together."""
+    """A request for log P(continuation | context), both tokenized together."""
 
     context: str
     continuation: str
@@ -40,7 +40,7 @@ class Loglikelihood:
 
 @dataclass(frozen=True, slots=True)
 class RollingLoglikelihood:
-    """Asks for log P(text), every token scored once, in windows as long as the checkpoint allows."""
+    """A request for log P(text), every token scored once, in windows as long as the checkpoint allows."""
 
     text: str
 
@@ -55,15 +55,15 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """Asks how the checkpoint goes on after ``prompt``, ``samples`` times.
+    """A request for the checkpoint's continuation of ``prompt``, ``samples`` times.
 
     ``temperature`` 0 is greedy: always the most probable token. Otherwise logits are divided by it, then only
     the ``top_k`` most probable tokens stay (0: all), then the fewest that have ``top_p`` of the probability.
-    What is drawn depends on ``seed``, the sample's number and the place in its text, on nothing else. A
-    sample ends in front of the earliest of the ``stop`` sequences in its text. ``turns``, if any, is the same
-    question as a conversation, for checkpoints that are asked through their chat template (``--eval-chat``);
-    where the last turn is the assistant's, the samples go on from its end. Asked so, they have stop sequences and
-    a limit of their own where ``turns_stop`` and ``turns_max_new_tokens`` say so.
+    What is drawn depends on ``seed``, the sample's number and the place in its text, on nothing else. A sample ends
+    before the earliest of the ``stop`` sequences in its text. ``turns``, if any, is the same question as a
+    conversation, for checkpoints that are asked through their chat template (``--eval-chat``); where the last turn is
+    the assistant's, the samples go on from its end. Asked this way, they have stop sequences and a limit of their own
+    where ``turns_stop`` and ``turns_max_new_tokens`` are given.
     """
 
     prompt: str
@@ -103,9 +103,9 @@ def earliest_stop(text: str, stops: Iterable[str]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class FillMask:
-    """Asks for the ``top_k`` most probable tokens at the one ``[MASK]`` in ``text``.
+    """A request for the ``top_k`` most probable tokens at the one ``[MASK]`` in ``text``.
 
-    With ``target``, the answer also says whether that word is one token, and how probable it is.
+    With ``target``, the answer also says whether that word is one token, and its probability.
     """
 
     text: str
@@ -117,10 +117,10 @@ class FillMask:
 class CallTests:
     """Tests that call a program's functions: ``code`` is a script that raises where the program is wrong.
 
-    It runs in a trusted process, apart from the program's. Names that it uses and that neither it, nor
-    Python, nor ``trusted`` defines are the program's; so are always those in ``names``, and calling them calls
-    the program. ``trusted`` is source that runs before ``code`` in the same process: what the task itself
-    defines, such as the helper functions of a prompt.
+    It runs in a trusted process, apart from the program's. Names that it uses and that neither it, nor Python, nor
+    ``trusted`` defines are the program's, and so are those in ``names``. Calling them calls the program. ``trusted``
+    is source that runs before ``code`` in the same process: what the task itself defines, such as the helper
+    functions of a prompt.
     """
 
     code: str
@@ -130,7 +130,7 @@ class CallTests:
 
 @dataclass(frozen=True, slots=True)
 class InputOutputTests:
-    """Tests of a program that reads and prints: pairs of what it is given and what it must print.
+    """Tests of a program that reads and prints: pairs of an input and the output that it must print.
 
     Printed text is compared word by word (split at white space), words without regard to case, numbers within
     1e-5 (google-deepmind/code_contests, execution/tester_sandboxer.cc). The first failure ends them.
@@ -141,11 +141,11 @@ class InputOutputTests:
 
 @dataclass(frozen=True, slots=True)
 class RunProgram:
-    """Asks whether a program passes its tests; it is run in the sandbox.
+    """A request to run a program on its tests in the sandbox, and say whether it passes.
 
     ``task`` names its task. ``seconds`` is the limit of CPU time, per test where tests are pairs
-    of input and output. It is raised where the ``reference`` program, a right one, needs more than a part of it on this
-    machine. ``memory`` is in MiB.
+    of input and output. The limit is raised where the ``reference`` program, a right one, needs more than a part of
+    it on this machine. ``memory`` is in MiB.
     """
 
     program: str
@@ -159,10 +159,10 @@ class RunProgram:
 
 @dataclass(frozen=True, slots=True)
 class LoglikelihoodAnswer:
-    """Sum of the continuation's token log-probabilities (nats), and how it came about.
+    """Sum of the continuation's token log-probabilities (nats), and the facts behind it.
 
     ``is_greedy``: every continuation token is the most probable one. ``tokens``: number of continuation
-    tokens scored. ``truncated``: context tokens cut off from the left because the whole was too long.
+    tokens scored. ``truncated``: the number of context tokens cut off on the left because the whole was too long.
     ``spans_join``: a token reaches over the end of the context; it is scored as part of the continuation.
     """
 
@@ -198,8 +198,8 @@ class Generated:
 
 @dataclass(frozen=True, slots=True)
 class GenerateAnswer:
-    """The samples in order. ``prompt_tokens``: those the checkpoint was given; ``truncated``: those cut off
-    the prompt's left because with the new ones it was too long. ``chat``: it was asked through its chat
+    """The samples in order. ``prompt_tokens``: the number that the checkpoint was given; ``truncated``: the number
+    cut off on the prompt's left because with the new ones it was too long. ``chat``: it was asked through its chat
     template."""
 
     samples: tuple[Generated, ...]
@@ -229,8 +229,8 @@ class FillMaskAnswer:
 
     ``reachable``: some token of the vocabulary reads exactly as the target once its continuation mark is
     stripped (None without a target); ``target_logprob`` is the log-probability of the likeliest such token,
-    None where there is none. ``truncated``: tokens cut off, farthest from the mask first, because the text
-    was too long.
+    None where there is none. ``truncated``: the number of tokens cut off, farthest from the mask first, because the
+    text was too long.
     """
 
     candidates: tuple[Candidate, ...]
@@ -243,8 +243,8 @@ ProgramOutcome: TypeAlias = Literal[
     "passed", "wrong", "error", "timeout", "memory", "crashed", "refused", "fault"
 ]
 """The outcomes in order: right; an answer that a test did not expect; an exception; too much time; too much memory;
-ended by itself or by a signal; tried something that the sandbox forbids; could not be judged, which is no fault of
-the program.
+ended by itself or by a signal; tried something that the sandbox forbids. The last, a fault, could not be judged; the
+program is not to blame.
 """
 
 
@@ -267,8 +267,7 @@ class RunProgramAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Stands in the place of an answer to a request that cannot be answered; ``reason`` says why, for a
-    person."""
+    """A stand-in for the answer to a request that cannot be answered; ``reason`` says why, in words."""
 
     reason: str
 
@@ -285,7 +284,7 @@ REQUEST_KINDS: Final[tuple[type[Request], ...]] = (
 )
 
 
-def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:  # noqa: PLR0911 -- one a kind
+def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:  # noqa: PLR0911 -- one per kind
     """The answer to a request of this kind from its plain data; a ``Refusal`` where that is none.
 
     Numbers that JSON does not have (infinities) come as text.

@@ -1,8 +1,8 @@
 """The form of values that travel between processes and into the journal: plain builtins, nothing else.
 
 execnet, which carries xdist's reports, takes exact builtin types only. Anything else ends the worker and, silently,
-the item with it. So every value that a benchmark hands out passes through ``to_plain``
-first, and every report of a worker through ``scrub`` as the last step before it is sent.
+the item with it. So every value that a benchmark passes on goes through ``to_plain`` first, and every report of a
+worker through ``scrub`` as the last step before it is sent.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ LEAST_INTEGER: Final = -(2**31)
 DEEPEST: Final = 50
 
 
-def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noqa: PLR0911 -- one a type
+def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noqa: PLR0911 -- one per type
     """The same value in exact builtin types: None, bool, int, float, str, list, dict with string keys.
 
-    Nan and the infinities become text. Numbers of NumPy and torch become Python numbers, tuples become lists, and
+    NaN and the infinities become text. Numbers of NumPy and torch become Python numbers, tuples become lists, and
     subclasses of str and int the plain type. A dataclass's fields marked ``LATER`` are left out where they have their
     default. Lone surrogates in text become Python's escape, such as ``\\ud83d``.
 
@@ -43,7 +43,7 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
             )
         return int(value)
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else str(float(value))  # JSON has no nan and no infinity
+        return float(value) if math.isfinite(value) else str(float(value))  # JSON has no NaN and no infinity
     if is_dataclass(value) and not isinstance(value, type):
         return {
             f.name: to_plain(getattr(value, f.name), f"{where}.{f.name}", depth + 1)

@@ -1,4 +1,4 @@
-"""The table of settings: ``settings.toml`` as rows, each with the reading of its value.
+"""The table of settings: ``settings.toml`` as rows, each with the function that reads its value.
 
 ``python -m harness.core.settings`` prints ``docs/options.md``. The plugin registers the options from the same file
 without this module: a session that has no benchmark imports nothing but the plugin.
@@ -67,13 +67,13 @@ class Setting:
 
     @property
     def flag(self) -> str:
-        """The option that a person knows: the short one where there is one."""
+        """The option that users know: the short one where there is one."""
         return self.short or self.long_flag
 
     def read(self, text: str, flag: str | None = None) -> Any:
         """Return the value that a text means; raise ``OptionError`` in a line that names ``flag``.
 
-        An empty text is what a shell makes of a variable that is not set, and never the default.
+        An empty text, as a shell makes of a variable that is not set, is never the default.
         """
         flag = flag or self.flag
         if not text.strip():
@@ -86,8 +86,8 @@ class Setting:
 def read_as(
     flag: str, text: str, parse: Callable[..., T], *, expected: str | None = None, **limits: Any
 ) -> T:
-    """Return what ``parse`` makes of an option's text; raise ``OptionError`` where it raises ``ValueError``, whose text
-    is what was expected."""
+    """Return the value that ``parse`` makes of an option's text; raise ``OptionError`` where it raises
+    ``ValueError``, whose text says what was expected."""
     try:
         return parse(text, **limits)
     except ValueError as error:
@@ -109,7 +109,7 @@ def settings_table() -> Mapping[str, Setting]:
 
 @functools.cache
 def former_names() -> Mapping[str, str]:
-    """Return today's names of renamed settings, by the name that former manifests have."""
+    """Return today's names of renamed settings, by the names in former manifests."""
     return {
         flag.removeprefix("--eval-").removeprefix("--").replace("-", "_"): row.name
         for row in settings_table().values()
@@ -139,7 +139,7 @@ def number(text: str, least: float = 0.0, most: float = math.inf) -> float:
 
 
 def word(text: str, choices: Sequence[str] = (), pattern: str = ".*") -> str:
-    """Return a text that is one of the choices, or as the pattern says; raise ``ValueError`` with the choices."""
+    """Return a text that is one of the choices, or matches the pattern; raise ``ValueError`` with the choices."""
     if (choices and text not in choices) or not re.fullmatch(pattern, text, re.DOTALL):
         raise ValueError(either(choices))
     return text
@@ -169,10 +169,10 @@ def _data_folder(text: str) -> str:
 
 
 UNSET: Final[Mapping[Any, Any]] = {"append": (), "switch": False}
-"""The defaults of options that are no single value."""
+"""The defaults of options without a single value."""
 
 LIMITS: Final = ("choices", "pattern", "least", "most")
-"""Fields of a row that its function of ``parse`` is told."""
+"""The fields of a row that are passed to its function of ``parse``."""
 
 PARSERS: Final[Mapping[str, Callable[..., Any]]] = {
     "text": word,

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Final
 
 LISTED: Final = 12
-"""Names in a message before "and N more"."""
+"""The number of names in a message before "and N more"."""
 
 
 def listed(names: Iterable[str], most: int = LISTED, *, between: str = ", ") -> str:
-    """Return the first names, and how many there are besides: ``A, B and 3 more``; ``none`` for no name."""
+    """Return the first names, and the number of the others: ``A, B and 3 more``; ``none`` for no name."""
     known = list(names)
     rest = len(known) - most
     more = f"{between.rstrip().strip(',')} and {rest} more" if rest > 0 else ""
@@ -19,7 +19,7 @@ def listed(names: Iterable[str], most: int = LISTED, *, between: str = ", ") -> 
 
 
 def either(words: Iterable[str]) -> str:
-    """Return the choices that there are: ``A, B or C``."""
+    """Return the choices as text: ``A, B or C``."""
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
 

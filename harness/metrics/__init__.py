@@ -1,4 +1,4 @@
-"""Scores that benchmarks compute from answers: pure functions, one rule each."""
+"""Scores that benchmarks compute from answers: pure functions, each with one rule."""
 
 from __future__ import annotations
 

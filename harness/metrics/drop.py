@@ -51,7 +51,7 @@ class DropGrade:
 
     @property
     def no_answer(self) -> bool:
-        """Return whether no word of the prediction is left to be compared."""
+        """Return whether the prediction has no word left to be compared."""
         return not any(normalized(span) for span in self.prediction)
 
     @property
@@ -61,7 +61,7 @@ class DropGrade:
 
 
 def grade_drop(golds: Sequence[Sequence[str]], prediction: str | Sequence[str]) -> DropGrade:
-    """Grades a prediction, one string or a list of spans, against every gold answer (each a list of spans)."""
+    """Grade a prediction, one string or a list of spans, against every gold answer (each a list of spans)."""
     spans = (prediction,) if isinstance(prediction, str) else tuple(prediction)
     best, em = DropGrade(0.0, 0.0, spans, ()), 0.0
     for gold in golds:
@@ -120,7 +120,7 @@ def listed_spans(output: str) -> tuple[str, ...]:
 def gold_answers(
     answer: Mapping[str, Any], validated: Mapping[str, Sequence[Any]] | Iterable[Mapping[str, Any]] = ()
 ) -> tuple[tuple[str, ...], ...]:
-    """The gold answers of a row in the dataset's own form, without doubles, in order.
+    """The gold answers of a row in the dataset's own form, in order, without duplicates.
 
     ``validated`` is a list of answers, or the columns of one, as the ``datasets`` library stores it.
     """

@@ -10,7 +10,7 @@ score                     what is read out of the output         when it is righ
 ========================  =====================================  ===========================================
 
 The first two are ``strict-match`` and ``flexible-extract`` of lm-evaluation-harness 0.4.13
-(``tasks/gsm8k/gsm8k.yaml``, version 3). Its rules have edges worth knowing:
+(``tasks/gsm8k/gsm8k.yaml``, version 3). Its rules have edge cases worth knowing:
 
 * after ``#### `` an optional minus, then digits, full stops and commas: a ``$`` there means no strict answer;
 * flexible takes two or more of digits, ``$``, full stop and comma, or else digits, an optional minus before
@@ -39,7 +39,7 @@ NUMBER: Final = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Gsm8kGrade:
-    """The answers read out of one output, each as it stands there, and the three verdicts."""
+    """The answers read from one output, each as it stands there, and the three verdicts."""
 
     strict: str | None
     flexible: str | None
@@ -60,7 +60,7 @@ class Gsm8kGrade:
 
 
 def grade_gsm8k(gold: str, output: str) -> Gsm8kGrade:
-    """Grades one output; ``gold`` is the whole rationale that ends with ``#### number``, or the number."""
+    """Grade one output; ``gold`` is the whole rationale that ends with ``#### number``, or the number."""
     candidates = FLEXIBLE.findall(output)
     strict, flexible = strict_answer(output), candidates[-1] if candidates else None
     wanted = trimmed(gold)

@@ -11,10 +11,10 @@ Four rules, which differ in what the sum is divided by before the highest is tak
     ``acc_tokens``  tokens that were scored (Brown et al. 2020, section 2.4)
     ==============  =======================================================================================
 
-The choice is taken without the delimiter that stands before it in the prompt, so characters and bytes do not
-count the leading space; the token count is that of the whole continuation, delimiter included, because tokens
-cannot be split. For scripts of more than one byte per character (Korean) the four can disagree about every
-single item: never compare one with another.
+The choice is taken without the delimiter that stands before it in the prompt, so characters and bytes do not count
+the leading space. The token count is that of the whole continuation, delimiter included, because tokens cannot be
+split. For scripts of more than one byte per character (Korean) the four can disagree about every single item: never
+compare one with another.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def choice_scores(
 ) -> dict[str, float]:
     """1.0 for each of the four rules under which choice number ``gold`` is preferred, 0.0 for the others.
 
-    A choice of length zero has no mean log-probability. It counts as minus infinity, so it is preferred only
-    when every choice is empty (then the first is): what dividing a negative sum by zero gives in floating
-    point, without the special case 0/0. Any text is allowed, lone surrogates too (three bytes each). Raises
-    ``BenchmarkError`` when the numbers of values differ, ``gold`` names no choice, or a log-probability is
-    not a number.
+    A choice of length zero has no mean log-probability. It counts as minus infinity, so it is preferred only when
+    every choice is empty (then the first is). Dividing a negative sum by zero in floating point gives the same,
+    without the special case 0/0. Any text is allowed, lone surrogates too (three bytes each). Raises
+    ``BenchmarkError`` when the numbers of values differ, ``gold`` names no choice, or a log-probability is not a
+    number.
     """
     if not len(logprobs) == len(choices) == len(tokens):
         raise BenchmarkError(

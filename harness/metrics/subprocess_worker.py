@@ -34,7 +34,7 @@ from harness.core.errors import BenchmarkError
 
 MEMORY_BYTES: Final = 2 << 30
 START_S: Final = 120.0
-"""Seconds until a child must be ready."""
+"""The number of seconds within which a child must be ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,10 @@ class TimeLimitedWorker:
         return None if self._process is None else self._process.pid
 
     def ask(self, item: Any, limit_s: float) -> Reply:
-        """The child's reply to an item of plain data, at most ``limit_s`` seconds of its processor time.
+        """The child's reply to an item of plain data, after at most ``limit_s`` seconds of its processor time.
 
-        A child that is not computing either is ended after four times the limit plus ``patience_s`` on the
-        clock. Raises ``BenchmarkError`` when a child cannot be started.
+        A child that waits without computing is ended after four times the limit plus ``patience_s`` on the clock.
+        Raises ``BenchmarkError`` when a child cannot be started.
         """
         with self._lock:
             process = self._running()
@@ -187,9 +187,9 @@ def _exchange(
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment, in which Python finds this very copy of the package.
+    """This process's environment, changed so that Python finds this very copy of the package.
 
-    A folder of installed packages is left out: it is found without, and must not come before the standard library.
+    A folder of installed packages is left out: it is found anyway, and must not come before the standard library.
     """
     root = str(Path(__file__).resolve().parents[2])
     if root in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}:
@@ -211,7 +211,7 @@ def _receive(pipe: IO[bytes]) -> dict[str, Any] | None:
 
 
 def _restrain() -> None:
-    """Limits this process's memory, and leaves Ctrl-C to the parent, whose end it will see."""
+    """Limit this process's memory, and leave Ctrl-C to the parent, whose end it will notice."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         import resource

@@ -9,8 +9,8 @@ fraction t of all information Z(t) sqrt(t) is Brownian motion with drift theta, 
   2 - 2 Phi(z(1 - a/2) / sqrt(t)): next to nothing early, so the last analysis costs little.
 - **Upper boundary**: at each analysis the chance of a first crossing without drift equals what is newly spent.
 - **Lower boundary** (giving up): the same with the chance of missing a drift theta, for which the whole procedure
-  has power 1 - beta (Pampallona, Tsiatis and Kim 2001, Drug Information Journal 35). It does not bind: the upper
-  one is computed as if it were not there, so going on in spite of it costs no error.
+  has power 1 - beta (Pampallona, Tsiatis and Kim 2001, Drug Information Journal 35). It is not binding: the upper one
+  is computed as if it were not there, so going on in spite of it costs no error.
 - Chances by recursive integration over the analyses (Armitage, McPherson and Rowe 1969, JRSS A 132).
 """
 
@@ -117,7 +117,7 @@ class _Path:
 
     def advance_upper(self, fraction: float, chance: float) -> float:
         """The limit that is crossed with this chance at the next analysis."""
-        if chance <= 0:  # so early that nothing can be spent that a float would hold
+        if chance <= 0:  # so early that the part to be spent is too small for a float
             return _FAR
         limit = _root(lambda z: self._tail(fraction, z, 1.0) - chance, -_FAR, _FAR)
         self._keep(fraction, -_FAR, limit)
@@ -149,7 +149,7 @@ class _Path:
         return float(self.mass @ ndtr(side * reach))
 
     def _keep(self, fraction: float, low: float, high: float) -> None:
-        """Carries the density over to what lies between both limits at this analysis."""
+        """Carry the density over to the part between both limits at this analysis."""
         step, root = fraction - self.fraction, math.sqrt(fraction)
         centre = self.drift * fraction
         start = max(low * root, centre - _FAR * root)

@@ -1,4 +1,4 @@
-"""A baseline that is the best of many runs: how much of its lead is luck, and a test that allows for it.
+"""A baseline that is the best of many runs: the part of its lead that is luck, and a test that allows for it.
 
 The largest of several measured means lies above the truth, the more so the more runs there are and the closer they
 lie. So a new run just as good looks worse than "the best", and a plain paired test says so too often.
@@ -10,8 +10,9 @@ lie. So a new run just as good looks worse than "the best", and a plain paired t
   best. They are taken as equal, which is the least favourable case; the others stay as far below as they were
   measured. A run far ahead of all others is its only candidate, and nothing changes. The value is shrunk with
   c = sqrt(2 log log n), which finds the right runs in the long run (Hansen 2005, J. Business and Economic Statistics
-  23). The test has c = sqrt(2 log n): with few items the smaller one leaves out equal runs so often that it errs by
-  half more than it may. Any c that grows, but slower than sqrt(n), will do (Andrews and Soares 2010, Econometrica 78).
+  23). The test has c = sqrt(2 log n): with few items the smaller one leaves out equal runs so often that its error
+  rate is half as large again as it may be. Any c that grows, but slower than sqrt(n), will do (Andrews and Soares
+  2010, Econometrica 78).
 - **Shrunk value**: the measured best less the expected maximum of that noise.
 - **Test that the new run is no worse than the best** (reality check for data snooping: White 2000, Econometrica 68):
   the chance that max over runs of (run - new) is as large as measured when the candidates and the new run are equal.
@@ -72,8 +73,8 @@ def compare_with_best(
     """The new run against the best of ``runs``, all on the same items in the same order.
 
     ``chosen`` is the run that was chosen by another metric; by default the one with the highest mean, the first of
-    equals. What another metric chose is allowed for as if this one had: that is the most that it can matter. Raises
-    ``ValueError`` without runs or items, and for unequal lists.
+    equals. What another metric chose is allowed for as if this one had: that bounds its effect. Raises ``ValueError``
+    without runs or items, and for unequal lists.
     """
     if not runs or not new:
         raise ValueError("the best of no runs, or of runs without items; give at least one run with items")
@@ -127,7 +128,7 @@ def noise_of(
 
 
 def nothing_chosen(best: int, mean: float, runs: int, plain: Comparison) -> Selection:
-    """Nothing was chosen, or nothing is known of the noise."""
+    """The selection where nothing was chosen, or the noise is not known."""
     return Selection(
         chosen=best,
         measured=mean,

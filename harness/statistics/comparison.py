@@ -1,4 +1,4 @@
-"""The difference between two runs as far as it is known: the form that every test of this package returns."""
+"""The difference between two runs as far as it is known: the value that every test of this package returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Comparison:
 
     ``p`` is two-sided. ``n`` counts the items (the smaller number where the runs have their own), ``units`` the
     independent ones: clusters, where items share a text. ``gained`` and ``lost`` count the items that only the new
-    run, or only the baseline, has right; None where values are not right or wrong. What is undefined is None, with
+    run, or only the baseline, has right; None where values are not right or wrong. Undefined values are None, with
     ``why``; ``why`` may also name an assumption.
     """
 
@@ -39,7 +39,8 @@ class Comparison:
 
     @property
     def oriented(self) -> Comparison:
-        """The same such that larger is better: of an error rate, the comparison of what is right."""
+        """The same, turned so that larger is better: for an error rate, the comparison of the rates of right
+        answers."""
         return self if self.higher_is_better else self.mirrored()
 
     def mirrored(self, top: float = 0.0) -> Comparison:

@@ -4,7 +4,7 @@
   Statistics", section 28.4) is exact. Each item's weighted difference over all metrics of its benchmark is one value,
   which holds what metrics of the same items have in common. Benchmarks are independent, their variances add, and the
   degrees of freedom are Satterthwaite's (1946, Biometrics 2). The test flips the signs of all units of all
-  benchmarks at once (``paired``), each weighing what it adds to the composite. The interval allows for unseen
+  benchmarks at once (``paired``), each weighted by what it adds to the composite. The interval allows for unseen
   differences as ``paired`` does.
 - **From totals**: errors of metrics of the same items are added up, the most that they can come to however they are
   correlated; errors of different benchmarks add in squares.

@@ -61,7 +61,7 @@ def moments_of(values: Sequence[float], clusters: Clusters | None) -> Moments:
 
 
 def any_shared(clusters: Clusters | None) -> bool:
-    """Return whether any two items are of one cluster."""
+    """Return whether any two items belong to one cluster."""
     ids = [one for one in clusters or () if one is not None]
     return len(set(ids)) < len(ids)
 
@@ -73,7 +73,7 @@ def check_clusters(values: Sequence[float], clusters: Clusters | None) -> None:
 
 
 def t_quantile(freedom: float, level: float) -> float:
-    """The number of standard errors that a two-sided t interval of this level reaches."""
+    """The number of standard errors that a two-sided t interval of this level extends."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + level) / 2))

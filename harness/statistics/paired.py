@@ -10,17 +10,17 @@
 - **Effective number of items**: n / design effect * (z / t)^2 as in ``intervals`` (Korn and Graubard 1998). For
   McNemar's test on clusters the design effect enters the same way in Eliasziw and Donner (1991, Statistics in
   Medicine 10).
-- **Two items more**: a t interval has no width where no item differs, and too little where few do, as most items of
-  a benchmark score the same twice. As Bonett and Price (2012, J. Educational and Behavioral Statistics 37) add one
-  item gained and one lost to 0/1 data, so the variance here holds two further items with the largest differences
-  that scores in [0, 1] allow. They are added to the width only; the difference stays as measured.
+- **Two items more**: a t interval has no width where no item differs, and too little where few do. Most items of a
+  benchmark score the same twice. As Bonett and Price (2012, J. Educational and Behavioral Statistics 37) add one item
+  gained and one lost to 0/1 data, so the variance here holds two further items with the largest differences that
+  scores in [0, 1] allow. They are added to the width only; the difference stays as measured.
 
-Exchanging the runs turns every sign round; the order of the items does not matter.
+Exchanging the runs reverses every sign; the order of the items does not matter.
 
-**The paired permutation test**: the chance that so much differs when the labels of both runs are exchanged at random.
-Each independent unit (an item; a cluster of items with one text) has a total of differences. Without an effect its
-sign is as likely + as - (Fisher 1935, "The Design of Experiments", section 21); the statistic is the absolute sum.
-Three ways to the same p:
+**The paired permutation test**: the chance of so large a difference when the labels of both runs are exchanged at
+random. Each independent unit (an item; a cluster of items with one text) has a total of differences. Without an
+effect its sign is as likely + as - (Fisher 1935, "The Design of Experiments", section 21); the statistic is the
+absolute sum. Three ways to the same p:
 
 - **counted**, where all totals are whole multiples of one step (right or wrong items, pass@1): the distribution of
   the sum is built up total by total (Pagano and Tritchler 1983, JASA 78). With totals of one size it is McNemar's;
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 DRAWS: Final = 9_999
 SEED: Final = 0
-"""Of all generators: the same items give the same numbers."""
+"""The seed of all generators: the same items give the same numbers."""
 
 
 def compare_paired(

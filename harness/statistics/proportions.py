@@ -1,4 +1,4 @@
-"""Intervals and tests of shares that hold for few items, near 0 and 1, and where nothing differs.
+"""Intervals and tests of shares that are valid for few items, near 0 and 1, and where nothing differs.
 
 - **McNemar's exact test** (McNemar 1947, Psychometrika 12; exact form: Cochran 1950, Biometrika 37): of the items
   on which two runs disagree, each is as likely to be won as lost; two-sided binomial with 1/2.
@@ -95,7 +95,7 @@ def share_test_p(hits_a: float, n_a: float, hits_b: float, n_b: float) -> float:
 
 
 def newcombe_interval(hits_a: float, n_a: float, hits_b: float, n_b: float, level: float = 0.95) -> Limits:
-    """The interval of share b - share a, the runs being independent."""
+    """The interval of share b - share a for independent runs."""
     z = z_quantile(check_level(level))
     a, b = hits_a / n_a, hits_b / n_b
     low_a, high_a = wilson_limits(a, n_a, z)

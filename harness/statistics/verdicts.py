@@ -74,7 +74,7 @@ def judge(
     margins: Mapping[Key, float] | None = None,
     alpha: float = ALPHA,
 ) -> dict[Key, Verdict]:
-    """One verdict a benchmark, in the order given; ``margins`` are those that differ from ``margin``.
+    """One verdict per benchmark, in the order given; ``margins`` are those that differ from ``margin``.
 
     Raises ``ValueError`` for a margin below 0, one of a benchmark that is not compared, an alpha out of range, or an
     interval of another level than 1 - alpha.
@@ -188,8 +188,8 @@ POWER: Final = 0.8
 
 
 def items_to_settle(comparison: Comparison, margin: float, *, alpha: float = ALPHA) -> int | None:
-    """About how many items it takes to tell no difference from one of ``margin`` with power 0.8; None without an
-    interval or a margin.
+    """The approximate number of items that it takes to tell no difference from one of ``margin`` with power 0.8; None
+    without an interval or a margin.
 
     The standard error is read from the width of the interval, which allows for clusters and for few items; for one
     where nothing differed the count is on the high side.

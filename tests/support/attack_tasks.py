@@ -2,9 +2,9 @@
 
 A hostile program is one file of ``attacks/``: a docstring that says in one sentence what it tries, ``KIND``
 ("call": it defines the task's function; "stdio": it reads and prints) and, where it is not the usual one,
-``TASK``. None is a right solution. Whoever runs it puts something in for ``@FILE@``, ``@PORT@`` and ``@NAME@``:
-a file outside the sandbox that it may neither read nor change, a port that it may not reach, an environment
-variable that it may not see.
+``TASK``. None is a right solution. ``@FILE@``, ``@PORT@`` and ``@NAME@`` are replaced before it runs. They are a file
+outside the sandbox that it may neither read nor change, a port that it may not reach, and an environment variable
+that it may not see.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from harness.core.requests import CallTests, InputOutputTests, RunProgram
 ATTACKS: Final = Path(__file__).parents[1] / "engines" / "sandbox" / "attacks"
 
 MOST_SECONDS: Final = 1.0
-"""CPU time that programs here are allowed."""
+"""The CPU time that programs here are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """A problem of a function: ``test`` defines ``check(candidate)``, as HumanEval's do, or, where there is no
-    ``prompt``, is a script that names the function, as MBPP's are. ``solution`` goes behind the prompt.
+    ``prompt``, is a script that names the function, as MBPP's are. ``solution`` goes after the prompt.
     """
 
     prompt: str
@@ -56,7 +56,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class PrintTask:
-    """A problem of what is printed for what is read."""
+    """A problem that reads input and prints output."""
 
     solution: str
     pairs: tuple[tuple[str, str], ...]
@@ -77,7 +77,7 @@ class Attack:
     text: str
 
     def program(self, file: str, port: int, name: str) -> str:
-        """Its text with what it may not reach put in."""
+        """Its text with the forbidden things put in."""
         return self.text.replace("@FILE@", file).replace("@PORT@", str(port)).replace("@NAME@", name)
 
 
@@ -87,14 +87,14 @@ def attacks() -> list[Attack]:
 
 
 def request(task: str, program: str, *, seconds: float = MOST_SECONDS, memory: int = 256) -> RunProgram:
-    """Asks for the verdict on a program; that of a function comes behind the task's prompt."""
+    """The request for the verdict on a program; that of a function comes after the task's prompt."""
     asked = TASKS[task]
     whole = program if isinstance(asked, PrintTask) else f"{asked.prompt}\n{program}"
     return RunProgram(whole, asked.tests(), task=f"attacks/{task}", seconds=seconds, memory=memory)
 
 
 def right(task: str, mark: str) -> RunProgram:
-    """Asks for the verdict on a right solution; ``mark`` makes its text another one."""
+    """The request for the verdict on a right solution; ``mark`` changes its text."""
     return request(task, f"{TASKS[task].solution}\n# {mark}\n", seconds=5.0)
 
 
@@ -315,4 +315,4 @@ TASKS: Final[dict[str, Task | PrintTask]] = {
         (("2 3\n", "5\n"), ("-4 4\n", "0\n"), ("100000000000000000000 1\n", "100000000000000000001\n")),
     ),
 }
-"""By name. Every one is met by its ``solution``."""
+"""The tasks by name. Every one is solved by its ``solution``."""

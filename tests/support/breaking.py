@@ -1,4 +1,4 @@
-"""Ways to break a checkpoint, each with words of the line that a person should read then.
+"""Ways to break a checkpoint, each with words of the line that the user should then see.
 
 Every table is keyed by what is wrong. ``FOLDERS`` are faults that files' headers give away, of a folder as Transformers
 saves a causal model; ``LOADED`` those that only loading it finds; ``ADAPTERS``, ``PT_FILES`` and ``GGUF`` those of such
@@ -268,7 +268,7 @@ def gguf(tensors: int, pairs: int, rest: bytes, *, version: int = 3) -> bytes:
 
 
 def pair(count: int, name: bytes, rest: bytes) -> bytes:
-    """A key of that name, with what stands behind it."""
+    """A key of that name, with the bytes after it."""
     return struct.pack("<Q", count) + name + rest
 
 

@@ -1,4 +1,4 @@
-"""Which way an engine generates texts."""
+"""The way in which an engine generates texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small packages of somebody else's, installed as pip would without network, for a Python that is started with them."""
+"""Small third-party packages, installed as pip would without network, for a Python that is started with them."""
 
 from __future__ import annotations
 

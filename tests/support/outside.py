@@ -18,7 +18,7 @@ from typing import Final
 NAME: Final = "TOUCHSTONE_CANARY"
 SECRET: Final = "the-canary-has-sung-7f3a91"
 MARK: Final = "touchstone_attack"
-"""What the files that hostile programs leave are named after."""
+"""The prefix of the files that hostile programs leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Outside:
     sockets: tuple[socket.socket, ...]
 
     def touched(self) -> list[str]:
-        """What was done to it."""
+        """The traces of what was done to it."""
         found = [f"{one.family.name} was reached" for one in select.select(self.sockets, [], [], 0)[0] if one]
         if self.file.read_text() != SECRET:
             found.append("the file was changed")

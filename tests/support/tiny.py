@@ -177,7 +177,7 @@ def _base_model(base: Path | str) -> Any:
 
 
 def trainer_state(folder: Path, *, global_step: int, epoch: float) -> Path:
-    """Makes a checkpoint folder one that transformers' Trainer left behind."""
+    """Turn a checkpoint folder into one as transformers' Trainer leaves it."""
     state = {"global_step": global_step, "epoch": epoch, "log_history": []}
     (folder / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
     return folder

@@ -15,7 +15,7 @@ from tests.support.tiny import bytelevel_tokenizer
 SEQ_LEN = 256
 
 LETTERS = "abcdefg"
-"""What ``letter_tokenizer`` has tokens for, and an end: eight in all."""
+"""The letters that ``letter_tokenizer`` has tokens for; with the end of text, eight tokens in all."""
 
 PARAMS: dict[str, Any] = {
     "dim": 32,
@@ -45,7 +45,7 @@ def random_state(seed: int = 0, **params: Any) -> dict[str, Any]:
 
 
 def letter_tokenizer() -> Any:
-    """A tokenizer of eight tokens, one a letter. With so few, proposals of random heads are often right."""
+    """A tokenizer of eight tokens, one per letter. With so few, proposals of random heads are often right."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -85,7 +85,7 @@ def save_mtp(
 
 
 def info_of(path: Path, **params: Any) -> CheckpointInfo:
-    """What recognising the file would tell of it, whatever is wrong with it."""
+    """The checkpoint as recognising the file would describe it, whatever is wrong with it."""
     return CheckpointInfo(
         name=path.stem,
         source=str(path),

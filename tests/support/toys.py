@@ -1,4 +1,4 @@
-"""A project of somebody else's with one benchmark, whose errors are as many as the file ``errors`` says."""
+"""A user's project with one benchmark, which makes as many errors as the file ``errors`` says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that a checkpoint has written: what of its text is run, on what tests, and what that is worth.
+"""Programs that a checkpoint has written: the part of a text that is run, the tests, and the scores.
 
 ``extract`` asks a chat and takes the program out of a text (``sanitize`` out of a chat's). ``rows`` brings the
 published forms of a task into one, ``calling`` makes its tests call the program, and ``pass_at_k`` scores the outcomes.

@@ -9,8 +9,8 @@ Some texts of tests only define tests, and leave it to a framework to call them.
     if __name__ == "__main__":        a script's: the block is run
     assert candidate(1, 2) == 3       a check without its head: ``candidate`` is the entry point
 
-What the text calls itself is not called again. Texts that would ask nothing of a program are refused: they would
-pass every one.
+Tests that the text calls itself are not called again. Tests that would ask nothing of a program are refused: every
+program would pass.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _TEST: Final = "test"
 """The beginning of the names of tests (pytest and unittest, their defaults)."""
 
 _TAKES_PROGRAM: Final = (CANDIDATE, "solution", "program", "function", "func", "fn", "f")
-"""Names of a test function's only parameter by which it is given the entry point."""
+"""Names of a test function's only parameter that mean the entry point."""
 
 _DYNAMIC: Final = ("exec", "eval", "globals", "locals", "vars", "compile", "__import__")
-"""Names through which a text may use names that only running it makes."""
+"""Names by which a text may use names that exist only once it runs."""
 
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -46,9 +46,9 @@ _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 def script(tests: str, entry_point: str = "", own: Iterable[str] = ()) -> str:
     """The text of tests, followed by what runs them; the text itself if it runs itself.
 
-    ``entry_point`` is the name of what is tested, or an expression such as ``Solution().add``. ``own`` are names of
-    Python's that the program is known to define. Raises ``ValueError`` for tests that cannot be read, that want
-    what nobody gives, or that ask nothing of a program.
+    ``entry_point`` is the name of the tested object, or an expression such as ``Solution().add``. ``own`` are names
+    of Python's that the program is known to define. Raises ``ValueError`` for tests that cannot be read, that need an
+    argument nobody gives, or that ask nothing of a program.
     """
     return _script(tests, entry_point, tuple(own))
 
@@ -89,8 +89,8 @@ def likely_entry_point(program: str, tests: str = "") -> str:
 
 
 def asked_names(tests: str, trusted: str = "") -> list[str]:
-    """The names that tests use and that neither they, nor ``trusted``, nor Python define: the program's. None where
-    the tests cannot be read."""
+    """The program's names in the tests: those that they use and that neither they, nor ``trusted``, nor Python
+    define. None where the tests cannot be read."""
     try:
         module, defined = _parsed(tests), set(_bound(_parsed(trusted)))
     except ValueError:
@@ -195,7 +195,7 @@ def _wanted(node: _Function) -> list[str]:
 
 
 def _family(node: ast.ClassDef, module: ast.Module) -> list[ast.ClassDef]:
-    """The class and those of the module that it is made of."""
+    """The class and its bases in the module."""
     known = {one.name: one for one in module.body if isinstance(one, ast.ClassDef)}
     found, waiting = [], [node]
     while waiting:
@@ -227,14 +227,14 @@ def _is_guard(node: ast.stmt) -> bool:
 
 
 def _is_main(node: ast.stmt) -> bool:
-    """Return whether a statement has a framework find the script's tests (here the script is no file)."""
+    """Return whether a statement makes a framework search the script for tests (here the script is no file)."""
     return isinstance(node, ast.Expr) and any(
         isinstance(one, ast.Call) and ast.unparse(one.func) in ("unittest.main", "pytest.main")
         for one in ast.walk(node)
     )
 
 
-# What tests ask of a program
+# Names that tests ask of a program
 
 
 def _refuse_idle(module: ast.Module, own: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""From what a checkpoint wrote to the program that is run.
+"""The program in a text that a checkpoint wrote.
 
 Two styles of answer work with every benchmark, and the text itself tells which it is:
 
@@ -11,7 +11,7 @@ Two styles of answer work with every benchmark, and the text itself tells which 
   is taken for the function's body, and the program is the prompt and the block.
 
 A text with a fence is a completion when code stands before the first fence: its first line is indented, or
-a line of it begins as a statement does. Nothing is parsed: the text is a stranger's.
+a line of it begins as a statement does. Nothing is parsed, as the text is untrusted.
 
 Where a benchmark asks a chat for a function in EvalPlus's words, ``chat_program`` cuts as EvalPlus does; see
 ``sanitize``.
@@ -44,12 +44,12 @@ FENCE_STOPS: Final = ("\n```",)
 """For prompts that have opened a block of code."""
 
 BLOCK_STOPS: Final = ("\n```\n", "<|endoftext|>", "<|endofmask|>", "</s>")
-"""EvalPlus 0.3.1, provider/utility.py and provider/hf.py, for chat models: what ends the block that the answer begins
-with, and ends of text that a tokenizer does not know. EvalPlus's stops at a ``main`` part and at ``print`` are not
-among them: a definition may follow, and cutting takes those lines out."""
+"""EvalPlus 0.3.1, provider/utility.py and provider/hf.py, for chat models: the ends of the block that the answer
+begins with, and ends of text that a tokenizer does not know. EvalPlus's stops at a ``main`` part and at ``print`` are
+not among them: a definition may follow, and cutting takes those lines out."""
 
 _FENCE: Final = re.compile(r"^[ \t]*+```++[ \t]*+([\w+#.-]*+)[^\n`]*+$", re.MULTILINE)
-"""Nothing is tried twice: a stranger's line may be very long."""
+"""Nothing is tried twice: a line of an untrusted text may be very long."""
 
 _PYTHON: Final = ("python", "python3", "py")
 _STATEMENT: Final = re.compile(
@@ -98,8 +98,8 @@ def function_program(
 def program_prefix(prompt: str, entry_point: str) -> str:
     """The part of a prompt that is the beginning of the program: all of it if it is code.
 
-    After words it starts with the first line from which on it is code. A prompt that does not begin what the tests
-    call has no such part.
+    After words it starts with the first line from which on it is code. A prompt that does not begin the tested
+    function has no such part.
     """
     name = re.match(r"\w*", entry_point)
     begun = re.compile(rf"^(?:(?:async )?def|class) {name[0] if name else ''}\b", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""From the texts that a checkpoint wrote to the scores of a task: one grader for each form of rows.
+"""The scores of a task from the texts that a checkpoint wrote: one grader for each form of rows.
 
 A benchmark hands over its request and grades the answer (``return (yield from MBPP.grade(...))``), and declares the
 same grader for ``touchstone grade``, which has the programs already.
@@ -89,8 +89,8 @@ def mbpp_request(row: Mapping[str, Any], program: str, benchmark: str = "mbpp") 
 
 
 def stdio_request(row: Mapping[str, Any], program: str, benchmark: str = "codecontests") -> RunProgram:
-    """The request to compare what the program prints for each of the task's inputs with the output that is due; if a
-    function is to be written, the task's tests call it."""
+    """The request to compare the program's output for each of the task's inputs with the expected one; if a function
+    is to be written, the task's tests call it."""
     tests: CallTests | InputOutputTests = InputOutputTests(
         tuple((test["input"], test["output"]) for test in row["tests"])
     )
@@ -109,13 +109,13 @@ def stdio_request(row: Mapping[str, Any], program: str, benchmark: str = "codeco
 
 
 def _names(entry_point: str, solution: str) -> tuple[str, ...]:
-    """The names that are the program's in the tests, whatever else has such a name."""
+    """The names that belong to the program in the tests, even where something else has such a name."""
     return tuple(dict.fromkeys([*filter(None, [base_name(entry_point)]), *builtin_names(solution)]))
 
 
 def called_names(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names that a program for a row of MBPP must define: those known to be the program's, and those that the tests
-    use and nobody else defines."""
+    """The names that a program for a row of MBPP must define: those known to be the program's, and those that the
+    tests use and nothing else defines."""
     mine = _names(row.get("entry_point", ""), row["code"])
     return tuple(dict.fromkeys([*mine, *asked_names(mbpp_tests(row))]))
 

@@ -4,7 +4,7 @@ Chen et al. 2021, arXiv 2107.03374, section 2.1, in the numerically stable form 
 ``estimate_pass_at_k``. It is computed for each task; a benchmark's pass@k is the mean over its tasks, never a
 share of all samples pooled.
 
-Scores of a task from what became of its programs.
+The scores of a task follow from the outcomes of its programs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.core.errors import BenchmarkError
 from harness.core.requests import RunProgramAnswer
 
 KS: Final = (1, 5, 10, 20, 100)
-"""The k that are reported, each where a task has at least so many samples."""
+"""The reported k, each where a task has at least so many samples."""
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

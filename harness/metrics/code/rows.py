@@ -5,10 +5,10 @@
     training rows           ``instruction`` (the prompt), ``input``, ``output`` (a right program), ``task_id``,
                             ``metadata`` {source, test, entry_point, has_tests}
 
-Tests of calls are one text or a list of texts: assertions, or definitions that ``harness.metrics.code.calling`` knows
-how to call. Tests that would ask nothing of a program are an error.
+Tests that call functions are one text or a list of texts: assertions, or definitions that
+``harness.metrics.code.calling`` knows how to call. Tests that would ask nothing of a program are an error.
 
-All raise ``KeyError`` for a missing field, ``ValueError`` or ``TypeError`` for one that is not as it should be.
+All raise ``KeyError`` for a missing field, and ``ValueError`` or ``TypeError`` for a malformed one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class HumanEvalRow(TypedDict):
 
 
 class MbppRow(TypedDict):
-    """A task, a right program, and what that must pass. ``entry_point`` is what tests that define ``check`` are given;
+    """A task, a right program, and its tests. ``entry_point`` is the name that tests defining ``check`` are given;
     published rows have none. ``instruction`` is a training row's own prompt."""
 
     task_id: int | str
@@ -164,7 +164,7 @@ def apps_row(row: dict[str, Any]) -> dict[str, Any]:
 def reads_and_prints(row: dict[str, Any]) -> bool:
     """Return whether a task's programs read the standard input and print.
 
-    Those that use files do not, nor do those of APPS whose functions are called.
+    Tasks that use files do not count, nor do those of APPS that call a function.
     """
     if row.get("input_file") or row.get("output_file") or row.get("starter_code"):
         return False
@@ -203,7 +203,7 @@ def _stdio_row(row: Mapping[str, Any], name: str, description: Any) -> dict[str,
 
 
 def builtin_names(solution: str) -> tuple[str, ...]:
-    """The names of Python that a right program defines itself, such as a function ``sum``.
+    """The names of Python that a right program redefines, such as a function ``sum``.
 
     In the tests of such a task the name is the program's.
     """
@@ -221,7 +221,7 @@ def unix_lines(text: str) -> str:
 
 
 def _published(row: Mapping[str, Any]) -> list[Any]:
-    """The row's tests, in whichever fields they are."""
+    """The row's tests, from whichever fields hold them."""
     for names in (
         ("tests",),
         ("test_list",),
@@ -309,7 +309,7 @@ def _entry_point(more: Mapping[str, Any], asked: Any, solution: Any, test: str) 
 
 
 def _begun(prompt: str) -> str:
-    """The last function that a prompt begins, the one to be completed; empty where it begins none."""
+    """The name of the last function that a prompt begins, the one to be completed; empty where it begins none."""
     begun = re.findall(r"^(?:async )?def (\w+)\(", prompt, re.MULTILINE)
     return begun[-1] if begun else ""
 

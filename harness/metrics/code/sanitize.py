@@ -12,8 +12,8 @@ EvalPlus follows every name that occurs in a definition, its parameters and loca
 are looked up outside of it count. EvalPlus also drops what is decorated, functions that return nothing or yield, and
 statements that fill a table; here they stay where they are reached.
 
-The text is a stranger's: it is parsed and never run, in bounded time, and whatever the parser raises is no more than
-"this does not parse".
+The text is untrusted: it is parsed and never run, in bounded time, and whatever the parser raises means only that it
+does not parse.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 MOST_CHARACTERS: Final = 200_000
-"""Of a longer text the rest is not looked at."""
+"""The rest of a longer text is ignored."""
 
 MOST_PARSED: Final = 1_000_000
-"""Characters that are parsed in search of the longest run, in all; a second or two."""
+"""The number of characters parsed in search of the longest run, in all; a second or two."""
 
 _EACH: Final = 200
 """The fixed cost of parsing, in characters."""
@@ -94,8 +94,8 @@ def longest_run(text: str, needed: Collection[str] = ()) -> Run | None:
 
 
 class _Search:
-    """The lines of a text, and what it has cost so far to parse some of them. ``last_named`` is the number of the last
-    line with one of the names in it, -1 where there is none."""
+    """The lines of a text, and the cost so far of parsing some of them. ``last_named`` is the number of the last line
+    with one of the names in it, -1 where there is none."""
 
     def __init__(self, text: str, needed: Collection[str]) -> None:
         text = text[: 2 * MOST_CHARACTERS].replace("\r\n", "\n").replace("\r", "\n")
@@ -110,7 +110,7 @@ class _Search:
         self._left = MOST_PARSED
 
     def starts(self) -> Iterator[int]:
-        """The lines that a run can begin with, as long as not too much has been parsed; those that cost nothing to
+        """The lines that a run can begin with, as long as not too much has been parsed. Those that cost nothing to
         refuse are left out: blank and indented ones, and fences."""
         for number, line in enumerate(self.lines):
             if self._left < 0:
@@ -150,23 +150,23 @@ def parses(text: str) -> bool:
 def _parse(source: str) -> list[ast.stmt]:
     """The statements; raises one of ``_NOT_PARSED``."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the stranger's escape sequences
+        warnings.simplefilter("ignore")  # of the text's escape sequences
         return ast.parse(source).body
 
 
 def _binds(body: Sequence[ast.stmt], names: Collection[str]) -> bool:
-    """Return whether one of the names is bound at the module's level, as far as that shows without running it."""
+    """Return whether one of the names is bound at the module's level, as far as can be told without running it."""
     wanted = set(names)
     return bool(wanted) and any(not wanted.isdisjoint(_bound(node)) for node in body)
 
 
-# What of a run is needed
+# The needed part of a run
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A statement of a run: its source, the names that it binds, the variables that it changes, and the names that it
-    looks up outside of itself."""
+    uses from outside."""
 
     node: ast.stmt
     source: str
@@ -176,7 +176,8 @@ class _Part:
 
 
 def _reached(run: Run, needed: Collection[str]) -> str | None:
-    """The imports of a run, followed by what the names ``needed`` reach; None where it binds none of them."""
+    """The imports of a run, followed by the statements that the names ``needed`` reach; None where it binds none of
+    them."""
     if not _binds(run.body, needed):
         return None
     parts = list(_parts(run))
@@ -275,7 +276,7 @@ def _changed(node: ast.stmt) -> set[str]:
 
 
 def _of_the_module(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a statement that are in the module's own scope, definitions among them but not what is in them."""
+    """The nodes of a statement in the module's own scope: definitions, but not their content."""
     waiting = deque([node])
     while waiting:
         one = waiting.popleft()
@@ -289,7 +290,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _used(source: str, node: ast.stmt) -> set[str]:
-    """The names that a statement looks up in the module: not parameters, nor local variables of its functions."""
+    """The names that a statement uses from the module: not parameters, nor local variables of its functions."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,6 +1,6 @@
 """Korean morphemes by Kiwi, loaded when first needed.
 
-A noun is a morpheme that Kiwi tags NNG (common) or NNP (proper). Two different questions are asked of it:
+A noun is a morpheme that Kiwi tags NNG (common) or NNP (proper). Two different questions are put to it:
 
 ``nouns(text)``     The nouns of a running text, where Kiwi sees the context. Only those of two characters
                     or more whose characters stand in the text as they are: Kiwi takes contractions apart
@@ -38,7 +38,7 @@ class Morpheme:
 
 @functools.cache
 def _shared_kiwi() -> Any:
-    """The one Kiwi of this process: it takes two seconds to load and keeps no state between questions."""
+    """The one Kiwi of this process: it takes two seconds to load and keeps no state between calls."""
     from kiwipiepy import Kiwi
 
     # One worker: the harness is parallel by processes already, and Kiwi would start one thread per core.

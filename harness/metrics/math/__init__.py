@@ -10,7 +10,7 @@ score                what is read out of the output              when it is righ
                      math-verify library can read
 ===================  ==========================================  ===============================================
 
-Never compare one with another. What each does exactly stands in the module of its name.
+Never compare one with another. The module of each name has the exact rule.
 """
 
 from __future__ import annotations

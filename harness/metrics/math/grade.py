@@ -17,7 +17,7 @@ from harness.metrics.math.hendrycks import boxed_answer
 from harness.metrics.subprocess_worker import Reply, TimeLimitedWorker
 
 COMMAND: Final = (sys.executable, "-P", "-W", "ignore", "-m", "harness.metrics.math.worker")
-"""Blind to modules of the working folder."""
+"""Modules of the working folder are not found by it."""
 
 LIMIT_S: Final = 5.0
 """Seconds of processor time for one question to the judge."""
@@ -60,7 +60,7 @@ class MathGrade:
 
 
 class MathJudge:
-    """Asks SymPy and math-verify, in a process that is started when it is first needed."""
+    """A judge that asks SymPy and math-verify, in a process that is started when it is first needed."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self.limit_s = limit_s
@@ -77,7 +77,7 @@ class MathJudge:
 
 @functools.cache
 def shared_judge() -> MathJudge:
-    """The one judge of this process, closed when Python ends: its start costs a second, so all items share it."""
+    """The one judge of this process, closed when Python ends: starting takes a second, so all items share it."""
     judge = MathJudge()
     atexit.register(judge.close)
     return judge

@@ -1,8 +1,8 @@
-"""``hendrycks_exact``: the texts are the same once both are written in one way.
+"""``hendrycks_exact``: the texts are the same once both are rewritten in one way.
 
-The prediction is what stands between the first and the last ``$`` of the output, the whole output if there
-are fewer than two. Both answers are rewritten by the same steps in this order. They are those of Hendrycks et al.
-(2021, ``math_equivalence.py``), as lm-evaluation-harness 0.4.13 runs them in ``tasks/hendrycks_math``.
+The prediction is the text between the first and the last ``$`` of the output, the whole output if there are fewer
+than two. Both answers are rewritten by the same steps in this order. They are those of Hendrycks et al. (2021,
+``math_equivalence.py``), as lm-evaluation-harness 0.4.13 runs them in ``tasks/hendrycks_math``.
 
 1. Newlines, ``\\!``, one of two backslashes, ``\\left`` and ``\\right``, degrees, ``\\$`` go; ``tfrac`` and
    ``dfrac`` become ``frac``.
@@ -15,7 +15,7 @@ are fewer than two. Both answers are rewritten by the same steps in this order. 
 A step may be impossible for one of the two: two units, a root of nothing, a/b of which one is not an integer. Then
 the reference compares both as they came, and so do we: "x/2" and "x/2 " differ.
 
-The gold answer of a MATH solution: what stands in its last box.
+The gold answer of a MATH solution is the content of its last box.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ UNIT: Final = "\\text{ "
 
 
 class _CannotBeDoneError(Exception):
-    """A step of the rewriting has nothing to work on."""
+    """A step of the rewriting does not apply to the text."""
 
 
 def prediction(output: str) -> str:

@@ -7,12 +7,12 @@ that space has none.
 
 Normalisation is that of Lewkowycz et al. (2022, appendix D), with the corrections of lm-evaluation-harness 0.4.13
 (``tasks/minerva_math``, version 3). Keep what follows the last equals sign. Remove unit words, whole words first,
-then also such as have grown together, but never inside a LaTeX command. Unwrap formulas, text, bold, overlines and
-boxes. Give ``\\frac`` and ``\\sqrt`` their braces. Delete ``$``, and commas that part thousands of a number (a
-tuple keeps its commas).
+then also parts of words, but never inside a LaTeX command. Unwrap formulas, text, bold, overlines and boxes. Give
+``\\frac`` and ``\\sqrt`` their braces. Delete ``$``, and commas that separate thousands of a number (a tuple keeps
+its commas).
 
-The same text is right, unless it is empty. Else both are parsed as LaTeX, and the difference has to simplify
-to zero: tuples, intervals, sets and matrices cannot be parsed, so those must be the same text.
+The same text is right, unless it is empty. Else both are parsed as LaTeX, and the difference has to simplify to zero.
+Tuples, intervals, sets and matrices cannot be parsed, so those must be the same text.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ REMOVED: Final = (
     *(r"\text{s}", r"\text{.}", "\\text{\ns}", r"\text{}^2", r"\text{}^3", "\\text{\n}", r"\text{}"),
     *(r"\mathrm{th}", r"^\circ", r"^{\circ}", r"\;", r",\!", "{,}", '"', r"\dots"),
 )
-"""In the order in which they go: removing one can make another."""
+"""In the order of removal: removing one can make another."""
 
 UNWRAPPED: Final = (
     (re.compile(r".*?\$(.*?)\$.*"), r"$\1$"),
@@ -75,14 +75,14 @@ def normalized(answer: str) -> str:
         text = text.replace(before, after)
     for expression in REMOVED:
         text = _without_word(text, expression) if expression.isalpha() else text.replace(expression, "")
-    for pattern, kept in UNWRAPPED if text.count("$") > 1 else UNWRAPPED[1:]:  # the first is slow in vain
+    for pattern, kept in UNWRAPPED if text.count("$") > 1 else UNWRAPPED[1:]:  # the first would only be slow
         text = pattern.sub(kept, text)
     text = text.replace("$", "")
     return text.replace(",", "") if THOUSANDS.fullmatch(text) else text
 
 
 def difference_is_zero(left: str, right: str) -> bool:
-    """Return whether SymPy reads both as LaTeX and simplifies their difference to zero; may take for ever.
+    """Return whether SymPy reads both as LaTeX and simplifies their difference to zero; that may take for ever.
 
     Runs in the process that checks answers, never in that of the tests.
     """

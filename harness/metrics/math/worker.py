@@ -3,7 +3,7 @@
 Started by ``MathJudge`` as ``python -m harness.metrics.math.worker``. An item is ``["minerva", left, right]``
 or ``["math_verify", solution, output]``.
 
-``math_verify``: what the math-verify library says of a whole solution and a whole output.
+``math_verify``: the math-verify library's verdict on a whole solution and a whole output.
 
 Both texts are parsed with the library's defaults: LaTeX within math delimiters and plain expressions, boxes
 first, else the last that can be read, together with its text. Then ``verify(gold, target)``, which is not
@@ -11,9 +11,9 @@ symmetric: the gold answer comes first. Sets, intervals, matrices, percent signs
 business (https://github.com/huggingface/Math-Verify); lm-evaluation-harness 0.4.13 does the same in
 ``tasks/minerva_math``.
 
-The library's own time limits need SIGALRM and so the main thread; they are off, and everything here runs in
-the process that checks answers, under its limit. Texts that are equal are right whatever SymPy would say of
-them, by the library's rule; that is looked at first, so that it costs no time.
+The library's own time limits need SIGALRM and hence the main thread; they are off, and everything here runs in the
+process that checks answers, under its limit. Texts that are equal are right whatever SymPy would say of them, by the
+library's rule; that is checked first, so that it costs no time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.metrics.subprocess_worker import serve
 
 
 def warm() -> None:
-    """Imports and first uses everything slow; raises ``ImportError`` with what to install."""
+    """Import and try everything slow; raise ``ImportError`` with the packages to install."""
     try:
         import math_verify  # noqa: F401
 
