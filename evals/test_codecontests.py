@@ -44,9 +44,9 @@ PROGRAMS: dict[str, Any] = {
     **PROGRAMS,
 )
 def test_codecontests(example: StdioRow, fewshot: FewShot) -> Scores:
-    """CodeContests (Li et al. 2022), 0-shot, 1024 new tokens, in Python; ``--eval-samples`` a problem. The
-    test split has 165 problems (as the paper says); the shipped ones are our own. Of more
-    than 1000 problems 1000 are drawn with the run's seed.
+    """CodeContests (Li et al. 2022), 0-shot, 1024 new tokens, in Python; ``--eval-samples`` per problem. The test
+    split has 165 problems (as the paper says); the shipped ones are our own. Of more than 1000 problems 1000 are
+    drawn with the run's seed.
 
     Prompt, our own: the statement, a sentence that asks for a Python program, and the beginning of a block of
     code. The program is the text up to the end of the block. A training row (``instruction``) is asked by its own
@@ -85,7 +85,7 @@ def test_codecontests(example: StdioRow, fewshot: FewShot) -> Scores:
 )
 def test_apps_stdin(example: StdioRow, fewshot: FewShot) -> Scores:
     """APPS (Hendrycks et al. 2021), the problems that read the standard input, 0-shot, 1024 new tokens;
-    ``--eval-samples`` a problem. Of more than 1000 problems 1000 are drawn with the run's seed.
+    ``--eval-samples`` per problem. Of more than 1000 problems 1000 are drawn with the run's seed.
 
     Prompt: "QUESTION:", the statement, "Use Standard Input format", "ANSWER:", each in a line of its own. The text
     ends before a line that begins with "QUESTION", "---" or "ANSWER"; the program is the text, or its block of

@@ -30,7 +30,7 @@ from harness.metrics.code import (
     "through a chat template those of EvalPlus 0.3.1",
 )
 def test_humaneval(example: HumanEvalRow, fewshot: FewShot) -> Scores:
-    """HumanEval (Chen et al. 2021), 164 functions, 0-shot, 512 new tokens; ``--eval-samples`` a task.
+    """HumanEval (Chen et al. 2021), 164 functions, 0-shot, 512 new tokens; ``--eval-samples`` per task.
 
     Prompt: the function's beginning as published. A completion ends before a line that begins with "class",
     "def", "#", "if" or "print"; the program is the prompt and the completion. An answer with a whole function in a

@@ -84,7 +84,7 @@ THREE_SHOT: dict[str, Any] = {
 )
 def test_mbpp(example: MbppRow, fewshot: FewShot) -> Scores:
     """MBPP (Austin et al. 2021), test split (tasks 11 to 510), the paper's prompt, 3-shot, 512 new tokens;
-    ``--eval-samples`` a task.
+    ``--eval-samples`` per task.
 
     Prompt: "You are an expert Python programmer, and here is your task:", the task, "Your code should pass these
     tests:", a blank line, three assertions, "[BEGIN]". In the examples (always tasks 2, 3 and 4) a program and
@@ -136,7 +136,7 @@ def test_mbpp_sanitized(example: MbppRow, fewshot: FewShot) -> Scores:
     **TASKS,
 )
 def test_mbpp_docstring(example: MbppRow, fewshot: FewShot) -> Scores:
-    """MBPP (Austin et al. 2021), test split, as a docstring, 0-shot, 512 new tokens; ``--eval-samples`` a task.
+    """MBPP (Austin et al. 2021), test split, as a docstring, 0-shot, 512 new tokens; ``--eval-samples`` per task.
 
     Prompt: a docstring of two lines, the task and its first assertion. A completion ends before a line that begins
     with "class", "assert", three double quotes, "print" or "if". Through a chat template it is asked and cut as

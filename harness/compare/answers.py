@@ -3,7 +3,7 @@
 Of a run they come from the journal's requests and answers and, where the data is still there, from the item's row; of
 lm-evaluation-harness from its samples.
 
-The right answer of a data row, for a person to read; scoring never uses it.
+The right answer of a data row is for people to read; scoring never uses it.
 """
 
 from __future__ import annotations

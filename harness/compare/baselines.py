@@ -1,8 +1,8 @@
 """The choice of the saved results that a new one is compared with.
 
     best      the saved results of the same benchmark under the same conditions, of every other run that began earlier;
-              one a checkpoint: of several its best, so that a second try is not held against the first, and of equal
-              ones the newest. Judged against the best of them.
+              one per checkpoint: of several its best, so that a second try is not compared with the first, and of
+              equal ones the newest. Judged against the best of them.
     a run     the results of one run, whichever checkpoints it has; a pinned one is one checkpoint of a run
     none      nothing
 
@@ -16,7 +16,7 @@ other way round. They are counted in a note. Where there is nothing else, nothin
 contrast, must have the same items.
 
 Where the only comparable results are of the very checkpoint, while others have results under other conditions, nothing
-is judged: a second try after the data were changed is not held against the first.
+is judged: a second try after the data were changed is not compared with the first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ State = Literal["chosen", "first", "apart", "absent", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineSource:
-    """A source of baselines: its name for a person, its kind, its results, and a way to load their items."""
+    """A source of baselines: its name in messages, its kind, its results, and a way to load their items."""
 
     name: str
     kind: Literal["best", "run", "none"]
@@ -195,7 +195,7 @@ def comparable(new: StoredResult, results: Iterable[StoredResult]) -> list[Store
 
 def one_each(results: Iterable[StoredResult], metric: str) -> list[StoredResult]:
     """The best result of each checkpoint by the metric, of equal ones the newest; the checkpoint that came last at
-    the end. Checkpoints without a fingerprint go by their name."""
+    the end. Checkpoints without a fingerprint are told apart by name."""
     by_checkpoint: dict[str, StoredResult] = {}
     for saved in sorted(results, key=lambda one: (worth(one, metric), *_age(one))):
         by_checkpoint[saved.fingerprint or f"name: {saved.checkpoint}"] = saved
@@ -214,14 +214,14 @@ def _age(saved: StoredResult) -> tuple[float, str, str]:
 
 
 def shown(value: Any) -> str:
-    """A condition's value for a person: hashes short, and "default" for what was not set."""
+    """A condition's value in words: hashes shortened, and "default" where it was not set."""
     if isinstance(value, str) and len(value) == 64:
         return value[:HASH_SHOWN]
     return "default" if value is None else str(value)
 
 
 def origin(saved: StoredResult) -> str:
-    """The name of a result for a person: the checkpoint and its run."""
+    """The name of a result in messages: the checkpoint and its run."""
     return f"{saved.checkpoint} in {saved.run_id}"
 
 
@@ -256,7 +256,7 @@ def _nothing(earlier: Sequence[StoredResult], source: BaselineSource) -> Baselin
 
 
 def incomplete(saved: StoredResult) -> str:
-    """The reason for a person why a result is not whole."""
+    """The reason why a result is not whole, in words."""
     parts = [f"{saved.faults} of {saved.collected} items ended in error or were lost"] if saved.faults else []
     parts += [f"{saved.skipped} of {saved.collected} items were skipped"] if saved.skipped else []
     parts += [saved.invalid] if saved.invalid else []

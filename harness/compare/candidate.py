@@ -41,7 +41,7 @@ class Entry:
 class Candidate:
     """A checkpoint with its results by benchmark.
 
-    ``origin`` says where they were read, for a person. ``about`` has the known facts of the checkpoint: series, step,
+    ``origin`` names the place they were read from. ``about`` has the known facts of the checkpoint: series, step,
     epoch, seq_len. ``notes`` are what a reader must know before believing the numbers.
     """
 

@@ -8,8 +8,8 @@
 
 A function takes the score's values and the items' clusters (None where items share nothing). It returns an ``Estimate``
 with an interval, or a
-number, which then has none. It must stand at the top of a module: the process that
-sums up a run may not be the one that collected it, and finds the function again by module, file and name.
+number, which then has none. It must stand at the top of a module: the process that sums up a run may not be the one
+that collected it, and must find the function again by module, file and name.
 
 Paired tests compare runs item by item, by the score that a metric is made of. For a metric that is no function of that
 score's mean the verdict is about the mean; reports say so.

@@ -33,7 +33,7 @@ from harness.core.requests import REQUEST_KINDS, Request
 ATTRIBUTE: Final = "__touchstone_benchmark__"
 
 CHECKPOINT_FIXTURE: Final = "touchstone_checkpoint"
-"""The parameter with an item's checkpoint, which the fixtures ``checkpoint`` and ``model_engine`` hand on."""
+"""The parameter with an item's checkpoint, which the fixtures ``checkpoint`` and ``model_engine`` pass on."""
 
 FORMER: Final = ("shots_from", "hub", "hub_shots")
 """Fields that ``Dataset`` has replaced; they work for one more version."""

@@ -1,7 +1,7 @@
 """The settings of runs as conditions of results, by which results compare and the cache takes answers.
 
 The table of settings (``harness/core/settings.toml``) says what each affects; the manifest, the cache of answers,
-saved results, ``touchstone compare`` and gates all go by it. An earlier release that lacked a setting did as its
+saved results, ``touchstone compare`` and gates all follow it. An earlier release that lacked a setting did as its
 default says, so results of such runs still compare.
 """
 

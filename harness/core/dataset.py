@@ -169,7 +169,7 @@ def read_lines(path: Path) -> Iterator[RawRow]:
             row = json.loads(raw)
         except ValueError as error:
             raise DataError(
-                f"{path}, row {number}: not valid JSON ({error}); one JSON object a line"
+                f"{path}, row {number}: not valid JSON ({error}); one JSON object per line"
             ) from error
         if not isinstance(row, dict):
             raise DataError(f"{path}, row {number}: a {type(row).__name__}, not a JSON object")
@@ -206,7 +206,7 @@ def _given_lines(spec: Benchmark, rows: Sequence[object]) -> Iterator[RawRow]:
 
 
 def _lacking(benchmark: str, name: str, folder: Path, why: str, *, scored: bool) -> str:
-    """The benchmark with the path that was looked for, and the nearest one that is there."""
+    """The benchmark with the path that was searched, and the nearest one that is there."""
     near = nearest(folder, name, scored=scored)
     return f"{benchmark} ({folder / name}.jsonl): {why}" + (f"; nearest: {folder / near}" if near else "")
 

@@ -23,6 +23,6 @@ def plugins(group: str, error: type[HarnessError] = HarnessError) -> tuple[Any, 
         except Exception as reason:
             raise error(
                 f"plug-in {entry.name} ({entry.value}, group {group}): cannot be loaded "
-                f"({type(reason).__name__}: {reason}); mend or uninstall it"
+                f"({type(reason).__name__}: {reason}); fix or uninstall it"
             ) from reason
     return tuple(found)

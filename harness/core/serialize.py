@@ -150,7 +150,7 @@ def _type_name(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """A short repr that cannot fail: the value may come from a stranger's class."""
+    """A short repr that cannot fail: the value may be of any class."""
     try:
         text = plain_text(repr(value))
     except Exception as error:  # whatever a foreign __repr__ does, the message must still come out

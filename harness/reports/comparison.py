@@ -206,7 +206,7 @@ def _entries(pair: Pair) -> list[tuple[str, str, Entry]]:
 def _directions(pair: Pair) -> list[str]:
     """Return the metrics of which lower is better."""
     lower = dict.fromkeys(line.metric for line in pair.lines if not line.comparison.higher_is_better)
-    return [f"lower is better of {listed(lower)}"] if lower else []
+    return [f"lower is better for {listed(lower)}"] if lower else []
 
 
 def _scorers(pair: Pair) -> list[str]:

@@ -132,7 +132,7 @@ def directions(summary: Summary) -> list[str]:
         aggregate = aggregates.get(result.benchmark, {})
         lower = [name for name in result.metrics if not aggregation_of(aggregate, name).higher_is_better]
         if aggregate and lower and result.group is None:
-            found[result.benchmark] = f"{result.benchmark}: lower is better of {', '.join(lower)}"
+            found[result.benchmark] = f"{result.benchmark}: lower is better for {', '.join(lower)}"
     return list(found.values())
 
 

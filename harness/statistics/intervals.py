@@ -35,7 +35,7 @@ from harness.statistics.proportions import wilson_limits
 class Estimate:
     """A value, the limits of its 95 % interval and its standard error; None where undefined, with ``why``.
 
-    ``method`` names the interval for a person. Whatever limits exist enclose the value.
+    ``method`` names the interval in words. Whatever limits exist enclose the value.
     """
 
     value: float | None

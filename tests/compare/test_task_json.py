@@ -324,7 +324,7 @@ def test_old_results_without_filters_and_sizes_are_read_by_our_names(tmp_path: P
         "mmlu_college_physics": ("acc", 100),
         "lambada": ("acc", 200),
     }
-    assert one.notes == ("160m.json: no metric of which more is better, left out: crows_pairs_english",)
+    assert one.notes == ("160m.json: no metric that is better when higher, left out: crows_pairs_english",)
 
 
 def test_groups_are_left_out_where_their_tasks_are_there(tmp_path: Path) -> None:

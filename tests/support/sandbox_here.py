@@ -13,7 +13,7 @@ from harness.engines.sandbox.sandbox import Sandbox
 
 def opened_here(*, workers: int, grader: Grader = "exact") -> Sandbox:
     """A sandbox. Without one the test is skipped with the reason, but fails where ``CI`` is set: there it must be
-    possible, and nobody reads why something was skipped.
+    possible, and reasons for skipping would go unread.
     """
     try:
         return open_sandbox("bwrap", workers=workers, grader=grader)

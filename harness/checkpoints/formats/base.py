@@ -75,7 +75,7 @@ class Target(Protocol):
 
     @property
     def options(self) -> Mapping[str, str]:
-        """The settings that it takes in ``TARGET?NAME=VALUE&...``, with a line of help each."""
+        """The settings that it takes in ``TARGET?NAME=VALUE&...``, each with a line of help."""
 
     def inspect(self, path: Path, asked: Asked, /) -> CheckpointInfo:
         """Describe ``path``, the target without options; ``CheckpointInfo.serves`` says what it can answer.

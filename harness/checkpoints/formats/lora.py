@@ -170,7 +170,7 @@ def _by_pattern(patterns: dict[str, Any] | None, module: str, default: Any, wher
 def fits(pattern: str, module: str, where: Path) -> bool:
     """Return whether a pattern from a config matches a module's name.
 
-    Raises ``CheckpointError`` for what is no pattern, and for one that repeats a group, which can take for ever.
+    Raises ``CheckpointError`` for an invalid pattern, and for one that repeats a group, which can take for ever.
     """
     try:
         if not re.search(r"\)[*+{]", pattern):

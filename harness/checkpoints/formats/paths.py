@@ -49,5 +49,5 @@ def readable(path: Path | str) -> Iterator[None]:
         yield
     except OSError as error:
         raise CheckpointError(
-            f"{path}: cannot be read ({error.strerror}); check the file's rights"
+            f"{path}: cannot be read ({error.strerror}); check the file's permissions"
         ) from error

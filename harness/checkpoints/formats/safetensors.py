@@ -81,7 +81,7 @@ def _check_places(path: Path, entries: dict[str, _Entry]) -> None:
         if size is None:
             raise CheckpointError(
                 f"{path}: tensor {name!r} has the type {entry.dtype!r} and the shape {list(entry.shape)}, "
-                "which cannot be; save the checkpoint again"
+                "which is impossible; save the checkpoint again"
             )
         if begin < 0 or end - begin != size:
             raise CheckpointError(

@@ -127,7 +127,7 @@ def _relative_override(
         return {}
     if rows[1] % 2:
         raise CheckpointError(
-            f"{folder}: shape mismatch, {rows[0]} has {rows[1]} rows, which are not two a distance; "
+            f"{folder}: shape mismatch, {rows[0]} has {rows[1]} rows, which are not two per distance; "
             "save the checkpoint again"
         )
     half = rows[1] // 2

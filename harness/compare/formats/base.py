@@ -79,7 +79,7 @@ class WritableFormat(Protocol):
 
 
 def read_json(path: Path) -> tuple[Source, Any]:
-    """The file and what it holds; raises ``DataError`` for what is not JSON."""
+    """The file and its content; raises ``DataError`` where that is not JSON."""
     source, data = source_of(path)
     try:
         return source, json.loads(data)

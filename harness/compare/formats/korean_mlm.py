@@ -138,7 +138,7 @@ def row_name(fields: Mapping[str, Any]) -> str:
 
 
 def number(column: str, value: object) -> float | None:
-    """The number in a field, None for an empty one; raises ``WrongValueError`` for what is no finite number."""
+    """The number in a field, None for an empty one; raises ``WrongValueError`` for anything but a finite number."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     found: float | None = None
@@ -262,7 +262,7 @@ def read_table(path: Path, sizes: Mapping[str, int]) -> Table:
         if not is_korean(dict.fromkeys(header)):
             raise DataError(
                 f"{path}: its first line has none of the columns {', '.join(c.key for c in COLUMNS)}; "
-                "a table of checkpoints has a line of names, then a line a checkpoint"
+                "a table of checkpoints has a line of names, then a line per checkpoint"
             )
         for fields in reader:
             found.add(fields, reader.line_num, width=len(header))
@@ -295,7 +295,7 @@ class _Reading:
             row, wrong = read_row(fields, origin=origin, source=self._source, sizes=self._sizes)
             name = row.name
             if width is not None and name in self._lines:
-                taken = f"line {self._lines[name]} has this name; name it otherwise"
+                taken = f"line {self._lines[name]} has this name; give it another name"
                 raise WrongValueError("checkpoint", name, taken)
         except WrongValueError as error:
             value = None if error.value is None else str(error.value)

@@ -75,7 +75,7 @@ def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> Candidate:
             entry = Entry(saved=entry.saved)
         entries[entry.saved.benchmark] = entry
     if lacking:
-        notes.append(f"{path.name}: no metric of which more is better, left out: {listed(lacking)}")
+        notes.append(f"{path.name}: no metric that is better when higher, left out: {listed(lacking)}")
     return Candidate(name=name, origin=path.name, entries=entries, notes=tuple(notes))
 
 

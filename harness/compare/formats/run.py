@@ -47,7 +47,7 @@ def read_run(folder: Path) -> list[Candidate]:
 
 
 def about(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a checkpoint's row that a person wants beside its name."""
+    """The fields of a checkpoint's row that are shown beside its name."""
     given = {
         "series": info.get("series"),
         "step": step_of_row(info),

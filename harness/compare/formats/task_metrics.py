@@ -65,7 +65,7 @@ class TaskMetrics(NamedTuple):
 
 
 def primary_of(task: str, metrics: Collection[str]) -> str:
-    """The metric by which a task is judged: of several scorers the one that this harness's own benchmark goes by. A
+    """The metric by which a task is judged: of several scorers the one that judges this harness's own benchmark. A
     filter that only takes programs out of a text (``pass@1_create_test``) makes no other scorer."""
     own = next((scorers for family, scorers in _FAMILIES if _is_of(task, family)), ())
     wanted = (*own, *_USUAL)
@@ -101,8 +101,8 @@ def metrics_of(
     default: int | None = None,
     less_is_better: frozenset[str] = frozenset(),
 ) -> TaskMetrics:
-    """The metrics of one task; what is no number is left out. ``n`` is the number of items that the file gives,
-    ``default`` stands in for it. Raises ``DataError`` where ``n`` is none.
+    """The metrics of one task; values that are not numbers are left out. ``n`` is the number of items that the file
+    gives, ``default`` stands in for it. Raises ``DataError`` where ``n`` is none.
     """
     written = {metric_name(key): (key, value) for key, value in values.items()}
     items = _count(n, where) or default or 0
@@ -129,7 +129,7 @@ def metrics_of(
 
 
 def _finite(value: object) -> float | None:
-    """The number, None for what is none and for NaN and infinities."""
+    """The number; None for NaN, infinities and values that are not numbers."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return float(value)

@@ -1,8 +1,8 @@
 """The changes of a run against the best so far, metric by metric, as measured and without a verdict.
 
 The best so far of a metric is the best value among the saved results of earlier runs that are whole, asked alike and
-of the same items, one a checkpoint. A composite is held against the best composite of a checkpoint that has all parts.
-The gate says whether a change is more than chance, and how much of a best value is luck.
+of the same items, one per checkpoint. A composite is compared with the best composite of a checkpoint that has all
+parts. The gate says whether a change is more than chance, and how much of a best value is luck.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def parse_floor(text: str, where: str) -> Floor:
 
 
 def number_of(text: str) -> float | None:
-    """The number that a text is, ``60%`` as 0.6; None for what is none, or not finite."""
+    """The number in a text, ``60%`` as 0.6; None where that is no finite number."""
     found = _NUMBER.fullmatch(text)
     if found is None:
         return None
@@ -253,7 +253,7 @@ def _share(table: Mapping[str, Any], key: str, where: str, *, least: float | Non
     if isinstance(share, bool) or not isinstance(share, (int, float)):
         raise GateError(f'{where}: {key} is {value!r}; give a number, such as 0.05, or a text "5%"')
     if not (0 < share < 1 or share == least):
-        points = isinstance(value, (int, float)) and 1 < value < 100  # as somebody may have meant it
+        points = isinstance(value, (int, float)) and 1 < value < 100  # as the user may have meant it
         meant = f'; {value} points are {value / 100:g}, or "{value}%"' if points else ""
         raise GateError(f"{where}: {key} is {value}; give a share below 1: 0.01 is one point{meant}")
     return float(share)

@@ -131,7 +131,7 @@ def judge_case(
 
 def _find(entry: Entry, source: BaselineSource, plan: GateConfig, metric: str) -> BaselineChoice:
     if source.kind == "none":
-        return BaselineChoice(state="absent", reason="held against no baseline")
+        return BaselineChoice(state="absent", reason="compared with no baseline")
     if not entry.items.examples:
         return BaselineChoice(state="refused", reason="no item was scored")
     return find(entry, source, metric=metric, allow=plan.allow)
@@ -332,7 +332,7 @@ def benchmark_line(
     notes = (
         *found.notes,
         *([f"values are means of {how.of}, by which {metric} is compared"] * (how.by != "mean")),
-        *([] if how.higher_score_is_better else [f"lower is better of {metric}"]),
+        *([] if how.higher_score_is_better else [f"lower is better for {metric}"]),
         *_without(saved, plan),
     )
     line = GateLine(

@@ -44,7 +44,7 @@ _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def script(tests: str, entry_point: str = "", own: Iterable[str] = ()) -> str:
-    """The text of tests, followed by what runs them; the text itself if it runs itself.
+    """The text of tests, followed by the calls that run them; the text itself if it runs them.
 
     ``entry_point`` is the name of the tested object, or an expression such as ``Solution().add``. ``own`` are names
     of Python's that the program is known to define. Raises ``ValueError`` for tests that cannot be read, that need an

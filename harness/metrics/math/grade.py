@@ -40,7 +40,7 @@ class MathVerdict:
 
 @dataclass(frozen=True, slots=True)
 class MathGrade:
-    """The verdicts of all three rules, and the gold answer they were held against (None: no box)."""
+    """The verdicts of all three rules, and the gold answer they were compared with (None: no box)."""
 
     gold: str | None
     hendrycks_exact: MathVerdict

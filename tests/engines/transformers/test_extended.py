@@ -133,4 +133,4 @@ def test_every_tensor_must_fit(tmp_path: Path) -> None:
     assert f"1 tensor in the weights without a place in DebertaV2ForMaskedLM: {extra}" in said
     table = "deberta.encoder.rel_embeddings.weight"
     said = tensors_changed(fresh("odd"), lambda found: found.update({table: torch.zeros(301, 32)}))
-    assert f"{table} has 301 rows, which are not two a distance" in said
+    assert f"{table} has 301 rows, which are not two per distance" in said

@@ -278,7 +278,7 @@ def _refused(path: Path, error: Exception) -> str:
 def _broken(path: Path, error: Exception) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, OSError):
-        return f"{path}: cannot be read ({error.strerror or text}); check the file's rights"
+        return f"{path}: cannot be read ({error.strerror or text}); check the file's permissions"
     if "mmap can only be used with files saved with" in text:
         return f"{path}: is in torch's format from before 1.6, or no file of torch's; save it again with torch.save"
     if "central directory" in text or "zip archive" in text:
