@@ -386,7 +386,7 @@ def test_a_sample_without_its_number_is_named(tmp_path: Path) -> None:
 def test_a_file_of_no_known_form_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(DataError, match=r"x\.json: (not valid JSON|neither of the forms)") as caught:
+    with pytest.raises(DataError, match=r"x\.json: (not valid JSON|none of the forms)") as caught:
         read_file(path, {})
     assert "\n" not in str(caught.value)
 
