@@ -403,7 +403,7 @@ def test_a_hub_failure_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(f"401 for {name}\nRepository Not Found\nPlease log in")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
-    assert "the Hub does not give it (401 for some-org/other)" in fault("some-org/other")
+    assert "not available on the Hub (401 for some-org/other)" in fault("some-org/other")
 
 
 def test_a_mistyped_path_does_not_reach_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
