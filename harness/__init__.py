@@ -82,7 +82,7 @@ _MODULES = {
     "core.grade": ("Graded", "Scores"),
     "statistics.intervals": ("Estimate", "mean_estimate"),
 }
-"""Where names come from; all others from ``core.requests``."""
+"""The modules that names come from; all others come from ``core.requests``."""
 
 
 def __getattr__(name: str) -> Any:
