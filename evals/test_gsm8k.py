@@ -29,6 +29,7 @@ def prompt(row: Row) -> str:
     asks=Generate,
     primary="exact_match_flexible",
     metrics=("exact_match_flexible", "exact_match_strict", "exact_match_number"),
+    tags=("math",),
     num_fewshot=5,
     shot=lambda row: Shot(prompt(row), row["answer"]),  # the whole rationale, calculator marks included
     paper="Cobbe et al. 2021, arXiv 2110.14168",

@@ -50,6 +50,7 @@ LAMBADA: dict[str, Any] = {
     "asks": FillMask,
     "primary": "lambada@1",
     "metrics": ("lambada@1", "lambada@1_strict", "reachable"),
+    "tags": ("korean",),
     "needs": {"kiwipiepy": "pip install 'pytest-touchstone[korean]'"},
 }
 

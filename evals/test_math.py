@@ -63,6 +63,7 @@ def prompt(row: Row) -> str:
     asks=Generate,
     primary="math_verify",
     metrics=METRICS,
+    tags=("math",),
     num_fewshot=4,
     shots_pick="first",
     shots_for_all=True,

@@ -33,6 +33,7 @@ class Mention(TypedDict):
         *("real@1", "real@5", "real@1_strict", "real@5_strict"),
         *("reachable", "copy_baseline", "copy_baseline_strict"),
     ),
+    tags=("korean",),
     cluster="text_id",
     subsets="source",
     needs={"kiwipiepy": "pip install 'pytest-touchstone[korean]'"},

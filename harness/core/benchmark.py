@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
@@ -37,6 +38,8 @@ CHECKPOINT_FIXTURE: Final = "touchstone_checkpoint"
 
 FORMER: Final = ("shots_from", "hub", "hub_shots")
 """Fields that ``Dataset`` has replaced; they work for one more version."""
+
+_TAG: Final = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
 
 MOST_UNUSABLE: Final = 0.1
 """The largest share of outputs without an answer, or ending at the limit, with which a result is valid."""
@@ -102,12 +105,13 @@ class Benchmark:
     every row is checked against (of ``typing_extensions`` below Python 3.12); ``asks`` the kinds of request it
     yields; ``group`` the row's field that splits the results (``file``: the name of the file); ``cluster`` the field
     of what items share (a text), for honest intervals; ``subsets`` the field that splits the results where its rows
-    have several values of it (the sources of a set), without a place in the items' ids. ``metrics`` names the scores
-    that the function may return, so that a gate's metrics are checked before it runs; without it they are read from
-    the code where that shows them. Few-shot examples come from ``data.fewshot`` (same group as the example, or any
-    with ``shots_for_all``) or, without it, from the evaluation rows themselves, never the example itself; ``shot``
-    renders one of them, as text or as a ``Shot``. ``shots_pick`` is "first" (file order) or "sample" (seeded, one
-    draw for all examples). With ``shots_fixed`` they are the prompt itself (a paper's), and come with the benchmark
+    have several values of it (the sources of a set), without a place in the items' ids. ``tags`` are words by which
+    benchmarks are chosen together, beside those that follow from ``asks`` (``harness.core.tasks``). ``metrics`` names
+    the scores that the function may return, so that a gate's metrics are checked before it runs; without it they are
+    read from the code where that shows them. Few-shot examples come from ``data.fewshot`` (same group as the example,
+    or any with ``shots_for_all``) or, without it, from the evaluation rows themselves, never the example itself;
+    ``shot`` renders one of them, as text or as a ``Shot``. ``shots_pick`` is "first" (file order) or "sample" (seeded,
+    one draw for all examples). With ``shots_fixed`` they are the prompt itself (a paper's), and come with the benchmark
     whatever the data. ``aggregate`` adds metrics, or replaces the mean of the score with the same name. ``keep``
     selects the rows of a dataset that belong to the benchmark; ``prepare`` brings other forms of a row into the one
     that ``row`` describes. Rows with the field ``own_prompt`` bring the whole prompt, and there are no few-shot
@@ -134,6 +138,7 @@ class Benchmark:
     shot: Callable[[Any], str | Shot] | None = None
     group: str | None = None
     subsets: str | None = None
+    tags: tuple[str, ...] = ()
     cluster: str | None = None
     aggregate: Mapping[str, Aggregation] = field(default_factory=dict)
     keep: Callable[[dict[str, Any]], bool] | None = None
@@ -219,6 +224,9 @@ def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, 
     metrics = more.get("metrics", ())
     if isinstance(metrics, str) or not all(isinstance(metric, str) for metric in metrics):
         raise BenchmarkError(f"{where}: metrics={metrics!r}; give the names of its scores in a tuple")
+    tags = more.get("tags", ())
+    if isinstance(tags, str) or not all(isinstance(tag, str) and _TAG.fullmatch(tag) for tag in tags):
+        raise BenchmarkError(f"{where}: tags={tags!r}; give words of letters, digits, '_' and '-' in a tuple")
     if metrics and primary not in (*metrics, *more.get("aggregate", ())):
         raise BenchmarkError(f"{where}: its primary score {primary!r} is not among its metrics")
     for one in more.get("aggregate", {}).values():

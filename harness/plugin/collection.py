@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -18,14 +16,10 @@ from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.find import find_checkpoints
 from harness.checkpoints.info import info_from_plain
 from harness.checkpoints.series import FailedToLoad
-from harness.core.aggregation import aggregation_of
 from harness.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, declared, generator_function
-from harness.core.composite import ATTRIBUTE as COMPOSITES
-from harness.core.composite import Composite, one_of_each, project_composites
 from harness.core.dataset import (
     DatasetRows,
     Example,
-    extents_of,
     load_dataset,
     load_shots,
     subsample,
@@ -33,7 +27,6 @@ from harness.core.dataset import (
 )
 from harness.core.drawn_shots import DrawnShots, draw_shots
 from harness.core.errors import (
-    BenchmarkError,
     CheckpointError,
     DataError,
     MissingDataError,
@@ -43,12 +36,13 @@ from harness.core.errors import (
 from harness.core.few_shot import FewShot, Sampling
 from harness.core.grade import NO_ANSWER
 from harness.core.requests import RunProgram
+from harness.core.tasks import Tasks, declared_groups
 from harness.core.text import listed
 from harness.engines.sandbox import open_checked
+from harness.plugin.keywords import may_select, stand_in_ids
 from harness.plugin.options import Settings
 from harness.plugin.returned import returned_names
 from harness.plugin.source_hash import code_of
-from harness.results.summary import Collected, Declaration
 
 if TYPE_CHECKING:
     from harness.engines.sandbox.soundness import Checked
@@ -95,11 +89,14 @@ class Collection:
     """The benchmarks and items that collection has found so far in this process.
 
     ``loaded`` and ``specs`` are keyed by the identity of the declarations: two may have one name, with only one of
-    them selected. ``selected`` says whether any benchmark is. ``deselected`` counts what was left out; ``nothing`` is
-    the line about a selection that matches no item.
+    them selected. ``unchosen`` are those that --eval-tasks does not name; ``unread`` those of which -k cannot mean an
+    item, so that their rows were not read. ``selected`` says whether any benchmark is. ``deselected`` counts what was
+    left out; ``nothing`` is the line about a selection that matches no item.
     """
 
     settings: Settings
+    unchosen: set[int] = field(default_factory=set)
+    unread: set[int] = field(default_factory=set)
     checkpoints: list[CheckpointInfo] | None = None
     failed: list[FailedToLoad] = field(default_factory=list)
     loaded: dict[int, Loaded] = field(default_factory=dict)
@@ -110,6 +107,17 @@ class Collection:
     fault: str | None = None
     nothing: str | None = None
     sandbox: Checked | None = None
+
+    @property
+    def tasks(self) -> Tasks:
+        """The choice of ``--eval-tasks``."""
+        return Tasks.of(self.settings.tasks)
+
+    def groups_of(self, spec: Benchmark) -> Sequence[str] | None:
+        """Return the groups of the benchmark's rows, as far as they are known."""
+        if (loaded := self.loaded.get(id(spec))) is None:
+            return declared_groups(spec, self.settings.data)
+        return list(dict.fromkeys(filter(None, (one.group for one in loaded.dataset.examples))))
 
     def known_checkpoints(self) -> list[CheckpointInfo]:
         """Return the checkpoints that the options name, or the builtin ones that exist, recognised once.
@@ -213,12 +221,19 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
     assert spec is not None
     collection.specs[id(spec)] = spec
     own = inspect.signature(generator_function(metafunc.function)).parameters
+    wanted = [name for name in OWN_ARGUMENTS if name in own]
+    if not collection.tasks.chosen(spec):
+        collection.unchosen.add(id(spec))
+        return _by_example(metafunc, wanted, [(spec.name, Withheld(spec))])
     if "example" not in own:
         text = f"benchmark {spec.name}: {metafunc.function.__name__}() takes no argument named 'example'"
         collection.remarks.append(Remark(spec, text, fatal=True))
         return lambda: None
     try:
         suited = _suited(spec, collection)
+        if suited and not may_select(metafunc, spec, suited, collection.groups_of(spec)):
+            collection.unread.add(id(spec))
+            return _by_example(metafunc, wanted, [(spec.name, Withheld(spec))])
         examples = _examples(metafunc, spec, collection) if suited else []
     except (CheckpointError, DataError) as error:
         collection.remarks.append(Remark(spec, str(error), fatal=True))
@@ -228,10 +243,17 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
         several = len(collection.checkpoints or []) > 1
         ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
         metafunc.parametrize(CHECKPOINT_FIXTURE, suited, ids=ids, scope="session")
-    rows = examples or [(one, Withheld(spec)) for one in _withheld_ids(spec, metafunc.config)]
-    wanted = [name for name in OWN_ARGUMENTS if name in own]
+    stand_ins = [(one, Withheld(spec)) for one in stand_in_ids(spec, metafunc.config)]
+    return _by_example(metafunc, wanted, examples or stand_ins)
+
+
+def _by_example(
+    metafunc: pytest.Metafunc, wanted: Sequence[str], rows: Sequence[tuple[str, Given | Withheld]]
+) -> Callable[[], None]:
+    """Return what parametrizes by examples, or by what stands for them."""
     values = [tuple(value if name == "example" else None for name in wanted) for _, value in rows]
-    return functools.partial(metafunc.parametrize, wanted, values, ids=[one for one, _ in rows])
+    ids = [one for one, _ in rows]
+    return functools.partial(metafunc.parametrize, wanted, values, ids=ids) if wanted else lambda: None
 
 
 def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
@@ -277,29 +299,18 @@ def _examples(
             loaded = with_shots(spec, dataset, settings.data, settings.shots, settings.sampling)
         except ShotsError as error:
             collection.remarks.append(Remark(spec, str(error), mistake=True))
-            chosen = take_first(subsample(spec, dataset.examples, settings.seed), settings.limit)
-            return [(example.id, Withheld(spec)) for example in chosen]
+            return [(example.id, Withheld(spec)) for example in _chosen(spec, dataset, collection)]
         scores = spec.metrics or returned_names(generator_function(metafunc.function)) or ()
         loaded = replace(loaded, code=_code(metafunc), scores=tuple(sorted({*scores} - {NO_ANSWER})))
         collection.loaded[id(spec)] = loaded
-    chosen = take_first(subsample(spec, loaded.dataset.examples, settings.seed), settings.limit)
-    return [(example.id, Given(example, loaded)) for example in chosen]
+    return [(example.id, Given(example, loaded)) for example in _chosen(spec, loaded.dataset, collection)]
 
 
-def _withheld_ids(spec: Benchmark, config: pytest.Config) -> list[str]:
-    """Return the ids of the placeholders for a benchmark whose examples are not known.
-
-    They are its name, and anything in ``-k`` and in node ids on the command line that may mean one of its examples or
-    groups.
-    """
-    words = re.findall(r"[^\s()]+", config.option.keyword)
-    plain = [word.rstrip("]") for word in words if word not in ("and", "or", "not")]
-    told = spec.group is not None and any(word.lower() in spec.name.lower() for word in plain)
-    named = [f"{spec.name}/{word}" for word in plain if word.isdecimal() or (told and word not in spec.name)]
-    named += [word for word in plain if word.startswith(f"{spec.name}/")]
-    brackets = [argument.partition("::")[2].partition("[") for argument in config.args]
-    named += [text[:-1] for _, _, text in brackets if f"{spec.name}/" in text and text.endswith("]")]
-    return list(dict.fromkeys([spec.name, *named]))
+def _chosen(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> list[Example]:
+    """The examples that are left by --eval-limit and --eval-tasks."""
+    settings, tasks = collection.settings, collection.tasks
+    first = take_first(subsample(spec, dataset.examples, settings.seed), settings.limit)
+    return [example for example in first if tasks.takes(spec, example.group)]
 
 
 def _code(metafunc: pytest.Metafunc) -> str:
@@ -418,82 +429,3 @@ def wrong_fixture(items: list[pytest.Item]) -> str | None:
                     "give the fixture scope='module' or wider"
                 )
     return None
-
-
-def wrong_composite(items: list[pytest.Item]) -> str | None:
-    """Return a sentence about the first composite that is declared wrongly, None if there is none."""
-    try:
-        parts = {
-            (part.benchmark, part.metric): one.name
-            for one in composites_declared(items)
-            for part in one.parts
-        }
-    except BenchmarkError as error:
-        return str(error)
-    specs = {given.loaded.spec.name: given.loaded.spec for _, given in given_items(items)}
-    for (name, metric), composite in parts.items():
-        aggregate = {key: one.plain() for key, one in specs[name].aggregate.items()} if name in specs else {}
-        if not aggregation_of(aggregate, metric).higher_is_better:
-            return f"composite {composite!r}: of {name}:{metric} less is better; give parts of which more is"
-    return None
-
-
-def collected_of(items: list[pytest.Item]) -> list[Collected]:
-    """Return the benchmark items, as plain data."""
-    return [
-        Collected(
-            item.nodeid,
-            result_of(item, given),
-            checkpoint_of(item).name,
-            given.example.id,
-            given.example.group,
-        )
-        for item, given in given_items(items)
-    ]
-
-
-def _declaration(loaded: Loaded, name: str, composites: Iterable[Composite]) -> Declaration:
-    """Return the benchmark as plain data, under the name of one of its results, with the ``composites`` that it is
-    part of."""
-    spec = loaded.spec
-    return Declaration(
-        name=name,
-        version=spec.version,
-        primary=spec.primary,
-        aggregate={key: one.plain() for key, one in spec.aggregate.items()},
-        grouped=any(example.group is not None for example in loaded.dataset.examples),
-        clustered=spec.cluster is not None,
-        dataset=loaded.dataset.info,
-        few_shot=loaded.shots.description(),
-        rule=spec.rule,
-        source=spec.source,
-        most_unusable=spec.most_unusable,
-        code=loaded.code,
-        scores=list(loaded.scores),
-        extents=extents_of(spec, loaded.dataset, loaded.sampling.seed),
-        own_rows=spec.own_rows,
-        composites=[one.plain() for one in composites if name in one.benchmarks],
-    )
-
-
-def declarations_of(items: list[pytest.Item]) -> dict[str, Declaration]:
-    """Return the items' benchmarks as plain data, by the names of their results."""
-    used = {result_of(item, given): given.loaded for item, given in given_items(items)}
-    composites = composites_declared(items)
-    return {name: _declaration(loaded, name, composites) for name, loaded in used.items()}
-
-
-def composites_declared(items: list[pytest.Item]) -> list[Composite]:
-    """Return the composites of pyproject.toml, of conftests and plug-ins, and of the items' modules.
-
-    Raises ``BenchmarkError`` where one name has two formulas.
-    """
-    if not items:
-        return []
-    config = items[0].config
-    files = dict.fromkeys(item.parent for item in items)
-    modules = [*config.pluginmanager.get_plugins(), *(getattr(file, "module", None) for file in files)]
-    found = project_composites(config.rootpath / "pyproject.toml")
-    for module in dict.fromkeys(one for one in modules if isinstance(one, ModuleType)):
-        found += vars(module).get(COMPOSITES, ())
-    return one_of_each(found)

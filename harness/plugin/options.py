@@ -40,6 +40,7 @@ class Settings:
     base_model: str | None
     trust_remote_code: bool
     data: str | None
+    tasks: tuple[str, ...]
     limit: int | float | None
     no_cache: bool
     shots: int | None

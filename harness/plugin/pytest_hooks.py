@@ -41,10 +41,12 @@ class SessionHooks(Hooks):
         return found
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+    def pytest_collection_modifyitems(
+        self, session: pytest.Session, items: list[pytest.Item]
+    ) -> Generator[None, object, object]:
         """Select items after every other plugin has chosen, ``--lf`` included."""
         found = yield
-        self.session.select(items)
+        self.session.select(items, whole=not session.testsfailed)
         return found
 
     @pytest.hookimpl(tryfirst=True)
@@ -122,8 +124,9 @@ class ControllerHooks(Hooks):
         self.session.begin()
 
     def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
-        """Say at ``--co`` what was left out; a run says it below its table."""
-        return self.session.left_out() if config.option.collectonly else []
+        """Say which benchmarks --eval-tasks means; at ``--co`` also what was left out, which a run says below its
+        table."""
+        return self.session.collected_lines(all_of_them=config.option.collectonly)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

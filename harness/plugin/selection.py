@@ -6,8 +6,8 @@ Only benchmarks that somebody selects may stop a run, or say why they are left o
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import pytest
 
@@ -15,6 +15,7 @@ from harness.core.benchmark import Benchmark, declared
 from harness.core.exit_codes import ExitCode
 from harness.core.text import count
 from harness.plugin.collection import Collection, Remark, Withheld, given_of
+from harness.plugin.keywords import keyword_words
 
 MOST_NAMES = 3
 """The most names that are suggested for an unknown one."""
@@ -26,31 +27,50 @@ Names much less like it than the nearest are not suggested either.
 """
 
 
-def settle(items: list[pytest.Item], collection: Collection, config: pytest.Config) -> list[pytest.Item]:
+MARKED_LATER: Final = (
+    "-k: {0} is chosen by a keyword that its items got after collection, too late for its rows to be read; "
+    "choose it by --eval-tasks {0}"
+)
+
+
+def settle(
+    items: list[pytest.Item], collection: Collection, config: pytest.Config, *, whole: bool
+) -> list[pytest.Item]:
     """Take out the items that are never run, and return them.
 
     Note in ``collection`` what the selected benchmarks have to say: what is left out and why, and the first mistake,
-    if any.
+    if any. ``whole`` says that every file could be collected, so that an unknown name is a mistake.
     """
     selected: dict[int, Benchmark] = {}
     withheld: list[pytest.Item] = []
     kept: list[pytest.Item] = []
-    asked = False
+    asked = meant = False
     for item in items:
         given = given_of(item)
         spec = given.loaded.spec if given is not None else _withheld(item)
-        if spec is not None:
-            selected[id(spec)] = spec
+        if id(spec) not in collection.unchosen:
+            meant = True
+            selected |= {} if spec is None else {id(spec): spec}
         asked = asked or given is not None
         (kept if spec is None or given is not None else withheld).append(item)
     remarks = [one for one in collection.remarks if id(one.spec) in selected]
-    collection.fault = _fault(selected.values(), remarks, asked=asked)
+    unread = [one.name for one in selected.values() if id(one) in collection.unread]
+    collection.fault = (
+        (_unknown_task(collection) if whole else None)
+        or (MARKED_LATER.format(unread[0]) if unread else None)
+        or _fault(selected.values(), remarks, asked=asked)
+    )
     collection.selected = bool(selected)
     collection.deselected += dict.fromkeys(one.line for one in remarks if not one.fatal)
-    if collection.specs and not items:
+    if collection.specs and not meant:
         collection.nothing = nothing_selected(collection, config)
     items[:] = kept
     return withheld
+
+
+def _unknown_task(collection: Collection) -> str | None:
+    """Return a line about the first name of --eval-tasks that there is not."""
+    return collection.tasks.unknown([(one, collection.groups_of(one)) for one in collection.specs.values()])
 
 
 def _withheld(item: pytest.Item) -> Benchmark | None:
@@ -77,15 +97,19 @@ def _fault(selected: Iterable[Benchmark], remarks: Sequence[Remark], *, asked: b
 def nothing_selected(collection: Collection, config: pytest.Config) -> str:
     """Return a line about a selection that matches no item, with the names nearest to its words."""
     option = config.option
-    given = [
-        f"{flag} {value!r}" for flag, value in (("-k", option.keyword), ("-m", option.markexpr)) if value
-    ]
+    told = (
+        ("--eval-tasks", ",".join(collection.settings.tasks)),
+        ("-k", option.keyword),
+        ("-m", option.markexpr),
+    )
+    given = [f"{flag} {value!r}" for flag, value in told if value]
     of = f"none of {len(collection.specs)} benchmarks" if len(collection.specs) > 1 else "no benchmark"
     what = f"{of} matches {' '.join(given)}" if given else f"{of} is left"
     line = f"nothing selected (exit code {ExitCode.NOTHING}): {what}"
-    groups = (one.group for loaded in collection.loaded.values() for one in loaded.dataset.examples)
-    names = dict.fromkeys([*(spec.name for spec in collection.specs.values()), *filter(None, groups)])
-    near = nearest(re.findall(r"[^\s()]+", option.keyword), list(names))
+    specs = collection.specs.values()
+    groups = (group for spec in specs for group in collection.groups_of(spec) or ())
+    names = dict.fromkeys([*(spec.name for spec in specs), *groups])
+    near = nearest(keyword_words(config), list(names))
     return f"{line}; nearest: {', '.join(near)}" if near else line
 
 
@@ -95,7 +119,7 @@ def nearest(words: Iterable[str], names: Sequence[str]) -> list[str]:
     found: list[str] = []
     for word in words:
         plain = word.lower().partition("/")[0]
-        if plain in ("and", "or", "not") or any(plain in name for name in lower):
+        if any(plain in name for name in lower):
             continue
         likeness = {name: difflib.SequenceMatcher(None, plain, name).ratio() for name in lower}
         least = max(LIKENESS, max(likeness.values(), default=0.0) - 0.2)

@@ -25,9 +25,11 @@ from harness.core.benchmark import declared
 from harness.core.errors import CheckpointError, HarnessError, JournalError
 from harness.core.exit_codes import ExitCode
 from harness.core.hooks import Run
+from harness.core.text import listed
 from harness.plugin import collection as collecting
 from harness.plugin.batches import DEFAULT_SIZE, batch_size
 from harness.plugin.crashes import TOLD, FailedCheckpoints, WorkerCrashes
+from harness.plugin.declarations import collected_of, declarations_of, wrong_composite
 from harness.plugin.gate import FINE, GateSession
 from harness.plugin.options import settings_of, take_former_gate_mode
 from harness.plugin.selection import settle
@@ -140,18 +142,20 @@ class EvalSession:
         if self.fault is not None:
             raise pytest.UsageError(self.fault)
 
-    def select(self, items: list[pytest.Item]) -> None:
+    def select(self, items: list[pytest.Item], *, whole: bool) -> None:
         """Keep the items that can run, in the order in which they run; called when everybody else has chosen.
+
+        ``whole`` says that every file could be collected.
 
         Raises ``pytest.UsageError`` for a mistake; a worker keeps no item, and its controller raises the mistake.
         """
         self._selected = True
-        dropped = settle(items, self.collection, self.config) if self.fault is None else []
+        dropped = settle(items, self.collection, self.config, whole=whole) if self.fault is None else []
         if self.fault is None:
             count = len(self.collection.checkpoints or ())
             found = (
                 collecting.wrong_fixture(items),
-                collecting.wrong_composite(items),
+                wrong_composite(items),
                 collecting.name_results(items, count),
             )
             self.fault = self.collection.fault or next((one for one in found if one is not None), None)
@@ -181,10 +185,18 @@ class EvalSession:
     def _by_kind(self) -> bool:
         return not self.worker and self.settings.batch_items is None
 
-    def left_out(self) -> list[str]:
-        """Return what was left out of the collection, one line each."""
-        failed = [f"failed to load {one.name}: {one.message}" for one in self.collection.failed]
-        return [*failed, *(f"deselected {line}" for line in self.collection.deselected)]
+    def collected_lines(self, *, all_of_them: bool) -> list[str]:
+        """Return the benchmarks that --eval-tasks means; with ``all_of_them`` also what was left out, a line each."""
+        if self.fault is not None:
+            return []
+        specs = self.collection.specs.values()
+        names = [spec.name for spec in specs if self.collection.tasks.chosen(spec)]
+        terms = ",".join(self.settings.tasks)
+        told = [f"--eval-tasks {terms}: {listed(names)} (of {len(specs)})"] if terms and names else []
+        if all_of_them:
+            told += [f"failed to load {one.name}: {one.message}" for one in self.collection.failed]
+            told += [f"deselected {line}" for line in self.collection.deselected]
+        return told
 
     # Start
 
@@ -202,8 +214,8 @@ class EvalSession:
             self.fault = str(error)
             self._refuse(items)
             return
-        declarations = collecting.declarations_of(own)
-        self.directory.write_collected(collecting.collected_of(own), declarations, self.collection.deselected)
+        declarations = declarations_of(own)
+        self.directory.write_collected(collected_of(own), declarations, self.collection.deselected)
         if self._sequential is not None:
             self._sequential.begin(self.directory, declarations)
         self._execution = self._prepared(own, self._batch_size(len(items)))

@@ -1,0 +1,158 @@
+"""The choice of benchmarks by name: ``--eval-tasks arc_easy,code,'ko_*',mmlu_stem/machine_learning,-mbpp``.
+
+A term is a benchmark's name, a tag, or a pattern of names; ``NAME/GROUP`` takes a group of a benchmark alone, and ``-``
+before a term leaves out what it names. Some tags follow from what a benchmark asks, others are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final, TypeAlias
+
+from harness.core.benchmark import Benchmark
+from harness.core.dataset import HUB
+from harness.core.requests import (
+    FillMask,
+    Generate,
+    Loglikelihood,
+    Request,
+    RollingLoglikelihood,
+    RunProgram,
+)
+from harness.core.text import alike, either, listed
+
+TAGS: Final[Mapping[str, tuple[type[Request], ...]]] = {
+    "causal": (Loglikelihood, RollingLoglikelihood, Generate),
+    "masked": (FillMask,),
+    "scoring": (Loglikelihood, RollingLoglikelihood),
+    "generation": (Generate,),
+    "code": (RunProgram,),
+}
+"""The tags of benchmarks that ask for any of these."""
+
+Known: TypeAlias = tuple[Benchmark, Sequence[str] | None]
+"""A benchmark that there is, and its groups, None where they are not known."""
+
+MOST_NAMES: Final = 3
+"""Names that are suggested for one that is not known."""
+
+
+def tags_of(spec: Benchmark) -> tuple[str, ...]:
+    """Return the tags of a benchmark: those of what it asks, then its own."""
+    asked = (tag for tag, kinds in TAGS.items() if set(kinds) & set(spec.asks))
+    return tuple(dict.fromkeys((*asked, *spec.tags)))
+
+
+def declared_groups(spec: Benchmark, data: str | None) -> Sequence[str] | None:
+    """Return the groups of a benchmark's rows as far as they are known without reading any, else None; ``data`` is the
+    value of ``--eval-data``."""
+    if spec.group is None and spec.subsets is None:
+        return ()
+    published = spec.published_rows if isinstance(spec.published_rows, Mapping) else None
+    anybody = data not in (None, HUB) or spec.data.rows is not None
+    return None if published is None or anybody else tuple(published)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One of the names: what it matches, and whether that is left out."""
+
+    text: str
+    name: str
+    group: str | None
+    out: bool
+
+    def names(self, spec: Benchmark) -> bool:
+        """Return whether it is about this benchmark, or about a group of it."""
+        tags = tags_of(spec) if self.group is None else ()
+        return _like(spec.name, self.name) or self.name.casefold() in map(str.casefold, tags)
+
+    def takes(self, spec: Benchmark, group: str | None) -> bool:
+        """Return whether it is about the benchmark's items of this group."""
+        if not self.names(spec):
+            return False
+        return self.group is None or (group is not None and _like(group, self.group))
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """The benchmarks that a run is about: all of them where there is no term."""
+
+    terms: tuple[Term, ...] = ()
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Tasks:
+        """Return the choice of an option that may be given several times; raises ``ValueError`` for an empty name."""
+        return cls(tuple(_term(part.strip()) for text in texts for part in text.split(",")))
+
+    def chosen(self, spec: Benchmark) -> bool:
+        """Return whether items of the benchmark may be asked."""
+        within = [term for term in self.terms if not term.out]
+        without = [term for term in self.terms if term.out and term.group is None]
+        return (not within or any(term.names(spec) for term in within)) and not any(
+            term.names(spec) for term in without
+        )
+
+    def takes(self, spec: Benchmark, group: str | None) -> bool:
+        """Return whether items of this group are asked."""
+        within = [term for term in self.terms if not term.out]
+        return (not within or any(term.takes(spec, group) for term in within)) and not any(
+            term.takes(spec, group) for term in self.terms if term.out
+        )
+
+    def unknown(self, known: Sequence[Known]) -> str | None:
+        """Return a line about the first term that names nothing, with what was probably meant."""
+        for term in self.terms:
+            if not any(_has(term, *one) for one in known):
+                return f"invalid --eval-tasks {term.text!r}: {_nothing(term, known)}"
+        return None
+
+
+def parse_tasks(text: str) -> str:
+    """Return the option's text; raise ``ValueError`` for an empty name in it."""
+    Tasks.of([text])
+    return text
+
+
+def _term(text: str) -> Term:
+    name, slash, group = text.removeprefix("-").partition("/")
+    if not name or (slash and not group):
+        raise ValueError("names, separated by commas")
+    return Term(text, name, group if slash else None, text.startswith("-"))
+
+
+def _like(name: str, pattern: str) -> bool:
+    return fnmatchcase(name.casefold(), pattern.casefold())
+
+
+def _has(term: Term, spec: Benchmark, groups: Sequence[str] | None) -> bool:
+    """Return whether there may be items that the term is about."""
+    if groups is None or term.group is None:
+        return term.names(spec)
+    return any(term.takes(spec, group) for group in groups)
+
+
+def _nothing(term: Term, known: Sequence[Known]) -> str:
+    """Return what is not there, and the nearest names that are, or all."""
+    wanted = term.text.removeprefix("-").strip("*").casefold()
+    here = [spec.name for spec, _ in known if term.names(spec)]
+    parts = [f"{spec.name}/{group}" for spec, groups in known for group in groups or ()]
+    if here:
+        parts = [part for part in parts if part.partition("/")[0] in here]
+        what = f"no such group in {listed(here, 3)}" if parts else f"no groups in {listed(here, 3)}"
+        return f"{what}{_meant(wanted, parts, parts)}"
+    names = [spec.name for spec, _ in known]
+    tags = dict.fromkeys(tag for spec, _ in known for tag in tags_of(spec))
+    near = [name for name in names if wanted in name.casefold()]
+    said = _meant(wanted, near or [*names, *tags, *parts], names)
+    return f"no such benchmark or tag{said}"
+
+
+def _meant(wanted: str, likely: Sequence[str], there: Sequence[str]) -> str:
+    """Return a question with the nearest of the likely names, else the names that there are."""
+    near = [name for name in likely if wanted in name.casefold()] or alike(wanted, likely, MOST_NAMES)
+    if near:
+        return f"; did you mean {either(near[:MOST_NAMES])}?"
+    return f"; there are {listed(there)} (`touchstone benchmarks` shows them)" if there else ""

@@ -1,0 +1,140 @@
+"""Benchmarks are chosen by name, tag, pattern and group, and a wrong name says what was probably meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.checkpoints.info import SERVES
+from harness.core.benchmark import Benchmark, declared
+from harness.core.errors import BenchmarkError
+from harness.core.requests import FillMask, Generate, Loglikelihood, RunProgram
+from harness.core.tasks import TAGS, Tasks, declared_groups, tags_of
+from tests.conformance.kit import kits
+
+
+def one(name: str, asks: Any = Loglikelihood, **more: Any) -> Benchmark:
+    from harness import benchmark
+
+    @benchmark(name, version=1, data=f"{name}/test", asks=asks, primary="acc", **more)
+    def test_it(example: Any) -> Any:
+        yield
+
+    found = declared(test_it)
+    assert found is not None
+    return found
+
+
+SUBJECTS = {"astronomy": 3, "machine_learning": 4}
+BENCHMARKS = (
+    one("arc_easy"),
+    one("arc_challenge"),
+    one("mmlu_stem", group="subject", published_rows=SUBJECTS),
+    one("gsm8k", Generate, tags=("math",)),
+    one("math", Generate, tags=("math",), group="subject", published_rows={"Algebra": 2}),
+    one("mbpp", (Generate, RunProgram)),
+    one("real_coref", FillMask, tags=("korean",)),
+)
+NAMES = [spec.name for spec in BENCHMARKS]
+KNOWN = [(spec, declared_groups(spec, None)) for spec in BENCHMARKS]
+
+
+def chosen(*texts: str) -> list[str]:
+    tasks = Tasks.of(texts)
+    return [spec.name for spec in BENCHMARKS if tasks.chosen(spec)]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("arc_easy,gsm8k", ["arc_easy", "gsm8k"]),
+        (" ARC_easy , gsm8k", ["arc_easy", "gsm8k"]),
+        ("arc_*", ["arc_easy", "arc_challenge"]),
+        ("masked", ["real_coref"]),
+        ("korean", ["real_coref"]),
+        ("code", ["mbpp"]),
+        ("generation", ["gsm8k", "math", "mbpp"]),
+        ("scoring", ["arc_easy", "arc_challenge", "mmlu_stem"]),
+        ("math", ["gsm8k", "math"]),
+        ("math/*", ["math"]),
+        ("mmlu_stem/astronomy", ["mmlu_stem"]),
+        ("causal,-code,-arc*", ["mmlu_stem", "gsm8k", "math"]),
+        ("-causal", ["real_coref"]),
+        ("-mmlu_stem/astronomy", NAMES),
+    ],
+)
+def test_a_term_is_a_name_a_tag_or_a_pattern(text: str, names: list[str]) -> None:
+    assert chosen(text) == names
+    assert Tasks.of([text]).unknown(KNOWN) is None
+
+
+def test_without_terms_every_benchmark_is_chosen_and_several_options_add_up() -> None:
+    assert chosen() == NAMES
+    assert chosen("arc_easy", "code,masked") == chosen("arc_easy,code,masked")
+
+
+def test_of_a_benchmark_only_the_named_groups_are_taken() -> None:
+    mmlu = BENCHMARKS[2]
+    within, without = Tasks.of(["mmlu_stem/astro*"]), Tasks.of(["mmlu*", "-mmlu_stem/astronomy"])
+    assert [group for group in SUBJECTS if within.takes(mmlu, group)] == ["astronomy"]
+    assert [group for group in SUBJECTS if without.takes(mmlu, group)] == ["machine_learning"]
+    assert not within.takes(mmlu, None)
+    assert not within.takes(BENCHMARKS[0], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("arc_chalenge", "no such benchmark or tag; did you mean arc_challenge?"),
+        ("arc", "no such benchmark or tag; did you mean arc_easy or arc_challenge?"),
+        ("gsm8k,-korea", "no such benchmark or tag; did you mean korean?"),
+        ("machine_learning", "no such benchmark or tag; did you mean mmlu_stem/machine_learning?"),
+        ("mmlu_stem/astro", "no such group in mmlu_stem; did you mean mmlu_stem/astronomy?"),
+        ("math/zzz", "no such group in math; there are math/Algebra (`touchstone benchmarks` shows them)"),
+        ("arc_easy/x", "no groups in arc_easy"),
+        ("zz*", "no such benchmark or tag; there are arc_easy, arc_challenge, mmlu_stem,"),
+    ],
+)
+def test_a_wrong_name_says_what_was_probably_meant(text: str, said: str) -> None:
+    line = Tasks.of([text]).unknown(KNOWN)
+    assert line is not None
+    assert line.startswith(f"invalid --eval-tasks {text.rpartition(',')[2]!r}: {said}")
+    assert "\n" not in line
+
+
+def test_a_group_may_be_any_where_nobody_knows_the_groups() -> None:
+    unknown = [(BENCHMARKS[2], declared_groups(BENCHMARKS[2], "a folder"))]
+    assert Tasks.of(["mmlu_stem/botany"]).unknown(unknown) is None
+    assert Tasks.of(["mmlu_stem/botany"]).unknown(KNOWN) is not None
+
+
+@pytest.mark.parametrize("text", ["", "arc_easy,", ",", "-", "a,-,b", "mmlu_stem/", "/astronomy"])
+def test_an_empty_name_is_a_mistake(text: str) -> None:
+    with pytest.raises(ValueError, match="names, separated by commas"):
+        Tasks.of([text])
+
+
+@given(st.lists(st.sampled_from([*NAMES, *TAGS, "m*", "mmlu_stem/*"]), max_size=4), st.sampled_from(NAMES))
+def test_what_is_left_out_by_name_is_never_chosen(terms: list[str], name: str) -> None:
+    tasks = Tasks.of([*terms, f"-{name}"])
+    (spec,) = (one for one in BENCHMARKS if one.name == name)
+    assert not tasks.chosen(spec)
+    assert not tasks.takes(spec, "astronomy")
+
+
+@pytest.mark.parametrize("kit", list(kits()), ids=lambda kit: kit.spec.name)
+def test_the_tags_of_shipped_benchmarks_follow_from_what_they_ask(kit: Any) -> None:
+    asks, tags = set(kit.spec.asks), set(tags_of(kit.spec))
+    serving = {kind for kind in ("causal", "masked") if asks - {RunProgram} <= set(SERVES[kind])}
+    assert tags & {"causal", "masked"} == serving
+    assert ("code" in tags) == (RunProgram in asks)
+    assert len(tags & {"scoring", "generation", "masked"}) == 1
+
+
+@pytest.mark.parametrize("tags", ["korean", ("a,b",), ("-x",), (1,), ("",)])
+def test_a_tag_is_a_word(tags: Any) -> None:
+    with pytest.raises(BenchmarkError, match="tags="):
+        one("tagged", tags=tags)

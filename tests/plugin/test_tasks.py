@@ -1,0 +1,173 @@
+"""``--eval-tasks`` chooses benchmarks of any folder, beside ``-k`` and node ids; rows of others are not read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.mistakes import refused
+
+Project = Any
+
+FILE = '''
+from pathlib import Path
+
+from harness import Loglikelihood, benchmark
+
+
+def noted(row):
+    Path("{name}.read").touch()
+    return row
+
+
+@benchmark(
+    "{name}", version=1, data="sums/test", asks=Loglikelihood, primary="acc", prepare=noted, {more}
+)
+def test_of_{file}(example):
+    """Nothing."""
+    yield Loglikelihood(example["q"], " 1")
+    return {{"acc": 1.0}}
+'''
+
+
+@pytest.fixture
+def folder(project: Project) -> Project:
+    """Three benchmarks in folders of somebody's own, one of them with groups."""
+    (project.path / "test_sums.py").unlink()
+    (project.path / "mine" / "deeper").mkdir(parents=True)
+    rows = "".join(f'{{"q": "{n}", "part": "{part}"}}\n' for part in ("odd", "even") for n in range(4))
+    (project.path / "data" / "sums" / "test.jsonl").write_text(rows)
+    for place, name, more in (
+        ("mine/test_one.py", "first", 'tags=("easy",)'),
+        ("mine/test_two.py", "second", 'tags=("easy",)'),
+        ("mine/deeper/test_three.py", "third", 'group="part"'),
+    ):
+        file = place.rpartition("_")[2].removesuffix(".py")
+        (project.path / place).write_text(FILE.format(name=name, file=file, more=more))
+    return project
+
+
+def read(project: Project) -> set[str]:
+    """The benchmarks whose rows were read since the last call."""
+    found = list(project.path.glob("*.read"))
+    for path in found:
+        path.unlink()
+    return {path.stem for path in found}
+
+
+def scored(project: Project) -> dict[str, int]:
+    """How many items of each benchmark the only run has scored."""
+    examples = [example.partition("/")[0] for example in project.scores()]
+    return {name: examples.count(name) for name in sorted(set(examples))}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["--eval-tasks", "first,third"], {"first": 8, "third": 8}),
+        (["--eval-tasks", "third/odd"], {"third": 4}),
+        (["--eval-tasks", "easy", "--eval-tasks=-second"], {"first": 8}),
+        (["--eval-tasks", "*ir*", "-k", "first/3 or third/odd/2"], {"first": 1, "third": 1}),
+        (["--eval-tasks", "second", "mine/test_two.py::test_of_two[second/5]"], {"second": 1}),
+        (["--eval-tasks", "third/odd", "--eval-limit", "1", "mine/deeper"], {"third": 1}),
+    ],
+    ids=" ".join,
+)
+def test_what_is_named_is_scored_and_no_other_row_is_read(
+    folder: Project, arguments: list[str], found: dict[str, int]
+) -> None:
+    result = folder.run(*arguments)
+    assert result.ret == 0
+    assert scored(folder) == found
+    assert read(folder) == set(found)
+
+
+def test_workers_choose_the_same(folder: Project) -> None:
+    assert folder.run("-n", "2", "--eval-tasks", "third/even,second", apart=True).ret == 0
+    assert scored(folder) == {"second": 8, "third": 4}
+
+
+def test_a_part_of_a_benchmark_says_so(folder: Project) -> None:
+    folder.run("--eval-tasks", "third/odd")
+    (whole,) = [row for row in folder.summary["results"] if row["group"] is None]
+    assert (whole["scored"], whole["of"]) == (4, 8)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_wrong_name_is_one_line_before_anything_runs(folder: Project, workers: str) -> None:
+    result = folder.run("--eval-tasks", "first,thrid", "-n", workers, apart=True)
+    refused(result, "invalid --eval-tasks 'thrid': no such benchmark or tag; did you mean third?")
+    assert folder.runs == []
+
+
+def test_a_name_is_looked_for_among_what_is_collected(folder: Project) -> None:
+    refused(folder.run("--eval-tasks", "first", "mine/test_two.py"), "'first'", "there are second")
+
+
+def test_a_file_that_cannot_be_imported_is_the_mistake_not_the_names_in_it(folder: Project) -> None:
+    (folder.path / "mine" / "test_two.py").write_text("import no_such_module\n")
+    result = folder.run("--eval-tasks", "second")
+    assert result.ret == 2
+    assert "no_such_module" in str(result.stdout)
+    assert "invalid --eval-tasks" not in str(result.stdout) + str(result.stderr)
+
+
+def test_choices_that_leave_nothing_say_so(folder: Project) -> None:
+    result = folder.run("--eval-tasks", "first", "-k", "second")
+    assert result.ret == 5
+    (line,) = [line for line in result.outlines if "exit code" in line]
+    assert line.endswith("none of 3 benchmarks matches --eval-tasks 'first' -k 'second'")
+
+
+def test_plain_tests_are_not_chosen_by_it(folder: Project) -> None:
+    (folder.path / "test_plain.py").write_text("def test_plain(): pass\n")
+    folder.run("--eval-tasks", "first").assert_outcomes(passed=9, deselected=2)
+
+
+@pytest.mark.parametrize(
+    ("keyword", "listed", "others_read"),
+    [
+        ("not (first or second)", {"third"}, set()),
+        ("test_of_two and not third", {"second"}, set()),
+        ("second/3", {"second"}, {"third"}),  # whose groups are not known, and may have any name
+        ("first or odd", {"first", "third"}, set()),
+        ("7", {"first", "second"}, {"third"}),
+    ],
+)
+def test_rows_of_benchmarks_that_a_keyword_cannot_mean_are_not_read(
+    folder: Project, keyword: str, listed: set[str], others_read: set[str]
+) -> None:
+    result = folder.run("-k", keyword, "--co", "-q")
+    assert {line.partition("[")[2].partition("/")[0] for line in result.outlines if "[" in line} == listed
+    assert read(folder) == listed | others_read
+
+
+def test_rows_of_published_groups_are_read_where_a_keyword_can_mean_one_of_them(folder: Project) -> None:
+    text = FILE.format(
+        name="third", file="three", more="group='answerKey', published_rows=dict.fromkeys('ABCD', 1)"
+    )
+    path = folder.path / "mine" / "deeper" / "test_three.py"
+    path.write_text(text.replace("sums/test", "arc_easy/test"))
+    for keyword, names in (("first", set()), ("/b/", {"third"})):
+        folder.pytester.runpytest("-k", keyword, "--co", "-q", "--checkpoint", "fake:causal", str(path))
+        assert read(folder) == names
+
+
+def test_a_keyword_may_be_a_parameter_of_somebody_else(folder: Project) -> None:
+    path = folder.path / "mine" / "test_one.py"
+    path.write_text(
+        path.read_text()
+        .replace("@benchmark", '@pytest.mark.parametrize("style", ["polite"])\n@benchmark')
+        .replace("(example)", "(example, style)")
+        .replace("from harness", "import pytest\nfrom harness", 1)
+    )
+    folder.run("-k", "polite", "--co", "-q").stdout.fnmatch_lines(["*polite-first/0*"])
+
+
+def test_a_keyword_that_items_get_later_is_never_passed_over(folder: Project) -> None:
+    (folder.path / "conftest.py").write_text(
+        "def pytest_collection_modifyitems(items):\n"
+        "    for item in items:\n        item.extra_keyword_matches.add('late')\n"
+    )
+    refused(folder.run("-k", "late"), "choose it by --eval-tasks first")
