@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark
+from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
 from harness.metrics import CHOICE_METRICS, score_choices
 
 
@@ -79,6 +79,7 @@ ARC: dict[str, Any] = {
     "arc_easy",
     data=Dataset("allenai/ai2_arc", "ARC-Easy", fewshot="train", local="arc_easy/test"),
     published_rows=2376,
+    lm_eval=LmEval(2251),
     primary="acc",
     source="lm-evaluation-harness 0.4.13, task arc_easy",
     **ARC,
@@ -103,6 +104,7 @@ def test_arc_easy(example: Row, fewshot: FewShot) -> Scores:
     "arc_challenge",
     data=Dataset("allenai/ai2_arc", "ARC-Challenge", fewshot="train", local="arc_challenge/test"),
     published_rows=1172,
+    lm_eval=LmEval(1119),
     primary="acc_norm",
     source="lm-evaluation-harness 0.4.13, task arc_challenge",
     **ARC,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from harness import Dataset, FewShot, Generate, Scores, Shot, benchmark
+from harness import Dataset, FewShot, Generate, LmEval, Scores, Shot, benchmark
 from harness.metrics.gsm8k import grade_gsm8k
 
 
@@ -31,6 +31,7 @@ def prompt(row: Row) -> str:
     metrics=("exact_match_flexible", "exact_match_strict", "exact_match_number"),
     tags=("math",),
     num_fewshot=5,
+    lm_eval=LmEval(7473),
     shot=lambda row: Shot(prompt(row), row["answer"]),  # the whole rationale, calculator marks included
     paper="Cobbe et al. 2021, arXiv 2110.14168",
     source="lm-evaluation-harness 0.4.13, task gsm8k (version 3)",

@@ -7,7 +7,7 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark
+from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
 from harness.metrics import CHOICE_METRICS, score_choices
 
 
@@ -47,6 +47,7 @@ def shot(scene: Scene) -> str:
     asks=Loglikelihood,
     primary="acc_norm",
     metrics=CHOICE_METRICS,
+    lm_eval=LmEval(39_905, drops_own=True),
     shot=shot,
     cluster="source_id",
     paper="Zellers et al. 2019, arXiv 1905.07830",

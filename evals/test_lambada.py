@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark, perplexity
+from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark, perplexity
 
 
 class Passage(TypedDict):
@@ -36,6 +36,7 @@ def shot(passage: Passage) -> str:
     primary="acc",
     metrics=("acc", "logprob"),
     aggregate={"perplexity": perplexity("logprob")},
+    lm_eval=LmEval(),
     shot=shot,
     paper="Paperno et al. 2016, arXiv 1606.06031",
     source="data as in Radford et al. 2019 (GPT-2); lm-evaluation-harness 0.4.13, task lambada_openai",

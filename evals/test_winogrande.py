@@ -6,7 +6,7 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark
+from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
 from harness.metrics import argmax
 
 
@@ -42,6 +42,7 @@ def shot(row: Sentence) -> str:
     asks=Loglikelihood,
     primary="acc",
     metrics=("acc",),
+    lm_eval=LmEval(40_398, drops_own=True),
     shot=shot,
     paper="Sakaguchi et al. 2019, arXiv 1907.10641; partial scoring: Trinh and Le 2018, arXiv 1806.02847",
     source="lm-evaluation-harness 0.4.13, task winogrande",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness.checkpoints.info import CheckpointInfo
     from harness.core.aggregation import Aggregation, mean, perplexity
-    from harness.core.benchmark import Dataset, HubData, benchmark
+    from harness.core.benchmark import Dataset, HubData, LmEval, benchmark
     from harness.core.composite import composite
     from harness.core.few_shot import ChatForm, FewShot, Sampling, Shot
     from harness.core.grade import Graded, Scores
@@ -56,6 +56,7 @@ __all__ = [
     "Graded",
     "HubData",
     "InputOutputTests",
+    "LmEval",
     "Loglikelihood",
     "LoglikelihoodAnswer",
     "RollingAnswer",
@@ -76,7 +77,7 @@ __all__ = [
 _MODULES = {
     "checkpoints.info": ("CheckpointInfo",),
     "core.aggregation": ("Aggregation", "mean", "perplexity"),
-    "core.benchmark": ("Dataset", "HubData", "benchmark"),
+    "core.benchmark": ("Dataset", "HubData", "LmEval", "benchmark"),
     "core.composite": ("composite",),
     "core.few_shot": ("ChatForm", "FewShot", "Sampling", "Shot"),
     "core.grade": ("Graded", "Scores"),

@@ -21,6 +21,7 @@ from harness.checkpoints.info import info_from_plain
 from harness.cli.command import Output, add_run, run_folder
 from harness.core.benchmark import declared, generator_function
 from harness.core.dataset import Example
+from harness.core.draws import TOUCHSTONE
 from harness.core.errors import BenchmarkError, DataError, HarnessError
 from harness.core.few_shot import Sampling
 from harness.core.files import load_module
@@ -187,7 +188,7 @@ class _Benchmarks:
 
     def __init__(self, root: Path, data: str | None, settings: Mapping[str, Any]) -> None:
         self._root, self._data = root, data
-        self._shots = settings.get("shots")
+        self._shots, self._draw = settings.get("shots"), settings.get("fewshot", TOUCHSTONE)
         drawn = ("samples", "temperature", "top_p", "seed")
         self._sampling = Sampling(**{name: settings[name] for name in drawn if name in settings})
         self._modules: dict[Path, ModuleType] = {}
@@ -217,7 +218,7 @@ class _Benchmarks:
         spec = declared(function)
         if function is None or spec is None:
             raise HarnessError(f"{self._root / place} has no benchmark {name} any more")
-        loaded = load_benchmark(spec, self._data, self._shots, self._sampling)
+        loaded = load_benchmark(spec, self._data, self._shots, self._sampling, draw=self._draw)
         examples = {example.id: example for example in loaded.dataset.examples}
         known = self._known[record.benchmark] = _Known(generator_function(function), loaded, examples)
         return known

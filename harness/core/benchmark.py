@@ -97,6 +97,19 @@ class Dataset:
         return Dataset(self.path, self.config, split=self.fewshot, local=local)
 
 
+@dataclass(frozen=True, slots=True)
+class LmEval:
+    """The task of lm-evaluation-harness whose few-shot examples ``--eval-fewshot lm-eval`` draws.
+
+    They come from ``data.fewshot``, or from the evaluation rows where the task has no other split. ``rows`` is the
+    number of rows in the published split, so that a draw from fewer says so. ``drops_own`` says that the task's fewshot
+    split is its test split, or that it names neither: then one more is drawn, and the row itself is dropped.
+    """
+
+    rows: int | None = None
+    drops_own: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
     """The declaration of a benchmark.
@@ -112,16 +125,16 @@ class Benchmark:
     or any with ``shots_for_all``) or, without it, from the evaluation rows themselves, never the example itself;
     ``shot`` renders one of them, as text or as a ``Shot``. ``shots_pick`` is "first" (file order) or "sample" (seeded,
     one draw for all examples). With ``shots_fixed`` they are the prompt itself (a paper's), and come with the benchmark
-    whatever the data. ``aggregate`` adds metrics, or replaces the mean of the score with the same name. ``keep``
-    selects the rows of a dataset that belong to the benchmark; ``prepare`` brings other forms of a row into the one
-    that ``row`` describes. Rows with the field ``own_prompt`` bring the whole prompt, and there are no few-shot
-    examples then. Of more than ``most_rows`` rows that number is drawn with the run's seed. ``published_rows`` is the
-    number of rows of the published set (one number, or one per group), so that results over fewer of them say so.
-    ``own_rows`` describes the shipped rows where none of them was published. ``needs`` maps packages that its scorer
-    imports to how they are installed. ``most_unusable`` is the share of generated texts that may have no answer in
-    them, or end at the limit of tokens, before the result counts as not valid. ``grader`` is what ``touchstone
-    grade`` judges a file of programs with. ``rule`` and ``source`` are for people to read; ``folder`` is that of the
-    benchmark's module.
+    whatever the data. ``lm_eval`` says how another harness draws them. ``aggregate`` adds metrics, or replaces the mean
+    of the score with the same name. ``keep`` selects the rows of a dataset that belong to the benchmark; ``prepare``
+    brings other forms of a row into the one that ``row`` describes. Rows with the field ``own_prompt`` bring the whole
+    prompt, and there are no few-shot examples then. Of more than ``most_rows`` rows that number is drawn with the run's
+    seed. ``published_rows`` is the number of rows of the published set (one number, or one per group), so that results
+    over fewer of them say so. ``own_rows`` describes the shipped rows where none of them was published. ``needs`` maps
+    packages that its scorer imports to how they are installed. ``most_unusable`` is the share of generated texts that
+    may have no answer in them, or end at the limit of tokens, before the result counts as not valid. ``grader`` is what
+    ``touchstone grade`` judges a file of programs with. ``rule`` and ``source`` are for people to read; ``folder`` is
+    that of the benchmark's module.
     """
 
     name: str
@@ -135,6 +148,7 @@ class Benchmark:
     shots_pick: Literal["first", "sample"] = "sample"
     shots_for_all: bool = False
     shots_fixed: bool = False
+    lm_eval: LmEval | None = None
     shot: Callable[[Any], str | Shot] | None = None
     group: str | None = None
     subsets: str | None = None

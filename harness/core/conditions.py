@@ -16,7 +16,7 @@ from harness.core.settings import Affects, former_names, settings_table
 OF_RESULTS: Final = ("version", "data", "shots", "few_shot", "template")
 """The conditions that are known from a benchmark and its results; the others are settings of the run."""
 
-_TOLD: Final = ("shots", "chat")
+_TOLD: Final = ("shots", "fewshot", "chat")
 """The settings whose outcome is known from a result."""
 
 

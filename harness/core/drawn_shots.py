@@ -1,18 +1,17 @@
-"""The draw of few-shot examples, which depends neither on the selected items, nor on their order, nor on the workers.
+"""The few-shot examples of a benchmark, drawn in one of the ways of ``harness.core.draws``.
 
-Drawn from (seed, benchmark, group) alone, so that all examples of a group share one prefix. Where a benchmark has no
-file for them, they come from the evaluation rows. One more is drawn than needed, and an example that was drawn itself
-is left out of its prefix. This is lm-evaluation-harness's rule for such tasks too.
+They depend neither on the selected items, nor on their order, nor on the workers.
 """
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from harness.core.benchmark import Benchmark
-from harness.core.dataset import DatasetRows, Example, seeded
+from harness.core.dataset import DatasetRows, Example, load_shots
+from harness.core.draws import TOUCHSTONE, Wanted, draw_of
 from harness.core.errors import ShotsError
 from harness.core.few_shot import GREEDY, FewShot, Sampling, Shot
 from harness.core.requests import Turn
@@ -22,21 +21,16 @@ SEPARATOR = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class DrawnShots:
-    """The few-shot examples of one benchmark by group; ``own`` when they come from the evaluation rows
-    themselves."""
+    """The few-shot examples of one benchmark: so many before each row, by the row's id; what results ``told`` of
+    them."""
 
     count: int
-    drawn: dict[str | None, tuple[Example, ...]]
-    own: bool
-    origin: str
-    pick: Literal["first", "sample"]
+    before: Mapping[str, Sequence[Example]]
+    told: Mapping[str, Any]
 
     def description(self) -> dict[str, Any]:
         """The few-shot examples as results describe them, with a hash over those that were drawn."""
-        lines = [f"{group}\t{shot.sha256}" for group, drawn in self.drawn.items() for shot in drawn]
-        drawn = hashlib.sha256("\n".join(lines).encode("utf-8", "backslashreplace")).hexdigest()
-        told = {"from": self.origin, "pick": self.pick, "sha256": drawn}
-        return {"num_fewshot": self.count, **(told if self.count else dict.fromkeys(told))}
+        return {"num_fewshot": self.count, **self.told}
 
     def few_shot(self, spec: Benchmark, example: Example, sampling: Sampling = GREEDY) -> FewShot:
         """The argument ``fewshot`` for one example, with the run's ``sampling``.
@@ -55,45 +49,50 @@ class DrawnShots:
     def _rendered(self, spec: Benchmark, example: Example) -> list[str | Shot]:
         if not self.count or spec.shot is None:
             return []
-        drawn = self.drawn[example.group]
-        if self.own:
-            drawn = tuple(shot for shot in drawn if shot.id != example.id)
-        return [spec.shot(shot.row) for shot in drawn[: self.count]]
+        return [spec.shot(shot.row) for shot in self.before[example.id]]
+
+
+def shots_of(
+    spec: Benchmark, dataset: DatasetRows, data: str | None, shots: int | None, seed: int, *, draw: str
+) -> DrawnShots:
+    """Return that many few-shot examples for each row of ``dataset``, or as many as the benchmark declares.
+
+    Raises ``DataError`` as ``load_shots`` and ``draw_shots`` do, and ``ShotsError`` where the rows take none.
+    """
+    count = spec.num_fewshot if shots is None else shots if spec.shot is not None else 0
+    if spec.own_prompt and any(example.row.get(spec.own_prompt) for example in dataset.examples):
+        if shots and count:
+            raise ShotsError(
+                f"{spec.name}: its rows have prompts of their own ({spec.own_prompt}), "
+                "which take no few-shot examples; --eval-shots 0 asks without"
+            )
+        count = 0
+    source = load_shots(spec, data) if count else None
+    return draw_shots(spec, count, seed, dataset, source, draw=draw)
 
 
 def draw_shots(
-    spec: Benchmark, count: int, seed: int, dataset: DatasetRows, source: DatasetRows | None
+    spec: Benchmark,
+    count: int,
+    seed: int,
+    dataset: DatasetRows,
+    source: DatasetRows | None,
+    *,
+    draw: str = TOUCHSTONE,
 ) -> DrawnShots:
-    """``count`` few-shot examples for each group of ``dataset``, from ``source`` or from the dataset itself.
+    """Return ``count`` few-shot examples for each row of ``dataset``, from ``source`` or from the dataset itself.
 
-    Raises ``ShotsError`` when the benchmark cannot render any, or when there are too few.
+    ``draw`` is a value of ``--eval-fewshot``, ``seed`` the run's. Raises ``ShotsError`` when the benchmark cannot
+    render any, or when there are too few.
     """
-    if count and spec.shot is None:
+    if not count:
+        return DrawnShots(0, {}, dict.fromkeys(("from", "pick", "sha256")))
+    if spec.shot is None:
         raise ShotsError(
             f"{spec.name} has no few-shot form; run it with --eval-shots 0, or leave it out with -k 'not {spec.name}'"
         )
-    own = source is None
-    chosen = dataset if source is None else source
-    groups = {example.group for example in dataset.examples}
-    drawn = (
-        {group: _draw(spec, count, seed, chosen, group, own=own) for group in sorted(groups, key=str)}
-        if count
-        else {}
-    )
-    return DrawnShots(count, drawn, own, f"{chosen.info.name}, {chosen.info.origin}", spec.shots_pick)
-
-
-def _draw(
-    spec: Benchmark, count: int, seed: int, source: DatasetRows, group: str | None, *, own: bool
-) -> tuple[Example, ...]:
-    any_group = spec.shots_for_all or spec.subsets is not None
-    rows = [example for example in source.examples if any_group or example.group == group]
-    needed = count + own
-    if len(rows) < needed:
-        which = source.info.name + (f" ({group})" if group else "")
-        raise ShotsError(
-            f"{spec.name}: {count} few-shot examples asked for, but {which} has {len(rows)} rows; lower --eval-shots"
-        )
-    if spec.shots_pick == "first":
-        return tuple(rows[:needed])
-    return tuple(seeded(seed, spec.name, group).sample(rows, needed))
+    way, seed = draw_of(draw, seed)
+    wanted = Wanted(spec, count, seed, dataset, source)
+    drawn = way(wanted)
+    origin = f"{wanted.chosen.info.name}, {wanted.chosen.info.origin}"
+    return DrawnShots(count, drawn.before, {"from": origin, **drawn.told})

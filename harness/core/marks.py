@@ -34,10 +34,18 @@ class Extent:
     published: int | None = None
 
 
-def asked(shots: int, template: str | None) -> str:
-    """The mark of shots and template: ``5-shot``, ``5-shot, chat`` through a chat template, empty for neither."""
+PICKS: Final = ("first", "sample")
+"""The ways of picking few-shot examples that are not another harness's."""
+
+
+def asked(shots: int, template: str | None, pick: str | None = None) -> str:
+    """The mark of shots and template: ``5-shot``, ``5-shot, chat`` through a chat template, empty for neither.
+
+    Examples that were picked in another harness's way say so: ``5-shot as lm-eval``.
+    """
     chat = {"chat": "chat", "mixed": "partly chat"}.get(template or "")
-    return f"{shots}-shot, {chat}" if chat else f"{shots}-shot" if shots else ""
+    few_shot = f"{shots}-shot" + (f" as {pick}" if pick not in (None, *PICKS) else "")
+    return f"{few_shot}, {chat}" if chat else few_shot if shots else ""
 
 
 def part_of(n: int, of: int) -> str:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,11 +21,11 @@ from harness.core.dataset import (
     DatasetRows,
     Example,
     load_dataset,
-    load_shots,
     subsample,
     take_first,
 )
-from harness.core.drawn_shots import DrawnShots, draw_shots
+from harness.core.drawn_shots import DrawnShots, shots_of
+from harness.core.draws import TOUCHSTONE
 from harness.core.errors import (
     CheckpointError,
     DataError,
@@ -185,30 +185,16 @@ OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
 """Arguments that the plugin itself gives a benchmark, by name; the last three are parts of ``fewshot``."""
 
 
-def load_benchmark(spec: Benchmark, data: str | None, shots: int | None, sampling: Sampling) -> Loaded:
+def load_benchmark(
+    spec: Benchmark, data: str | None, shots: int | None, sampling: Sampling, *, draw: str = TOUCHSTONE
+) -> Loaded:
     """Return a benchmark with its rows and that many few-shot examples, or as many as it declares.
 
     What is drawn comes from the run's seed in ``sampling``. Raises ``DataError`` as ``load_dataset`` and
-    ``draw_shots`` do.
+    ``shots_of`` do.
     """
     dataset = load_dataset(spec, data)
-    return with_shots(spec, dataset, data, shots, sampling)
-
-
-def with_shots(
-    spec: Benchmark, dataset: DatasetRows, data: str | None, shots: int | None, sampling: Sampling
-) -> Loaded:
-    """Return the same for rows that were read already. Raises ``ShotsError`` where there are not enough examples."""
-    count = spec.num_fewshot if shots is None else shots if spec.shot is not None else 0
-    if spec.own_prompt and any(example.row.get(spec.own_prompt) for example in dataset.examples):
-        if shots and count:
-            raise ShotsError(
-                f"{spec.name}: its rows have prompts of their own ({spec.own_prompt}), "
-                "which take no few-shot examples; --eval-shots 0 asks without"
-            )
-        count = 0
-    source = load_shots(spec, data) if count else None
-    return Loaded(spec, dataset, draw_shots(spec, count, sampling.seed, dataset, source), sampling)
+    return Loaded(spec, dataset, shots_of(spec, dataset, data, shots, sampling.seed, draw=draw), sampling)
 
 
 def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], None]:
@@ -296,12 +282,14 @@ def _examples(
             collection.remarks.append(Remark(spec, str(error), mistake=settings.data is not None))
             return []
         try:
-            loaded = with_shots(spec, dataset, settings.data, settings.shots, settings.sampling)
+            asked = settings.data, settings.shots, settings.seed
+            shots = shots_of(spec, dataset, *asked, draw=settings.fewshot)
         except ShotsError as error:
             collection.remarks.append(Remark(spec, str(error), mistake=True))
             return [(example.id, Withheld(spec)) for example in _chosen(spec, dataset, collection)]
         scores = spec.metrics or returned_names(generator_function(metafunc.function)) or ()
-        loaded = replace(loaded, code=_code(metafunc), scores=tuple(sorted({*scores} - {NO_ANSWER})))
+        names = tuple(sorted({*scores} - {NO_ANSWER}))
+        loaded = Loaded(spec, dataset, shots, settings.sampling, _code(metafunc), names)
         collection.loaded[id(spec)] = loaded
     return [(example.id, Given(example, loaded)) for example in _chosen(spec, loaded.dataset, collection)]
 

@@ -44,6 +44,7 @@ class Settings:
     limit: int | float | None
     no_cache: bool
     shots: int | None
+    fewshot: str
     seed: int
     seq_len: int | None
     batch_items: int | None

@@ -25,8 +25,8 @@ _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 _PARTS: Final = (
     *("metrics/**/*.py", "engines/**/*.py"),
-    *("core/benchmark.py", "core/dataset.py", "core/drawn_shots.py", "core/few_shot.py", "core/grade.py"),
-    "core/requests.py",
+    *("core/benchmark.py", "core/dataset.py", "core/draws.py", "core/drawn_shots.py"),
+    *("core/few_shot.py", "core/grade.py", "core/requests.py"),
     *("plugin/dispatch.py", "plugin/driver.py"),
 )
 """Files of this package; a pattern that matches none is a mistake, since old scores would then be reused."""

@@ -79,8 +79,8 @@ def duration(seconds: float) -> str:
 
 
 def asked(result: Result) -> str:
-    """Return ``5-shot``, ``5-shot, chat``, or empty for neither examples nor a chat template."""
-    return marks.asked(result.shots, result.template)
+    """Return ``5-shot``, ``5-shot as lm-eval``, ``5-shot, chat``, or empty for neither examples nor a chat template."""
+    return marks.asked(result.shots, result.template, result.pick)
 
 
 def asked_alike(results: Sequence[Result]) -> str:

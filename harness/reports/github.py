@@ -34,7 +34,7 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
     found = []
     for result in wholes(summary):
         where = f"touchstone.{result.checkpoint}.{result.benchmark}"
-        told = {"asked": marks.asked(result.shots, result.template), "mark": result.mark}
+        told = {"asked": marks.asked(result.shots, result.template, result.pick), "mark": result.mark}
         found += [(f"{where}.{name}", text) for name, text in told.items() if text]
         found += [(f"{where}.{metric.name}", _text(metric.value)) for metric in result.metrics.values()]
     for one in summary.composites:

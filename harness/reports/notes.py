@@ -14,6 +14,7 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from harness.core.aggregation import aggregation_of
+from harness.core.marks import PICKS
 from harness.core.text import count, listed
 from harness.engines.base import SLOW_WAYS
 from harness.reports.formatting import checkpoints, duration, shown_metrics
@@ -62,9 +63,23 @@ def weak_tests(summary: Summary) -> list[str]:
     return lines
 
 
+def other_prompts(summary: Summary) -> list[str]:
+    """Return the benchmarks whose few-shot examples were drawn as another harness does, but not from all its rows."""
+    found: dict[str, list[str]] = {}
+    for one in wholes(summary):
+        part = one.dataset.rows != one.published or "part" in one.few_shot
+        if one.pick is not None and one.pick not in PICKS and part:
+            found.setdefault(one.pick, []).append(one.benchmark)
+    return [
+        f"{listed(dict.fromkeys(names), 4)}: few-shot examples drawn as {pick} draws them, but from part of its rows: "
+        "its published runs have other prompts (--eval-data hub has all rows)"
+        for pick, names in found.items()
+    ]
+
+
 def warnings(summary: Summary) -> list[str]:
     """Return the facts that a reader must know before believing the numbers."""
-    found = [*invalid(summary), *unsandboxed(summary), *weak_tests(summary)]
+    found = [*invalid(summary), *unsandboxed(summary), *weak_tests(summary), *other_prompts(summary)]
     if cut := totals(summary)["truncated"]:
         were = "request was" if cut == 1 else "requests were"
         found.append(f"{cut} {were} longer than the checkpoint takes: context was cut")

@@ -80,8 +80,9 @@ class StoredResult:
     def about(self) -> str:
         """Return what must be known beside its values: that a chat template was used, and the mark; empty for
         neither."""
-        shots, template = self.conditions.get("shots"), self.conditions.get("template")
-        how = asked(int(shots or 0), template) if template == "chat" else ""
+        shots, template = int(self.conditions.get("shots") or 0), self.conditions.get("template")
+        pick = (self.conditions.get("few_shot") or {}).get("pick")
+        how = asked(shots, template, pick) if template == "chat" else ""
         return "; ".join(text for text in (how, self.mark) if text)
 
     @property

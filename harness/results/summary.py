@@ -146,6 +146,11 @@ class Result:
         """The number of few-shot examples in each prompt."""
         return int(self.few_shot.get("num_fewshot") or 0)
 
+    @property
+    def pick(self) -> str | None:
+        """The way in which few-shot examples were picked: "first", "sample", or another harness's; None without any."""
+        return self.few_shot.get("pick")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:

@@ -26,8 +26,10 @@ OTHER = {
     "no_cache": True,
     "trust_remote_code": True,
     "limit": "5",
+    "tasks": "arc_easy",
     "steps": "300:",
     "shots": "3",
+    "fewshot": "lm-eval",
     "seed": "7",
     "samples": "4",
     "temperature": "0.7",
@@ -97,7 +99,7 @@ def test_an_option_changes_conditions_and_reuse_as_its_row_says(
     before, after = recorded(**more), recorded(**more, **{name: OTHER[name]})
     role = affects(name)
     conditions = differing(of_settings(before), of_settings(after))
-    told_by_the_result = name in ("shots", "chat")
+    told_by_the_result = name in ("shots", "fewshot", "chat")
     assert bool(conditions) is (role in ("answers", "items") and not told_by_the_result)
     assert same_answers(before, after) is (role != "answers" and name != "device")
     if name == "device":  # its kind is a setting of its own

@@ -1,0 +1,245 @@
+"""Writes the prompts of lm-evaluation-harness 0.4.13 into ``fixtures/conformance/lm_eval_prompts.json``, as hashes.
+
+    python tests/conformance/record_lm_eval_prompts.py [--data DIR] [--out FILE]
+
+Run where ``lm-eval[math]==0.4.13`` is installed; nothing of this project is needed. Its own tasks, pointed at local
+JSONL files by ``dataset_path: json``, are run with ``--log_samples`` and its dummy model. Of each document's requests,
+the JSON of [[context, continuation], ...] or [prompt] is hashed; through a chat template that writes the messages as
+JSON (``chat``), of [messages].
+
+The files are the shipped ones, or those of ``--data``, with a stand-in for each training split that is not there: the
+first 20 evaluation rows and the first 6 of them again, so that draws meet the question itself and rows that are there
+twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "fixtures" / "conformance" / "lm_eval_prompts.json"
+STAND_IN = (20, 6)
+STEM = (
+    *("abstract_algebra", "college_biology", "college_chemistry", "college_computer_science"),
+    *("college_mathematics", "college_physics", "elementary_mathematics", "high_school_biology"),
+    *("high_school_chemistry", "high_school_computer_science", "high_school_mathematics"),
+    *("high_school_physics", "high_school_statistics", "machine_learning"),
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of the reference: its file, the files of its splits, the numbers of shots to record, and how a row of ours
+    reads on the Hub. Through a chat template it is recorded with ``chat`` shots."""
+
+    yaml: str
+    splits: dict[str, str]
+    shots: tuple[int, ...]
+    hub: Callable[[Row], Row] = field(default=lambda row: row)
+    chat: tuple[int, ...] = ()
+
+
+def arc(row: Row) -> Row:
+    choices = row["question"]["choices"]
+    listed = {name: [choice[name] for choice in choices] for name in ("text", "label")}
+    return {"question": row["question"]["stem"], "choices": listed, "answerKey": row["answerKey"]}
+
+
+def drop(row: Row) -> Row:
+    date = {"day": "", "month": "", "year": ""}
+    answer = {"number": "", "date": date, "spans": row["answers"][0]}
+    more = {"number": [""], "date": [date], "spans": [row["answers"][-1]]}
+    return {**row, "answer": answer, "validated_answers": more}
+
+
+def winogrande(row: Row) -> Row:
+    return {name: row[name] for name in ("sentence", "option1", "option2", "answer")}
+
+
+def few_tests(row: Row) -> Row:
+    return {name: row[name] for name in ("task_id", "text", "code", "test_list")}
+
+
+TASKS = {
+    "arc_easy": Task(
+        "arc/arc_easy", {"test": "arc_easy/test", "train": "arc_easy/train"}, (0, 1, 5, 25), arc
+    ),
+    "arc_challenge": Task(
+        "arc/arc_challenge",
+        {"test": "arc_challenge/test", "train": "arc_challenge/train"},
+        (0, 1, 5, 25),
+        arc,
+    ),
+    "hellaswag": Task(
+        "hellaswag/hellaswag",
+        {"validation": "hellaswag/validation", "train": "hellaswag/train"},
+        (0, 1, 5, 10),
+    ),
+    "winogrande": Task(
+        "winogrande/default",
+        {"validation": "winogrande/dev", "train": "winogrande/train"},
+        (0, 1, 5),
+        winogrande,
+    ),
+    "lambada": Task("lambada/lambada_openai", {"test": "lambada_openai/test"}, (0, 1, 5)),
+    "gsm8k": Task("gsm8k/gsm8k", {"test": "gsm8k/test", "train": "gsm8k/train"}, (0, 1, 5), chat=(0, 5)),
+    "math": Task("minerva_math/minerva_math500", {"test": "math500/test"}, (0, 1, 4), chat=(4,)),
+    "drop": Task("drop/default", {"validation": "drop/validation", "train": "drop/train"}, (0,), drop),
+    "humaneval": Task("humaneval/humaneval", {"test": "humaneval/HumanEval"}, (0,)),
+    "mbpp": Task("mbpp/mbpp", {"test": "mbpp/test"}, (0, 1, 3), few_tests),
+    **{
+        f"mmlu_stem/{subject}": Task(
+            f"mmlu/default/mmlu_{subject}",
+            {"test": f"mmlu/test/{subject}", "dev": f"mmlu/dev/{subject}"},
+            (0, 1, 5),
+        )
+        for subject in STEM
+    },
+}
+
+
+def data_folder(source: Path, target: Path) -> Path:
+    """``target`` with the files of ``source`` that the tasks need, and a stand-in for each that is not there."""
+    for task in TASKS.values():
+        scored, *others = task.splits.values()
+        lines = (source / f"{scored}.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        for name in (scored, *others):
+            found, path = source / f"{name}.jsonl", target / f"{name}.jsonl"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            standing = [line for count in STAND_IN for line in lines[:count]]
+            path.write_text(
+                found.read_text(encoding="utf-8") if found.is_file() else "".join(standing), encoding="utf-8"
+            )
+    return target
+
+
+def sha256(asked: list[Any]) -> str:
+    """The hash of what is asked about one document."""
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+
+
+def record(source: Path) -> dict[str, dict[str, list[str]]]:
+    """The hashes of each task's prompts, by the number of shots, in the order of its documents."""
+    found: dict[str, dict[str, list[str]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["HF_DATASETS_CACHE"] = f"{folder}/cache"
+        data = data_folder(source, Path(folder, "data"))
+        for name, task in TASKS.items():
+            for shots, chat in [(n, False) for n in task.shots] + [(n, True) for n in task.chat]:
+                form = f"{shots}{' chat' if chat else ''}"
+                found.setdefault(name, {})[form] = run(name, task, data, shots, chat=chat)
+    return found
+
+
+def run(name: str, task: Task, data: Path, shots: int, *, chat: bool) -> list[str]:
+    """The hashes of the prompts of one run of the reference."""
+    from lm_eval import simple_evaluate
+    from lm_eval.tasks import TaskManager
+
+    folder = data / "tasks" / name.replace("/", "_")
+    files = dict(local_files(task, data, folder))
+    called = f"local_{name.replace('/', '_')}"
+    asked: Row = {"include": str(tasks_folder() / f"{task.yaml}.yaml"), "task": called, "tag": None}
+    asked |= {"dataset_path": "json", "dataset_name": None, "dataset_kwargs": {"data_files": files}}
+    (folder / f"{called}.yaml").write_text(json.dumps(asked), encoding="utf-8")
+    found = simple_evaluate(
+        model=model(),
+        tasks=[called],
+        num_fewshot=shots,
+        log_samples=True,
+        bootstrap_iters=0,
+        apply_chat_template=chat,
+        fewshot_as_multiturn=chat,
+        confirm_run_unsafe_code=True,
+        task_manager=TaskManager(include_path=str(folder), include_defaults=False),
+    )
+    samples = sorted(found["samples"][called], key=lambda one: one["doc_id"])
+    unique = {one["doc_id"]: one["arguments"] for one in samples}  # one sample per filter
+    return [sha256([_asked(one, chat=chat) for one in arguments]) for arguments in unique.values()]
+
+
+def _asked(arguments: Any, *, chat: bool) -> Any:
+    context, more = arguments
+    if chat:
+        return json.loads(context)
+    return [context, more] if isinstance(more, str) else context
+
+
+def local_files(task: Task, data: Path, folder: Path) -> Iterator[tuple[str, str]]:
+    """The files of the task's splits, written as the rows read on the Hub."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, name in task.splits.items():
+        lines = (data / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
+        rows = [task.hub(json.loads(line)) for line in lines if line]
+        path = folder / f"{split}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        yield split, str(path)
+
+
+def tasks_folder() -> Path:
+    import lm_eval
+
+    return Path(lm_eval.__file__).parent / "tasks"
+
+
+def model() -> Any:
+    """Its dummy model, with a chat template that writes the messages as JSON."""
+    from lm_eval.models.dummy import DummyLM
+
+    class WithChat(DummyLM):  # type: ignore[misc]
+        tokenizer_name = "messages as JSON"
+
+        def apply_chat_template(self, chat_history: list[Row], add_generation_prompt: bool = True) -> str:
+            return json.dumps(chat_history)
+
+        def chat_template(self, chat_template: bool | str = False) -> str:
+            return "messages as JSON"
+
+    return WithChat()
+
+
+def without_the_hub() -> None:
+    """Lets the files of HumanEval's and MBPP's tasks be read, which fetch a metric and try it: a stand-in judges no
+    program."""
+    import evaluate
+
+    class Judge:
+        def compute(self, *_: Any, **__: Any) -> Any:
+            return [{"pass@1": 0.0}]
+
+    evaluate.load = lambda *_, **__: Judge()
+
+
+def main() -> None:
+    from importlib.metadata import version
+
+    assert version("lm_eval") == "0.4.13", f"lm-eval 0.4.13 is the reference, not {version('lm_eval')}"
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", type=Path, default=ROOT / "fixtures" / "data")
+    parser.add_argument("--out", type=Path, default=RECORDED)
+    options = parser.parse_args()
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    without_the_hub()
+    found = record(options.data)
+    written = {name: {form: " ".join(one) for form, one in forms.items()} for name, forms in found.items()}
+    options.out.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    print(
+        sum(len(hashes) for forms in found.values() for hashes in forms.values()),
+        "prompts of",
+        len(found),
+        "tasks",
+    )
+
+
+if __name__ == "__main__":
+    main()
