@@ -34,14 +34,12 @@ from harness.core.errors import (
     ShotsError,
 )
 from harness.core.few_shot import FewShot, Sampling
-from harness.core.grade import NO_ANSWER
 from harness.core.requests import RunProgram
 from harness.core.tasks import Tasks, declared_groups
 from harness.core.text import listed
 from harness.engines.sandbox import open_checked
 from harness.plugin.keywords import may_select, stand_in_ids
 from harness.plugin.options import Settings
-from harness.plugin.returned import returned_names
 from harness.plugin.source_hash import code_of
 
 if TYPE_CHECKING:
@@ -57,7 +55,6 @@ class Loaded:
     shots: DrawnShots
     sampling: Sampling
     code: str = ""
-    scores: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +284,7 @@ def _examples(
         except ShotsError as error:
             collection.remarks.append(Remark(spec, str(error), mistake=True))
             return [(example.id, Withheld(spec)) for example in _chosen(spec, dataset, collection)]
-        scores = spec.metrics or returned_names(generator_function(metafunc.function)) or ()
-        names = tuple(sorted({*scores} - {NO_ANSWER}))
-        loaded = Loaded(spec, dataset, shots, settings.sampling, _code(metafunc), names)
+        loaded = Loaded(spec, dataset, shots, settings.sampling, _code(metafunc))
         collection.loaded[id(spec)] = loaded
     return [(example.id, Given(example, loaded)) for example in _chosen(spec, loaded.dataset, collection)]
 

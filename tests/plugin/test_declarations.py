@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.core.grade import Graded
-from harness.plugin.returned import returned_names
+from harness.plugin.declarations import returned_names
 
 
 def plain(example: Any) -> dict[str, float]:
