@@ -100,7 +100,7 @@ def _held(
         told = f"{origin(whole[-1])} was published: a gate compares items that were run here"
         return BaselineChoice(state="refused", reason=f"{told}; `touchstone compare` compares totals")
     comparable = [saved for saved in whole if not _differing(new.saved, saved, allowed)]
-    others = [saved for saved in whole if saved.fingerprint != new.saved.fingerprint]
+    others = [saved for saved in whole if saved.checkpoint_key != new.saved.checkpoint_key]
     alone = source.kind == "best" and not any(one in others for one in comparable)
     if not comparable or (alone and others):
         return BaselineChoice(state="refused", reason=_conditions_reason(new.saved, others or whole, allowed))
@@ -195,10 +195,10 @@ def comparable(new: StoredResult, results: Iterable[StoredResult]) -> list[Store
 
 def one_each(results: Iterable[StoredResult], metric: str) -> list[StoredResult]:
     """The best result of each checkpoint by the metric, of equal ones the newest; the checkpoint that came last at
-    the end. Checkpoints without a fingerprint are told apart by name."""
+    the end."""
     by_checkpoint: dict[str, StoredResult] = {}
     for saved in sorted(results, key=lambda one: (worth(one, metric), *_age(one))):
-        by_checkpoint[saved.fingerprint or f"name: {saved.checkpoint}"] = saved
+        by_checkpoint[saved.checkpoint_key] = saved
     return sorted(by_checkpoint.values(), key=_age)
 
 

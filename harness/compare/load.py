@@ -207,12 +207,11 @@ SHORTEST: Final = 8
 def saved_candidates(store: ResultStore, run_id: str | None = None) -> list[Candidate]:
     """The newest saved results of every checkpoint, of all runs or of one, in order of their first; their items are
     not read yet."""
-    found: dict[tuple[str, str], dict[str, Entry]] = {}
+    found: dict[str, dict[str, Entry]] = {}
     for saved in store.find():  # oldest first, so the last of a benchmark stays
         if run_id not in (None, saved.run_id):
             continue
-        by = (saved.fingerprint, "" if saved.fingerprint else saved.checkpoint)
-        found.setdefault(by, {})[saved.benchmark] = Entry(saved)
+        found.setdefault(saved.checkpoint_key, {})[saved.benchmark] = Entry(saved)
     rows = []
     for entries in found.values():
         last = max((entry.saved for entry in entries.values()), key=lambda saved: saved.began)

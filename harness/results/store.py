@@ -60,7 +60,7 @@ class ResultStore:
 
     def items(self, saved: StoredResult) -> ItemScores:
         """Return the scores of an entry. Raises ``DataError`` where they are gone or broken."""
-        path = self._path(saved).with_suffix(_ITEMS)
+        path = self._written(saved).with_suffix(_ITEMS)
         try:
             return items_from_json(json.loads(path.read_bytes()))
         except (OSError, ValueError, HarnessError) as error:
@@ -70,13 +70,21 @@ class ResultStore:
 
     def remove(self, saved: StoredResult) -> None:
         """Remove an entry; do nothing where it is gone already."""
-        path = self._path(saved)
+        path = self._written(saved)
         path.unlink(missing_ok=True)
         path.with_suffix(_ITEMS).unlink(missing_ok=True)
 
     def _path(self, saved: StoredResult) -> Path:
         name = f"{file_name(saved.benchmark)}@{file_name(saved.run_id)}"
-        return self.folder / (saved.fingerprint[:_PREFIX] or "unknown") / f"{name}.json"
+        if saved.fingerprint:
+            return self.folder / saved.fingerprint[:_PREFIX] / f"{name}.json"
+        return self.folder / "unknown" / f"{name}@{file_name(saved.checkpoint)}.json"
+
+    def _written(self, saved: StoredResult) -> Path:
+        """Return where an entry lies: of one without a fingerprint, files had no checkpoint's name before."""
+        path = self._path(saved)
+        former = path.with_name(f"{file_name(saved.benchmark)}@{file_name(saved.run_id)}.json")
+        return former if not path.exists() and former.exists() else path
 
 
 def _write(path: Path, value: object) -> None:

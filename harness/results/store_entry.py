@@ -86,6 +86,11 @@ class StoredResult:
         return "; ".join(text for text in (how, self.mark) if text)
 
     @property
+    def checkpoint_key(self) -> str:
+        """Return what tells the checkpoint from others: its fingerprint, or its name where its engine knows none."""
+        return self.fingerprint or f"name: {self.checkpoint}"
+
+    @property
     def part(self) -> bool:
         """Return whether it is over fewer items than the benchmark has with this data, as far as that is known."""
         return self.scored < self.of

@@ -211,6 +211,17 @@ def test_a_run_without_the_benchmark_is_said() -> None:
     assert (absent.state, absent.reason) == ("absent", "r7 has no result of it")
 
 
+def test_checkpoints_without_a_fingerprint_are_others_of_each_other() -> None:
+    other = entry(right(9, 10), began=50.0, conditions={"seed": 7})
+    first = new(run_id="first", began=1.0)
+    mine, again, apart = (
+        dataclasses.replace(one, saved=dataclasses.replace(one.saved, fingerprint=""))
+        for one in (new(run_id="second"), first, other)
+    )
+    assert found(mine, again, apart).state == "refused"  # as with fingerprints: not held against itself
+    assert found(mine, again).state == "chosen"
+
+
 def test_results_without_a_fingerprint_go_by_the_checkpoints_name() -> None:
     plain = [dataclasses.replace(entry([1.0], checkpoint=name).saved, fingerprint="") for name in "ab"]
     assert len(one_each(plain, "acc")) == 2

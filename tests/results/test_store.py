@@ -76,6 +76,26 @@ def test_a_prefix_that_two_fingerprints_share_does_not_mix_them(tmp_path: Path) 
     assert store.find() == [saved(), twin]
 
 
+def test_checkpoints_without_a_fingerprint_are_kept_beside_each_other(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    both = [saved(fingerprint="", checkpoint=name) for name in ("m1", "m2")]
+    for one in both:
+        store.save(one, items())
+    assert store.find() == both
+
+
+def test_a_former_entry_without_a_fingerprint_keeps_its_items(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path)
+    one = saved(fingerprint="", checkpoint="m1")
+    path = store.save(one, items())
+    former = path.with_name(path.name.replace("@m1", ""))
+    path.rename(former)
+    path.with_suffix(".items.json").rename(former.with_suffix(".items.json"))
+    assert store.items(store.find()[0]) == items()
+    store.remove(one)
+    assert store.find() == []
+
+
 def test_a_removed_entry_is_gone_and_removing_it_again_is_no_error(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
     store.save(saved(), items())

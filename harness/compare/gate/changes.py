@@ -150,9 +150,7 @@ def values_of(results: Iterable[StoredResult]) -> dict[tuple[str, str], float | 
 def composite_sets(by_benchmark: Mapping[str, Sequence[StoredResult]]) -> list[list[StoredResult]]:
     """For each checkpoint that has all of the benchmarks its result on each, the best by the primary metric."""
     keyed = [
-        {saved.fingerprint or saved.checkpoint: saved for saved in one_each(same, same[0].primary)}
-        if same
-        else {}
+        {saved.checkpoint_key: saved for saved in one_each(same, same[0].primary)} if same else {}
         for same in by_benchmark.values()
     ]
     common = [key for key in keyed[0] if all(key in one for one in keyed[1:])] if keyed else []

@@ -189,10 +189,7 @@ def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateC
         if one.state != "chosen":
             reason = f"{name}: {one.reason}" if one.reason else ""
             return _Whole(composite, replace(one, reason=reason, notes=()), {})
-    keys = [
-        {one.saved.fingerprint or one.saved.checkpoint: one for one in found[name].baselines}
-        for name in names
-    ]
+    keys = [{one.saved.checkpoint_key: one for one in found[name].baselines} for name in names]
     common = [key for key in keys[0] if all(key in other for other in keys[1:])]
     if not common:
         reason = f"no saved checkpoint has all parts of {composite.name}"
