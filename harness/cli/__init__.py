@@ -39,9 +39,9 @@ def _ours(name: str, text: str, module: str = "", prefix: str = "", **more: Any)
 COMMANDS: Final = (
     _ours("fetch", "download a builtin checkpoint into your cache", "show", "fetch_"),
     _ours("list", "list the runs of a results folder", "runs", "list_"),
-    _ours("report", "show the tables of a run again", "runs", "report_"),
+    _ours("report", "show the tables of a run again", "runs", "report_", csv=True),
     _ours("show", "show a checkpoint's properties"),
-    _ours("rescore", "score a run's stored answers with today's scorers"),
+    _ours("rescore", "score a run's stored answers with today's scorers", csv=True),
     _ours("grade", "run the programs of a file of samples, for pass@k"),
     _ours("compare", "compare results: which differences are more than chance", markdown=True),
     _ours("import", "import published results, to compare with", "import_"),
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command: Command = options.command
         output = command.run(options)
         if text := shown(output, options):
-            print(text)
+            print(text, end="" if text.endswith("\n") else "\n")
         return output.exit_code
     except HarnessError as error:
         print(f"touchstone: {error}", file=sys.stderr)
@@ -103,6 +103,8 @@ def _add(
         own.add_argument("--json", action="store_true", help="print JSON instead of text")
         if command.markdown:
             own.add_argument("--markdown", action="store_true", help="print Markdown instead of text")
+        if command.csv:
+            own.add_argument("--csv", action="store_true", help="print CSV instead of text")
         command.add_arguments(own)
         own.set_defaults(command=command)
 

@@ -5,7 +5,7 @@ A package adds one by an entry point in the group ``touchstone.commands``: a ``C
     [project.entry-points."touchstone.commands"]
     count = "my_package.count:COMMAND"
 
-Printing, ``--json``, ``--markdown``, errors and exit codes are ``harness.cli.main``'s.
+Printing, ``--json``, ``--markdown``, ``--csv``, errors and exit codes are ``harness.cli.main``'s.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ class Output:
     text: Text = ""
     exit_code: int = 0
     markdown: Text | None = None
+    csv: Text | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A command. ``run`` raises ``HarnessError`` for a mistake of the user.
 
-    ``markdown`` says whether it has the option ``--markdown``; ``commands`` are the members of a group, which has
-    nothing else.
+    ``markdown`` and ``csv`` say which options it has besides ``--json``; ``commands`` are the members of a group, which
+    has nothing else.
     """
 
     name: str
@@ -48,17 +49,19 @@ class Command:
     add_arguments: Callable[[argparse.ArgumentParser], None] = lambda _: None
     run: Callable[[argparse.Namespace], Output] = lambda _: Output(None)
     markdown: bool = False
+    csv: bool = False
     commands: tuple[Command, ...] = ()
 
 
 def shown(output: Output, options: argparse.Namespace) -> str:
     """Return the text that is printed; raises ``HarnessError`` where two forms are asked for."""
-    markdown = getattr(options, "markdown", False)
-    if options.json and markdown:
-        raise HarnessError("--json and --markdown: give one of them")
-    if options.json:
+    forms = [name for name in ("json", "markdown", "csv") if getattr(options, name, False)]
+    if len(forms) > 1:
+        raise HarnessError(f"{' and '.join(f'--{name}' for name in forms)}: give one of them")
+    if forms == ["json"]:
         return json.dumps(output.data, ensure_ascii=False, indent=2, default=str)
-    text = output.markdown if markdown and output.markdown is not None else output.text
+    wanted: Text | None = getattr(output, forms[0]) if forms else None
+    text = output.text if wanted is None else wanted
     return text if isinstance(text, str) else text()
 
 

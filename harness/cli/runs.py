@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.cli.command import Output, add_output, add_run, run_folder
+from harness.results.rows import results_csv
 from harness.results.summary import SUMMARY, load_summary, summary_json, wholes
 
 list_add_arguments = add_output
@@ -32,7 +33,7 @@ def report_run(options: argparse.Namespace) -> Output:
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         return render(summary, shutil.get_terminal_size((100, 24)).columns, color)
 
-    return Output(summary_json(summary), text)
+    return Output(summary_json(summary), text, csv=lambda: results_csv(summary))
 
 
 def _row(folder: Path) -> dict[str, Any]:

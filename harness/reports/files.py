@@ -5,6 +5,7 @@
     CHECKPOINT_results.json            one checkpoint, all tasks (``harness.compare.formats.task_json``)
     CHECKPOINT_eval_results.json       one checkpoint's Korean scores (``harness.compare.formats.korean_mlm``)
     checkpoints.csv                    those scores of all checkpoints
+    results.csv                        every number in long form (``harness.results.rows``)
     report.html                        the page for people
     errors.log                         each checkpoint and item that should have been scored and was not
 
@@ -25,6 +26,8 @@ from harness.compare.formats.base import WritableFormat
 from harness.core.errors import HarnessError
 from harness.core.files import SCHEMA, file_name, write_atomic, write_json
 from harness.reports import html
+from harness.results.rows import FILE as RESULTS
+from harness.results.rows import results_csv
 from harness.results.summary import SUMMARY, Declaration, Summary, finite, keyed, summary_json
 
 
@@ -38,7 +41,11 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     plain: dict[str, Any] = {SUMMARY: {**summary_json(summary), "best": best}}
     benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
     plain |= {name: _benchmark(summary, declaration) for name, declaration in benchmarks.items()}
-    text = {"report.html": html.page(summary), "errors.log": _error_log(summary)}
+    text = {
+        "report.html": html.page(summary),
+        "errors.log": _error_log(summary),
+        RESULTS: results_csv(summary),
+    }
     files = plain | _of_formats(summary, benchmarks) | text
     _write(folder, files)
     return [folder / name for name in files]

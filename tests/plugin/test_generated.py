@@ -93,6 +93,9 @@ def test_scoring_again_changes_nothing_when_nothing_has_changed(
     project.run()
     found = rescored(project, capsys)
     assert (found["items"], found["changes"], found["unscored"]) == (20, [], [])
+    (folder,) = project.runs
+    assert main(["rescore", str(folder), "--csv"]) == 0
+    assert capsys.readouterr().out == (folder / "results.csv").read_bytes().decode()
 
 
 def test_scoring_again_lists_the_verdicts_that_another_rule_changes(
@@ -121,6 +124,8 @@ def test_items_whose_row_or_question_has_changed_are_not_scored_again(
     assert [why for _, why in rescored(project, capsys)["unscored"]] == [
         "its row is not in the data any more, or has changed"
     ]
+    assert main(["rescore", str(project.runs[0]), "--csv"]) == 0
+    assert ",19,20,false," in capsys.readouterr().out
     text = (project.path / "test_sums.py").read_text()
     (project.path / "test_sums.py").write_text(text.replace('example["q"],', '"Q: " + example["q"],'))
     assert len(rescored(project, capsys)["unscored"]) == 20

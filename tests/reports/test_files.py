@@ -36,6 +36,7 @@ def test_a_run_writes_every_file_and_says_which(tmp_path):
         "checkpoint-100_results.json",
         "checkpoint-200_eval_results.json",
         "checkpoints.csv",
+        "results.csv",
         "report.html",
         "errors.log",
     }
