@@ -37,6 +37,7 @@ def _ours(name: str, text: str, module: str = "", prefix: str = "", **more: Any)
 
 
 COMMANDS: Final = (
+    _ours("benchmarks", "what there is to be asked, and on which rows"),
     _ours("fetch", "download a builtin checkpoint into your cache", "show", "fetch_"),
     _ours("list", "list the runs of a results folder", "runs", "list_"),
     _ours("report", "show the tables of a run again", "runs", "report_", csv=True),

@@ -1,0 +1,121 @@
+"""``touchstone benchmarks`` lists what there is to be asked, shipped or of somebody's own, and reads nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.kit import kits
+from tests.support.installed import ROOT, touchstone
+
+OWN = """
+from harness import Loglikelihood, benchmark
+
+
+@benchmark("capitals", version=3, {data}, asks=Loglikelihood, primary="acc", tags=("geography",))
+def test_capitals(example):
+    right, wrong = yield [Loglikelihood("a", " b"), Loglikelihood("a", " c")]
+    return {{"margin": right.logprob - wrong.logprob, "acc": right.logprob > wrong.logprob}}
+
+
+def test_plain():
+    raise SystemExit("not run")
+"""
+
+
+def rows(*arguments: str, cwd: Path) -> dict[str, dict[str, Any]]:
+    done = touchstone("benchmarks", "--json", *arguments, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return {row["name"]: row for row in json.loads(done.stdout)}
+
+
+def test_every_shipped_benchmark_is_listed_as_it_is_declared(tmp_path: Path) -> None:
+    found = rows(cwd=tmp_path)
+    for kit in kits():
+        row, spec = found[kit.spec.name], kit.spec
+        assert (row["version"], row["shots"], row["rows"]) == (
+            spec.version,
+            spec.num_fewshot,
+            len(kit.examples),
+        )
+        assert row["asks"] == [kind.__name__ for kind in spec.asks]
+        assert row["metrics"][0] == spec.primary
+        assert set(row["metrics"]) >= {*spec.metrics, *spec.aggregate}
+        assert row["data"]["folder"] == spec.data.name
+    assert found["mmlu_stem"]["data"]["hub"] == {"path": "cais/mmlu", "config": "all", "split": "test"}
+    assert found["mmlu_stem"]["published_rows"] == 2386
+    assert len(found["mmlu_stem"]["groups"]) == 14
+    assert found["apps_stdin"]["rows"] is None
+    assert "no data" in found["apps_stdin"]["missing"]
+
+
+def test_the_table_fits_eighty_columns(tmp_path: Path) -> None:
+    environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "harness.cli", "benchmarks"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert max(map(len, done.splitlines())) <= 80
+    table = done.partition("\n\n")[0].splitlines()
+    assert len(table) == 1 + 18  # a benchmark is one line
+    assert "arc_easy        1     0   32  2,376 scoring          acc +3" in table
+
+
+def test_a_folder_of_ones_own_is_listed_too(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(OWN.format(data="rows=[{}, {}]"))
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -q --eval-limit 1\nfilterwarnings = error\n")
+    assert rows(".", cwd=tmp_path) == {
+        "capitals": {
+            "name": "capitals",
+            "version": 3,
+            "asks": ["Loglikelihood"],
+            "tags": ["causal", "scoring", "geography"],
+            "metrics": ["acc", "margin"],
+            "shots": 0,
+            "rows": 2,
+            "rows_from": "the benchmark's own",
+            "missing": "",
+            "published_rows": None,
+            "groups": [],
+            "data": {"folder": None, "hub": None},
+            "needs": {},
+            "source": "",
+            "file": "test_mine.py",
+        }
+    }
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_rows_of_a_folder_of_data_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "data" / "sums").mkdir(parents=True)
+    (tmp_path / "data" / "sums" / "test.jsonl").write_text("{}\n{}\n{}\n")
+    (tmp_path / "test_mine.py").write_text(OWN.format(data='data="sums/test"'))
+    found = rows("test_mine.py", "geography", "--data", "data", cwd=tmp_path)
+    assert (found["capitals"]["rows"], found["capitals"]["rows_from"]) == (3, "--eval-data")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("arc_chalenge",), "invalid NAME 'arc_chalenge': no such file, benchmark or tag; did you mean arc_challenge?"),
+        (("mine/",), "'mine/': no such file"),
+        (("test_wrong.py",), "test_wrong.py: ModuleNotFoundError: No module named 'no_such_module'"),
+        (("empty",), "no benchmarks in empty"),
+        (("--data", "nowhere"), "invalid --data 'nowhere': expected the folder"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_mistake_is_one_line(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    (tmp_path / "test_wrong.py").write_text("import no_such_module\n")
+    (tmp_path / "empty").mkdir()
+    done = touchstone("benchmarks", *arguments, cwd=tmp_path)
+    assert done.returncode == 4
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"touchstone: {said}")
