@@ -49,8 +49,8 @@ def test_gsm8k(example: Row, fewshot: FewShot) -> Scores:
     - ``exact_match_number``: the strict number, else the last one, has the gold number's value: 18.00 is 18.
 
     Not comparable: the authors' own score is a strict one; eight-shot chain-of-thought prompts, other stops,
-    and comparison as floating-point numbers give other numbers. The examples are drawn with our seed, so other
-    harnesses draw other ones.
+    and comparison as floating-point numbers give other numbers. The examples are drawn with our seed;
+    ``--eval-fewshot lm-eval`` draws lm-evaluation-harness's.
     """
     stop = ("Question:", "</s>", "<|im_end|>")
     answer = yield fewshot.generate(prompt(example), stop=stop, max_new_tokens=256)
