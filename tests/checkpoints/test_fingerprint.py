@@ -15,8 +15,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from harness.checkpoints import CheckpointInfo, fingerprint, resolve
+from harness.checkpoints.builtin import SMOLLM2
 from harness.checkpoints.fingerprint import FingerprintCache
 from harness.core.errors import CheckpointError
+from tests.support.fetched import needs_smollm2
 from tests.support.pt_files import llama_pt
 from tests.support.tiny import split_weights, tiny_causal
 
@@ -247,14 +249,11 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("source", KNOWN)
+@pytest.mark.parametrize(
+    "source",
+    [pytest.param(name, marks=needs_smollm2 if name == f"builtin:{SMOLLM2}" else ()) for name in KNOWN],
+)
 def test_fingerprints_stay_what_they_were(source: str, tmp_path: Path) -> None:
     """Saved results and baselines are found by them."""
-    path = str(adapter_of_numbers(tmp_path / "adapter")) if source == "adapter" else source
-    try:
-        (info,) = resolve(path, seq_len=None)
-    except CheckpointError as error:
-        if "touchstone fetch" in str(error):
-            pytest.skip(str(error))
-        raise
-    assert fingerprint(info, FingerprintCache(tmp_path / "known")) == KNOWN[source]
+    path = adapter_of_numbers(tmp_path / "adapter") if source == "adapter" else source
+    assert fingerprint(only(path), FingerprintCache(tmp_path / "known")) == KNOWN[source]

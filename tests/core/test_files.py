@@ -68,7 +68,9 @@ def test_what_a_link_points_to_is_written_and_the_link_stays(tmp_path: Path) -> 
     assert sorted(path.name for path in (tmp_path / "elsewhere").iterdir()) == ["not_yet.md", "there.md"]
 
 
-@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no folder in memory")
+@pytest.mark.skipif(
+    not os.access("/dev/shm", os.W_OK), reason="/dev/shm is not there, or cannot be written to"
+)
 def test_a_file_in_memory_is_a_file_and_written_anew() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         path = Path(folder) / "run.json"

@@ -323,7 +323,7 @@ def resident() -> int:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux only")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="there is no /proc/self/statm")
 def test_the_optimizers_state_is_not_read_and_mapped_pages_are_let_go(tmp_path: Path) -> None:
     import torch
 
@@ -346,7 +346,7 @@ def test_the_optimizers_state_is_not_read_and_mapped_pages_are_let_go(tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux only")
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="there is no /proc/self/clear_refs")
 def test_loading_takes_a_fifth_more_memory_than_the_weights_at_most(tmp_path: Path) -> None:
     found = measured(tmp_path, weights=100 * MIB, optimizer=200 * MIB)
     assert found["file"] > 300 * MIB
