@@ -1,8 +1,22 @@
-"""Tests marked ``slow`` run where ``--run-slow`` or their node id asks for them; other runs deselect them."""
+"""Tests marked ``slow`` run where ``--run-slow`` or their node id asks for them; other runs deselect them.
+
+The fixtures are those of several folders of tests.
+"""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
+
+from tests.support.tiny import tiny_causal
+
+if TYPE_CHECKING:
+    from harness.metrics.math.grade import MathJudge
 
 SLOW = "slow: takes more than a few seconds; run with --run-slow, or by its node id"
 
@@ -23,3 +37,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in set(slow)]
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny causal checkpoint as a trainer saves one; tests leave it as it is."""
+    return tiny_causal(tmp_path_factory.mktemp("whole") / "checkpoint-7")
+
+
+@pytest.fixture
+def place(whole: Path, tmp_path: Path) -> Path:
+    """A folder with a tokenizer in it."""
+    shutil.copy(whole / "tokenizer.json", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def judge() -> Iterator[MathJudge]:
+    """The process that compares formulas."""
+    from harness.metrics.math.grade import MathJudge
+
+    with closing(MathJudge()) as started:
+        yield started

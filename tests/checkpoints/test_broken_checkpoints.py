@@ -19,21 +19,9 @@ from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
 from tests.support.breaking import FOLDERS, GGUF, PT_FILES, config, record, rewritten, text
 from tests.support.pt_files import llama_pt, payload
-from tests.support.tiny import tiny_causal
 
 SOON = 5.0
 """Seconds."""
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_causal(tmp_path_factory.mktemp("whole") / "checkpoint-7")
-
-
-@pytest.fixture
-def folder(whole: Path, tmp_path: Path) -> Path:
-    """A fresh copy to break."""
-    return Path(shutil.copytree(whole, tmp_path / "checkpoint-7"))
 
 
 def refused(capsys: pytest.CaptureFixture[str], path: Path | str, *said: str) -> str:

@@ -14,29 +14,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from harness.checkpoints import CheckpointInfo, fingerprint, resolve
+from harness.checkpoints import fingerprint, resolve
 from harness.checkpoints.builtin import SMOLLM2
 from harness.checkpoints.fingerprint import FingerprintCache
 from harness.core.errors import CheckpointError
 from tests.support.fetched import needs_smollm2
 from tests.support.pt_files import llama_pt
-from tests.support.tiny import split_weights, tiny_causal
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_causal(tmp_path_factory.mktemp("whole") / "checkpoint-7")
-
-
-@pytest.fixture
-def folder(whole: Path, tmp_path: Path) -> Path:
-    """A fresh copy to change."""
-    return Path(shutil.copytree(whole, tmp_path / "checkpoint-7"))
-
-
-def only(source: Path) -> CheckpointInfo:
-    (info,) = resolve(str(source), seq_len=None)
-    return info
+from tests.support.resolved import only
+from tests.support.tiny import pickle_weights, split_weights
 
 
 class Later(FingerprintCache):
@@ -58,16 +43,8 @@ def change_a_byte(path: Path, at: int = -1) -> None:
         file.write(content)
 
 
-def pickle(folder: Path) -> None:
-    import torch
-    from safetensors.torch import load_file
-
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-
-
 def test_the_same_tensors_in_other_files_are_the_same(whole: Path, tmp_path: Path) -> None:
-    for number, change in enumerate((split_weights, pickle)):
+    for number, change in enumerate((split_weights, pickle_weights)):
         copy = Path(shutil.copytree(whole, tmp_path / str(number)))
         change(copy)
         assert fingerprint(only(copy)) == fingerprint(only(whole))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo, default_checkpoints, fingerprint, resolve, unique_names
+from harness.checkpoints import default_checkpoints, fingerprint, resolve, unique_names
 from harness.core.errors import CheckpointError
 from harness.core.requests import (
     FillMask,
@@ -27,28 +27,13 @@ from harness.core.requests import (
 )
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
+from tests.support.resolved import only
 from tests.support.tiny import split_weights, tiny_causal, tiny_masked, trainer_state
-
-
-@pytest.fixture(scope="session")
-def causal_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_causal(tmp_path_factory.mktemp("causal") / "checkpoint-7")
 
 
 @pytest.fixture(scope="session")
 def masked_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_masked(tmp_path_factory.mktemp("masked") / "final")
-
-
-@pytest.fixture
-def folder(causal_folder: Path, tmp_path: Path) -> Path:
-    """A fresh copy to break."""
-    return Path(shutil.copytree(causal_folder, tmp_path / "checkpoint-7"))
-
-
-def only(source: Path | str, seq_len: int | None = None) -> CheckpointInfo:
-    (info,) = resolve(str(source), seq_len=seq_len)
-    return info
 
 
 def fault(source: Path | str, seq_len: int | None = None) -> str:
@@ -99,8 +84,8 @@ def write_gguf(path: Path, pairs: dict[str, str | int | list[str]], *, tensors: 
     return path
 
 
-def test_a_causal_folder_is_described(causal_folder: Path) -> None:
-    info = only(causal_folder)
+def test_a_whole_is_described(whole: Path) -> None:
+    info = only(whole)
     assert (info.name, info.kind, info.format, info.model_type) == (
         "checkpoint-7",
         "causal",
@@ -127,12 +112,12 @@ def test_model_type_decides_without_architectures(folder: Path) -> None:
     assert only(folder).kind == "causal"
 
 
-def test_recognition_does_not_import_torch(causal_folder: Path) -> None:
+def test_recognition_does_not_import_torch(whole: Path) -> None:
     code = (
         "import sys; from harness.checkpoints import resolve; resolve(sys.argv[1], seq_len=None);"
         "sys.exit(any(name in sys.modules for name in ('torch', 'transformers')))"
     )
-    command = [sys.executable, "-c", code, str(causal_folder)]
+    command = [sys.executable, "-c", code, str(whole)]
     assert subprocess.run(command, check=False, cwd=Path(__file__).parents[2]).returncode == 0
 
 
@@ -157,9 +142,9 @@ def test_pickled_weights_are_read(folder: Path) -> None:
     assert "pytorch_model.bin: an empty file" in fault(folder)
 
 
-def test_a_glob_is_sorted_by_folder_then_step(causal_folder: Path, tmp_path: Path) -> None:
+def test_a_glob_is_sorted_by_folder_then_step(whole: Path, tmp_path: Path) -> None:
     for name in ("b/checkpoint-9", "a/checkpoint-100", "a/checkpoint-20"):
-        shutil.copytree(causal_folder, tmp_path / name)
+        shutil.copytree(whole, tmp_path / name)
     (tmp_path / "a" / "checkpoint-notes.txt").write_text("no checkpoint", encoding="utf-8")
     infos = resolve(str(tmp_path / "*" / "checkpoint-*"), seq_len=None)
     assert [f"{info.path.parent.name}/{info.path.name}" for info in infos] == [
@@ -170,8 +155,8 @@ def test_a_glob_is_sorted_by_folder_then_step(causal_folder: Path, tmp_path: Pat
     assert "matches no folder" in fault(tmp_path / "z*")
 
 
-def test_names_are_unique_and_fit_into_node_ids(causal_folder: Path) -> None:
-    info = only(causal_folder)
+def test_names_are_unique_and_fit_into_node_ids(whole: Path) -> None:
+    info = only(whole)
     infos = [
         replace(info, path=Path("runs/one/checkpoint-7")),
         replace(info, path=Path("runs/two [b]/checkpoint-7")),
@@ -181,8 +166,8 @@ def test_names_are_unique_and_fit_into_node_ids(causal_folder: Path) -> None:
     assert [info.name for info in named] == ["one-checkpoint-7", "two-b-checkpoint-7", "checkpoint-8"]
 
 
-def test_two_lengths_of_one_checkpoint_get_two_names(causal_folder: Path) -> None:
-    named = unique_names([*resolve(str(causal_folder), seq_len=64), only(causal_folder)])
+def test_two_lengths_of_one_checkpoint_get_two_names(whole: Path) -> None:
+    named = unique_names([*resolve(str(whole), seq_len=64), only(whole)])
     assert len({info.name for info in named}) == 2
 
 
@@ -269,9 +254,9 @@ def test_truncated_safetensors_are_found_at_every_length(folder: Path) -> None:
     assert "no safetensors file" in fault(folder)
 
 
-def test_more_tokens_than_the_checkpoint_takes_is_a_mistake(causal_folder: Path) -> None:
-    assert only(causal_folder, seq_len=100).seq_len == 100
-    assert "--eval-seq-len 129 is more" in fault(causal_folder, seq_len=129)
+def test_more_tokens_than_the_checkpoint_takes_is_a_mistake(whole: Path) -> None:
+    assert only(whole, seq_len=100).seq_len == 100
+    assert "--eval-seq-len 129 is more" in fault(whole, seq_len=129)
 
 
 def test_a_vocabulary_of_another_size_is_found_without_loading(folder: Path) -> None:
@@ -376,21 +361,21 @@ def test_a_token_added_without_an_embedding_harms_only_texts_that_hold_it(folder
     assert isinstance(bad, Refusal)
 
 
-def test_a_fingerprint_follows_the_content_not_the_name(folder: Path, causal_folder: Path) -> None:
+def test_a_fingerprint_follows_the_content_not_the_name(folder: Path, whole: Path) -> None:
     before = fingerprint(only(folder))
-    assert before == fingerprint(only(causal_folder))
+    assert before == fingerprint(only(whole))
     trainer_state(folder, global_step=3, epoch=1.0)
     assert fingerprint(only(folder)) == before
     change_config(folder, rms_norm_eps=1e-5)
     assert fingerprint(only(folder)) != before
 
 
-def test_a_hub_id_is_downloaded_by_name(causal_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_id_is_downloaded_by_name(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def download(name: str, **_: object) -> Path:
         asked.append(name)
-        return causal_folder
+        return whole
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     assert [only("hub:some-org/Some.Model").name, only("some-org/other").name] == ["Some.Model", "other"]
@@ -442,6 +427,6 @@ def test_a_gguf_file_without_tensors_is_found_before_a_model_of_default_size_is_
     assert "holds no tensors" in fault(path)
 
 
-def test_a_gpu_that_is_not_there_is_one_line(causal_folder: Path) -> None:
+def test_a_gpu_that_is_not_there_is_one_line(whole: Path) -> None:
     with pytest.raises(CheckpointError, match="torch sees"):
-        open_engine(only(causal_folder), ModelSettings(device="cuda:99"))
+        open_engine(only(whole), ModelSettings(device="cuda:99"))

@@ -12,28 +12,12 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo, resolve
+from harness.checkpoints import resolve
 from tests.support.pt_files import SIZES, llama_pt, state_dict
-from tests.support.tiny import tiny_causal, trainer_state
+from tests.support.resolved import only
+from tests.support.tiny import trainer_state
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_causal(tmp_path_factory.mktemp("whole") / "checkpoint-7")
-
-
-@pytest.fixture
-def place(whole: Path, tmp_path: Path) -> Path:
-    """A folder with a tokenizer in it."""
-    shutil.copy(whole / "tokenizer.json", tmp_path)
-    return tmp_path
-
-
-def only(source: Path, **options: Any) -> CheckpointInfo:
-    (info,) = resolve(str(source), seq_len=None, **options)
-    return info
 
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.module.", "transformer.", "adapter.transformer."])

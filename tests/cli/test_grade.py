@@ -29,6 +29,7 @@ from harness.core.errors import DataError
 from harness.core.requests import ProgramOutcome, RunProgram, RunProgramAnswer
 from harness.engines.sandbox.soundness import Runner
 from tests.support.code_runs import functions
+from tests.support.rows import write_jsonl
 
 PROBLEMS = [
     {
@@ -66,19 +67,14 @@ class Stand(Runner):
         return made
 
 
-def write(path: Path, rows: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 @pytest.fixture
 def problems(tmp_path: Path) -> Path:
-    return write(tmp_path / "problems.jsonl", PROBLEMS)
+    return write_jsonl(tmp_path / "problems.jsonl", PROBLEMS)
 
 
 def graded(tmp_path: Path, problems: Path, rows: list[Any], **stand: Any) -> GradedFile:
     tasks = load_problems("humaneval", problems)
-    samples = read_samples(write(tmp_path / "samples.jsonl", rows), "humaneval", tasks)
+    samples = read_samples(write_jsonl(tmp_path / "samples.jsonl", rows), "humaneval", tasks)
     return grade("humaneval", samples, tasks, Stand(**stand))
 
 
@@ -91,7 +87,7 @@ def test_a_completion_goes_on_behind_the_prompt_and_a_solution_is_the_program(
 ) -> None:
     tasks = load_problems("humaneval", problems)
     rows = [*completions(0, "return 1"), {"task_id": "test/1", "solution": "def f1(): return 1", "extra": 3}]
-    samples = read_samples(write(tmp_path / "samples.jsonl", rows), "humaneval", tasks)
+    samples = read_samples(write_jsonl(tmp_path / "samples.jsonl", rows), "humaneval", tasks)
     stand = Stand()
     found = grade("humaneval", samples, tasks, stand)
     assert [one.program for one in stand.seen] == ["def f0():\n    return 1", "def f1(): return 1"]
@@ -133,7 +129,7 @@ def test_many_samples_are_waited_for_in_order(tmp_path: Path, problems: Path) ->
 @pytest.mark.parametrize("name", ["11", 11, "Mbpp/11", "MBPP/11"], ids=repr)
 def test_tasks_of_mbpp_are_named_by_number_in_three_ways(tmp_path: Path, name: Any) -> None:
     tasks = load_problems("mbpp")
-    path = write(tmp_path / "samples.jsonl", [{"task_id": name, "completion": "def f(): pass"}])
+    path = write_jsonl(tmp_path / "samples.jsonl", [{"task_id": name, "completion": "def f(): pass"}])
     assert read_samples(path, "mbpp", tasks)[0].program == "def f(): pass"
 
 
@@ -198,7 +194,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
 
 
 def command(tmp_path: Path, problems: Path, rows: list[Any], *more: str) -> int:
-    samples = write(tmp_path / "samples.jsonl", rows)
+    samples = write_jsonl(tmp_path / "samples.jsonl", rows)
     return main(["grade", "humaneval", str(samples), "--problems", str(problems), *more])
 
 
@@ -270,7 +266,7 @@ def test_tasks_whose_tests_cannot_fail_are_named_left_out_and_end_with_9(
             return super().submit(request)
 
     monkeypatch.setattr(grade_command, "open_sandbox", lambda *_, **__: Accepting())
-    problems = write(tmp_path / "problems.jsonl", PROBLEMS)
+    problems = write_jsonl(tmp_path / "problems.jsonl", PROBLEMS)
     rows = completions(0, "x", "return 1") + completions(1, "return 1")
     assert command(tmp_path, problems, rows) == 9
     shown = capsys.readouterr().out
@@ -367,4 +363,4 @@ def test_tasks_that_a_benchmark_leaves_out_are_no_tasks_here_either(tmp_path: Pa
         {"task_id": number, "text": "Do it.", "code": "def f(): pass", "test_list": ["assert f() is None"]}
         for number in (1, 2)
     ]
-    assert list(load_problems("mbpp", write(tmp_path / "mbpp.jsonl", rows))) == ["2"]
+    assert list(load_problems("mbpp", write_jsonl(tmp_path / "mbpp.jsonl", rows))) == ["2"]

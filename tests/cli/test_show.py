@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo, resolve
 from harness.cli import main
 from tests.support.pt_files import llama_pt, state_dict
-from tests.support.tiny import tiny_adapter, tiny_causal
+from tests.support.tiny import tiny_adapter
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_causal(tmp_path_factory.mktemp("whole") / "checkpoint-7")
-
-
-@pytest.fixture
-def place(whole: Path, tmp_path: Path) -> Path:
-    """A folder with a tokenizer in it."""
-    shutil.copy(whole / "tokenizer.json", tmp_path)
-    return tmp_path
-
-
-def only(source: Path, **options: Any) -> CheckpointInfo:
-    (info,) = resolve(str(source), seq_len=None, **options)
-    return info
 
 
 def shown(capsys: pytest.CaptureFixture[str], path: Path, *options: str) -> dict[str, Any]:

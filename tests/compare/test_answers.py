@@ -17,6 +17,7 @@ from harness.compare.candidate import Entry
 from harness.results.journal import Journal
 from harness.results.records import Record
 from tests.support.entries import entry
+from tests.support.rows import write_jsonl
 
 
 def exchange(kind: str, answer: Mapping[str, Any], **request: Any) -> dict[str, Any]:
@@ -114,7 +115,7 @@ def test_samples_of_lm_eval_show_choices_and_texts(tmp_path: Path) -> None:
             "target": "4",
         },
     ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write_jsonl(path, lines)
     made = entry([1.0, 0.0])
     found = shown_answers(
         Entry(saved=made.saved, items=made.items, answers=path), "acc", ["b/0", "b/1", "b/2"]

@@ -10,13 +10,13 @@ import pytest
 
 from harness.cli import main
 from harness.cli.conformance import cases, scorers
+from tests.support.rows import write_jsonl
 
 
 def verdicts(path: Path, scorer: str, **changed: Any) -> Path:
     rows = [{"scorer": scorer, **case} for case in cases(scorer)]
     rows[0] |= changed
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+    return write_jsonl(path, rows)
 
 
 @pytest.mark.parametrize("scorer", scorers())

@@ -9,8 +9,7 @@ there. ``differences.jsonl`` lists the cases where we differ on purpose: ``score
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 from harness.metrics.drop import grade_drop
 from harness.metrics.gsm8k import grade_gsm8k
 from harness.metrics.math.grade import MathJudge, hendrycks_exact, math_verify, minerva_exact
+from tests.support.rows import read_jsonl
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "conformance"
 Scorer = Callable[[Any, Any, MathJudge], bool | float]
@@ -35,27 +35,17 @@ SCORERS: dict[str, Scorer] = {
 }
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[MathJudge]:
-    with closing(MathJudge()) as started:
-        yield started
-
-
 @pytest.mark.parametrize("name", SCORERS)
 def test_the_verdict_is_the_references(name: str, judge: MathJudge) -> None:
     wrong = {
         (case["why"], case["output"] if isinstance(case["output"], str) else tuple(case["output"]), ours)
-        for case in rows(FOLDER / "verdicts" / f"{name}.jsonl")
+        for case in read_jsonl(FOLDER / "verdicts" / f"{name}.jsonl")
         if (ours := SCORERS[name](case["gold"], case["output"], judge)) != case["verdict"]
     }
     assert not wrong
 
 
-@pytest.mark.parametrize("case", rows(FOLDER / "differences.jsonl"), ids=lambda case: case["why"][:60])
+@pytest.mark.parametrize("case", read_jsonl(FOLDER / "differences.jsonl"), ids=lambda case: case["why"][:60])
 def test_where_we_differ_from_the_reference_is_written_down(case: dict[str, Any], judge: MathJudge) -> None:
     assert case["ours"] != case["reference"]
     assert SCORERS[case["scorer"]](case["gold"], case["output"], judge) == case["ours"]
@@ -63,7 +53,7 @@ def test_where_we_differ_from_the_reference_is_written_down(case: dict[str, Any]
 
 @pytest.mark.parametrize("name", SCORERS)
 def test_at_least_twenty_five_cases_and_both_verdicts_are_recorded(name: str) -> None:
-    cases = rows(FOLDER / "verdicts" / f"{name}.jsonl")
+    cases = read_jsonl(FOLDER / "verdicts" / f"{name}.jsonl")
     assert len(cases) >= 25
     assert {0.0, 1.0} <= {float(case["verdict"]) for case in cases}
     assert len({json.dumps([case["gold"], case["output"]]) for case in cases}) == len(cases)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from harness.core.conditions import (
     same_answers,
 )
 from harness.core.settings import settings_table
-from harness.plugin.options import settings_of
+from tests.support.options import settings_given
 
 OTHER = {
     "checkpoint": ["elsewhere"],
@@ -61,20 +60,9 @@ OTHER = {
 """A value of each option that is not its default."""
 
 
-class Given:
-    """A configuration in which these options are given, and no other."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.values = values
-        self.invocation_params = pytest.Config.InvocationParams(args=(), plugins=None, dir=Path())
-
-    def getoption(self, name: str, default: Any = None) -> Any:
-        return self.values.get(name.removeprefix("--eval-").replace("-", "_"), default)
-
-
 def recorded(**values: Any) -> dict[str, Any]:
     """What a run with these options writes down."""
-    return settings_of(cast("pytest.Config", Given(values))).recorded()
+    return settings_given(**{f"eval_{name}": value for name, value in values.items()}).recorded()
 
 
 def test_every_option_has_another_value_here() -> None:

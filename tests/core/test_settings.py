@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,24 +21,10 @@ from harness.engines.sandbox.settings import SandboxSettings
 from harness.engines.settings import ModelSettings
 from harness.plugin import pytest_addoption
 from harness.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE
-from harness.plugin.options import Settings, device_kind, settings_of
+from harness.plugin.options import Settings, device_kind
+from tests.support.options import settings_given
 
 TABLE = settings_table()
-
-
-class Given:
-    """A configuration in which these options are given, and no other."""
-
-    def __init__(self, **values: Any) -> None:
-        self.values = values
-        self.invocation_params = pytest.Config.InvocationParams(args=(), plugins=None, dir=Path())
-
-    def getoption(self, name: str, default: Any = None) -> Any:
-        return self.values.get(name.lstrip("-").replace("-", "_"), default)
-
-
-def settings(**values: Any) -> Settings:
-    return settings_of(cast("pytest.Config", Given(**values)))
 
 
 def registered(*taken: str) -> dict[str, dict[str, Any]]:
@@ -84,7 +70,7 @@ def test_rows_are_complete() -> None:
 
 
 def test_every_setting_is_in_the_manifest() -> None:
-    assert set(settings().recorded()) == set(TABLE)
+    assert set(settings_given().recorded()) == set(TABLE)
 
 
 def test_every_field_of_the_settings_has_a_row() -> None:
@@ -122,7 +108,7 @@ def one_row_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 @pytest.mark.usefixtures("one_row_more")
 def test_a_new_setting_is_one_row() -> None:
     assert registered()["--eval-repetition-penalty"]["metavar"] == "R"
-    before, after = settings().recorded(), settings(eval_repetition_penalty="1.2").recorded()
+    before, after = settings_given().recorded(), settings_given(eval_repetition_penalty="1.2").recorded()
     assert (before["repetition_penalty"], after["repetition_penalty"]) == (1.0, 1.2)
     assert not same_answers(before, after)
     assert differing(of_settings(before), of_settings(after)) == {"repetition_penalty": (1.0, 1.2)}
@@ -132,24 +118,24 @@ def test_a_new_setting_is_one_row() -> None:
     with pytest.raises(
         pytest.UsageError, match="invalid --eval-repetition-penalty '0': expected a number from 1 up"
     ):
-        settings(eval_repetition_penalty="0")
+        settings_given(eval_repetition_penalty="0")
 
 
 def test_what_a_run_writes_down_is_plain() -> None:
-    found = settings(eval_steps="300:", eval_checkpoint=["a", "b"], eval_limit="0.2").recorded()
+    found = settings_given(eval_steps="300:", eval_checkpoint=["a", "b"], eval_limit="0.2").recorded()
     assert found["steps"] == "300:"
     assert found["checkpoint"] == ("a", "b")
     assert found["limit"] == 0.2
 
 
 def test_a_former_name_sets_the_setting_and_is_noted() -> None:
-    found = settings(eval_unit="7", eval_fresh=True)
+    found = settings_given(eval_unit="7", eval_fresh=True)
     assert (found.batch_items, found.no_cache) == (7, True)
     assert [note.partition(";")[0] for note in found.notes] == [
         "note: --eval-fresh is now --eval-no-cache",
         "note: --eval-unit is now --eval-batch-items",
     ]
-    assert settings(eval_batch_items="7").notes == ()
+    assert settings_given(eval_batch_items="7").notes == ()
     assert former_names()["unit"] == "batch_items"
 
 

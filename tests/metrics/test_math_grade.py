@@ -5,11 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,12 +37,6 @@ PIECES = (
     "!",
 )
 HUGE = "9^{9^{9^{9}}}"
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[MathJudge]:
-    with closing(MathJudge()) as started:
-        yield started
 
 
 def test_one_output_has_a_verdict_of_each_rule(judge: MathJudge) -> None:

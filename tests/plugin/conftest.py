@@ -1,11 +1,6 @@
-"""A small project of somebody's own, with one benchmark and its data, for tests of what pytest does with it."""
+"""Runs of pytest in a user's project."""
 
 from __future__ import annotations
-
-import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import scipy.stats  # noqa: F401 -- pytester drops what an inner run imports, and these cannot be loaded twice
@@ -18,80 +13,7 @@ import harness.plugin.run_results
 import harness.plugin.sequential
 import harness.plugin.session
 import harness.plugin.xdist  # noqa: F401
-from harness.results.journal import latest, read_journal
-from harness.results.records import Record
-
-BENCHMARK = """
-from harness import Loglikelihood, benchmark
-
-
-@benchmark(
-    name="sums", version=1, data="sums/test", asks=Loglikelihood, primary="acc", shot=lambda row: row["q"]
-)
-def test_sums(example, shots):
-    '''Which of two sums is likelier.'''
-    right, wrong = yield [Loglikelihood(shots + example["q"], " " + option) for option in example["options"]]
-    {extra}
-    return {{"acc": right.logprob > wrong.logprob, "margin": right.logprob - wrong.logprob}}
-"""
-
-
-class Project:
-    """A folder with ``test_sums.py`` and ``data/sums/test.jsonl``; runs pytest in it and reads the results."""
-
-    def __init__(self, pytester: pytest.Pytester) -> None:
-        self.pytester = pytester
-        self.path = pytester.path
-        self.write()
-        self.rows(20)
-
-    def write(self, extra: str = "pass", name: str = "test_sums.py") -> None:
-        """The benchmark file, with one more statement between the answers and the scores."""
-        (self.path / name).write_text(BENCHMARK.format(extra=extra), encoding="utf-8")
-
-    def rows(self, count: int) -> None:
-        """The data."""
-        folder = self.path / "data" / "sums"
-        folder.mkdir(parents=True, exist_ok=True)
-        rows = ({"n": n, "q": f"{n}+1=", "options": [str(n + 1), str(n)]} for n in range(count))
-        (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-    def run(self, *arguments: str, checkpoint: str = "fake:causal", apart: bool = False) -> pytest.RunResult:
-        """One run of pytest; ``apart`` in a process of its own."""
-        start: Callable[..., pytest.RunResult] = (
-            self.pytester.runpytest_subprocess if apart else self.pytester.runpytest
-        )
-        fixed = ["--checkpoint", checkpoint] if checkpoint else []
-        return start(*fixed, "--eval-data", "data", "-p", "no:cacheprovider", *arguments)
-
-    @property
-    def runs(self) -> list[Path]:
-        """The folders of all runs."""
-        folders = (self.path / "results").glob("*") if (self.path / "results").is_dir() else ()
-        return sorted(folder for folder in folders if folder.name not in ("saved", "baselines"))
-
-    @property
-    def records(self) -> dict[str, Record]:
-        """The records of the only run, by example."""
-        (run,) = self.runs
-        return {record.example: record for record in latest(read_journal(run)).values()}
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """``summary.json`` of the only run."""
-        (run,) = self.runs
-        found: dict[str, Any] = json.loads((run / "summary.json").read_text(encoding="utf-8"))
-        return found
-
-    def scores(self) -> dict[str, dict[str, float]]:
-        """The scores of the only run by example; the run is removed, so that there can be another."""
-        import shutil
-
-        scores = {
-            example: record.scores for example, record in self.records.items() if record.status == "scored"
-        }
-        shutil.rmtree(self.path / "results")
-        return scores
+from tests.support.project import Project
 
 
 @pytest.fixture

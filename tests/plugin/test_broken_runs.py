@@ -6,15 +6,14 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.breaking import ADAPTERS, FOLDERS, GGUF, LOADED, PT_FILES
+from tests.support.project import Project
 from tests.support.pt_files import llama_pt
-from tests.support.tiny import tiny_adapter, tiny_causal
+from tests.support.tiny import tiny_adapter
 
-Project = Any
 Broken = Callable[[str, str], tuple[Path, tuple[str, ...]]]
 
 SOON = 5.0
@@ -31,11 +30,6 @@ CASES = [
     )
     for name in table
 ]
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_causal(tmp_path_factory.mktemp("whole") / "checkpoint-7")
 
 
 @pytest.fixture(scope="module")

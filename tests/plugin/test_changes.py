@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.cli import main
 from harness.results.store import ResultStore
 from tests.support.entries import entry, right
-
-Project = Any
+from tests.support.project import Project
 
 BENCHMARK = """
 from pathlib import Path

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
 from tests.support.mistakes import refused
-
-Project = Any
+from tests.support.project import Project
 
 SAY = """
 from harness import Generate, benchmark

@@ -14,9 +14,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from harness.results.journal import read_journal
+from tests.support.project import Project
 from tests.support.tiny import tiny_causal
-
-Project = Any
 
 WRONG = {
     "a value that cannot travel": (

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.mistakes import refused
-
-Project = Any
+from tests.support.project import Project, gate_of
 
 BENCHMARK = """
 from pathlib import Path
@@ -47,12 +46,6 @@ def score(project: Project, skill: int, run_id: str, *arguments: str, **more: An
     return result
 
 
-def gate(project: Project, run_id: str) -> dict[str, Any]:
-    text = (project.path / "results" / run_id / "summary.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)["gate"]
-    return found
-
-
 def test_a_worse_checkpoint_is_8_the_first_and_a_better_one_pass(skilled: Project) -> None:
     first = score(skilled, 150, "first", "--gate")
     assert first.ret == 0
@@ -66,19 +59,19 @@ def test_a_worse_checkpoint_is_8_the_first_and_a_better_one_pass(skilled: Projec
             "gate failed (exit code 8): *",
         ]
     )
-    assert gate(skilled, "worse")["exit_code"] == 8
+    assert gate_of(skilled.path, "worse")["exit_code"] == 8
     better = score(skilled, 190, "better", "--gate")
     assert better.ret == 0
-    assert gate(skilled, "better")["lines"][0]["verdict"] == "better"
+    assert gate_of(skilled.path, "better")["lines"][0]["verdict"] == "better"
 
 
 def test_a_path_after_gate_is_a_path(skilled: Project) -> None:
     result = score(skilled, 150, "first", "--gate", "test_skills.py")
     assert result.ret == 0
-    assert gate(skilled, "first")["mode"] == "plain"
+    assert gate_of(skilled.path, "first")["mode"] == "plain"
     for place, words in enumerate((["--gate", "--eval-gate-mode", "strict"], ["--eval-gate-mode=strict"])):
         assert score(skilled, 148, f"strict{place}", *words, "test_skills.py").ret == 8
-        assert gate(skilled, f"strict{place}")["mode"] == "strict"
+        assert gate_of(skilled.path, f"strict{place}")["mode"] == "strict"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +83,7 @@ def test_the_mode_after_gate_is_taken_for_a_version_more_with_a_note(
     score(skilled, 150, "first")
     result = score(skilled, 148, "strict", "-q", *words)
     assert result.ret == 8
-    assert gate(skilled, "strict")["mode"] == "strict"
+    assert gate_of(skilled.path, "strict")["mode"] == "strict"
     result.stdout.fnmatch_lines(
         ["note: --gate=strict is now --eval-gate-mode strict; it goes in the next version"]
     )
@@ -103,7 +96,7 @@ def test_a_trial_run_makes_no_later_gate_fail_and_the_same_command_again_passes_
     first.stdout.fnmatch_lines(
         ["gate passed: no baseline yet on these items; this run is the first, and is saved"]
     )
-    assert "in trial, 2 of 200 items" in gate(skilled, "first")["lines"][0]["notes"][0]
+    assert "in trial, 2 of 200 items" in gate_of(skilled.path, "first")["lines"][0]["notes"][0]
     again = score(skilled, 150, "again", "--gate")
     assert again.ret == 0
     again.stdout.fnmatch_lines(["gate passed: 1 not worse"])
@@ -137,12 +130,12 @@ def test_a_removed_row_of_data_makes_the_run_not_valid_until_items_may_differ(sk
     skilled.rows(199)
     result = score(skilled, 150, "less", "--gate")
     assert result.ret == 9
-    assert "data is " in gate(skilled, "less")["text"]
+    assert "data is " in gate_of(skilled.path, "less")["text"]
     allowed = score(
         skilled, 150, "allowed", "--gate", "--baseline", "first", "--eval-baseline-allow", "data,items"
     )
     assert allowed.ret == 0
-    assert "compared on 199 common items" in gate(skilled, "allowed")["lines"][0]["notes"][0]
+    assert "compared on 199 common items" in gate_of(skilled.path, "allowed")["lines"][0]["notes"][0]
 
 
 def test_an_item_that_ends_in_error_is_9_even_where_the_rest_is_worse(skilled: Project) -> None:
@@ -151,7 +144,7 @@ def test_an_item_that_ends_in_error_is_9_even_where_the_rest_is_worse(skilled: P
     path.write_text(path.read_text().replace("    return", "    assert example['n'] != 3\n    return"))
     result = score(skilled, 50, "broken", "--gate")
     assert result.ret == 9
-    assert "1 of 200 items ended in error" in gate(skilled, "broken")["text"]
+    assert "1 of 200 items ended in error" in gate_of(skilled.path, "broken")["text"]
 
 
 def test_without_gate_a_baseline_only_shows_verdicts(skilled: Project) -> None:
@@ -165,11 +158,11 @@ def test_other_conditions_are_named_and_may_be_allowed(skilled: Project) -> None
     score(skilled, 150, "first")
     result = score(skilled, 150, "seed", "--gate", "--eval-seed", "7")
     assert result.ret == 9
-    assert "seed is 7 here and 1234 there" in gate(skilled, "seed")["text"]
+    assert "seed is 7 here and 1234 there" in gate_of(skilled.path, "seed")["text"]
     assert score(skilled, 150, "fine", "--gate", "--eval-seed", "7", "--eval-baseline-allow", "seed").ret == 0
     write(skilled, version=2)
     assert score(skilled, 150, "new", "--gate").ret == 9
-    assert "version is 2 here and 1 there" in gate(skilled, "new")["text"]
+    assert "version is 2 here and 1 there" in gate_of(skilled.path, "new")["text"]
 
 
 def test_a_session_without_a_benchmark_passes_no_gate(skilled: Project) -> None:
@@ -183,7 +176,7 @@ def test_a_session_without_a_benchmark_passes_no_gate(skilled: Project) -> None:
 def test_a_checkpoint_that_no_benchmark_could_be_asked_of_passes_no_gate(skilled: Project) -> None:
     result = score(skilled, 150, "two", "--gate", "--checkpoint", "fake:masked")
     assert result.ret == 9
-    assert "no benchmark of this run could be asked of fake-masked" in gate(skilled, "two")["text"]
+    assert "no benchmark of this run could be asked of fake-masked" in gate_of(skilled.path, "two")["text"]
 
 
 def test_a_configuration_in_pyproject_sets_floors_and_margins(skilled: Project) -> None:
@@ -199,7 +192,7 @@ def test_a_configuration_in_pyproject_sets_floors_and_margins(skilled: Project) 
     assert (
         score(skilled, 100, "wide", "--gate", "--baseline", "fine", "--eval-gate-config", "own.toml").ret == 0
     )
-    assert gate(skilled, "wide")["lines"][0]["verdict"] == "not worse"
+    assert gate_of(skilled.path, "wide")["lines"][0]["verdict"] == "not worse"
 
 
 def test_a_benchmark_that_was_not_run_has_no_floor_kept(skilled: Project) -> None:
@@ -207,7 +200,7 @@ def test_a_benchmark_that_was_not_run_has_no_floor_kept(skilled: Project) -> Non
     (skilled.path / "g.toml").write_text("[benchmarks.others]\nfloors = ['acc >= 0.1']\n")
     result = score(skilled, 140, "some", "--gate", "--eval-gate-config", "g.toml", "test_skills.py")
     assert result.ret == 9
-    assert "it was not measured in this run" in gate(skilled, "some")["text"]
+    assert "it was not measured in this run" in gate_of(skilled.path, "some")["text"]
 
 
 def test_a_benchmark_that_the_baseline_has_and_the_run_has_not_is_said(skilled: Project) -> None:
@@ -222,7 +215,7 @@ def test_workers_change_no_verdict(skilled: Project) -> None:
     score(skilled, 150, "first", "-n", "2", apart=True)
     result = score(skilled, 120, "worse", "-n", "2", "--gate", "test_skills.py", apart=True)
     assert result.ret == 8
-    assert [line["verdict"] for line in gate(skilled, "worse")["lines"]] == ["worse"]
+    assert [line["verdict"] for line in gate_of(skilled.path, "worse")["lines"]] == ["worse"]
 
 
 @pytest.mark.parametrize(
@@ -286,7 +279,7 @@ def test_several_metrics_are_judged_in_one_run(skilled: Project) -> None:
     both = ("--eval-gate-metric", "acc", "--eval-gate-metric", "other")
     result = score(skilled, 120, "worse", "--gate", *both, "--junitxml", "junit.xml")
     assert result.ret == 8
-    lines = gate(skilled, "worse")["lines"]
+    lines = gate_of(skilled.path, "worse")["lines"]
     assert [(line["metric"], line["verdict"]) for line in lines] == [("acc", "worse"), ("other", "not worse")]
     xml = (skilled.path / "junit.xml").read_text()
     assert '.skills.acc" value="worse"' in xml

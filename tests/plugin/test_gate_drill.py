@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.support.project import gate_of
 
 ROOT = Path(__file__).resolve().parents[2]
 EARLY = "builtin:ko-mlm-tiny/mlm/checkpoint-25"
@@ -23,26 +23,20 @@ def step(pytester: pytest.Pytester, checkpoint: str, run_id: str, *arguments: st
     )
 
 
-def gate(pytester: pytest.Pytester, run_id: str) -> dict[str, Any]:
-    text = (pytester.path / "results" / run_id / "summary.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)["gate"]
-    return found
-
-
 def test_the_later_step_passes_the_earlier_is_gated_out_by_real_at_1_and_one_item_less_fails_a_strict_gate(
     pytester: pytest.Pytester,
 ) -> None:
     assert step(pytester, EARLY, "first").ret == 0
     assert step(pytester, LATE, "late").ret == 0
-    assert [line["verdict"] for line in gate(pytester, "late")["lines"]] == ["better"]
+    assert [line["verdict"] for line in gate_of(pytester.path, "late")["lines"]] == ["better"]
     worse = step(pytester, EARLY, "early")
     assert worse.ret == 8
     worse.stdout.fnmatch_lines(["gate failed (exit code 8): real_coref real@1 is worse (-*"])
-    (line,) = gate(pytester, "early")["lines"]
+    (line,) = gate_of(pytester.path, "early")["lines"]
     assert (line["benchmark"], line["metric"], line["verdict"]) == ("real_coref", "real@1", "worse")
     assert line["against"]["checkpoint"] == "checkpoint-1200"
     assert line["high"] < -0.01
     assert line["p_adjusted"] < 0.01
     less = step(pytester, LATE, "less", "--eval-gate-mode", "strict", "-k", f"not real_coref/{ITEMS - 1}")
     assert less.ret == 8
-    assert f"compared with nothing ({ITEMS - 1} of {ITEMS} items)" in gate(pytester, "less")["text"]
+    assert f"compared with nothing ({ITEMS - 1} of {ITEMS} items)" in gate_of(pytester.path, "less")["text"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.cli import main
-from tests.plugin.conftest import Project
+from tests.support.project import Project
 
 BENCHMARK = """
 from harness import Generate, benchmark

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.plugin.conftest import Project
+from tests.support.project import Project
 
 TRACKER = """
 import json, pathlib

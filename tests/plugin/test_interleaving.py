@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from harness.results.journal import latest, read_journal
+from tests.support.project import Project
 from tests.support.tiny import tiny_adapter, tiny_causal
-
-Project = Any
 
 
 @pytest.fixture(scope="module")

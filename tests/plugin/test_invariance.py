@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.project import Project
 from tests.support.tiny import tiny_causal, tiny_masked
-
-Project = Any
 
 SHUFFLE = """
 import random

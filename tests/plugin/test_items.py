@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.project import Project
 from tests.support.tiny import tiny_causal
-
-Project = Any
 
 
 def test_a_benchmark_file_of_ones_own_is_scored_item_by_item(project: Project) -> None:

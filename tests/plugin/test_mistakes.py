@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.mistakes import refused
+from tests.support.project import Project
 from tests.support.tiny import tiny_causal
-
-Project = Any
 
 
 @pytest.mark.parametrize(

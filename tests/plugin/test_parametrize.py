@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from harness.cli import main
-
-Project = Any
+from tests.support.project import Project
 
 STYLED = """
 import pytest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.conftest import Project
+from tests.support.project import Project
 
 ROOT = Path(__file__).parents[2]
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.cli import main
-from tests.plugin.conftest import Project
+from tests.support.project import Project
+from tests.support.rows import read_csv, read_jsonl
 
 BENCHMARK = """
 from harness import CallTests, Generate, RunProgram, benchmark
@@ -40,28 +38,19 @@ def doubles(project: Project) -> None:
     (project.path / "test_sums.py").write_text(BENCHMARK, encoding="utf-8")
 
 
-def table(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def test_a_run_ends_with_a_table_of_tasks_and_a_file_of_samples(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert project.run("--eval-samples", "5").ret == 0
     (folder,) = project.runs
-    rows = table(folder / "doubles_tasks.csv")
+    rows = read_csv(folder / "doubles_tasks.csv")
     assert [row["task_id"] for row in rows] == [f"sum-{n}" for n in range(20)]
     (result,) = project.summary["results"]
     mean = sum(float(row["pass@1"]) for row in rows) / len(rows)
     assert result["metrics"]["pass@1"]["value"] == pytest.approx(mean)
     assert 0.0 < mean < 1.0
     assert result["metrics"]["pass@5"]["n"] == 20
-    samples = lines(folder / "doubles_samples.jsonl")
+    samples = read_jsonl(folder / "doubles_samples.jsonl")
     assert len(samples) == 100
     for sample in samples:
         assert sample["outcome"] == ("passed" if len(sample["text"]) % 2 == 0 else "wrong")
@@ -79,7 +68,7 @@ def test_the_reference_graders_verdicts_are_metrics_and_in_the_file(project: Pro
     metrics = result["metrics"]
     assert metrics["reference_pass@1"]["value"] == metrics["pass@1"]["value"]
     assert metrics["graders_differ"]["value"] == 0
-    samples = lines(folder / "doubles_samples.jsonl")
+    samples = read_jsonl(folder / "doubles_samples.jsonl")
     assert all((one["reference_outcome"] == "passed") is one["passed"] for one in samples)
 
 

@@ -12,9 +12,8 @@ import pytest
 
 from harness.results.journal import latest, read_journal
 from harness.results.records import Record
+from tests.support.project import Project
 from tests.support.tiny import tiny_causal
-
-Project = Any
 
 LOADED = """
 import sys

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from tests.support.mistakes import refused
-
-Project = Any
+from tests.support.project import Project
 
 FINE = """
 from harness import Loglikelihood, benchmark

@@ -1,16 +1,20 @@
-"""``--eval-gate-sequential`` at the terminal: benchmarks that stop once they are settled."""
+"""``--eval-gate-sequential``: benchmarks that stop once they are settled, and the schedules in a run's folder."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.plugin.conftest import Project
+from harness.compare.sequential import InterimSchedule
+from harness.plugin.sequential import read_schedules, write_schedules
+from tests.support.project import Project, gate_of
 
 GOOD = "return {'acc': float(example['n'] % 10 < 8)}"
 BAD = "return {'acc': float(example['n'] % 10 < 2)}"
+SCHEDULE = InterimSchedule(["i1", "i2", "i3", "i4"], ["b/1", "b/2", "b/3", "b/4"], ["r"] * 4, (1, 3, 4))
 
 
 def begin(project: Project, count: int = 300) -> str:
@@ -22,11 +26,10 @@ def begin(project: Project, count: int = 300) -> str:
     return run.name
 
 
-def gate_of(project: Project, first: str) -> dict[str, Any]:
-    """The gate's section of the run that is not the first."""
+def later(project: Project, first: str) -> str:
+    """The run that is not the first."""
     (run,) = [run for run in project.runs if run.name != first]
-    found: dict[str, Any] = json.loads((run / "summary.json").read_text(encoding="utf-8"))["gate"]
-    return found
+    return run.name
 
 
 @pytest.mark.parametrize(
@@ -37,7 +40,7 @@ def test_a_bad_checkpoint_is_stopped_early_with_exit_code_8(project: Project, ar
     project.write(BAD)
     result = project.run("--gate", "--baseline", first, "--eval-gate-sequential", *arguments, apart=True)
     assert result.ret == 8
-    gate = gate_of(project, first)
+    gate = gate_of(project.path, later(project, first))
     (line,) = gate["lines"]
     assert line["kind"] == "worse"
     assert line["n"] < 300
@@ -61,8 +64,7 @@ def test_the_verdict_is_the_same_with_and_without_workers(project: Project) -> N
             *arguments,
             apart=True,
         )
-        summary = json.loads((project.path / "results" / name / "summary.json").read_text(encoding="utf-8"))
-        (line,) = summary["gate"]["lines"]
+        (line,) = gate_of(project.path, name)["lines"]
         found.append({key: line[key] for key in ("kind", "n", "difference", "low", "high", "p")})
     assert found[0] == found[1]
 
@@ -71,7 +73,7 @@ def test_what_is_not_asked_is_skipped_with_the_reason_and_is_no_baseline_later(p
     first = begin(project)
     project.write(BAD)
     project.run("--gate", "--baseline", first, "--eval-gate-sequential")
-    (run,) = [run for run in project.runs if run.name != first]
+    run = project.path / "results" / later(project, first)
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     assert summary["totals"]["skipped"] > 0
     assert summary["totals"]["errors"] == 0
@@ -112,3 +114,9 @@ def test_what_cannot_be_done_is_said_in_a_line(project: Project, arguments: list
     result = project.run(*arguments)
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"*{message}*"])
+
+
+def test_schedules_come_back_from_a_folder_as_they_were(tmp_path: Path) -> None:
+    assert read_schedules(tmp_path) == {}
+    write_schedules(tmp_path, {("step-1", "b"): SCHEDULE})
+    assert read_schedules(tmp_path) == {("step-1", "b"): SCHEDULE}

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from harness.results.store import ResultStore
+from tests.support.project import Project
 from tests.support.tiny import tiny_causal
-
-Project = Any
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.plugin.conftest import Project
+from tests.support.project import Project
 
 BENCHMARK = """
 from harness import Generate, benchmark

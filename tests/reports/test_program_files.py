@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from harness.reports.program_files import write_code_files
 from harness.results.journal import Journal, each_record
 from harness.results.records import Record
 from tests.support.code_runs import ROOT, Bench, by_word
+from tests.support.rows import read_csv, read_jsonl
 
 SAMPLING = Sampling(5, 0.2, 0.95, 1234)
 LONG = "    # " + "x" * 3000 + "\n    return right\n"
@@ -30,15 +30,6 @@ def journal(folder: Path, records: list[Record]) -> set[str]:
         for record in records:
             shard.append(record)
     return {record.item for record in records if record.status == "scored"}
-
-
-def table(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def humaneval_run(folder: Path) -> set[str]:
@@ -54,7 +45,7 @@ def humaneval_run(folder: Path) -> set[str]:
 def test_a_row_a_task_and_a_line_a_sample(tmp_path: Path) -> None:
     written = write_code_files(tmp_path, humaneval_run(tmp_path))
     assert [path.name for path in written] == ["humaneval_tasks.csv", "humaneval_samples.jsonl"]
-    rows = table(written[0])
+    rows = read_csv(written[0])
     outcomes = ["wrong", "error", "timeout", "memory", "crashed", "refused", "fault"]
     assert list(rows[0]) == ["task_id", "samples", "passed", "pass@1", "pass@5", *outcomes]
     assert [row["task_id"] for row in rows] == ["HumanEval/2", "HumanEval/10"]
@@ -64,7 +55,7 @@ def test_a_row_a_task_and_a_line_a_sample(tmp_path: Path) -> None:
         "0.6",
         "2",
     )
-    samples = lines(written[1])
+    samples = read_jsonl(written[1])
     assert [(one["task_id"], one["sample"], one["outcome"]) for one in samples[:5]] == [
         ("HumanEval/2", number, "passed" if number < 3 else "timeout") for number in range(5)
     ]
@@ -86,7 +77,7 @@ def test_the_samples_can_be_graded_as_the_same_programs(tmp_path: Path) -> None:
     path = write_code_files(tmp_path, scored)[1]
     samples = read_samples(path, "humaneval", load_problems("humaneval"))
     assert [sample.program for sample in samples] == [request.program for request in asked.programs]
-    found = lines(path)
+    found = read_jsonl(path)
     assert ["completion" in one for one in found] == [True, False, True, True, True]
     assert found[0]["completion"] == LONG
     assert [one.get("text") for one in found] == [None, texts[1], texts[2], None, None]
@@ -97,7 +88,7 @@ def test_programs_that_do_not_begin_with_the_prompt_are_solutions(tmp_path: Path
     scored = journal(tmp_path, [bench.record(0, bench.ask(0, ["def f(): right\n"], by_word))])
     path = write_code_files(tmp_path, scored)[1]
     assert path.name == "mbpp_samples.jsonl"
-    (line,) = lines(path)
+    (line,) = read_jsonl(path)
     assert (line["task_id"], line["solution"], line["passed"]) == ("11", "def f(): right\n", True)
 
 
@@ -115,7 +106,7 @@ def test_only_the_last_record_of_a_scored_item_counts(tmp_path: Path) -> None:
     last = bench.record(0, bench.ask(0, ["right"], by_word))
     failed = bench.record(1, bench.ask(1, ["right"], by_word))
     scored = journal(tmp_path, [first, last, failed]) - {failed.item}
-    (line,) = lines(write_code_files(tmp_path, scored)[1])
+    (line,) = read_jsonl(write_code_files(tmp_path, scored)[1])
     assert line["passed"]
 
 
@@ -139,8 +130,8 @@ def test_of_very_many_samples_the_first_of_every_task_are_written(
 ) -> None:
     monkeypatch.setattr(program_files, "MOST_SAMPLES", 5)
     written = write_code_files(tmp_path, humaneval_run(tmp_path))
-    assert [one["sample"] for one in lines(written[1])] == [0, 1, 0, 1]
-    assert [row["samples"] for row in table(written[0])] == ["5", "5"]
+    assert [one["sample"] for one in read_jsonl(written[1])] == [0, 1, 0, 1]
+    assert [row["samples"] for row in read_csv(written[0])] == ["5", "5"]
 
 
 def test_the_reference_graders_verdict_and_a_missing_isolation_are_noted(tmp_path: Path) -> None:
@@ -150,7 +141,7 @@ def test_the_reference_graders_verdict_and_a_missing_isolation_are_noted(tmp_pat
         return RunProgramAnswer("passed", reference_outcome="wrong", unsandboxed=True)
 
     scored = journal(tmp_path, [bench.record(0, bench.ask(0, ["x"], judge))])
-    (line,) = lines(write_code_files(tmp_path, scored)[1])
+    (line,) = read_jsonl(write_code_files(tmp_path, scored)[1])
     assert (line["reference_outcome"], line["unsandboxed"]) == ("wrong", True)
 
 

@@ -231,6 +231,15 @@ def _save(
     return folder
 
 
+def pickle_weights(folder: Path) -> None:
+    """Writes the weights of a folder as torch's pickle."""
+    import torch
+    from safetensors.torch import load_file
+
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
 def split_weights(folder: Path) -> None:
     """Writes the weights of a folder as two shards and their index."""
     from safetensors.torch import load_file, save_file

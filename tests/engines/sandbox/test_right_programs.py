@@ -12,8 +12,6 @@ from harness.engines.sandbox.sandbox import Sandbox
 from tests.support.right_programs import CALLS, SCRIPTS
 from tests.support.sandbox_here import opened_here
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox is Linux's")
-
 CHANGING = ("signals caught", "a file in the working folder")
 """Programs that would change the process of the tests or its folder."""
 

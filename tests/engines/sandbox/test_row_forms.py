@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from harness.cli.grading import gradable
 from harness.core.requests import CallTests, RunProgram
 from harness.engines.sandbox.sandbox import Sandbox
-from tests.support.sandbox_here import opened_here
 
 RIGHT = "def add(a, b):\n    return a + b\n"
 WRONG = "def add(a, b):\n    return a - b\n"
@@ -77,12 +75,6 @@ FORMS: dict[str, dict[str, Any]] = {
     "assertions on a candidate that nothing names": {"test": ["assert candidate(1, 2) == 3"]},
     "metadata as text": {"test": CHECK, "entry_point": "add", "as_text": True},
 }
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with opened_here(workers=1) as opened:
-        yield opened
 
 
 def request(benchmark: str, row: dict[str, Any], program: str) -> RunProgram:

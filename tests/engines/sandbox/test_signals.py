@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from harness.core.requests import CallTests, RunProgram, RunProgramAnswer
 from harness.engines.sandbox.sandbox import Sandbox
-from tests.support.sandbox_here import opened_here
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with opened_here(workers=1) as opened:
-        yield opened
 
 
 def judged(sandbox: Sandbox, program: str, tests: str) -> RunProgramAnswer:

@@ -22,9 +22,8 @@ from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.pool import load_weights
 from harness.engines.transformers.scoring import shared_prefix
 from harness.engines.transformers.scoring.plan import WorkDone
-from tests.engines.transformers.test_masked import FAMILIES as MASKED
-from tests.engines.transformers.test_shared_prefix import FAMILIES, engine_for, model_of
-from tests.support.generating import generates_together
+from tests.support.engines import engine_for, generates_together
+from tests.support.families import CAUSAL, MASKED, causal_of
 from tests.support.tiny import tiny_masked
 
 DTYPES: tuple[Dtype, ...] = ("float32", "bfloat16", "float16")
@@ -41,7 +40,7 @@ def weights(folder: Path, dtype: Dtype) -> tuple[CheckpointInfo, Loaded]:
 def models(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[tuple[str, Dtype], tuple[CheckpointInfo, Loaded]]:
-    folders = {family: model_of(tmp_path_factory.mktemp(family), family) for family in ("llama", "gemma2")}
+    folders = {family: causal_of(tmp_path_factory.mktemp(family), family) for family in ("llama", "gemma2")}
     return {(family, dtype): weights(folders[family], dtype) for family in folders for dtype in DTYPES}
 
 
@@ -215,9 +214,9 @@ def test_logits_of_another_place_are_found(
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:])
-@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("llama", "gemma2")])
+@pytest.mark.parametrize("family", [name for name in CAUSAL if name not in ("llama", "gemma2")])
 def test_every_family_goes_the_fast_ways_in_half_precision(family: str, dtype: Dtype, tmp_path: Path) -> None:
-    engine = engine_for(model_of(tmp_path, family), dtype=dtype)
+    engine = engine_for(causal_of(tmp_path, family), dtype=dtype)
     assert engine.shares
     assert generates_together(engine)
     assert engine.gathers
@@ -241,7 +240,7 @@ def test_large_logits_are_judged_by_their_own_rounding(
 ) -> None:
     """As those of real models are: two right ways are further apart than any bound for small ones."""
     found: list[float] = []
-    info, loaded = weights(model_of(tmp_path, "llama"), dtype)
+    info, loaded = weights(causal_of(tmp_path, "llama"), dtype)
     with torch.no_grad():
         loaded.model.get_output_embeddings().weight.mul_(32)
 
@@ -339,7 +338,7 @@ def test_running_out_of_memory_is_not_taken_for_a_difference() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_nothing_of_a_probe_is_left(dtype: Dtype, tmp_path: Path) -> None:
-    info, loaded = weights(model_of(tmp_path, "llama"), dtype)
+    info, loaded = weights(causal_of(tmp_path, "llama"), dtype)
     before = {name: one.clone() for name, one in loaded.model.state_dict().items()}
     hooks = [len(one._forward_hooks) + len(one._forward_pre_hooks) for one in loaded.model.modules()]
     engine = CausalEngine(info, loaded)

@@ -28,7 +28,7 @@ from harness.engines.settings import ModelSettings
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.loading import choose_device, worker_number
 from harness.engines.transformers.scoring.plan import TokenWork, batches, windows
-from harness.engines.transformers.tokenizer import Pair, TextTokenizer
+from tests.support.references import plain_answer
 from tests.support.tiny import CORPUS, bytelevel_tokenizer, tiny_causal
 
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -64,25 +64,6 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_causal(tmp_path_factory.mktemp("llama") / "c")
 
 
-def reference(folder: Path, request: Loglikelihood, seq_len: int = 128) -> LoglikelihoodAnswer:
-    """One plain forward over one request."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    pair = TextTokenizer(tokenizer).pair(request.context, request.continuation)
-    assert isinstance(pair, Pair)
-    whole = [*pair.context, *pair.continuation]
-    with torch.no_grad():
-        logprobs = model(torch.tensor([whole[-(seq_len + 1) : -1]])).logits[0].float().log_softmax(-1)
-    rows = logprobs[-len(pair.continuation) :]
-    wanted = torch.tensor(pair.continuation)
-    greedy = bool((rows.argmax(-1) == wanted).all())
-    total = float(rows[torch.arange(len(wanted)), wanted].double().sum())
-    return LoglikelihoodAnswer(total, greedy, len(wanted), max(0, len(whole) - seq_len - 1), pair.spans_join)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_scores_are_those_of_a_plain_forward(family: str, tmp_path: Path) -> None:
     folder = tiny_causal(tmp_path / "c", model_type=family, **FAMILIES[family])
@@ -90,7 +71,7 @@ def test_scores_are_those_of_a_plain_forward(family: str, tmp_path: Path) -> Non
     assert engine.gathers
     requests = some_requests()[::3]
     for request, answer in zip(requests, engine.answer(requests), strict=True):
-        wanted = reference(folder, request)
+        wanted = plain_answer(folder, request)
         assert isinstance(answer, LoglikelihoodAnswer)
         assert answer.logprob == pytest.approx(wanted.logprob, abs=1e-4)
         assert (answer.is_greedy, answer.tokens) == (wanted.is_greedy, wanted.tokens)
@@ -144,7 +125,7 @@ def test_full_logits_are_used_when_the_head_needs_the_whole_batch(
 def test_a_long_context_is_cut_from_the_left(llama: Path) -> None:
     request = Loglikelihood(" ".join(CORPUS[:2]), " a checkpoint")
     (answer,) = engine_for(llama, seq_len=16).answer([request])
-    wanted = reference(llama, request, seq_len=16)
+    wanted = plain_answer(llama, request, seq_len=16)
     assert isinstance(answer, LoglikelihoodAnswer)
     assert answer.logprob == pytest.approx(wanted.logprob, abs=1e-4)
     assert answer.truncated == wanted.truncated > 0

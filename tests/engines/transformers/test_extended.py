@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo, resolve
+from harness.checkpoints import CheckpointInfo
 from harness.core.errors import CheckpointError
 from harness.core.requests import FillMask, FillMaskAnswer
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
-from tests.support.tiny import tiny_masked
+from tests.support.resolved import only
+from tests.support.tiny import pickle_weights, tiny_masked
 
 SETTINGS = ModelSettings(device="cpu", threads=1)
 LONG = "the river was wide " * 45 + "[MASK] " + "a dog " * 10
@@ -50,11 +51,6 @@ def change_config(folder: Path, **values: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **values}), encoding="utf-8")
 
 
-def only(folder: Path, seq_len: int | None = None) -> CheckpointInfo:
-    (info,) = resolve(str(folder), seq_len=seq_len)
-    return info
-
-
 def answer(info: CheckpointInfo) -> FillMaskAnswer:
     engine = open_engine(info, SETTINGS)
     (found,) = engine.answer([FillMask(LONG, 5)])
@@ -68,7 +64,7 @@ def answer(info: CheckpointInfo) -> FillMaskAnswer:
 def test_a_model_of_a_stale_config_is_the_model_of_its_own(tmp_path: Path, form: str, pickled: bool) -> None:
     folder = tiny_masked(tmp_path / "checkpoint-655", seq_len=256, **FORMS[form])
     if pickled:
-        pickle(folder)
+        pickle_weights(folder)
     right = answer(only(folder))
     assert right.truncated == 0
     change_config(folder, **STALE[form])
@@ -76,14 +72,6 @@ def test_a_model_of_a_stale_config_is_the_model_of_its_own(tmp_path: Path, form:
     assert info.seq_len == 256
     assert info.overrides
     assert answer(info) == right
-
-
-def pickle(folder: Path) -> None:
-    import torch
-    from safetensors.torch import load_file
-
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
 
 
 def test_distances_may_stay_as_short_as_they_were(tmp_path: Path) -> None:

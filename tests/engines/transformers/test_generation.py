@@ -24,39 +24,18 @@ from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.generation.batch import group
 from harness.engines.transformers.scoring.prefix_tree import common
 from harness.engines.transformers.tokenizer import TextTokenizer
-from tests.engines.transformers.test_memory import before_each_pass, out_of_memory, short_of_memory
-from tests.engines.transformers.test_shared_prefix import SEQ_LEN, SHOTS, engine_for, model_of
-from tests.support.generating import generates_together
+from tests.support.engines import (
+    before_each_pass,
+    engine_for,
+    generates_together,
+    out_of_memory,
+    short_of_memory,
+)
+from tests.support.families import MAMBA, SEQ_LEN, SHOTS, causal_of
+from tests.support.generating import prompts, texts, with_samples
 from tests.support.tiny import CORPUS, metaspace_tokenizer, tiny_causal
 
 TIE = 1e-4
-
-
-def prompts() -> list[Generate]:
-    """With few-shot examples and without, of many lengths, one the prefix of another, one twice."""
-    asked = [
-        Generate(f"{SHOTS}\n\n{text[: 10 + 7 * number]}", max_new_tokens=4 + 5 * number)
-        for number, text in enumerate(CORPUS)
-    ]
-    asked += [Generate(text[: 3 + 9 * number], max_new_tokens=20) for number, text in enumerate(CORPUS)]
-    return [*asked, Generate(SHOTS[:40], max_new_tokens=9), asked[0]]
-
-
-def with_samples() -> list[Generate]:
-    return [
-        Generate(
-            one.prompt, max_new_tokens=12, temperature=1.3, top_p=0.95, samples=1 + number % 4, seed=number
-        )
-        for number, one in enumerate(prompts()[:11])
-    ]
-
-
-def texts(engine: CausalEngine, requests: list[Generate]) -> list[list[tuple[str, str, int]]]:
-    found: list[list[tuple[str, str, int]]] = []
-    for answer in engine.answer(requests):
-        assert isinstance(answer, GenerateAnswer)
-        found.append([(one.text, one.finish_reason, one.tokens) for one in answer.samples])
-    return found
 
 
 def check_greedy(engine: CausalEngine, request: Generate) -> None:
@@ -86,16 +65,11 @@ def check_greedy(engine: CausalEngine, request: Generate) -> None:
     assert min(gaps) < TIE, f"{answer.samples[0].text!r} instead of {text!r}"
 
 
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model_of(tmp_path_factory.mktemp("llama"), "llama")
-
-
 @pytest.mark.parametrize(
     "family", ["llama", "gpt2", "gpt_neox", "mistral", "gemma2", "gemma3_text", "qwen2 sliding", "opt"]
 )
 def test_greedy_texts_are_those_of_transformers_for_each_prompt(family: str, tmp_path: Path) -> None:
-    engine = engine_for(model_of(tmp_path, family))
+    engine = engine_for(causal_of(tmp_path, family))
     assert generates_together(engine)
     assert engine.notes == []
     requests = prompts()
@@ -110,7 +84,7 @@ def test_greedy_texts_are_those_of_transformers_for_each_prompt(family: str, tmp
 def test_texts_do_not_depend_on_company_order_or_batch(
     family: str, batch: int | None, tmp_path: Path
 ) -> None:
-    folder = model_of(tmp_path, family)
+    folder = causal_of(tmp_path, family)
     requests = [*prompts(), *with_samples()]
     wanted = texts(engine_for(folder), requests)
     engine = engine_for(folder, batch=batch)
@@ -154,15 +128,7 @@ def test_a_model_that_cannot_share_is_generated_one_by_one(
     from harness.engines.registry import open_engine
     from harness.engines.settings import ModelSettings
 
-    folder = tiny_causal(
-        tmp_path / "c",
-        model_type="mamba",
-        seq_len=SEQ_LEN,
-        num_attention_heads=None,
-        num_key_value_heads=None,
-        state_size=4,
-        time_step_rank=2,
-    )
+    folder = tiny_causal(tmp_path / "c", seq_len=SEQ_LEN, **MAMBA)
     (info,) = resolve(str(folder), seq_len=SEQ_LEN)
     with caplog.at_level(logging.WARNING, logger="harness"):
         engine = open_engine(info, ModelSettings(device="cpu", threads=1))

@@ -12,12 +12,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.engines.transformers import in_float32 as module
 from harness.engines.transformers.in_float32 import in_float32
-from tests.engines.transformers.test_masked import FAMILIES as MASKED
-from tests.engines.transformers.test_shared_prefix import FAMILIES, SEQ_LEN, model_of
+from tests.support.families import CAUSAL, MAMBA, MASKED, SEQ_LEN, causal_of
 from tests.support.tiny import tiny_adapter, tiny_causal, tiny_masked
 
-CAUSAL: dict[str, dict[str, Any]] = {
-    "mamba": {"num_attention_heads": None, "num_key_value_heads": None, "state_size": 4, "time_step_rank": 2},
+OTHERS: dict[str, dict[str, Any]] = {
+    "mamba": MAMBA,
     "mixtral": {"num_local_experts": 4},
     "gptj": {"rotary_dim": 8},
     "bloom": {},
@@ -35,9 +34,9 @@ def folder_of(name: str, tmp_path: Path) -> tuple[Path, str]:
     """A tiny checkpoint, and what kind it is."""
     if name in MASKED:
         return tiny_masked(tmp_path / "c", **MASKED[name]), "masked"
-    if name in FAMILIES:
-        return model_of(tmp_path, name), "causal"
-    return tiny_causal(tmp_path / "c", model_type=name, seq_len=SEQ_LEN, **CAUSAL[name]), "causal"
+    if name in CAUSAL:
+        return causal_of(tmp_path, name), "causal"
+    return tiny_causal(tmp_path / "c", seq_len=SEQ_LEN, **{"model_type": name, **OTHERS[name]}), "causal"
 
 
 def loaded(folder: Path, kind: str, dtype: Any) -> Any:
@@ -54,7 +53,7 @@ def logits(model: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", [*FAMILIES, *CAUSAL, *MASKED])
+@pytest.mark.parametrize("name", [*CAUSAL, *OTHERS, *MASKED])
 def test_logits_are_those_of_float32_weights(name: str, dtype: Any, tmp_path: Path) -> None:
     folder, kind = folder_of(name, tmp_path)
     half, wide = loaded(folder, kind, dtype), loaded(folder, kind, torch.float32)
@@ -77,7 +76,7 @@ def test_an_adapter_is_on_there_too(tmp_path: Path) -> None:
     from harness.checkpoints import resolve
     from harness.engines.transformers.lora import Adapters
 
-    base = model_of(tmp_path, "llama")
+    base = causal_of(tmp_path, "llama")
     adapter = tiny_adapter(tmp_path / "a", base)
     (info,) = resolve(str(adapter), seq_len=None)
     half, wide = loaded(base, "causal", torch.bfloat16), loaded(base, "causal", torch.float32)
@@ -116,7 +115,7 @@ def test_one_weight_at_most_is_there_twice(tmp_path: Path) -> None:
 
 
 def test_only_the_thread_that_asks_computes_so(tmp_path: Path) -> None:
-    model = loaded(model_of(tmp_path, "llama"), "causal", torch.bfloat16)
+    model = loaded(causal_of(tmp_path, "llama"), "causal", torch.bfloat16)
     found: list[Any] = []
     with in_float32():
         beside = threading.Thread(target=lambda: found.append(logits(model).dtype))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.checkpoints import CheckpointInfo, fingerprint, resolve
+from harness.checkpoints import fingerprint
 from harness.core.errors import CheckpointError
 from harness.core.requests import (
     FillMask,
@@ -24,7 +24,8 @@ from harness.engines.base import Engine
 from harness.engines.pool import EnginePool
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
-from tests.support.generating import generates_together
+from tests.support.engines import generates_together
+from tests.support.resolved import only
 from tests.support.tiny import tiny_adapter, tiny_causal, tiny_masked, trainer_state
 
 SETTINGS = ModelSettings(device="cpu", threads=1)
@@ -46,11 +47,6 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copied(adapter: Path, tmp_path: Path) -> Path:
     """A fresh copy to break."""
     return Path(shutil.copytree(adapter, tmp_path / "checkpoint-6000"))
-
-
-def only(source: Path, **options: Any) -> CheckpointInfo:
-    (info,) = resolve(str(source), seq_len=None, **options)
-    return info
 
 
 def change_config(folder: Path, **values: object) -> None:

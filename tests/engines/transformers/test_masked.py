@@ -14,27 +14,8 @@ from harness.core.requests import FillMask, FillMaskAnswer, Loglikelihood, Refus
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.masked import MaskedEngine, MaskedText, around
+from tests.support.families import MASKED
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer, tiny_masked
-
-FAMILIES: dict[str, dict[str, Any]] = {
-    "bert": {"model_type": "bert"},
-    "roberta": {"model_type": "roberta"},
-    "deberta-v2 legacy": {
-        "model_type": "deberta-v2",
-        "relative_attention": True,
-        "pos_att_type": ["p2c", "c2p"],
-    },
-    "deberta-v2 new": {
-        "model_type": "deberta-v2",
-        "legacy": False,
-        "position_buckets": 16,
-        "relative_attention": True,
-    },
-    "modernbert": {"model_type": "modernbert", "local_attention": 8},
-    "distilbert": {"model_type": "distilbert"},
-    "albert": {"model_type": "albert", "embedding_size": 16},
-    "electra": {"model_type": "electra", "embedding_size": 16},
-}
 
 TEXTS = (
     "서울은 대한민국의 [MASK]이며 한강이 흐른다",
@@ -62,12 +43,12 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_masked(tmp_path_factory.mktemp("bert") / "m")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", MASKED)
 def test_candidates_are_those_of_a_plain_forward(family: str, tmp_path: Path) -> None:
     import torch
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    folder = tiny_masked(tmp_path / "m", **FAMILIES[family])
+    folder = tiny_masked(tmp_path / "m", **MASKED[family])
     engine = engine_for(folder, batch=3)
     assert engine.gathers
     model = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
@@ -86,7 +67,7 @@ def test_candidates_are_those_of_a_plain_forward(family: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("family", ["roberta", "deberta-v2 legacy", "modernbert"])
 def test_answers_do_not_depend_on_batch_or_order(family: str, tmp_path: Path) -> None:
-    folder = tiny_masked(tmp_path / "m", **FAMILIES[family])
+    folder = tiny_masked(tmp_path / "m", **MASKED[family])
     requests = [FillMask(text, 3, "학교") for text in TEXTS]
     alone = answers(engine_for(folder, batch=1), requests)
     together = answers(engine_for(folder, batch=32), requests[::-1])[::-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +19,7 @@ from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.memory import BatchBudget, first_batch_budget, free_memory
 from harness.engines.transformers.pool import load_weights
+from tests.support.engines import out_of_memory, short_of_memory
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
 
 
@@ -31,42 +31,10 @@ def engine_for(folder: Path, batch: int | None = None, *, together: bool = True)
     return CausalEngine(info, load_weights(info, settings), settings, together=False)
 
 
-def before_each_pass(engine: Any, look: Callable[[torch.Size], None]) -> None:
-    """Tell ``look``, before each forward pass, its rows and columns; what it raises the model raises."""
-
-    def hook(_model: Any, _args: Any, inputs: dict[str, Any]) -> None:
-        look(inputs["input_ids"].shape)
-
-    engine.loaded.model.register_forward_pre_hook(hook, with_kwargs=True)
-
-
-def short_of_memory(engine: Any, most: int, error: Exception) -> list[int]:
-    """Make forward passes over more than ``most`` tokens fail; the sizes of those that do not."""
-    sizes: list[int] = []
-
-    def look(cells: torch.Size) -> None:
-        if cells.numel() > most:
-            raise error
-        sizes.append(cells.numel())
-
-    before_each_pass(engine, look)
-    return sizes
-
-
 def some_requests() -> list[Loglikelihood]:
     return [
         Loglikelihood(f"{CORPUS[0]} {text}", f" {word}") for text in CORPUS for word in ("the answer", "학교")
     ]
-
-
-def out_of_memory(kind: str) -> Exception:
-    import torch
-
-    if kind == "accelerator":
-        return torch.OutOfMemoryError("out of memory")
-    return RuntimeError(
-        "[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: 9 bytes"
-    )
 
 
 @pytest.mark.parametrize("kind", ["accelerator", "cpu"])
@@ -107,7 +75,6 @@ def test_masks_are_filled_in_smaller_batches(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_size_that_was_asked_for_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
 
     engine = engine_for(tiny_causal(tmp_path / "c"), batch=8)
     short_of_memory(engine, 10, out_of_memory("accelerator"))
@@ -129,7 +96,6 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(
 
 
 def test_a_batch_that_cannot_get_smaller_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
 
     engine = engine_for(tiny_causal(tmp_path / "c"))
     short_of_memory(engine, 0, out_of_memory("accelerator"))
@@ -138,7 +104,6 @@ def test_a_batch_that_cannot_get_smaller_fails(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_first_budget_follows_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
 
     config = SimpleNamespace(hidden_size=64, intermediate_size=256)
     model = SimpleNamespace(

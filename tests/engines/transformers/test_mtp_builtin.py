@@ -14,7 +14,7 @@ from harness.engines.transformers.generation.speculative import SpeculationTuner
 from harness.engines.transformers.mtp.weights import read_pt
 from harness.engines.transformers.tokenizer import TextTokenizer
 from perf.speculative_equal import requests, texts
-from tests.engines.transformers.test_mtp_model import reference
+from tests.support.references import independent_logits
 from tests.support.tiny_mtp import mtp_engine
 
 
@@ -52,7 +52,7 @@ def test_its_heads_logits_are_those_of_an_independent_forward_pass(info: Checkpo
             "def __add__(self, other):\n    '''Returns the sum of two"
         )
     ]  # type: ignore[misc]
-    wanted = reference(read_pt(info.path).tensors, info.params, ids)
+    wanted = independent_logits(read_pt(info.path).tensors, info.params, ids)
     with torch.no_grad():
         for number, theirs in enumerate(wanted):
             found = engine.loaded.model.head(number, torch.tensor([ids]))[0].numpy()

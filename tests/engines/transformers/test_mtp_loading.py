@@ -18,7 +18,8 @@ from harness.core.requests import Generate, GenerateAnswer, Loglikelihood, Reque
 from harness.engines.transformers.mtp.weights import put, read_pt
 from harness.engines.transformers.tokenizer import TextTokenizer
 from perf.mtp_memory import MIB, measured
-from tests.engines.transformers.test_mtp_model import reference
+from tests.support.pt_files import payload
+from tests.support.references import independent_logits
 from tests.support.tiny import CORPUS
 from tests.support.tiny_mtp import PARAMS, info_of, mtp_engine, random_state, save_mtp
 
@@ -104,7 +105,7 @@ def test_lora_weights_are_added_with_alpha_over_rank(place: str, ending: str, tm
     for name in ("layers.1.attention.wq", "extra_heads.0.attention.wo"):
         change = extra[f"{name}.lora_B"].double() @ extra[f"{name}.lora_A"].double()
         added[f"{name}.weight"] = state[f"{name}.weight"].double() + 8.0 * change
-    wanted = reference(added, PARAMS, IDS)
+    wanted = independent_logits(added, PARAMS, IDS)
     config: dict[str, Any] = {
         "table": {"model": dict(PARAMS), "lora": {"rank": 2, "alpha": 16}},
         "model": {"model": {**PARAMS, "lora": {"r": 2, "lora_alpha": 16.0}}},
@@ -210,23 +211,13 @@ def test_tensors_that_do_not_fit_are_named(
     assert message in refusal(save_mtp(tmp_path, state))
 
 
-class Evil:
-    """Runs a command where it is unpickled."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
-        return os.system, (f"touch {self.marker}",)
-
-
 def evil(path: Path) -> str:
-    save_mtp(path.parent, random_state(), extra=Evil(path.parent / "ran"))
+    save_mtp(path.parent, random_state(), extra=payload(path.parent / "ran"))
     return "needs posix.system, which is code"
 
 
 def evil_optimizer(path: Path) -> str:
-    save_mtp(path.parent, random_state(), optimizer_state_dict={"state": Evil(path.parent / "ran")})
+    save_mtp(path.parent, random_state(), optimizer_state_dict={"state": payload(path.parent / "ran")})
     return "needs posix.system, which is code"
 
 

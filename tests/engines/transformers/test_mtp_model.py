@@ -12,7 +12,8 @@ from harness.core.errors import CheckpointError
 from harness.core.requests import Loglikelihood, LoglikelihoodAnswer, RollingAnswer, RollingLoglikelihood
 from harness.engines.transformers.mtp.config import config_of
 from harness.engines.transformers.tokenizer import TextTokenizer
-from tests.support.generating import generates_together
+from tests.support.engines import generates_together
+from tests.support.references import independent_logits
 from tests.support.tiny import CORPUS
 from tests.support.tiny_mtp import PARAMS, info_of, mtp_engine, random_state, save_mtp
 
@@ -28,53 +29,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "wider feed-forward part": {"ffn_dim_multiplier": 1.3, "multiple_of": 8},
     "other constants": {"rope_theta": 500.0, "norm_eps": 1e-2},
 }
-
-
-def reference(state: dict[str, Any], params: dict[str, Any], ids: list[int]) -> list[Array]:
-    """Logits [length, vocabulary] of each head: mtp.md's forward pass, one text, one head of attention at a time."""
-    weights = {name: tensor.double().numpy() for name, tensor in state.items()}
-    heads, keys = params["n_heads"], params["n_kv_heads"]
-    width = params["dim"] // heads
-    length = len(ids)
-
-    def norm(x: Array, weight: Array) -> Array:
-        return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + params["norm_eps"]) * weight
-
-    def turn(x: Array) -> Array:
-        found = np.empty_like(x)
-        for position in range(length):
-            for pair in range(width // 2):
-                angle = position * params["rope_theta"] ** (-2 * pair / width)
-                number = (x[position, 2 * pair] + 1j * x[position, 2 * pair + 1]) * np.exp(1j * angle)
-                found[position, 2 * pair], found[position, 2 * pair + 1] = number.real, number.imag
-        return found
-
-    def block(x: Array, name: str) -> Array:
-        inside = norm(x, weights[f"{name}.attention_norm.weight"])
-        parts = []
-        for head in range(heads):
-            own, shared = (
-                slice(number * width, (number + 1) * width) for number in (head, head // (heads // keys))
-            )
-            query = turn(inside @ weights[f"{name}.attention.wq.weight"][own].T)
-            key = turn(inside @ weights[f"{name}.attention.wk.weight"][shared].T)
-            scores = query @ key.T / np.sqrt(width)
-            scores[np.triu_indices(length, 1)] = -np.inf
-            shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
-            shares /= shares.sum(axis=-1, keepdims=True)
-            parts.append(shares @ (inside @ weights[f"{name}.attention.wv.weight"][shared].T))
-        x = x + np.concatenate(parts, axis=-1) @ weights[f"{name}.attention.wo.weight"].T
-        inside = norm(x, weights[f"{name}.ffn_norm.weight"])
-        gate = inside @ weights[f"{name}.feed_forward.w1.weight"].T
-        inside = gate / (1 + np.exp(-gate)) * (inside @ weights[f"{name}.feed_forward.w3.weight"].T)
-        return x + inside @ weights[f"{name}.feed_forward.w2.weight"].T
-
-    trunk = weights["tok_embeddings.weight"][ids]
-    last = params["n_layers"] - params["n_future_tokens"]
-    for number in range(last):
-        trunk = block(trunk, f"layers.{number}")
-    names = [f"layers.{last}", *(f"extra_heads.{number}" for number in range(params["n_future_tokens"] - 1))]
-    return [norm(block(trunk, name), weights["norm.weight"]) @ weights["output.weight"].T for name in names]
 
 
 def logprobs(logits: Array) -> Array:
@@ -93,7 +47,7 @@ def test_the_logits_of_every_head_are_those_of_an_independent_forward_pass(
     state = random_state(3, **changed)
     model = mtp_engine(info_of(save_mtp(tmp_path, state), **changed))._model
     ids = [(37 * number + 11) % 400 for number in range(50)]
-    wanted = reference(state, params, ids)
+    wanted = independent_logits(state, params, ids)
     assert len(wanted) == params["n_future_tokens"]
     with torch.no_grad():
         found = [model.head(number, torch.tensor([ids]))[0].numpy() for number in range(len(wanted))]
@@ -115,7 +69,7 @@ def test_loglikelihoods_are_those_of_an_independent_forward_pass(tmp_path: Path)
     for request, answer in zip(asked, engine.answer(asked), strict=True):
         pair = TextTokenizer(engine.loaded.tokenizer).pair(request.context, request.continuation)
         ids = [*pair.context, *pair.continuation]  # type: ignore[union-attr]
-        table = logprobs(reference(state, PARAMS, ids[:-1])[0])
+        table = logprobs(independent_logits(state, PARAMS, ids[:-1])[0])
         places = range(len(pair.context) - 1, len(ids) - 1)  # type: ignore[union-attr]
         assert isinstance(answer, LoglikelihoodAnswer)
         assert answer.logprob == pytest.approx(sum(table[at, ids[at + 1]] for at in places), abs=1e-3)
@@ -125,7 +79,7 @@ def test_loglikelihoods_are_those_of_an_independent_forward_pass(tmp_path: Path)
         TextTokenizer(engine.loaded.tokenizer).start,
         *TextTokenizer(engine.loaded.tokenizer).text(CORPUS[1]),
     ]  # type: ignore[misc]
-    table = logprobs(reference(state, PARAMS, ids[:-1])[0])
+    table = logprobs(independent_logits(state, PARAMS, ids[:-1])[0])
     assert isinstance(whole, RollingAnswer)
     assert whole.logprob == pytest.approx(sum(table[at, ids[at + 1]] for at in range(len(ids) - 1)), abs=1e-3)
 

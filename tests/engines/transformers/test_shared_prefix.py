@@ -16,57 +16,11 @@ from harness.engines.settings import Dtype, ModelSettings
 from harness.engines.transformers.attention_masks import additive_mask, attention_of
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.kv_cache import KeyValues, PrefixCache
-from harness.engines.transformers.pool import load_weights
 from harness.engines.transformers.tokenizer import TextTokenizer
+from tests.support.engines import engine_for
+from tests.support.families import CAUSAL, MAMBA, SEQ_LEN, SHOTS, causal_of
+from tests.support.references import plain_answer
 from tests.support.tiny import CORPUS, tiny_causal
-
-SEQ_LEN = 256
-SHOTS = " ".join(CORPUS[:3])
-"""Over a hundred tokens, so much longer than the windows below."""
-
-FAMILIES: dict[str, dict[str, Any]] = {
-    "llama": {"tie_word_embeddings": False},
-    "llama tied": {"model_type": "llama", "tie_word_embeddings": True},
-    "gpt2": {},
-    "gpt_neox": {},
-    "mistral": {"sliding_window": 16},
-    "gemma2": {
-        "head_dim": 8,
-        "final_logit_softcapping": 3.0,
-        "attn_logit_softcapping": 2.0,
-        "sliding_window": 16,
-    },
-    "gemma3_text": {
-        "head_dim": 8,
-        "sliding_window": 16,
-        "layer_types": ["sliding_attention", "full_attention"],
-    },
-    "qwen2": {},
-    "qwen2 sliding": {
-        "model_type": "qwen2",
-        "use_sliding_window": True,
-        "sliding_window": 16,
-        "max_window_layers": 1,
-    },
-    "qwen3": {"head_dim": 8},
-    "opt": {"word_embed_proj_dim": 32, "ffn_dim": 64},
-    "phi3": {"sliding_window": 16, "pad_token_id": 0},
-}
-
-
-def engine_for(
-    folder: Path, *, dtype: Dtype = "auto", batch: int | None = None, together: bool = True
-) -> CausalEngine:
-    (info,) = resolve(str(folder), seq_len=None)
-    settings = ModelSettings(device="cpu", batch=batch, threads=1, dtype=dtype)
-    return CausalEngine(info, load_weights(info, settings), settings, together=together)
-
-
-def model_of(folder: Path, family: str) -> Path:
-    settings = dict(FAMILIES[family])
-    return tiny_causal(
-        folder / "c", model_type=settings.pop("model_type", family), seq_len=SEQ_LEN, **settings
-    )
 
 
 def questions() -> list[Request]:
@@ -90,14 +44,9 @@ def one_by_one(engine: CausalEngine, requests: list[Request]) -> list[Answer | R
     return [alone.answer([request])[0] for request in requests]
 
 
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model_of(tmp_path_factory.mktemp("llama"), "llama")
-
-
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CAUSAL)
 def test_scores_are_those_of_every_sequence_by_itself(family: str, tmp_path: Path) -> None:
-    engine = engine_for(model_of(tmp_path, family))
+    engine = engine_for(causal_of(tmp_path, family))
     assert engine.shares
     assert engine.notes == []
     requests = questions()
@@ -114,7 +63,7 @@ def test_scores_are_those_of_every_sequence_by_itself(family: str, tmp_path: Pat
 def test_half_precision_scores_are_as_near_as_their_type_allows(
     family: str, dtype: Dtype, tolerance: float, tmp_path: Path
 ) -> None:
-    engine = engine_for(model_of(tmp_path, family), dtype=dtype)
+    engine = engine_for(causal_of(tmp_path, family), dtype=dtype)
     assert engine.shares
     requests = questions()
     assert logprobs(engine.answer(requests)) == pytest.approx(
@@ -127,7 +76,7 @@ def test_half_precision_scores_are_as_near_as_their_type_allows(
 def test_scores_do_not_depend_on_company_order_or_batch(
     family: str, batch: int | None, tmp_path: Path
 ) -> None:
-    folder = model_of(tmp_path, family)
+    folder = causal_of(tmp_path, family)
     requests = questions()
     wanted = logprobs(engine_for(folder).answer(requests))
     engine = engine_for(folder, batch=batch)
@@ -218,17 +167,7 @@ def test_a_model_that_ignores_masks_is_scored_one_a_row(
 
 
 def test_a_model_without_a_cache_that_can_be_shared_is_scored_one_a_row(tmp_path: Path) -> None:
-    from tests.engines.transformers.test_causal import reference
-
-    folder = tiny_causal(
-        tmp_path / "c",
-        model_type="mamba",
-        seq_len=SEQ_LEN,
-        num_attention_heads=None,
-        num_key_value_heads=None,
-        state_size=4,
-        time_step_rank=2,
-    )
+    folder = tiny_causal(tmp_path / "c", seq_len=SEQ_LEN, **MAMBA)
     (info,) = resolve(str(folder), seq_len=SEQ_LEN)
     engine = open_engine(info, ModelSettings(device="cpu", threads=1))
     assert isinstance(engine, CausalEngine)
@@ -236,7 +175,7 @@ def test_a_model_without_a_cache_that_can_be_shared_is_scored_one_a_row(tmp_path
     assert len(engine.notes) == 1
     request = Loglikelihood(CORPUS[0], " the answer")
     (answer,) = engine.answer([request])
-    assert answer.logprob == pytest.approx(reference(folder, request, SEQ_LEN).logprob, abs=1e-4)  # type: ignore[union-attr]
+    assert answer.logprob == pytest.approx(plain_answer(folder, request, SEQ_LEN).logprob, abs=1e-4)  # type: ignore[union-attr]
 
 
 def test_models_that_attend_in_ways_of_their_own_are_told(llama: Path) -> None:

@@ -10,17 +10,16 @@ from typing import Any
 
 import pytest
 
-from harness.core.requests import Generate, GenerateAnswer
+from harness.core.requests import Generate
 from harness.engines.settings import Dtype
-from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.generation import step
 from harness.engines.transformers.generation.acceptance import Acceptance
 from harness.engines.transformers.generation.speculative import SpeculationTuner
 from harness.engines.transformers.generation.step import DecodeStep
 from harness.engines.transformers.kv_cache import SlotCache, slot_mask
 from harness.engines.transformers.split_attention import splitting
-from tests.engines.transformers.test_memory import out_of_memory
-from tests.support.generating import generates_together
+from tests.support.engines import generates_together, out_of_memory
+from tests.support.generating import texts
 from tests.support.tiny_mtp import LETTERS, letters_info, mtp_engine
 
 
@@ -42,14 +41,6 @@ def prompts(count: int = 40, seed: int = 0) -> list[Generate]:
             )
         )
     return asked
-
-
-def texts(engine: CausalEngine, requests: list[Generate]) -> list[list[tuple[str, str, int]]]:
-    found: list[list[tuple[str, str, int]]] = []
-    for answer in engine.answer(requests):
-        assert isinstance(answer, GenerateAnswer)
-        found.append([(one.text, one.finish_reason, one.tokens) for one in answer.samples])
-    return found
 
 
 @pytest.fixture(autouse=True)

@@ -10,16 +10,9 @@ import torch
 
 from harness.core.requests import Answer, Generate, GenerateAnswer, Loglikelihood, Refusal, Request
 from harness.engines.transformers.causal import CausalEngine
-from tests.engines.transformers.test_generation import prompts, with_samples
-from tests.engines.transformers.test_memory import before_each_pass, out_of_memory
-from tests.engines.transformers.test_shared_prefix import engine_for, model_of
-from tests.support.generating import generates_together
+from tests.support.engines import before_each_pass, engine_for, generates_together, out_of_memory
+from tests.support.generating import prompts, with_samples
 from tests.support.tiny import CORPUS
-
-
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model_of(tmp_path_factory.mktemp("llama"), "llama")
 
 
 class Told:

@@ -1,0 +1,65 @@
+"""Causal engines for tests: each way of computing can be had, and forward passes can be watched or made to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.checkpoints import resolve
+from harness.engines.settings import Dtype, ModelSettings
+from harness.engines.transformers.causal import CausalEngine
+from harness.engines.transformers.compat import quiet
+from harness.engines.transformers.generation.batch import BatchGenerator
+from harness.engines.transformers.pool import load_weights
+
+if TYPE_CHECKING:
+    import torch
+
+
+def engine_for(
+    folder: Path, *, dtype: Dtype = "auto", batch: int | None = None, together: bool = True
+) -> CausalEngine:
+    """An engine of its own; not ``together``, each request is computed by itself."""
+    (info,) = resolve(str(folder), seq_len=None)
+    settings = ModelSettings(device="cpu", batch=batch, threads=1, dtype=dtype)
+    return CausalEngine(info, load_weights(info, settings), settings, together=together)
+
+
+def generates_together(engine: CausalEngine) -> bool:
+    """Return whether many texts are generated at once; found out with a probe before the first."""
+    with quiet():
+        return isinstance(engine._generator(), BatchGenerator)
+
+
+def before_each_pass(engine: Any, look: Callable[[torch.Size], None]) -> None:
+    """Tell ``look``, before each forward pass, its rows and columns; what it raises the model raises."""
+
+    def hook(_model: Any, _args: Any, inputs: dict[str, Any]) -> None:
+        look(inputs["input_ids"].shape)
+
+    engine.loaded.model.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def short_of_memory(engine: Any, most: int, error: Exception) -> list[int]:
+    """Make forward passes over more than ``most`` tokens fail; the sizes of those that do not."""
+    sizes: list[int] = []
+
+    def look(cells: torch.Size) -> None:
+        if cells.numel() > most:
+            raise error
+        sizes.append(cells.numel())
+
+    before_each_pass(engine, look)
+    return sizes
+
+
+def out_of_memory(kind: str) -> Exception:
+    """What torch raises where the memory of an accelerator, or of the CPU, runs out."""
+    import torch
+
+    if kind == "accelerator":
+        return torch.OutOfMemoryError("out of memory")
+    return RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: 9 bytes"
+    )
