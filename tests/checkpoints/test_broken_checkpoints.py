@@ -18,6 +18,7 @@ from harness.core.errors import CheckpointError
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
 from tests.support.breaking import FOLDERS, GGUF, PT_FILES, config, record, rewritten, text
+from tests.support.places import ROOT
 from tests.support.pt_files import llama_pt, payload
 
 SOON = 5.0
@@ -197,9 +198,7 @@ def test_the_command_itself_ends_with_4_and_one_line(name: str, folder: Path) ->
     breaking(folder)
     began = time.perf_counter()
     command = [sys.executable, "-m", "harness.cli", "show", str(folder)]
-    found = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
-    )
+    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert time.perf_counter() - began < SOON
     assert found.returncode == 4
     assert said[0] in found.stderr

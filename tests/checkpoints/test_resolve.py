@@ -27,6 +27,7 @@ from harness.core.requests import (
 )
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
+from tests.support.places import ROOT
 from tests.support.resolved import only
 from tests.support.tiny import split_weights, tiny_causal, tiny_masked, trainer_state
 
@@ -118,7 +119,7 @@ def test_recognition_does_not_import_torch(whole: Path) -> None:
         "sys.exit(any(name in sys.modules for name in ('torch', 'transformers')))"
     )
     command = [sys.executable, "-c", code, str(whole)]
-    assert subprocess.run(command, check=False, cwd=Path(__file__).parents[2]).returncode == 0
+    assert subprocess.run(command, check=False, cwd=ROOT).returncode == 0
 
 
 def test_sharded_weights_are_read_and_a_missing_shard_is_named(folder: Path) -> None:

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from harness.checkpoints import resolve
+from tests.support.places import ROOT
 from tests.support.pt_files import SIZES, llama_pt, state_dict
 from tests.support.resolved import only
 from tests.support.tiny import trainer_state
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.module.", "transformer.", "adapter.transformer."])

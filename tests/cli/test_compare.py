@@ -13,6 +13,7 @@ import pytest
 
 from harness.cli import main
 from tests.support.korean_table import row, write
+from tests.support.places import ROOT
 from tests.support.runs import run
 
 ROWS = (
@@ -257,7 +258,7 @@ def test_runs_of_pytest_are_compared_with_questions_and_answers(here: Path) -> N
     rows = [{"q": f"{n}+1=", "options": [str(n + 1), f"{n} wrong"]} for n in range(40)]
     lines = "".join(json.dumps(one) + "\n" for one in rows)
     (here / "data" / "sums" / "test.jsonl").write_text(lines, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
     def command(*words: str) -> str:
         done = subprocess.run(

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from harness.cli import main
+from tests.support.places import ROOT
 from tests.support.pt_files import llama_pt, state_dict
 from tests.support.tiny import tiny_adapter
-
-ROOT = Path(__file__).parents[2]
 
 
 def shown(capsys: pytest.CaptureFixture[str], path: Path, *options: str) -> dict[str, Any]:

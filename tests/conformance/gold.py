@@ -21,7 +21,8 @@ from harness.core.requests import GenerateAnswer, Request, RunProgram
 from harness.engines.sandbox import open_sandbox
 from harness.engines.sandbox.sandbox import Sandbox
 from harness.plugin.collection import load_benchmark
-from tests.conformance.kit import ROOT, SAMPLING, Kit, metric_of, right_answers
+from tests.conformance.kit import SAMPLING, Kit, metric_of, right_answers
+from tests.support.places import ROOT
 
 
 def main() -> None:

@@ -40,8 +40,8 @@ from harness.core.serialize import to_plain
 from harness.engines.fake import FakeEngine
 from harness.metrics.code.rows import unix_lines
 from harness.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 PINS = Path(__file__).with_name("pins.json")
 SAMPLING = Sampling(seed=1234)
 MOST_ROUNDS = 2

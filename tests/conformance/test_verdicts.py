@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,10 @@ import pytest
 from harness.metrics.drop import grade_drop
 from harness.metrics.gsm8k import grade_gsm8k
 from harness.metrics.math.grade import MathJudge, hendrycks_exact, math_verify, minerva_exact
+from tests.support.places import ROOT
 from tests.support.rows import read_jsonl
 
-FOLDER = Path(__file__).parents[2] / "fixtures" / "conformance"
+FOLDER = ROOT / "fixtures" / "conformance"
 Scorer = Callable[[Any, Any, MathJudge], bool | float]
 
 SCORERS: dict[str, Scorer] = {

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from harness.core import resources as module
+from tests.support.places import ROOT
 
 
 def test_a_checkout_has_them_in_fixtures() -> None:
-    assert module.shipped("data") == Path(__file__).parents[2] / "fixtures" / "data"
+    assert module.shipped("data") == ROOT / "fixtures" / "data"
     assert module.shipped("data").is_dir()
 
 

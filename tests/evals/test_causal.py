@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +16,8 @@ from harness.core.benchmark import Benchmark, declared, generator_function
 from harness.core.few_shot import FewShot
 from harness.core.files import load_module
 from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "fixtures" / "data"
 FILES = ("test_lambada", "test_hellaswag", "test_winogrande", "test_arc", "test_mmlu_stem")
 CHOICE_SCORES = {"acc", "acc_norm", "acc_bytes", "acc_tokens"}

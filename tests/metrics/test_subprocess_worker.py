@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from harness.core.errors import BenchmarkError
 from harness.metrics.subprocess_worker import Reply, TimeLimitedWorker
+from tests.support.places import ROOT
 
-ECHO = (sys.executable, str(Path(__file__).parents[1] / "support" / "limited_echo.py"))
-ROOT = Path(__file__).resolve().parents[2]
+ECHO = (sys.executable, str(ROOT / "tests" / "support" / "limited_echo.py"))
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner, max_size=3),

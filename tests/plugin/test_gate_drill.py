@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.support.places import ROOT
 from tests.support.project import gate_of
 
-ROOT = Path(__file__).resolve().parents[2]
 EARLY = "builtin:ko-mlm-tiny/mlm/checkpoint-25"
 LATE = "builtin:ko-mlm-tiny/nouns/checkpoint-1200"
 ITEMS = 100

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.support.places import ROOT
 from tests.support.project import Project
-
-ROOT = Path(__file__).parents[2]
 
 TESTS = """
 from harness import Loglikelihood

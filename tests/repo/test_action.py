@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "action" / "action.yml").read_text(encoding="utf-8"))
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-DATA = Path(__file__).parents[2] / "fixtures" / "data"
+from tests.support.places import ROOT
+
+DATA = ROOT / "fixtures" / "data"
 DATASETS = sorted(path for path in DATA.iterdir() if path.is_dir())
 
 

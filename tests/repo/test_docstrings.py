@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+
 PROGRAMS = ("harness/engines/sandbox/self_test_program.py",)
 """Texts of programs, whose functions nobody else calls."""
 

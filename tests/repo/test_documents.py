@@ -9,8 +9,7 @@ import pytest
 
 from harness.core.exit_codes import ExitCode
 from harness.core.settings import options_page, settings_table
-
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
 
 
 def test_the_page_of_options_is_made_from_the_table() -> None:

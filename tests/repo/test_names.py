@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+
 FOLDERS = ("docs", "harness", "evals", "perf", "simulations", "fixtures/build")
 TEXTS = sorted(
     [ROOT / "README.md", ROOT / "tox.ini", ROOT / ".ci" / "run"]
@@ -53,6 +54,21 @@ def test_what_a_text_names_is_there(path: Path) -> None:
 )
 def test_a_folder_of_tests_is_named_as_the_folder_of_its_subjects(folder: str) -> None:
     assert folder in BESIDES or (ROOT / "harness" / folder).is_dir()
+
+
+def test_tests_named_like_a_module_lie_where_it_lies() -> None:
+    tests, modules = ROOT / "tests", ROOT / "harness"
+    astray = []
+    for path in sorted(tests.rglob("test_*.py")):
+        place = path.parent.relative_to(tests)
+        if place.parts[0] not in BESIDES:
+            name = f"{path.stem.removeprefix('test_')}.py"
+            folders = {
+                module.parent.relative_to(modules) for module in (modules / place.parts[0]).rglob(name)
+            }
+            if not (modules / place).is_dir() or (folders and place not in folders):
+                astray.append(str(path.relative_to(ROOT)))
+    assert not astray
 
 
 def test_the_glossary_has_each_term_once_and_in_order() -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import harness
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
 
 LAYERS = (
     ("core", "statistics"),

@@ -18,7 +18,8 @@ from harness.reports import program_files
 from harness.reports.program_files import write_code_files
 from harness.results.journal import Journal, each_record
 from harness.results.records import Record
-from tests.support.code_runs import ROOT, Bench, by_word
+from tests.support.code_runs import Bench, by_word
+from tests.support.places import ROOT
 from tests.support.rows import read_csv, read_jsonl
 
 SAMPLING = Sampling(5, 0.2, 0.95, 1234)

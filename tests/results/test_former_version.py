@@ -18,7 +18,8 @@ from harness.results.run_directory import RunDirectory
 from harness.results.store import ResultStore
 from harness.results.store_entry import composites_of, saved_of
 from harness.results.summary import load_summary, summary_json
-from tests.support.installed import ROOT, run_python
+from tests.support.installed import run_python
+from tests.support.places import ROOT
 
 KEPT = Path(__file__).parent / "former_version"
 RUN = "20261122_041947_5582"

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from harness.core.requests import CallTests, InputOutputTests, RunProgram
+from tests.support.places import ROOT
 
-ATTACKS: Final = Path(__file__).parents[1] / "engines" / "sandbox" / "attacks"
+ATTACKS: Final = ROOT / "tests" / "engines" / "sandbox" / "attacks"
 
 MOST_SECONDS: Final = 1.0
 """The CPU time that programs here are allowed."""

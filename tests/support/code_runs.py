@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.core.benchmark import Benchmark, declared, generator_function
@@ -15,8 +14,8 @@ from harness.core.serialize import to_plain
 from harness.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
 from harness.plugin.driver import journalled
 from harness.results.records import Record
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 GREEDY = Sampling(seed=1234)
 FILES = ("test_humaneval", "test_mbpp", "test_codecontests")
 

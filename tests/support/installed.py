@@ -9,7 +9,8 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+
 PACKAGES = ROOT / "tests" / "seams" / "packages"
 """Packages with what each says of itself and one module."""
 

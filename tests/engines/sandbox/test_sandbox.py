@@ -19,9 +19,9 @@ from harness.engines.sandbox import isolation, open_sandbox
 from harness.engines.sandbox.client import WorkerClient
 from harness.engines.sandbox.sandbox import WALL, WALL_EXTRA, Sandbox
 from harness.engines.sandbox.seccomp import system_calls
+from tests.support.places import ROOT
 from tests.support.sandbox_here import opened_here
 
-ROOT = Path(__file__).resolve().parents[3]
 ADD = "def check(candidate):\n    assert candidate(1, 2) == 3\n    assert candidate(-1, 1) == 0\ncheck(add)"
 
 

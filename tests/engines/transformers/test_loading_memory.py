@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.places import ROOT
 from tests.support.tiny import tiny_causal
-
-ROOT = Path(__file__).resolve().parents[3]
 
 MOST = 1.2
 """Of the weights as they are in memory."""

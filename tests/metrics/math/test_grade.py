@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from harness.metrics.math import grade_math
 from harness.metrics.math.grade import MathJudge, math_verify, minerva_exact, shared_judge
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 GOLD = "So it is $\\boxed{\\frac{1}{2}}$."
 PIECES = (
     "\\frac",

@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 
 from harness.metrics.code.extract import chat_program
 from harness.metrics.code.sanitize import MOST_CHARACTERS, longest_run, sanitized
+from tests.support.places import ROOT
 
 CASES: list[dict[str, Any]] = [
     json.loads(line)
-    for line in (Path(__file__).parents[1] / "support" / "sanitized.jsonl")
-    .read_text(encoding="utf-8")
-    .splitlines()
+    for line in (ROOT / "tests" / "support" / "sanitized.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 KNOWN_DIFFERENCES = {
     "the input has the name of a parameter",
