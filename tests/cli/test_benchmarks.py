@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.kit import kits
-from tests.support.installed import ROOT, touchstone
+from tests.support.installed import touchstone
+from tests.support.places import ROOT
 
 OWN = """
 from harness import Loglikelihood, benchmark

@@ -17,8 +17,9 @@ import pytest
 
 from harness import Generate, Loglikelihood
 from harness.plugin.collection import load_benchmark
-from tests.conformance.kit import ROOT, SAMPLING, Kit, kits
+from tests.conformance.kit import SAMPLING, Kit, kits
 from tests.conformance.record_lm_eval_prompts import RECORDED, data_folder, sha256
+from tests.support.places import ROOT
 
 KITS = {kit.spec.name: kit for kit in kits()}
 KNOWN: dict[str, dict[str, str]] = json.loads(RECORDED.read_text(encoding="utf-8"))

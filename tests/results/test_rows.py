@@ -16,9 +16,9 @@ from harness.cli import main
 from harness.reports.files import write_results
 from harness.results.rows import COLUMNS, ResultRow, result_rows, results_csv
 from harness.results.summary import Summary, load_summary
+from tests.support.places import ROOT
 from tests.support.summaries import SUBJECTS, checkpoint_row, sample
 
-ROOT = Path(__file__).parents[2]
 FORMER = Path(__file__).parent / "former_version" / "20261122_041947_5582"
 
 
