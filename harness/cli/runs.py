@@ -14,7 +14,13 @@ from harness.results.rows import results_csv
 from harness.results.summary import SUMMARY, load_summary, summary_json, wholes
 
 list_add_arguments = add_output
-report_add_arguments = add_run
+
+
+def report_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The run, and how much is shown."""
+    add_run(parser)
+    text = "all metrics, groups and notes, as pytest -v shows them"
+    parser.add_argument("-v", "--verbose", action="store_true", help=text)
 
 
 def list_run(options: argparse.Namespace) -> Output:
@@ -24,14 +30,15 @@ def list_run(options: argparse.Namespace) -> Output:
 
 
 def report_run(options: argparse.Namespace) -> Output:
-    """Print the tables that the end of the run printed, in the width of today's terminal."""
+    """Print the report that the end of the run printed, in the width of today's terminal."""
     summary = load_summary(run_folder(options, SUMMARY))
 
     def text() -> str:
         from harness.reports.terminal import render
 
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        return render(summary, shutil.get_terminal_size((100, 24)).columns, color)
+        width = shutil.get_terminal_size((100, 24)).columns
+        return render(summary, width, color, details=options.verbose)
 
     return Output(summary_json(summary), text, csv=lambda: results_csv(summary))
 

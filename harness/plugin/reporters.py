@@ -6,7 +6,6 @@ file and GitHub Actions are served where they are asked for.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Collection, Generator, Iterable
 from contextlib import suppress
@@ -20,10 +19,9 @@ from harness.core.exit_codes import ExitCode
 from harness.core.files import unwritable, write_atomic
 from harness.core.hooks import add_specifications
 from harness.reports import files, github, markdown, program_files, terminal
-from harness.reports.notes import last_lines, token_limit, wrapped
+from harness.reports.notes import last_lines, wrapped
 from harness.reports.progress import Progress
-from harness.results.journal import each_record
-from harness.results.summary import Result, Summary, summary_json
+from harness.results.summary import Summary, summary_json
 
 
 class Notice(NamedTuple):
@@ -106,9 +104,8 @@ class Table:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None:
             return None
-        return "benchmarks", terminal.render(
-            summary, self._config.get_terminal_writer().fullwidth, reporter.hasmarkup
-        )
+        width, details = self._config.get_terminal_writer().fullwidth, self._config.get_verbosity() > 0
+        return "benchmarks", terminal.render(summary, width, reporter.hasmarkup, details=details)
 
 
 class Quiet:
@@ -226,17 +223,13 @@ class Calls:
             for line in github.commands(summary) if self._on_github and title is mine[0] else ():
                 reporter.write_line(line)
 
-    def write_last_lines(self, summary: Summary | None, status: int, limit: int | None) -> None:
-        """Write what must not be overlooked below pytest's own last line, and what to do about it.
-
-        ``limit`` is the number of tokens that a text of the run could have, if it was given one.
-        """
+    def write_last_lines(self, summary: Summary | None, status: int) -> None:
+        """Write below pytest's own last line what must not be overlooked, and what to do about it."""
         reporter = self._manager.get_plugin("terminalreporter")
         if reporter is None:
             return
         width = self._config.get_terminal_writer().fullwidth
-        limit_of = functools.partial(_limit_of, summary, limit)
-        lines = [] if summary is None else last_lines(summary, width, limit_of)
+        lines = [] if summary is None else last_lines(summary, width)
         for one in (one for one in self.notices if one.exit_code):
             lines += wrapped(f"error (exit code {int(status)}): {one.line}", width)
         gate = (summary.gate if summary is not None else None) or {}
@@ -248,23 +241,3 @@ class Calls:
     def _shown(self, lines: Iterable[str]) -> list[str]:
         """Return a report's lines, on GitHub in a form in which none is taken for a command."""
         return [github.harmless(line) if self._on_github else line for line in lines]
-
-
-def _limit_of(summary: Summary | None, given: int | None, result: Result) -> int | None:
-    """Return the most tokens that a text of a result could have.
-
-    It is what the run was given, else what the benchmark asks for, from the first of its items.
-    """
-    if given is not None or summary is None:
-        return given
-    asked = (
-        token_limit(exchange)
-        for record in each_record(Path(summary.directory), kind="Generate")
-        if (record.benchmark, record.checkpoint) == (result.benchmark, result.checkpoint)
-        for exchange in record.exchanges
-        if exchange["kind"] == "Generate"
-    )
-    try:
-        return next((int(limit) for limit in asked if limit), None)
-    except HarnessError:  # the journal cannot be read, which has been reported
-        return None

@@ -14,7 +14,9 @@ import pytest
 
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.series import FailedToLoad
+from harness.compare.candidate import Entry
 from harness.compare.gate.changes import changes_of
+from harness.compare.leaders import leaders_of
 from harness.core.errors import HarnessError
 from harness.engines.registry import identity
 from harness.results.aggregate import summarize
@@ -160,6 +162,10 @@ class RunResults:
             self._directory.log(f"no changes against the best so far: {error}")
             return []
         return [one._asdict() for one in changes_of(mine, earlier)]
+
+    def leaders(self, results: Iterable[tuple[StoredResult, ItemScores]]) -> list[dict[str, Any]]:
+        """Return the best of the run's checkpoints, by each benchmark and composite where it can be told."""
+        return [one._asdict() for one in leaders_of(Entry(*one) for one in results)]
 
     def _record_lost(self, missing: list[Collected], why: Callable[[str], str]) -> dict[str, Record]:
         if not missing:

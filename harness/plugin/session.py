@@ -417,7 +417,7 @@ class EvalSession:
             )
             summary = replace(summary, failed_to_load=self._failed_to_load())
             kept = results.save(summary, records)
-            summary = replace(summary, changes=results.changes(kept))
+            summary = replace(summary, changes=results.changes(kept), leaders=results.leaders(kept))
             fault = self._fault_of(summary)
             faulty = (summary.faults or fault) and session.exitstatus in FINE
             status = ExitCode.NOT_VALID if faulty else session.exitstatus
@@ -469,7 +469,7 @@ class EvalSession:
             if self.fault is None:
                 self.directory.discard()  # now that workers have ended
             return
-        self._hooks.write_last_lines(self._summary, session.exitstatus, self.settings.model.max_new_tokens)
+        self._hooks.write_last_lines(self._summary, session.exitstatus)
 
     # Close
 

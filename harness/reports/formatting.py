@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,12 +20,21 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 NOTHING: Final = "-"
+SAMPLE: Final = "sample"
+OWN: Final = "own rows"
+"""Words beside a value: over a few of the published rows, or over none of them."""
+
 HASH_SHOWN: Final = 8
 SMALLEST_P: Final = 1e-12
 """Below this, a p says only that chance is out of the question."""
 
 MOST_CHANGES: Final = 3
 """With more checkpoints than this, only the largest change of each metric is shown: the files have all of them."""
+
+_PIECES: Final = re.compile(r"[^_/ ]*[_/ ]|[^_/ ]+")
+
+BRIEF_CHANGES: Final = 5
+"""Changes in a report that fits a screen."""
 
 
 # Numbers
@@ -101,16 +111,32 @@ def common_mark(results: Sequence[Result]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def counted(result: Result, n: int) -> str:
-    """Return the number of items with the mark in few characters.
+def of_all(result: Result, *, own: bool) -> str:
+    """Return ``32/2,376``: the scored items, of those that were published, else of those that the data has.
 
-    It is ``4``; ``2/4`` for a part, ``4/100`` for a shipped sample, ``2/4/100`` for both.
+    It is ``32`` where neither is known. ``own``: none of the rows was published.
     """
-    parts = [f"{n}"]
-    parts += [f"{result.of:,}"] if result.scored < result.of else []
-    if result.dataset.origin == marks.SHIPPED and result.published not in (None, result.of):
-        parts.append(f"{result.published:,}")
-    return "/".join(parts)
+    return _of(result.metrics[result.primary].n, (not own and result.published) or result.of)
+
+
+def of_parts(composite: Mapping[str, Any]) -> str:
+    """Return the same for all benchmarks that a composite is made of, by the data that there is."""
+    parts = {part["benchmark"]: (part["n"], part.get("of", 0)) for part in composite.get("parts", ())}
+    return _of(sum(n for n, _ in parts.values()), sum(of for _, of in parts.values()))
+
+
+def _of(n: int, of: int) -> str:
+    return f"{n:,}/{of:,}" if of else f"{n:,}"
+
+
+def own_rows(summary: Summary) -> set[str]:
+    """Return the benchmarks that were asked with shipped rows of which none was published."""
+    return {one.name for one in summary.declarations if one.own_rows and one.dataset.origin == marks.SHIPPED}
+
+
+def is_sample(mark: str) -> bool:
+    """Return whether a mark says that the rows are a shipped sample."""
+    return SAMPLE in mark
 
 
 def shown_metrics(result: Result) -> list[Metric]:
@@ -168,12 +194,7 @@ def shown_changes(summary: Summary) -> list[dict[str, Any]]:
     count_ = _changed_checkpoints(summary)
     if count_ <= 1:
         return summary.changes
-    primary = {(one.benchmark, one.primary) for one in summary.results}
-    rows = [
-        row
-        for row in summary.changes
-        if row["metric"] == "composite" or (row["benchmark"], row["metric"]) in primary
-    ]
+    rows = _primary_changes(summary)
     if count_ <= MOST_CHANGES:
         return rows
     largest: dict[tuple[str, str], dict[str, Any]] = {}
@@ -188,6 +209,31 @@ def changes_left_out(summary: Summary) -> str:
     return (
         f"of each the largest of {found} checkpoints; all are in summary.json" if found > MOST_CHANGES else ""
     )
+
+
+def brief_changes(summary: Summary) -> tuple[list[dict[str, Any]], str]:
+    """Return the largest changes of primary metrics and composites, and a note on the others.
+
+    The note is empty where there are none. For a report that fits a screen.
+    """
+    rows = [row for row in shown_changes(summary) if row in _primary_changes(summary)]
+    moved = [row for row in rows if round(row["change"], 2)]
+    largest = sorted(moved, key=lambda row: -abs(float(row["change"])))[:BRIEF_CHANGES]
+    parts = [f"{len(rows) - len(moved)} as the best so far"] if len(moved) < len(rows) else []
+    parts += [f"{len(moved) - len(largest)} smaller"] if len(largest) < len(moved) else []
+    note = f"of {count(len(rows), 'primary metric')} {' and '.join(parts)} (-v)" if parts else ""
+    return [row for row in moved if row in largest], "; ".join(
+        filter(None, (note, changes_left_out(summary)))
+    )
+
+
+def _primary_changes(summary: Summary) -> list[dict[str, Any]]:
+    primary = {(one.benchmark, one.primary) for one in summary.results}
+    return [
+        row
+        for row in summary.changes
+        if row["metric"] == "composite" or (row["benchmark"], row["metric"]) in primary
+    ]
 
 
 def _changed_checkpoints(summary: Summary) -> int:
@@ -219,6 +265,13 @@ def best_so_far(row: Mapping[str, Any], *, of: bool = True) -> str:
 # Text for terminals
 
 
+def cell_width(text: str) -> int:
+    """Return the columns that a text takes."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
 def console_of(width: int, *, color: bool) -> Console:
     """Return a console of rich that writes to memory, the same on every system: it asks nothing of the terminal."""
     from rich.console import Console
@@ -234,6 +287,16 @@ def console_of(width: int, *, color: bool) -> Console:
         emoji=False,
         legacy_windows=False,
     )
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Return the lines of a name in a column of this width: it folds after ``_`` and ``/`` and at spaces."""
+    lines = [""]
+    for piece in _PIECES.findall(text):
+        if lines[-1] and cell_width(lines[-1] + piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
 
 
 def open_table(gap: int = 1) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.compare.baselines import FIRST_ON_ITEMS
 from harness.compare.gate.result import KINDS, STRICT, GateLine, GateResult, lines_from_json, ordered
@@ -13,13 +13,16 @@ from harness.core.text import listed
 from harness.reports.formatting import labelled, number, p_short, points, points_interval
 from harness.statistics.verdicts import points_text
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 STYLES: Final = {
     "worse": "bold red",
     "failed": "bold red",
     "not valid": "bold red",
     "not judged": "bold red",
-    "inconclusive": "yellow",
-    "not compared": "bold yellow",
+    "inconclusive": "magenta",
+    "not compared": "bold magenta",
     "better": "bold green",
     "not worse": "green",
     "passed": "bold green",
@@ -28,27 +31,51 @@ STYLES: Final = {
 """The styles of verdicts and decisions."""
 
 
-def print_gate(gate: Mapping[str, Any] | None, write: Callable[..., None]) -> None:
-    """Print one line per benchmark, the most pressing first, each with its reasons below; last the decision."""
+APART: Final = 20
+"""Lines that are shown one by one in a short report; of more, those that pass share a line per verdict."""
+
+
+def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, details: bool) -> None:
+    """Print one line per benchmark, the most pressing first, with the reasons of those that fail.
+
+    With details, all have their reasons, and their baselines.
+    """
     from rich.text import Text
 
-    if gate is None:
-        return
     lines = ordered(tuple(lines_from_json(gate)))
-    write(Text.assemble(("\ngate", "bold cyan"), f"  {heading(gate)}"))
+    write(Text.assemble(("gate", "bold"), f"  {heading(gate)}"))
     several = len({line.checkpoint for line in lines}) > 1
+    apart = (
+        lines if details or len(lines) <= APART else [line for line in lines if line.fails or line.invalid]
+    )
     rows: list[tuple[Text, Text]] = []
-    for line in lines:
-        rows.append((Text(line.kind, style=STYLES.get(line.kind, "")), Text(_numbers(line, several))))
+    for line in apart if details else apart[:APART]:
+        rows.append((_verdict(line.kind), Text(_numbers(line, several))))
         bad = (*line.fails, *line.invalid)
-        rows += [
-            (Text(), Text(text, style="" if text in bad else "dim"))
-            for text in reason_texts(line, "baseline ")
-        ]
-    rows += [(Text("note", style="yellow"), Text(note)) for note in gate.get("notes", ())]
+        told = reason_texts(line, "baseline ") if details else reason_texts(line) if bad else []
+        rows += [(Text(), Text(text, style="" if text in bad else "dim")) for text in told]
+    if (rest := len(apart) - APART) > 0 and not details:
+        rows.append((Text(), Text(f"and {rest} more that fail or are not valid (-v)")))
+    together = [line for line in lines if line not in apart]
+    for kind in dict.fromkeys(line.kind for line in together):
+        names = [_label(line, several) for line in together if line.kind == kind]
+        rows.append((_verdict(kind), Text(f"{len(names)}: {listed(names, NAMED)}")))
+    rows += [(Text("note", style="magenta"), Text(note)) for note in gate.get("notes", ())]
     write(labelled(rows, dim=False))
+
+
+def print_decision(gate: Mapping[str, Any], write: Callable[..., None]) -> None:
+    """Print the decision, in one line, to be found by a search."""
+    from rich.text import Text
+
     style = STYLES.get(str(gate.get("decision")), "bold")
-    write(Text(str(gate.get("text", "")), style=style), soft_wrap=True)  # one line, to be found by a search
+    write(Text(str(gate.get("text", "")), style=style), soft_wrap=True)
+
+
+def _verdict(kind: str) -> Text:
+    from rich.text import Text
+
+    return Text(kind, style=STYLES.get(kind, ""))
 
 
 def heading(gate: Mapping[str, Any]) -> str:
@@ -61,11 +88,9 @@ def heading(gate: Mapping[str, Any]) -> str:
 
 
 def _numbers(line: GateLine, several: bool) -> str:
-    """Return benchmark, metric, value, difference with its interval, and p."""
-    whose = f"{line.checkpoint}  " if several else ""
-    metric = "" if line.metric == "composite" else f" {line.metric}"
+    """Benchmark, metric, value, difference with its interval, and p."""
     about = f" ({line.about})" if line.about else ""
-    parts = [f"{whose}{line.benchmark}{metric}  {number(line.value)}{about}"]
+    parts = [f"{_label(line, several)}  {number(line.value)}{about}"]
     if line.difference is not None:
         holm = f" (Holm over {line.family})" if line.family > 1 else ""
         parts.append(f"{difference_text(line)} points")
@@ -74,6 +99,12 @@ def _numbers(line: GateLine, several: bool) -> str:
         elif line.p is not None and line.early:
             parts.append(f"p {p_short(line.p)} at its interim analysis")
     return ", ".join(parts)
+
+
+def _label(line: GateLine, several: bool) -> str:
+    """Return benchmark and metric; of several checkpoints with the checkpoint."""
+    metric = "" if line.metric == "composite" else f" {line.metric}"
+    return f"{f'{line.checkpoint}, ' * several}{line.benchmark}{metric}"
 
 
 NAMED: Final = 3
@@ -174,10 +205,7 @@ def _failure(line: GateLine) -> str:
 
 
 def _name(line: GateLine, gate: GateResult) -> str:
-    """Return the benchmark and metric; with the checkpoint where there are several."""
-    several = len({one.checkpoint for one in gate.lines}) > 1
-    metric = "" if line.metric == "composite" else f" {line.metric}"
-    return f"{line.checkpoint + ', ' if several else ''}{line.benchmark}{metric}"
+    return _label(line, len({one.checkpoint for one in gate.lines}) > 1)
 
 
 def _counted(lines: Iterable[GateLine]) -> str:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, Final
 
 from harness.core.aggregation import aggregation_of
+from harness.core.errors import HarnessError
 from harness.core.marks import PICKS
 from harness.core.text import count, listed
 from harness.engines.base import SLOW_WAYS
 from harness.reports.formatting import checkpoints, duration, shown_metrics
+from harness.results.journal import each_record
 from harness.results.records import GENERATED
 from harness.results.summary import Result, Summary, totals, wholes
 from harness.results.usage import Usage
@@ -28,13 +31,8 @@ SINGLY: Final = 3
 
 def invalid(summary: Summary) -> list[str]:
     """Return the results that must not be believed, with the reason; groups only if the whole is valid."""
-    wrong = {(one.checkpoint, one.benchmark) for one in wholes(summary) if one.invalid}
     several = len(checkpoints(summary)) > 1
-    return [
-        f"{_name(one, several)} is NOT VALID: {one.invalid}"
-        for one in summary.results
-        if one.invalid and (one.group is None or (one.checkpoint, one.benchmark) not in wrong)
-    ]
+    return [f"{_name(one, several)} is NOT VALID: {one.invalid}" for one in _invalid(summary)]
 
 
 def unsandboxed(summary: Summary) -> list[str]:
@@ -80,20 +78,32 @@ def other_prompts(summary: Summary) -> list[str]:
 def warnings(summary: Summary) -> list[str]:
     """Return the facts that a reader must know before believing the numbers."""
     found = [*invalid(summary), *unsandboxed(summary), *weak_tests(summary), *other_prompts(summary)]
-    if cut := totals(summary)["truncated"]:
-        were = "request was" if cut == 1 else "requests were"
-        found.append(f"{cut} {were} longer than the checkpoint takes: context was cut")
-    if summary.uncollected:
-        noun = count(summary.uncollected, "record")
-        found.append(f"{noun} in the journal of items that this run did not select: left out")
+    found += [text] if (text := cut(summary)) else []
+    return [*found, *journal(summary), *engines(summary), *slow_ways(summary)]
+
+
+def cut(summary: Summary) -> str:
+    """Return the number of requests whose context was cut; empty for none."""
+    number = totals(summary)["truncated"]
+    were = "request was" if number == 1 else "requests were"
+    return f"{number:,} {were} longer than the checkpoint takes: context was cut" if number else ""
+
+
+def journal(summary: Summary) -> list[str]:
+    """Return a note on records of items that the run did not select."""
+    noun = count(summary.uncollected, "record")
+    text = f"{noun} in the journal of items that this run did not select: left out"
+    return [text] if summary.uncollected else []
+
+
+def engines(summary: Summary) -> list[str]:
+    """Return the notes of engines, and checkpoints of which they gave no fingerprint."""
     failed = {one["name"] for one in summary.failed_to_load}
     unknown = [row["name"] for row in summary.checkpoints if row.get("fingerprint", "") is None]
-    if names := [name for name in unknown if name not in failed]:
-        found.append(
-            f"{listed(names, 4)}: no fingerprint from its engine, so no answer is taken from the cache"
-        )
-    notes = (note for row in summary.effort for note in row.engine.get("notes", ()))
-    return [*found, *dict.fromkeys(notes), *slow_ways(summary)]
+    names = [name for name in unknown if name not in failed]
+    text = f"{listed(names, 4)}: no fingerprint from its engine, so no answer is taken from the cache"
+    found = (note for row in summary.effort for note in row.engine.get("notes", ()))
+    return [*([text] if names else []), *dict.fromkeys(found)]
 
 
 def slow_ways(summary: Summary) -> list[str]:
@@ -309,47 +319,125 @@ def _gigabytes(count: int) -> str:
     return f"{count / 2**30:.2f} GiB"
 
 
-# The end of a run
-
-MOST_LINES: Final = 8
-"""The most results that are named; a series may have very many checkpoints."""
+# Results that are not valid, and the end of a run
 
 FAULTS: Final = {
     "errors": "ended in error",
     "timeouts": "timed out",
     "lost": "never finished",
 }
+UNUSABLE: Final = {"at_limit": "texts hit the limit of tokens", "no_answer": "texts had no answer"}
+TOKENS, CHAT = "--eval-max-new-tokens", "--eval-chat off"
+"""Options that may make a result valid; the first takes a number."""
+
+MOST_LINES: Final = 8
+"""Results that are named at the end of a run; a series of many checkpoints may have very many."""
 
 
-def last_lines(summary: Summary, width: int, limit_of: Callable[[Result], int | None]) -> list[str]:
-    """Return a paragraph of at most ``width`` columns for each result that is not valid or lacks items; none if all
-    is well.
+def not_valid(summary: Summary) -> list[str]:
+    """Return the results that must not be believed, with reasons, and what to do about it; one line per remedy."""
+    return [
+        f"{listed((f'{name}: {_unusable(summary, one)}' for name, one in same), 4, between='; ')}; {remedy}"
+        for remedy, same in _by_remedy(summary).items()
+    ]
 
-    ``limit_of`` returns the most tokens that a text of a result could have, if that is known.
+
+def options_for_valid(summary: Summary) -> list[str]:
+    """Return the options with which a run would have fewer results that are not valid."""
+    return [remedy for remedy in _by_remedy(summary) if remedy.startswith("--")]
+
+
+def last_lines(summary: Summary, width: int) -> list[str]:
+    """Return paragraphs of at most ``width`` columns that name the results that are not valid or lack items.
+
+    There is none if all is well.
     """
-    several = len({result.checkpoint for result in summary.results}) > 1
-    most = {one.name: one.most_unusable for one in summary.declarations}
-    told, found = _told(summary), []
-    for result in told[:MOST_LINES]:  # each may have to be looked up in the journal
-        who = f"{result.checkpoint} {result.name}" if several else result.name
-        what = [result.invalid.partition(";")[0]] if result.invalid else []
-        what += [
-            f"{count} of {result.collected} items {text}"
+    found = [
+        f"not valid: {listed((name for name, _ in same), MOST_LINES)}; {remedy}"
+        for remedy, same in _by_remedy(summary).items()
+    ]
+    faulty = [one for one in wholes(summary) if one.faults]
+    for one in faulty[:MOST_LINES]:
+        what = [
+            f"{getattr(one, name)} of {one.collected} items {text}"
             for name, text in FAULTS.items()
-            if (count := getattr(result, name))
+            if getattr(one, name)
         ]
-        todo = remedies(result, most.get(result.benchmark, 0.0), limit_of) if result.invalid else ""
-        found.append(f"not valid: {who}: {', '.join(what)}{'; ' * bool(todo)}{todo}")
-    if len(told) > MOST_LINES:
-        found.append(f"not valid: {len(told) - MOST_LINES} more; see {summary.directory}")
+        found.append(f"not valid: {_short_name(summary, one)}: {', '.join(what)}")
+    if len(faulty) > MOST_LINES:
+        found.append(f"not valid: {len(faulty) - MOST_LINES} more; see {summary.directory}")
     return [line for text in found for line in wrapped(text, width)]
 
 
-def _told(summary: Summary) -> list[Result]:
-    """Return the whole of a benchmark if something is wrong with it, else those of its groups that are not valid."""
-    bad = [result for result in summary.results if result.invalid or result.faults]
-    wholes = {(result.checkpoint, result.benchmark) for result in bad if result.group is None}
-    return [one for one in bad if one.group is None or (one.checkpoint, one.benchmark) not in wholes]
+def _by_remedy(summary: Summary) -> dict[str, list[tuple[str, Result]]]:
+    """Return the results that are not valid, with their names, by what may help."""
+    limits: dict[str, int] = {}
+    found: dict[str, list[tuple[str, Result]]] = {}
+    for result in _invalid(summary):
+        remedy, limit = _remedy(summary, result)
+        limits[remedy] = max(limit, limits.get(remedy, 0))
+        found.setdefault(remedy, []).append((_short_name(summary, result), result))
+    return {f"{remedy} {limits[remedy] or ''}".rstrip(): same for remedy, same in found.items()}
+
+
+def _invalid(summary: Summary) -> list[Result]:
+    """Return the results that are not valid; groups only if the whole is valid."""
+    wrong = {(one.checkpoint, one.benchmark) for one in wholes(summary) if one.invalid}
+    return [
+        one
+        for one in summary.results
+        if one.invalid and (one.group is None or (one.checkpoint, one.benchmark) not in wrong)
+    ]
+
+
+def _remedy(summary: Summary, result: Result) -> tuple[str, int]:
+    """Return an option that may help, with its number of tokens; or where to look."""
+    unusable = _too_many(summary, result)
+    if "at_limit" in unusable and (limit := _limit_of(summary, result)):
+        return TOKENS, 2 * limit
+    if "no_answer" in unusable and result.chat == result.outputs:
+        return CHAT, 0
+    return "items-*.jsonl of the run has the outputs", 0
+
+
+def _too_many(summary: Summary, result: Result) -> list[str]:
+    """Return the counts of unusable outputs that are larger than the benchmark allows."""
+    most = {one.name: one.most_unusable for one in summary.declarations}.get(result.benchmark, 0.0)
+    return [name for name in UNUSABLE if getattr(result, name) > most * result.outputs]
+
+
+def _unusable(summary: Summary, result: Result) -> str:
+    """Return in a few words why a result is not valid."""
+    parts = [
+        f"{getattr(result, name)} of {result.outputs} {UNUSABLE[name]}" for name in _too_many(summary, result)
+    ]
+    return ", ".join(parts) or str(result.invalid)
+
+
+def _short_name(summary: Summary, result: Result) -> str:
+    """Return the result's name; with the checkpoint's where others have the benchmark too."""
+    others = {one.checkpoint for one in summary.results if one.benchmark == result.benchmark}
+    return f"{result.checkpoint} {result.name}" if len(others) > 1 else result.name
+
+
+def _limit_of(summary: Summary, result: Result) -> int | None:
+    """Return the most tokens that a text of a result could have; None where the journal does not say.
+
+    It is what the run was given, else what the benchmark asks for, from the first of its items.
+    """
+    if given := summary.manifest.get("settings", {}).get("max_new_tokens"):
+        return int(given)
+    asked = (
+        token_limit(exchange)
+        for record in each_record(Path(summary.directory), kind="Generate")
+        if (record.benchmark, record.checkpoint) == (result.benchmark, result.checkpoint)
+        for exchange in record.exchanges
+        if exchange["kind"] == "Generate"
+    )
+    try:
+        return next((limit for limit in asked if limit), None)
+    except HarnessError:  # the journal cannot be read
+        return None
 
 
 def token_limit(exchange: Mapping[str, Any]) -> int | None:
@@ -361,17 +449,6 @@ def token_limit(exchange: Mapping[str, Any]) -> int | None:
     chat = exchange["answer"].get("chat") and request.get("turns_max_new_tokens")
     limit = chat or request.get("max_new_tokens")
     return int(limit) if limit else None
-
-
-def remedies(result: Result, most: float, limit_of: Callable[[Result], int | None]) -> str:
-    """Return the advice for a result of which more than ``most`` of the outputs were of no use: an option if one may
-    help."""
-    bound = most * result.outputs
-    if result.at_limit > bound and (limit := limit_of(result)) is not None:
-        return f"try --eval-max-new-tokens {2 * limit}"
-    if result.no_answer > bound and result.chat == result.outputs:
-        return "try --eval-chat off"
-    return "items-*.jsonl of the run has the outputs"
 
 
 def wrapped(text: str, width: int) -> Sequence[str]:

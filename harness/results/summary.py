@@ -165,7 +165,8 @@ class Summary:
     ``failed_to_load`` lists those of several checkpoints that could not be used, as {"name", "path", "message"}.
 
     ``gate``: what ``compare.gate.result`` describes, None without a gate. ``changes``: the change of each metric and
-    composite against the best so far, as ``compare.gate.changes`` describes it.
+    composite against the best so far, as ``compare.gate.changes`` describes it. ``leaders``: the
+    best of several checkpoints, where it can be told (``compare.leaders``).
     """
 
     run_id: str
@@ -182,6 +183,7 @@ class Summary:
     effort: list[Usage] = field(default_factory=list)
     gate: dict[str, Any] | None = None
     changes: list[dict[str, Any]] = field(default_factory=list)
+    leaders: list[dict[str, Any]] = field(default_factory=list)
     failed_to_load: list[dict[str, str]] = field(default_factory=list)
 
 

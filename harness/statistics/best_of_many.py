@@ -22,12 +22,17 @@ lie. So a new run just as good looks worse than "the best", and a plain paired t
   measured*, so that shrinking makes "not worse" no easier.
 - **Composites**: the noise of the runs' composites is the sum, over the benchmarks, of that of their weighted items.
   Metrics of the same items are added up item by item; different benchmarks are independent.
+
+**Which of several runs is the best**, with no new run: the one measured best, if it is better than each other one.
+That it is not is one of as many possible accidents as there are runs: some run has beaten one that is as good or
+better. Each has at most half the chance of a two-sided test, so p is the largest of the paired ones times runs / 2
+(Bonferroni; of two runs the plain paired p).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -213,6 +218,12 @@ def _sample(covariance: np.ndarray, draws: int) -> np.ndarray:
     root = vectors * np.sqrt(np.maximum(0.0, values))
     found: np.ndarray = np.random.default_rng(SEED).standard_normal((draws, len(values))) @ root.T
     return found
+
+
+def is_told_best(against: Iterable[float | None], runs: int, alpha: float) -> bool:
+    """Return whether the run measured best of so many is the best; ``against`` has its paired, two-sided p against each
+    other one, None for no test. It is read as far as needed."""
+    return all(p is not None and p * runs / 2 <= alpha for p in against)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def test_combinations_are_named_as_pytest_names_them(project: Project) -> None:
     styled(project, mark, "example, style, tone")
     result = project.run("--eval-limit", "2", "-v")
     assert list(results(project)) == ["styled[1-polite]", "styled[1-a_b]", "styled[polite]", "styled[a_b]"]
-    result.stdout.fnmatch_lines(["*::test_styled[[]1-polite-styled/0[]]*", "styled[[]1-polite[]]*acc*"])
+    result.stdout.fnmatch_lines(["*::test_styled[[]1-polite-styled/0[]]*", "  styled[[]1-polite[]]*acc*"])
     assert {record.benchmark for record in read(project)} == set(results(project))
 
 

@@ -95,7 +95,7 @@ def test_tasks_whose_tests_cannot_fail_are_errors_and_those_of_thin_tests_are_na
 ) -> None:
     assert WEAK.count("TESTS") == 2
     (project.path / "test_sums.py").write_text(WEAK, encoding="utf-8")
-    found = project.run("--eval-limit", "6", "--eval-markdown", "report.md", *more)
+    found = project.run("--eval-limit", "6", "--eval-markdown", "report.md", "-v", *more)
     assert found.ret == 9
     (result,) = project.summary["results"]
     assert (result["scored"], result["errors"]) == (4, 2)

@@ -84,7 +84,7 @@ def test_one_that_is_not_recognised_is_reported_and_the_rest_go_on(
     result = project.run("-n", workers, checkpoint="runs/a", apart=True)
     assert result.ret == 9
     result.assert_outcomes(passed=12)
-    result.stdout.fnmatch_lines(["failed*checkpoint-200 failed to load: *config.json: *"])
+    result.stdout.fnmatch_lines(["failed*checkpoint-200 failed to load: *config.json:*"])
     (broken,) = project.summary["broken"]
     assert (broken["name"], broken["path"]) == ("checkpoint-200", "runs/a/checkpoint-200")
     (run,) = project.runs

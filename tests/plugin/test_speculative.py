@@ -23,7 +23,7 @@ def test_lengths_accuracy_and_metadata_of_a_model_with_several_heads_are_in_the_
 ) -> None:
     (project.path / "test_sums.py").write_text(BENCHMARK, encoding="utf-8")
     project.rows(6)
-    result = project.run(checkpoint="builtin:mtp-tiny")
+    result = project.run("-v", checkpoint="builtin:mtp-tiny")
     assert result.ret == 0
     shown = " ".join(line.strip() for line in result.outlines)
     assert "epoch" in shown

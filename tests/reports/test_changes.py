@@ -51,8 +51,8 @@ def words(text: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
 
 
-def test_the_terminal_has_a_line_a_metric_at_80_columns() -> None:
-    lines = render(ONE, 80, color=False).splitlines()
+def test_a_long_report_has_a_line_per_metric_at_80_columns() -> None:
+    lines = render(ONE, 80, color=False, details=True).splitlines()
     at = next(place for place, line in enumerate(lines) if line.split()[:1] == ["best"])
     assert [" ".join(line.split()) for line in lines[at : at + 7]] == [
         "best",
@@ -69,7 +69,7 @@ def test_the_terminal_has_a_line_a_metric_at_80_columns() -> None:
 def test_long_names_leave_it_a_line_a_metric() -> None:
     names = ["real@1", "real@1_strict", "copy_baseline_strict"]
     rows = [change("checkpoint-1200", name, -0.001) for name in names]
-    lines = render(run(*rows), 80, color=False).splitlines()
+    lines = render(run(*rows), 80, color=False, details=True).splitlines()
     at = next(place for place, line in enumerate(lines) if line.split()[:1] == ["best"])
     assert " ".join(lines[at].split()) == "best against the"
     assert lines[at + 1].split()[-4:] == ["points", "best", "of", "3"]
@@ -110,7 +110,7 @@ def test_the_page_has_what_the_terminal_has(text: str) -> None:
 
 def test_a_best_of_the_same_name_is_told_apart_by_its_run() -> None:
     again = run(change("checkpoint-100", "real@1", 1.0, against="checkpoint-100"))
-    assert "checkpoint-100 of run before" in words(render(again, 80, color=False))
+    assert "checkpoint-100 of run before" in words(render(again, 80, color=False, details=True))
     whole = "against checkpoint-100 of run before (best of 3)"
     assert whole in words(html.page(again))
     assert dict(github.properties(again))["touchstone.checkpoint-100.real_coref.real@1.change"].endswith(
@@ -178,12 +178,12 @@ def test_of_many_checkpoints_each_metric_has_its_largest_change_and_the_rest_is_
     ]
     many = run(*rows)
     told = "of each the largest of 40 checkpoints; all are in summary.json"
-    for text in (render(many, 80, color=False), html.page(many), markdown.page(many)):
+    for text in (render(many, 80, color=False, details=True), html.page(many), markdown.page(many)):
         shown = words(text)
         assert told in shown
         assert len(re.findall(r"[+-]\d\.\d\d\b", shown)) == 2
         assert "+2.90" in shown
-    terminal = words(render(many, 80, color=False))
+    terminal = words(render(many, 80, color=False, details=True))
     assert "checkpoint-3000 real_coref real@1 0.6400 0.6690 +2.90 checkpoint-300" in terminal
     assert "checkpoint-100 score_wiki 0.6400 0.6400" in terminal
     assert len(summary_from_json(summary_json(many)).changes) == 80

@@ -38,15 +38,17 @@ def summary(
 
 
 def test_the_terminal_shows_verdict_numbers_both_baselines_and_last_the_decision() -> None:
-    text = render(summary(), 100, color=False)
+    short, text = (render(summary(), 100, color=False, details=details) for details in (False, True))
     words = " ".join(text.split())
-    assert "worse winogrande acc 0.3750, -14.02 [" in words
+    for shown in (short, text):
+        assert "worse winogrande acc 0.3750, -14.02 [" in " ".join(shown.split())
+    assert "best of 8" not in short.replace("against best", "")
     assert re.search(
         r"old7 of run run-old7, best of 8: 0\.5175 as measured \(-14\.25 points\), 0\.51\d\d after allowing",
         words,
     )
     assert words.endswith("gate failed (exit code 8): winogrande acc is worse (-14.02 points)")
-    assert max(map(len, text.splitlines()[:-1])) <= 100
+    assert max(map(len, short.splitlines()[:-1])) <= 100
 
 
 def test_a_run_without_a_gate_says_nothing_of_one() -> None:

@@ -5,23 +5,32 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
-from harness.reports import formatting, notes
+from harness.reports import by_checkpoint, formatting, notes
 from harness.reports.html import page
 from harness.reports.terminal import render
 from harness.results.summary import Summary
+from harness.results.usage import Usage
 from tests.support.summaries import sample
 
 WIDTHS = [60, 80, 100, 132, 200]
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+COMMAND = re.compile(r"(more|next) +(touchstone|pytest) ")
 
 
-@pytest.mark.parametrize("checkpoints", [1, 2, 5])
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("details", [False, True])
+@pytest.mark.parametrize("checkpoints", [1, 2, 7])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_no_line_is_wider_than_the_terminal(width, checkpoints):
-    assert max(map(len, render(sample(checkpoints), width, False).splitlines())) <= width
+def test_no_line_but_a_command_is_wider_than_the_terminal(width, checkpoints, details):
+    lines = render(sample(checkpoints), width, False, details=details).splitlines()
+    assert max(len(line) for line in lines if not COMMAND.match(line)) <= width
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -33,76 +42,103 @@ def test_colour_changes_nothing_but_colour(width):
     assert stripped == plain.splitlines()
 
 
-@pytest.mark.parametrize("checkpoints", [1, 2])
-def test_plain_text_is_ascii(checkpoints):
-    assert render(sample(checkpoints), 80, False).isascii()
+@pytest.mark.parametrize("details", [False, True])
+@pytest.mark.parametrize("checkpoints", [1, 2, 7])
+def test_plain_text_is_ascii(checkpoints, details):
+    assert render(sample(checkpoints), 80, False, details=details).isascii()
 
 
 def test_no_name_is_broken_at_80_columns():
-    text = render(sample(1), 80, False)
-    for name in (
-        "winogrande 5-shot",
-        "lambada@1_strict",
-        "acc_norm_macro",
-        "abstract algebra",
-        "ko_lambada_wiki",
-    ):
-        assert name in text
+    short, long = (render(sample(1), 80, False, details=details) for details in (False, True))
+    for name in ("winogrande 5-shot", "lambada_openai", "ko_lambada_wiki"):
+        assert name in short
+    for name in ("lambada@1_strict", "acc_norm_macro", "abstract algebra"):
+        assert name not in short
+        assert name in long
 
 
-def test_a_row_has_value_interval_n_errors_and_skipped():
-    [line] = [line for line in render(sample(1), 80, False).splitlines() if line.startswith("winogrande")]
-    assert re.fullmatch(r"winogrande 5-shot +\* acc +0\.\d{4} +\[0\.\d{4}, 0\.\d{4}\] +20 +3 +1", line)
+def test_a_name_that_does_not_fit_folds_between_its_words():
+    summary = sample(1, benchmarks=["winogrande"], faults=False)
+    name = "exact_match_flexible_of_all_answers"
+    [result] = summary.results
+    metrics = {name: replace(result.metrics["acc"], name=name)}
+    found = replace(summary, results=[replace(result, primary=name, metrics=metrics)])
+    pieces = render(found, 60, False).split()
+    assert {"exact_match_", "flexible_of_", "all_answers"} <= set(pieces)
 
 
-@pytest.mark.parametrize("width", [80, 140])
-def test_the_data_pack_is_named_with_rows_hash_and_origin(width):
-    text = " ".join(render(sample(1), width, False).split())
-    assert "winogrande/validation, 32 rows, 15151515, shipped" in text
+def row(text: str, name: str) -> str:
+    """The line of a benchmark."""
+    [line] = [line for line in text.splitlines() if line.startswith(f"  {name} ")]
+    return line
 
 
-def test_groups_stand_above_micro_and_macro():
-    lines = render(sample(1), 80, False).splitlines()
-    at = [
-        next(i for i, line in enumerate(lines) if word in line)
-        for word in ("machine learning", "mmlu_stem", "acc_macro")
-    ]
-    assert at == sorted(at)
-
-
-def test_composites_show_their_formula():
-    text = " ".join(render(sample(1), 80, False).split())
-    assert (
-        "score_wiki = 0.4 real_coref:real@1 + 0.3 real_coref:real@5 + 0.3 ko_lambada_wiki:lambada@1" in text
+def test_each_benchmark_has_one_row_with_value_interval_items_and_what_went_wrong():
+    line = row(render(sample(1), 100, False), "winogrande")
+    assert re.fullmatch(
+        r"  winogrande 5-shot +acc +0\.\d{4} +\[0\.\d{4}, 0\.\d{4}\] +20 "
+        "1 error, 1 timeout, 1 lost item, 1 skipped",
+        line,
     )
 
 
-def test_checkpoints_stand_below_each_other():
+def test_items_are_counted_against_what_was_published():
+    summary = sample(1, benchmarks=["winogrande"], faults=False)
+    [result], [declared] = summary.results, summary.declarations
+    part = replace(result, of=32, published=1267, mark="24 of 32 items, sample of 1,267")
+    line = row(render(replace(summary, results=[part]), 100, False), "winogrande")
+    assert line.endswith(" 24/1,267 sample")
+    own = replace(declared, own_rows="problems of our own")
+    line = row(render(replace(summary, results=[part], declarations=[own]), 100, False), "winogrande")
+    assert line.endswith(" 24/32 own rows")
+
+
+def test_a_short_report_leaves_data_groups_and_other_metrics_to_a_long_one():
+    short, long = (words(render(sample(1), 120, False, details=details)) for details in (False, True))
+    for text in (
+        "winogrande/validation, 32 rows, 15151515, shipped",
+        "acc_macro",
+        "machine learning",
+        "score_wiki = 0.4 real_coref:real@1 + 0.3 real_coref:real@5 + 0.3 ko_lambada_wiki:lambada@1",
+        "lower is better for perplexity",
+    ):
+        assert text not in short
+        assert text in long
+    assert "touchstone report results/20260102_030405_77 -v" in short
+
+
+def test_groups_stand_below_their_benchmark():
+    lines = render(sample(1), 80, False, details=True).splitlines()
+    names = ("mmlu_stem", "acc_macro", "machine learning", "lambada_openai")
+    at = [next(i for i, line in enumerate(lines) if word in line) for word in names]
+    assert at == sorted(at)
+
+
+def test_each_of_few_checkpoints_has_its_rows():
     lines = render(sample(2), 80, False).splitlines()
-    first = next(i for i, line in enumerate(lines) if "* acc" in line)
-    assert "checkpoint-100" in lines[first]
-    assert "checkpoint-200" in lines[first + 1]
+    at = [next(i for i, line in enumerate(lines) if line.startswith(f"checkpoint-{n}00 ")) for n in (1, 2)]
+    assert sum(line.startswith("  winogrande") for line in lines[at[0] : at[1]]) == 1
+    assert sum(line.startswith("  winogrande") for line in lines[at[1] :]) == 1
 
 
 def test_the_best_of_several_is_named_with_its_error_and_never_of_one():
     assert re.search(
-        r"best +real1: checkpoint-\d00 of 3, 0\.\d{4}, standard error", render(sample(3), 90, False)
+        r"real1: checkpoint-\d00 of 3, 0\.\d{4}, standard error",
+        render(sample(3), 90, False, details=True),
     )
-    assert "best" not in render(sample(1), 80, False)
+    assert "real1" not in render(sample(1), 80, False, details=True)
 
 
 def test_many_checkpoints_leave_groups_to_the_page():
-    text = render(sample(5), 80, False)
-    assert "machine learning" not in text
-    assert "report.html" in text
-    assert "machine_learning" in page(sample(5))
+    for details in (False, True):
+        assert "machine learning" not in render(sample(7), 80, False, details=details)
+    assert "machine_learning" in page(sample(7))
 
 
 def test_what_was_left_out_and_why_stands_below_the_table():
     text = render(sample(1), 120, False)
-    assert "left out" in text
-    assert "humaneval: asks Generate" in text
-    assert "1 error, 1 timeout, 1 lost" in text
+    assert "humaneval: asks Generate, which checkpoint-100 cannot answer" in text
+    assert "116 scored, 1 skipped, 1 error, 1 timeout, 1 lost" in text
     assert "RequestError: the text has two masks" in text
 
 
@@ -115,6 +151,19 @@ def test_benchmarks_left_out_for_one_reason_share_a_line():
     ]
 
 
+def test_a_short_report_names_what_no_checkpoint_was_asked_once_in_one_line():
+    lines = [
+        "apps: asks Generate, which tiny (masked LM) cannot answer",
+        "apps: no data (apps/selected); give --eval-data DIR",
+        "winogrande: asks Loglikelihood, which checkpoint-100 (causal LM) cannot answer",
+        "other: no data (other/test); put it there",
+    ]
+    text = render(replace(sample(1), deselected=lines), 80, False)
+    assert re.findall("left out.*", text) == ["left out    apps, other: no data"]
+    long = words(render(replace(sample(1), deselected=lines), 80, False, details=True))
+    assert all(line in long for line in lines)
+
+
 def test_faults_with_one_message_share_a_line_and_many_messages_are_counted():
     faults = [{"item": f"t.py::t[{n}]", "status": "error", "message": "same"} for n in range(9)]
     text = render(replace(sample(1), faults=faults), 80, False)
@@ -125,12 +174,33 @@ def test_faults_with_one_message_share_a_line_and_many_messages_are_counted():
     assert "and 4 other messages, in errors.log" in text
 
 
-def test_cut_contexts_and_left_over_records_are_said():
+@pytest.mark.parametrize("details", [False, True])
+def test_cut_contexts_and_left_over_records_are_said(details):
     summary = sample(1)
     cut = [replace(result, truncated=2) for result in summary.results if result.benchmark == "winogrande"]
-    text = render(replace(summary, results=cut, uncollected=1), 120, False)
+    text = render(replace(summary, results=cut, uncollected=1), 120, False, details=details)
     assert "2 requests were longer than the checkpoint takes" in text
     assert "1 record in the journal" in text
+
+
+def test_notes_of_one_kind_are_one_line():
+    slow = [{"way": "generating", "reason": "chunks", "computed": 300, "enough": 100}]
+    effort = [
+        Usage(who="main", checkpoint=name, engine={"slow": slow, "notes": [f"{name}: odd"]}) for name in "ab"
+    ]
+    whole = sample(1)
+    weak = [
+        replace(one, weak_tests={"t/1": ["nothing"]}, reused=3, reused_from=["r1"]) for one in whole.results
+    ]
+    lines = render(replace(whole, results=weak, effort=effort), 140, False).splitlines()
+    for line in (
+        "slow        a, b: every text is generated by itself, 3.0 times the tokens needed",
+        "note        a: odd; and 1 more",
+        "weak tests  winogrande 1 task, mmlu_stem 1 task, lambada_openai 1 task, real_coref 1 task and 1 more: "
+        "their tests accept a wrong program",
+        "reused      15 of 116 scores, from r1",
+    ):
+        assert line in lines
 
 
 def test_an_undefined_metric_is_a_dash_with_its_reason():
@@ -138,8 +208,21 @@ def test_an_undefined_metric_is_a_dash_with_its_reason():
     [result] = summary.results
     nothing = replace(result.metrics["acc"], value=None, low=None, high=None, why="no items were scored", n=0)
     text = render(replace(summary, results=[replace(result, metrics={"acc": nothing})]), 80, False)
-    assert re.search(r"\* acc +- +- +0", text)
-    assert "no items were scored: winogrande acc" in text
+    assert re.search(r"acc +- +- +0", text)
+    assert "- undefined (no items were scored)" in words(text)
+
+
+def test_a_legend_explains_the_signs_that_occur_and_no_others():
+    whole = sample(2, faults=False)
+    assert "legend" not in render(whole, 80, False)
+    sampled = [replace(one, of=32, mark="24 of 32 items, sample of 99") for one in whole.results]
+    leader = {"benchmark": "winogrande", "metric": "acc", "checkpoint": "checkpoint-100", "of": 2}
+    text = words(render(replace(whole, results=sampled, leaders=[leader]), 80, False))
+    assert re.search(
+        r"legend best: told from each other .*; n/N items scored .*; sample: shipped rows, .* published items",
+        text,
+    )
+    assert "own rows" not in text
 
 
 def test_a_run_without_results_still_says_what_was_left_out():
@@ -150,8 +233,48 @@ def test_a_run_without_results_still_says_what_was_left_out():
     assert "x: no data" in page(empty)
 
 
-def test_it_says_how_to_see_the_table_again():
-    assert "touchstone report results/20260102_030405_77" in render(sample(1), 80, False)
+def test_the_demonstration_says_what_it_is_first():
+    manifest = {"demonstration": ["8 rows of each", "everything: pytest evals/ --eval-limit all"]}
+    lines = render(replace(sample(1, faults=False), manifest=manifest), 80, False).splitlines()
+    assert lines[0] == "touchstone  8 rows of each"
+    assert lines[1].strip() == "everything: pytest evals/ --eval-limit all"
+    assert lines[-1].startswith("next        pytest evals/ --checkpoint PATH ")
+
+
+# Results that are not valid
+
+
+def cut_off(whole: Summary, *names: str) -> Summary:
+    """The run with texts that all ended at the limit of so many benchmarks."""
+    results = [
+        replace(one, outputs=10, at_limit=10, no_answer=2, invalid="10 of 10 outputs ended at the limit; bad")
+        if one.benchmark in names
+        else one
+        for one in whole.results
+    ]
+    return replace(whole, results=results, manifest={**whole.manifest, "settings": {"max_new_tokens": 32}})
+
+
+def test_what_is_not_valid_has_one_line_with_the_remedy_and_the_command():
+    whole = cut_off(sample(1, faults=False), "winogrande", "real_coref")
+    text = render(whole, 160, False)
+    assert (
+        "not valid winogrande: 10 of 10 texts hit the limit of tokens, 2 of 10 texts had no answer; "
+        "real_coref: 10 of 10 texts hit the limit of tokens, 2 of 10 texts had no answer; --eval-max-new-tokens 64"
+    ) in words(text)
+    command = "pytest evals/ --checkpoint 'runs/*' --eval-max-new-tokens 64"
+    assert f"next        {command}   for valid results" in text.splitlines()
+    assert text.count("NOT VALID") == 2
+
+
+def test_the_last_lines_of_a_run_name_what_is_not_valid_and_what_lacks_items():
+    whole = sample(2)
+    results = [one for one in whole.results if one.benchmark != "mmlu_stem"]
+    assert notes.last_lines(cut_off(replace(whole, results=results), "real_coref"), 100) == [
+        "not valid: checkpoint-100 real_coref, checkpoint-200 real_coref; --eval-max-new-tokens 64",
+        "not valid: checkpoint-100 winogrande: 1 of 24 items ended in error, 1 of 24 items timed out, 1 of 24",
+        "  items never finished",
+    ]
 
 
 class Checker(HTMLParser):
@@ -227,32 +350,92 @@ def test_durations_are_minutes_and_seconds(seconds, shown):
     assert formatting.duration(seconds) == shown
 
 
-def test_each_of_many_checkpoints_has_one_row_with_a_column_a_metric():
-    lines = render(sample(5), 140, False).splitlines()
-    heading = next(line for line in lines if "* real@1" in line)
-    for name in ("real@1_strict", "real@5", "real@5_strict", "95 % interval", " n"):
-        assert name in heading
-    at = lines.index(heading)
-    rows = [line.split()[0] for line in lines[at + 1 : at + 6]]
-    assert rows == [f"checkpoint-{step}00" for step in range(1, 6)]
+# Many checkpoints
 
 
-def test_metrics_that_do_not_fit_beside_each_other_follow_in_another_table():
-    lines = render(sample(5), 60, False).splitlines()
-    first, second = (
-        next(number for number, line in enumerate(lines) if name in line)
-        for name in ("* real@1", "real@5_strict")
+def rows_of(lines: list[str], heading: str) -> list[str]:
+    """The lines below the first that has this heading, up to an empty one."""
+    at = next(number for number, line in enumerate(lines) if heading in line)
+    return lines[at + 1 : lines.index("", at)]
+
+
+def test_each_of_many_checkpoints_has_one_row_with_a_column_per_benchmark():
+    lines = render(sample(9), 100, False).splitlines()
+    names = [line.split()[0] for line in rows_of(lines, "checkpoint n/N")]
+    assert names == [*(f"checkpoint-{step}00" for step in range(1, 10)), "+-"]
+    assert words(" ".join(lines[:3])) == (
+        "winogrande mmlu_stem lambada_ ko_lambada_ 5-shot 5-shot openai real_coref wiki score_wiki "
+        "acc acc acc real@1 lambada@1 composite"
     )
-    assert second > first + 5
-    assert "checkpoint" in lines[second]
 
 
-def test_series_stand_apart():
-    whole = sample(5)
+def test_columns_that_do_not_fit_beside_each_other_follow_in_another_block():
+    lines = render(sample(9), 60, False).splitlines()
+    headings = [number for number, line in enumerate(lines) if line.startswith("checkpoint n/N ")]
+    assert len(headings) == 2
+    assert all(line.startswith("checkpoint-") for first in headings for line in lines[first + 1 : first + 10])
+
+
+def test_series_stand_apart_and_kinds_of_checkpoints_have_tables_of_their_own():
+    whole = sample(9)
     rows = [{**one, "series": "a" if number < 2 else "b"} for number, one in enumerate(whole.checkpoints)]
     lines = render(replace(whole, checkpoints=rows), 140, False).splitlines()
-    at = next(number for number, line in enumerate(lines) if "* real@1" in line)
-    assert [bool(line) for line in lines[at + 1 : at + 7]] == [True, True, False, True, True, True]
+    at = next(number for number, line in enumerate(lines) if line.startswith("checkpoint n/N"))
+    assert [bool(line) for line in lines[at + 1 : at + 5]] == [True, True, False, True]
+    rows = [
+        {**one, "kind": "masked" if number < 2 else "causal"} for number, one in enumerate(whole.checkpoints)
+    ]
+    text = render(replace(whole, checkpoints=rows), 140, False)
+    assert text.count("checkpoint n/N") == 2
+
+
+def test_the_best_of_a_column_is_marked_only_where_it_is_told():
+    whole = sample(9, faults=False)
+    assert "no best of a column is marked: none is told from all others" in words(render(whole, 100, False))
+    leader = {"benchmark": "mmlu_stem", "metric": "acc", "checkpoint": "checkpoint-500", "of": 9}
+    text = render(replace(whole, leaders=[leader]), 100, False)
+    [line] = [line for line in text.splitlines() if re.search(r"\d\*", line)]
+    assert line.startswith("checkpoint-500 ")
+    assert "* best of its column, told from each other one by a paired test" in words(text)
+
+
+def test_signs_beside_a_value_say_what_is_wrong_with_it():
+    whole = sample(9, faults=False)
+    changed: dict[str, Any] = {
+        "checkpoint-100": {"invalid": "cut"},
+        "checkpoint-200": {"errors": 2, "scored": 22},
+        "checkpoint-300": {"scored": 12},
+        "checkpoint-400": {"template": "chat"},
+    }
+    results = [
+        replace(one, **changed.get(one.checkpoint, {})) if one.benchmark == "real_coref" else one
+        for one in whole.results
+    ]
+    text = render(replace(whole, results=results), 100, False)
+    found = {line.split()[0]: re.findall(r"\d([!c~]+)", line) for line in rows_of(text.splitlines(), "n/N")}
+    assert {name: signs for name, signs in found.items() if signs} == {
+        "checkpoint-100": ["!"],
+        "checkpoint-200": ["!"],
+        "checkpoint-300": ["~"],
+        "checkpoint-400": ["c"],
+    }
+    for sign in "!c~":
+        assert f" {sign} {by_checkpoint.SIGNS[sign]}" in words(text)
+
+
+def test_a_long_report_of_many_has_a_table_of_all_metrics_per_benchmark():
+    lines = render(sample(9), 140, False, details=True).splitlines()
+    at = next(number for number, line in enumerate(lines) if "95 % interval" in line and "real@1" in line)
+    for name in ("real@1_", "real@5", "n/N"):
+        assert name in lines[at - 1] + lines[at]
+    assert len(rows_of(lines[at:], "real@1")) == 9
+
+
+@pytest.mark.parametrize(("checkpoints", "form"), [(1, "95 % interval"), (4, "95 % interval"), (5, "n/N")])
+def test_the_form_is_chosen_by_what_fits_a_screen(checkpoints, form):
+    text = render(sample(checkpoints, faults=False), 100, False)
+    assert form in text.splitlines()[1] or text.splitlines()[3].startswith("checkpoint ")
+    assert len(text.splitlines()) <= 45
 
 
 def test_what_was_reused_is_said_a_line_a_benchmark():

@@ -154,7 +154,7 @@ def test_a_slow_way_is_told_with_its_cost_over_all_processes() -> None:
         "would do, 3.0 times as many",
     ]
     assert notes.warnings(found) == told
-    shown = " ".join(render(found, 80, False).split())
+    shown = " ".join(render(found, 80, False, details=True).split())
     for line in told:
         assert line in shown
         assert line in html.page(found)

@@ -1,0 +1,165 @@
+"""Results as one row per benchmark and checkpoint: primary metric, interval, items, marks.
+
+With details, the other metrics of a benchmark and its groups stand below its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from harness.compare.gate.result import COMPOSITE
+from harness.core.text import count
+from harness.reports import formatting
+from harness.reports.formatting import cell_width, folded, open_table
+from harness.results.summary import Metric, Result, Summary, wholes
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+HEADER: Final = ("  benchmark", "metric", "value", "95 % interval", "n/N", "")
+LABEL, METRIC, MARKS = 0, 1, 5
+"""The columns that may fold: numbers stay whole."""
+
+LEAST: Final = ({MARKS: 10, METRIC: 12, LABEL: 18}, {MARKS: 4, METRIC: 4, LABEL: 8})
+"""The widths down to which they fold, in the order given; below the first only where nothing else helps."""
+
+
+class Row(NamedTuple):
+    """A line of a table; ``marks`` are words with their style."""
+
+    cells: tuple[str, ...]
+    marks: tuple[tuple[str, str], ...] = ()
+    primary: bool = True
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All cells as plain text."""
+        return (*self.cells, ", ".join(word for word, _ in self.marks))
+
+
+def row_count(summary: Summary) -> int:
+    """Return the number of lines that the tables take without details, blank ones and headings included."""
+    return len(wholes(summary)) + len(summary.composites) + 2 * len(formatting.checkpoints(summary))
+
+
+def tables(summary: Summary, width: int, *, details: bool) -> Iterator[tuple[str, str, Table]]:
+    """Yield each checkpoint's name, what it is, and its table; the columns of all tables are equally wide."""
+    found = {name: list(_rows(summary, name, details)) for name in formatting.checkpoints(summary)}
+    widths = _widths(list(chain.from_iterable(found.values())), width)
+    for place, (name, what) in enumerate(formatting.checkpoints(summary).items()):
+        yield name, what, _table(found[name], widths, header=not place)
+
+
+# Rows
+
+
+def _rows(summary: Summary, checkpoint: str, details: bool) -> Iterator[Row]:
+    best = {one["benchmark"] for one in summary.leaders if one["checkpoint"] == checkpoint}
+    own = formatting.own_rows(summary)
+    mine = [one for one in summary.results if one.checkpoint == checkpoint]
+    for whole in (one for one in mine if one.group is None):
+        yield _primary(whole, whole.benchmark in best, whole.benchmark in own)
+        if details:
+            yield from (_metric(one) for one in whole.metrics.values() if one.name != whole.primary)
+            groups = (one for one in mine if one.benchmark == whole.benchmark and one.group is not None)
+            yield from (_group(one, whole.benchmark in own) for one in groups)
+    for one in (one for one in summary.composites if one["checkpoint"] == checkpoint):
+        yield _composite(one, one["name"] in best)
+
+
+def _primary(result: Result, best: bool, own: bool) -> Row:
+    metric = result.metrics[result.primary]
+    label = f"{result.benchmark} {formatting.asked(result)}".rstrip()
+    return Row(
+        (f"  {label}", *_numbers(metric), formatting.of_all(result, own=own)),
+        tuple(_marks(result, best, own)),
+    )
+
+
+def _marks(result: Result, best: bool, own: bool) -> Iterator[tuple[str, str]]:
+    """Yield the words beside a result, the loud ones first."""
+    if result.invalid:
+        yield "NOT VALID", "bold red"
+    for word, number in (("error", result.errors), ("timeout", result.timeouts), ("lost item", result.lost)):
+        if number:
+            yield count(number, word), "bold red"
+    if result.unsandboxed:
+        yield "UNSANDBOXED", "bold red"
+    if best:
+        yield "best", "bold"
+    if result.skipped:
+        yield f"{result.skipped} skipped", ""
+    if own:
+        yield formatting.OWN, "dim"
+    elif formatting.is_sample(result.mark):
+        yield formatting.SAMPLE, "dim"
+
+
+def _metric(metric: Metric) -> Row:
+    return Row(("", *_numbers(metric), str(metric.n)), primary=False)
+
+
+def _group(result: Result, own: bool) -> Row:
+    label = f"    {(result.group or '').replace('_', ' ')}"
+    marks = (word for word in _marks(result, best=False, own=False) if word[1] == "bold red")
+    metric = result.metrics[result.primary]
+    return Row((label, *_numbers(metric), formatting.of_all(result, own=own)), tuple(marks), primary=False)
+
+
+def _composite(one: Mapping[str, Any], best: bool) -> Row:
+    limits = formatting.interval(one["low"], one["high"])
+    cells = (f"  {one['name']}", COMPOSITE, formatting.number(one["value"]), limits, formatting.of_parts(one))
+    marks = [("best", "bold")] * best + [(formatting.SAMPLE, "dim")] * formatting.is_sample(
+        one.get("mark", "")
+    )
+    return Row(cells, tuple(marks))
+
+
+def _numbers(metric: Metric) -> tuple[str, str, str]:
+    return metric.name, formatting.number(metric.value), formatting.interval(metric.low, metric.high)
+
+
+# Columns
+
+
+def _widths(rows: Sequence[Row], width: int) -> list[int]:
+    """Return the width of each column: what its cells need, or less for those that may fold."""
+    every = [HEADER, *(row.texts for row in rows)]
+    found = [max(map(cell_width, column)) for column in zip(*every, strict=True)]
+    for least in LEAST:
+        for column, enough in least.items():
+            over = sum(found) + len(found) - 1 - width
+            found[column] -= max(0, min(over, found[column] - enough))
+    return found
+
+
+def _table(rows: Iterable[Row], widths: Sequence[int], *, header: bool) -> Table:
+    from rich.text import Text
+
+    table = open_table()
+    table.show_header = header
+    for place, (title, width) in enumerate(zip(HEADER, widths, strict=True)):
+        right = place not in (LABEL, METRIC, MARKS)
+        table.add_column(
+            title, width=width, justify="right" if right else "left", overflow="fold", no_wrap=right
+        )
+    for row in rows:
+        label, metric, *numbers = row.cells
+        indent = label[: len(label) - len(label.lstrip())]
+        lines = folded(label.strip(), widths[LABEL] - len(indent))
+        names = ("\n".join(indent + line for line in lines), "\n".join(folded(metric, widths[METRIC])))
+        texts = [
+            Text(cell, style="bold" if row.primary and place == 2 else "")
+            for place, cell in enumerate((*names, *numbers))
+        ]
+        table.add_row(*texts, _marked(row.marks))
+    return table
+
+
+def _marked(marks: Iterable[tuple[str, str]]) -> Text:
+    from rich.text import Text
+
+    return Text(", ").join(Text(word, style=style) for word, style in marks)
