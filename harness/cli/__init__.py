@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from harness import __version__
-from harness.cli.command import GROUP, Command, Output, shown
+from harness.cli.command import GROUP, Command, Output, form_of, shown
+from harness.cli.parser import Parser
 from harness.core.errors import HarnessError
 from harness.core.exit_codes import ExitCode
 
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser(given).parse_args(given)
         command: Command = options.command
+        form_of(options)
         output = command.run(options)
         if text := shown(output, options):
             print(text, end="" if text.endswith("\n") else "\n")
@@ -78,8 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="touchstone", description="results of benchmarks run with pytest")
+def _parser(given: Sequence[str]) -> Parser:
+    parser = Parser(prog="touchstone", description="results of benchmarks run with pytest")
     parser.add_argument("--version", action="version", version=f"pytest-touchstone {__version__}")
     ours = {one.name for one in COMMANDS}
     # Other packages are searched only when the user names one of their commands, or asks for a list of all.
@@ -89,10 +91,9 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _add(
-    commands: Sequence[Command], parser: argparse.ArgumentParser, given: Sequence[str], metavar: str
-) -> None:
+def _add(commands: Sequence[Command], parser: Parser, given: Sequence[str], metavar: str) -> None:
     """Add the commands; only those that are named get arguments, for which their modules are imported."""
+    parser.commands = [one.name for one in commands]
     below = parser.add_subparsers(required=True, metavar=metavar)
     for command in commands:
         own = below.add_parser(command.name, help=command.help, description=command.help)

@@ -53,14 +53,20 @@ class Command:
     commands: tuple[Command, ...] = ()
 
 
-def shown(output: Output, options: argparse.Namespace) -> str:
-    """Return the text that is printed; raises ``HarnessError`` where two forms are asked for."""
+def form_of(options: argparse.Namespace) -> str | None:
+    """Return the form other than text that is asked for, if any; raises ``HarnessError`` for two of them."""
     forms = [name for name in ("json", "markdown", "csv") if getattr(options, name, False)]
     if len(forms) > 1:
         raise HarnessError(f"{' and '.join(f'--{name}' for name in forms)}: give one of them")
-    if forms == ["json"]:
+    return forms[0] if forms else None
+
+
+def shown(output: Output, options: argparse.Namespace) -> str:
+    """Return the text that is printed."""
+    form = form_of(options)
+    if form == "json":
         return json.dumps(output.data, ensure_ascii=False, indent=2, default=str)
-    wanted: Text | None = getattr(output, forms[0]) if forms else None
+    wanted: Text | None = getattr(output, form) if form else None
     text = output.text if wanted is None else wanted
     return text if isinstance(text, str) else text()
 

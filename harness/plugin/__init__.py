@@ -59,7 +59,25 @@ def pytest_load_initial_conftests(
         early_config.known_args_namespace = known
     found = yield
     _add_other_names(parser)
+    _refuse_misspelt(parser, early_config, args)
     return found
+
+
+def _refuse_misspelt(parser: pytest.Parser, config: pytest.Config, args: list[str]) -> None:
+    """Raise ``pytest.UsageError`` for an unknown option that is meant for us; pytest refuses others itself."""
+    if not any(arg.startswith("--") for arg in args):
+        return
+    _, unknown = parser.parse_known_and_unknown_args(args, namespace=copy.copy(config.option))
+    for name in (arg.partition("=")[0] for arg in unknown if arg.startswith("--")):
+        from harness.core.text import alike
+
+        ours = [flag for key, row in _options().items() for flag in (row.get("short", ""), _long(key))]
+        if near := alike(name, filter(None, ours), cutoff=0.75):
+            raise pytest.UsageError(f"unknown option {name}: did you mean {near[0]}?")
+        if name.startswith("--eval-"):
+            raise pytest.UsageError(
+                f"unknown option {name}; `pytest --help` has ours under 'benchmarks of language models'"
+            )
 
 
 def _options() -> dict[str, dict[str, Any]]:
