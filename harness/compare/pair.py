@@ -29,6 +29,7 @@ from harness.compare.metric import (
     metric_of,
     shared_columns,
 )
+from harness.compare.prompts import known_by_prompts
 from harness.core.composite import Composite
 from harness.core.errors import DataError
 from harness.core.text import listed
@@ -93,6 +94,7 @@ def compare_pair(
 
     Raises ``DataError`` where they have nothing in common.
     """
+    baseline, new = known_by_prompts(baseline, new)
     lines: list[MetricComparison] = []
     for name in (name for name in baseline.entries if name in new.entries):
         lines += _lines(baseline.entries[name], new.entries[name], metric, every, 1 - alpha)

@@ -240,16 +240,22 @@ def _benchmarks(pair: Pair, names: Sequence[str]) -> str:
 
 
 def _unknown(pair: Pair) -> list[str]:
-    """Return a note on a side that was published elsewhere, if the other is a run."""
+    """Return notes on a side that was published elsewhere, if the other is a run; items in pairs are known by their
+    prompts."""
     published = {
         side: any(entry.saved.published for entry in one.entries.values())
         for side, one in (("A", pair.baseline), ("B", pair.new))
     }
-    return [
-        f"{side} was published elsewhere: whether it was asked the same items alike is not known"
-        for side, is_so in published.items()
-        if is_so and not all(published.values())
-    ]
+    if all(published.values()) or not any(published.values()):
+        return []
+    who = "A was published elsewhere" if published["A"] else "B was published elsewhere"
+    met = [name for name, line in pair.judged.items() if line.paired]
+    rest = [name for name in pair.judged if name not in met]
+    found = [f"{who}, and asked the same items by the same prompts: {_benchmarks(pair, met)}"] if met else []
+    if rest:
+        which = f": {_benchmarks(pair, rest)}" if met else ""
+        found.append(f"{who}: whether it was asked the same items alike is not known{which}")
+    return found
 
 
 def _items(pair: Pair) -> list[str]:
