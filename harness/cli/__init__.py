@@ -1,4 +1,4 @@
-"""The command ``touchstone``: reads and writes results; running is pytest's.
+"""The command ``touchstone``: reads and writes results; ``touchstone run`` starts pytest.
 
 Here are the registry of commands and ``main``; each command is a module of this folder, imported when it is named. A
 package adds one of its own (``harness.cli.command``). Mistakes are one line on stderr and exit code 4.
@@ -38,6 +38,7 @@ def _ours(name: str, text: str, module: str = "", prefix: str = "", **more: Any)
 
 
 COMMANDS: Final = (
+    _ours("run", "runs benchmarks, those that are shipped or files of your own, with pytest", rest=True),
     _ours("benchmarks", "what there is to be asked, and on which rows"),
     _ours("fetch", "download a builtin checkpoint into your cache", "show", "fetch_"),
     _ours("list", "list the runs of a results folder", "runs", "list_"),
@@ -102,7 +103,11 @@ def _add(commands: Sequence[Command], parser: Parser, given: Sequence[str], meta
         if command.commands:
             _add(command.commands, own, given, "|".join(one.name for one in command.commands))
             continue
-        own.add_argument("--json", action="store_true", help="print JSON instead of text")
+        if command.rest:
+            # With other people's options among them, the beginning of an option's name is not that option.
+            own.takes_rest, own.allow_abbrev = True, False
+        else:
+            own.add_argument("--json", action="store_true", help="print JSON instead of text")
         if command.markdown:
             own.add_argument("--markdown", action="store_true", help="print Markdown instead of text")
         if command.csv:

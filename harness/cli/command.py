@@ -41,7 +41,8 @@ class Command:
     """A command. ``run`` raises ``HarnessError`` for a mistake of the user.
 
     ``markdown`` and ``csv`` say which options it has besides ``--json``; ``commands`` are the members of a group, which
-    has nothing else.
+    has nothing else. With ``rest`` the command has no ``--json``, and ``options.rest`` are the arguments that are not
+    its own.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Command:
     run: Callable[[argparse.Namespace], Output] = lambda _: Output(None)
     markdown: bool = False
     csv: bool = False
+    rest: bool = False
     commands: tuple[Command, ...] = ()
 
 

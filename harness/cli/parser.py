@@ -20,9 +20,11 @@ FORMS: Final = (
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of a command, or of a group with ``commands``."""
+    """The parser of a command, or of a group with ``commands``; with ``takes_rest`` unknown arguments are kept, as
+    ``rest``."""
 
     commands: Sequence[str] = ()
+    takes_rest: bool = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, but refuse what is unknown here, where the known options are; without any argument
@@ -31,6 +33,8 @@ class Parser(argparse.ArgumentParser):
             self.print_help()
             self.exit()
         found, unknown = super().parse_known_args(args, namespace)
+        if self.takes_rest:
+            found.rest, unknown = unknown, []
         if unknown:
             self.error(self._unknown(unknown[0]))
         return found, unknown

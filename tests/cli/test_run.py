@@ -1,0 +1,77 @@
+"""``touchstone run`` is pytest on the shipped benchmarks or on given files, with any of its options."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.installed import touchstone
+
+QUICK = ("--checkpoint", "fake:causal", "--eval-limit", "1", "-p", "no:cacheprovider")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project that has tests, and a benchmark."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_own.py").write_text("def test_own():\n    assert False\n")
+    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\ntestpaths = ["tests"]\n')
+    (tmp_path / "test_mine.py").write_text(
+        "from harness import Loglikelihood, benchmark\n\n\n"
+        '@benchmark("mine", version=1, rows=[{}, {}], asks=Loglikelihood, primary="acc")\n'
+        "def test_mine(example):\n"
+        '    yield Loglikelihood("a", " b")\n'
+        '    return {"acc": 1.0}\n'
+    )
+    return tmp_path
+
+
+def benchmarks(folder: Path) -> list[str]:
+    """The benchmarks of the only run."""
+    (path,) = (folder / "results").glob("*/summary.json")
+    rows = json.loads(path.read_text(encoding="utf-8"))["results"]
+    return sorted({row["benchmark"] for row in rows})
+
+
+def test_without_a_file_the_shipped_benchmarks_are_run_not_the_projects_tests(project: Path) -> None:
+    done = touchstone("run", *QUICK, "--tasks", "arc_*", "-k", "not arc_challenge", "-q", cwd=project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert benchmarks(project) == ["arc_easy"]
+
+
+def test_files_of_ones_own_are_run_where_they_are_given(project: Path) -> None:
+    done = touchstone("run", "test_mine.py::test_mine", *QUICK, "--tasks=mine", cwd=project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert benchmarks(project) == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("tests",), 1, "1 failed"),
+        (("--tasks", "arc_chalenge", *QUICK), 4, "did you mean arc_challenge?"),
+        (("--no-such-option",), 4, "--no-such-option"),
+        (("--ta", "arc_easy"), 4, "--ta"),
+    ],
+    ids=str,
+)
+def test_exit_codes_are_those_of_pytest(
+    project: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    done = touchstone("run", *arguments, cwd=project)
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
+
+
+def test_help_tells_what_it_takes_itself(tmp_path: Path) -> None:
+    shown = touchstone("run", "--help", cwd=tmp_path).stdout
+    assert "any option of pytest" in shown
+    assert "--json" not in shown
+
+
+def test_other_commands_still_refuse_what_they_do_not_know(tmp_path: Path) -> None:
+    done = touchstone("list", "--tasks", "x", cwd=tmp_path)
+    assert done.returncode == 4
+    assert "unknown option --tasks" in done.stderr
