@@ -54,8 +54,8 @@ def _steps(summary: Summary) -> Iterator[Step]:
         yield Step(f"{command} {' '.join(options)}", "for valid results")
     if summary.faults:
         yield Step(command, "asks only what has no score yet")
-    if summary.manifest.get("demonstration"):
-        yield Step("pytest evals/ --checkpoint PATH", "your own checkpoint, all rows")
+    if told := summary.manifest.get("demonstration"):
+        yield Step(told["own"], "your own checkpoint, all rows")
     elif summary.faults or not summary.results:
         return
     elif summary.gate is not None:

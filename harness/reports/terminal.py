@@ -61,10 +61,9 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False) 
 
 
 def _demonstration(summary: Summary, write: Write) -> None:
-    """Print what a run without ``--checkpoint`` is."""
-    text = summary.manifest.get("demonstration")
-    if text:
-        _lines([Line("touchstone", text if isinstance(text, str) else "\n".join(text))], write)
+    """Print what a run without ``--checkpoint`` is, and how to ask everything."""
+    if told := summary.manifest.get("demonstration"):
+        _lines([Line("touchstone", told["what"]), Line("touchstone", f"all rows: {told['all']}")], write)
         write()
 
 

@@ -234,10 +234,15 @@ def test_a_run_without_results_still_says_what_was_left_out():
 
 
 def test_the_demonstration_says_what_it_is_first():
-    manifest = {"demonstration": ["8 rows of each", "everything: pytest evals/ --eval-limit all"]}
+    told = {
+        "what": "8 rows of each",
+        "all": "pytest evals/ --eval-limit all",
+        "own": "pytest evals/ --checkpoint PATH",
+    }
+    manifest = {"demonstration": told}
     lines = render(replace(sample(1, faults=False), manifest=manifest), 80, False).splitlines()
     assert lines[0] == "touchstone  8 rows of each"
-    assert lines[1].strip() == "everything: pytest evals/ --eval-limit all"
+    assert lines[1].strip() == "all rows: pytest evals/ --eval-limit all"
     assert lines[-1].startswith("next        pytest evals/ --checkpoint PATH ")
 
 
