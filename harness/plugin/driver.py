@@ -9,13 +9,14 @@ Each item is journalled when its generator ends, not when its batch ends or pyte
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol
 
 import pytest
@@ -35,6 +36,7 @@ from harness.core.requests import (
 from harness.core.serialize import plain_scores, plain_text, to_plain
 from harness.engines.base import Engine
 from harness.plugin.dispatch import CAUGHT, STOPPING, Answered, ProgramRunner, RequestDispatcher
+from harness.plugin.item_errors import hint
 from harness.results.records import GENERATED, Record, Status
 
 MOST_YIELDS: Final = 1000
@@ -267,13 +269,26 @@ def _take(state: _Running, yielded: object, engine: Engine) -> None:
 
 
 def _check_plain(request: Request, who: str) -> None:
-    """Raise ``BenchmarkError`` for a request that holds a list or the like: it could change on its way."""
+    """Raise ``BenchmarkError`` for a request that holds a list or the like, which could change on its way, or
+    something else where a text belongs."""
+    kind: Any = type(request)
+    for name in _texts(kind):
+        if not isinstance(value := getattr(request, name), str):
+            raise BenchmarkError(
+                f"{who} yielded a {kind.__name__} whose {name} is {_shown(value)}; give text"
+            )
     try:
         hash(request)
     except TypeError as error:
         raise BenchmarkError(
             f"{who} yielded a {type(request).__name__} with a part of {error}; use text, numbers and tuples"
         ) from None
+
+
+@functools.cache
+def _texts(kind: type[Any]) -> tuple[str, ...]:
+    """Return the fields of a kind of request that are texts; annotations are kept as they are written."""
+    return tuple(field.name for field in fields(kind) if field.type == "str")
 
 
 def _remember(state: _Running, answers: Sequence[Answered]) -> None:
@@ -302,7 +317,10 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
         state.generated["no_answer"] = int(scores.pop(NO_ANSWER, 0))
         if (wanted := state.job.spec.primary_score) not in scores:
             named = ", ".join(scores)
-            raise WireError(f"{_who(state.job)} returned {named} but not its primary score {wanted!r}")
+            raise WireError(
+                f"{_who(state.job)} returned {named} but not its primary score {wanted!r}; return that too, "
+                f"or declare another primary"
+            )
         known = state.job.spec.metrics
         if known and (unknown := [name for name in scores if name not in known]):
             raise WireError(
@@ -316,7 +334,10 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
 
 def _fail(state: _Running, error: BaseException, journal: Recorder) -> None:
     status: Status = "skipped" if isinstance(error, pytest.skip.Exception) else "error"
-    _settle(state, journal, status, raised=error, message=_sentence(error))
+    if told := hint(error, state.job.example.row):
+        error.add_note(told)
+    message = "; ".join(filter(None, (_sentence(error), plain_text(told))))
+    _settle(state, journal, status, raised=error, message=message)
 
 
 def _settle(

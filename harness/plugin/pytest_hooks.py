@@ -14,6 +14,7 @@ from harness.core.benchmark import declared
 from harness.core.errors import WireError
 from harness.core.serialize import scrub
 from harness.plugin.collection import generate, given_of
+from harness.plugin.item_errors import RepeatedErrors
 from harness.plugin.session import EvalSession
 
 SESSION: Final = pytest.StashKey[EvalSession]()
@@ -159,4 +160,5 @@ def session_of(config: pytest.Config, told: Mapping[str, Any]) -> EvalSession:
         session = config.stash[SESSION] = EvalSession(config, told)
         config.pluginmanager.register(SessionHooks(session))
         config.pluginmanager.register(WorkerHooks(session) if session.worker else ControllerHooks(session))
+        config.pluginmanager.register(RepeatedErrors())
     return session

@@ -31,6 +31,7 @@ from harness.plugin.batches import DEFAULT_SIZE, batch_size
 from harness.plugin.crashes import TOLD, FailedCheckpoints, WorkerCrashes
 from harness.plugin.declarations import collected_of, declarations_of, wrong_composite
 from harness.plugin.gate import FINE, GateSession
+from harness.plugin.item_errors import SAME, one_line, place_of
 from harness.plugin.options import settings_of, take_former_gate_mode
 from harness.plugin.selection import settle
 from harness.results.run_directory import RunDirectory, free_run_path
@@ -314,16 +315,19 @@ class EvalSession:
 
     def item_raised(self, item: pytest.Item, report: pytest.TestReport, error: BaseException) -> None:
         """Journal an item that never ran, and make an error of ours one line, in the process of the item."""
-        if isinstance(error, HarnessError):
-            report.longrepr = (
-                f"{type(error).__name__}: {error}"  # written for people: a traceback would hide it
-            )
+        own = collecting.given_of(item) is not None
+        if isinstance(error, HarnessError):  # written for people: a traceback would hide it
+            report.longrepr = one_line(error, item) if own else f"{type(error).__name__}: {error}"
+        if own:
+            function, _, _ = item.nodeid.partition("[")
+            kind = f"{function} {type(error).__name__} {place_of(error, self.config.rootpath)}"
+            setattr(report, SAME, kind)
         if self._execution is not None and report.when != "teardown" and not report.passed:
             try:
                 self._execution.settle(item, "skipped" if report.skipped else "error", str(error))
             except JournalError as fault:
                 setattr(report, TOLD, {"fatal": str(fault)})
-        if isinstance(error, CheckpointError) and collecting.given_of(item) is not None:
+        if isinstance(error, CheckpointError) and own:
             several = len(self.collection.known_checkpoints()) > 1
             self._failed.tell(report, collecting.checkpoint_of(item).name, str(error), several=several)
 

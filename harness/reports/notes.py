@@ -6,6 +6,7 @@ are believed. Each function returns one line per fact; with many checkpoints, fa
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,11 +20,13 @@ from harness.core.errors import HarnessError
 from harness.core.marks import PICKS
 from harness.core.text import count, listed
 from harness.engines.base import SLOW_WAYS
-from harness.reports.formatting import checkpoints, duration, shown_metrics
+from harness.reports.formatting import checkpoints, duration, place, shown_metrics
 from harness.results.journal import each_record
 from harness.results.records import GENERATED
 from harness.results.summary import Result, Summary, totals, wholes
 from harness.results.usage import Usage
+
+_BRACKETS: Final = re.compile(r" \(([^\s()]+)\)")
 
 SINGLY: Final = 3
 """Up to this many checkpoints have a line each; more are added up."""
@@ -177,11 +180,17 @@ def items(summary: Summary) -> str:
 
 
 def faults(summary: Summary) -> list[tuple[str, str]]:
-    """Return status and text of each fault, one line per message: the item, or how many and the first of them."""
+    """Return status and text of each fault, one line per message: the item, or how many and the first of them.
+
+    The item's own id is left out of its message.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     for fault in summary.faults:
         first = (fault["message"].strip().splitlines() or [""])[0]
-        found.setdefault((fault["status"], first), []).append(fault["item"])
+        named = _BRACKETS.search(first)
+        own = named is not None and fault["item"].removesuffix("]").endswith(named[1])
+        plain = _BRACKETS.sub("", first, count=1) if own else first
+        found.setdefault((fault["status"], plain), []).append(fault["item"])
     return [
         (status, f"{names[0] if len(names) == 1 else f'{len(names)} items, first {names[0]}'}: {message}")
         for (status, message), names in found.items()
@@ -365,7 +374,7 @@ def last_lines(summary: Summary, width: int) -> list[str]:
         ]
         found.append(f"not valid: {_short_name(summary, one)}: {', '.join(what)}")
     if len(faulty) > MOST_LINES:
-        found.append(f"not valid: {len(faulty) - MOST_LINES} more; see {summary.directory}")
+        found.append(f"not valid: {len(faulty) - MOST_LINES} more; see {place(summary)}")
     return [line for text in found for line in wrapped(text, width)]
 
 

@@ -1,0 +1,123 @@
+"""The same error of many items is one block with their number; a wrong name is answered with those that there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.core.requests import LoglikelihoodAnswer
+from harness.plugin.item_errors import hint, place_of
+
+BENCHMARK = """
+from harness import Loglikelihood, benchmark
+import pytest
+
+ROWS = [{{"question": f"q{{n}}", "answer": f"a{{n}}"}} for n in range(30)]
+
+
+@pytest.fixture(scope="module")
+def broken():
+    raise OSError("no such grammar")
+
+
+@benchmark("b", version=1, rows=ROWS, asks=Loglikelihood, primary="acc")
+def test_b(example{arguments}):
+    answer = yield Loglikelihood(example["question"], example["answer"])
+    {body}
+    return {{"acc": 1.0}}
+"""
+
+
+def run(pytester: pytest.Pytester, body: str, *arguments: str, fixture: str = "") -> pytest.RunResult:
+    text = BENCHMARK.format(body=body, arguments=f", {fixture}" if fixture else "")
+    pytester.makepyfile(test_b=text)
+    return pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider", *arguments)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_the_same_error_of_many_items_is_one_block(pytester: pytest.Pytester, workers: str) -> None:
+    done = run(pytester, "example['anser']", "-n", workers)
+    assert done.ret == 9
+    text = done.stdout.str()
+    assert text.count("E       KeyError: 'anser'") == 1
+    assert text.count("the row has the fields question, answer; did you mean 'answer'?") >= 1
+    assert len(re.findall(r"^_+ test_b\[b/\d+ and 29 more\] _+$", text, re.MULTILINE)) == 1
+    assert len(re.findall(r"^FAILED test_b.py::test_b\[b/\d+ and 29 more\] - ", text, re.MULTILINE)) == 1
+    assert "F" * 10 in text
+    assert "F" * 11 not in text
+    done.assert_outcomes(failed=30)
+    (log,) = pytester.path.glob("results/*/errors.log")
+    assert log.read_text().count("KeyError: 'anser'; the row has the fields") == 30
+
+
+def test_errors_of_other_lines_and_types_are_blocks_of_their_own(pytester: pytest.Pytester) -> None:
+    body = "if example['answer'] < 'a2': raise ValueError(example['answer'])\n    assert example['answer'] == 'a2'"
+    text = run(pytester, body).stdout.str()
+    blocks = re.findall(r"^_+ test_b\[(.*)\] _+$", text, re.MULTILINE)
+    assert blocks == ["b/0 and 11 more", "b/3 and 16 more"]
+
+
+def test_a_fixture_that_fails_is_one_block(pytester: pytest.Pytester) -> None:
+    done = run(pytester, "", fixture="broken")
+    assert done.stdout.str().count("OSError: no such grammar") <= 4
+    done.stdout.fnmatch_lines(["*ERROR at setup of test_b?b/0 and 29 more? *"])
+    done.assert_outcomes(errors=30)
+
+
+def test_twice_verbose_shows_every_error_whole(pytester: pytest.Pytester) -> None:
+    done = run(pytester, "example['anser']", "-vv", "--eval-limit", "3")
+    assert done.stdout.str().count("E       KeyError: 'anser'") == 3
+
+
+def test_a_broken_contract_is_one_line_with_the_place_of_the_function(pytester: pytest.Pytester) -> None:
+    done = run(pytester, "return 3", "--eval-limit", "2")
+    done.stdout.fnmatch_lines(
+        ["test_b.py:12: benchmark b (b/0) returned 3 of type int; return a dict of scores*"]
+    )
+    done.stdout.fnmatch_lines(["error*2 items, first test_b.py::test_b?b/0?: benchmark b returned 3 of*"])
+
+
+def raised(function: object) -> BaseException:
+    try:
+        function()  # type: ignore[operator]
+    except Exception as error:
+        return error
+    raise AssertionError("it raises nothing")
+
+
+ANSWER = LoglikelihoodAnswer(-1.0, is_greedy=False, tokens=1)
+
+
+def unpack() -> None:
+    _, _ = ANSWER  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (KeyError("anser"), "the row has the fields question, answer; did you mean 'answer'?"),
+        (KeyError("other"), "the row has the fields question, answer"),
+        (KeyError("answer"), ""),  # of something else
+        (KeyError(3), ""),
+        (KeyError(), ""),
+        (raised(lambda: ANSWER.logprobs), "a LoglikelihoodAnswer has logprob, is_greedy, tokens"),  # type: ignore[attr-defined]
+        (raised(lambda: "".nothing), ""),  # type: ignore[attr-defined]
+        (raised(unpack), "a single request has a single answer"),
+        (raised(lambda: ANSWER[0]), "a single request has a single answer"),  # type: ignore[index]
+        (raised(lambda: list(ANSWER)), "a single request has a single answer"),  # type: ignore[call-overload]
+        (TypeError("cannot unpack non-iterable int object"), ""),
+        (ValueError("x"), ""),
+    ],
+)
+def test_a_hint_tells_what_there_is(error: BaseException, words: str) -> None:
+    found = hint(error, {"question": "q", "answer": "a"})
+    assert found.startswith(words) if words else not found
+
+
+def test_the_place_of_an_error_is_the_last_in_the_projects_files() -> None:
+    error = raised(lambda: __import__("json").loads("{"))
+    assert re.fullmatch(r".*test_item_errors\.py:\d+", place_of(error, Path(__file__).parent))
+    assert "json" in place_of(error, Path("/nowhere"))
+    assert place_of(ValueError("never raised"), Path(__file__).parent) == ""
