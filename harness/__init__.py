@@ -1,6 +1,7 @@
 """pytest-touchstone: benchmarks as test suites, for people who train language models.
 
-What a benchmark file needs is here: ``from harness import Loglikelihood, benchmark``. Names are imported when they are
+What a benchmark file needs is here: ``from harness import Loglikelihood, benchmark``; so are ``evaluate`` and ``load``,
+for Python and notebooks. Names are imported when they are
 first asked for, so that a project without a benchmark pays for none of them.
 """
 
@@ -10,10 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from harness.api.evaluate import EvaluationError, evaluate
+    from harness.api.finished_run import FinishedRun, load
     from harness.checkpoints.info import CheckpointInfo
     from harness.core.aggregation import Aggregation, mean, perplexity
     from harness.core.benchmark import Dataset, HubData, LmEval, benchmark
     from harness.core.composite import composite
+    from harness.core.errors import HarnessError
     from harness.core.few_shot import ChatForm, FewShot, Sampling, Shot
     from harness.core.grade import Graded, Scores
     from harness.core.requests import (
@@ -47,13 +51,16 @@ __all__ = [
     "CheckpointInfo",
     "Dataset",
     "Estimate",
+    "EvaluationError",
     "FewShot",
     "FillMask",
     "FillMaskAnswer",
+    "FinishedRun",
     "Generate",
     "GenerateAnswer",
     "Generated",
     "Graded",
+    "HarnessError",
     "HubData",
     "InputOutputTests",
     "LmEval",
@@ -69,16 +76,21 @@ __all__ = [
     "Turn",
     "benchmark",
     "composite",
+    "evaluate",
+    "load",
     "mean",
     "mean_estimate",
     "perplexity",
 ]
 
 _MODULES = {
+    "api.evaluate": ("EvaluationError", "evaluate"),
+    "api.finished_run": ("FinishedRun", "load"),
     "checkpoints.info": ("CheckpointInfo",),
     "core.aggregation": ("Aggregation", "mean", "perplexity"),
     "core.benchmark": ("Dataset", "HubData", "LmEval", "benchmark"),
     "core.composite": ("composite",),
+    "core.errors": ("HarnessError",),
     "core.few_shot": ("ChatForm", "FewShot", "Sampling", "Shot"),
     "core.grade": ("Graded", "Scores"),
     "statistics.intervals": ("Estimate", "mean_estimate"),

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from harness.core.errors import HarnessError
+from harness.results.run_directory import find_run
 
 GROUP: Final = "touchstone.commands"
 
@@ -81,13 +82,13 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add ``RUN`` and ``--output``."""
-    parser.add_argument("target", metavar="RUN", help="a run id or a run's folder")
+    parser.add_argument("target", metavar="RUN", help="a run id, a run's folder, or last")
     add_output(parser)
 
 
 def run_folder(options: argparse.Namespace, file: str) -> Path:
-    """Return the folder of the run that is named, by path or by id; it has ``file``. Raises ``HarnessError``."""
-    for folder in (Path(options.target), options.output / options.target):
-        if (folder / file).is_file():
-            return folder
-    raise HarnessError(f"{options.target}: no such run in {options.output}/; `touchstone list` shows them")
+    """Return the folder of the run that is named, by path, by id, or as ``last``; it has ``file``.
+
+    Raises ``HarnessError``.
+    """
+    return find_run(options.target, options.output, file)

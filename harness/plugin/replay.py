@@ -24,6 +24,7 @@ from harness.core.errors import BenchmarkError, DataError, HarnessError
 from harness.core.few_shot import Sampling
 from harness.core.files import load_module
 from harness.core.requests import Answer, Refusal, Request, RunProgram, RunProgramAnswer, answer_from_plain
+from harness.core.resources import shipped_evals
 from harness.core.serialize import to_plain
 from harness.engines.base import Done
 from harness.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
@@ -53,7 +54,9 @@ class Replay:
             raise DataError(f"{folder}: no run.json; name the folder of a run")
         settings: dict[str, Any] = manifest.get("settings", {})
         self._rows = {row["name"]: row for row in manifest.get("checkpoints", [])}
-        root = root or Path(manifest.get("rootdir", "."))
+        known = Path(manifest.get("rootdir", "."))
+        # Of a run that was made elsewhere the shipped benchmarks are here too.
+        root = root or (known if known.is_dir() else shipped_evals().parent)
         self._benchmarks = _Benchmarks(root, data or settings.get("data"), settings)
 
     def job(self, record: Record) -> Job:

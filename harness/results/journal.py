@@ -9,13 +9,14 @@ A reader accepts any prefix of a shard: a torn last line is left out, a broken l
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from harness.core.errors import JournalError
 from harness.results.records import Record, from_json, to_json
@@ -144,6 +145,45 @@ def latest(records: Iterable[Record]) -> dict[str, Record]:
             continue
         kept[record.item] = record
     return kept
+
+
+class Place(NamedTuple):
+    """The place of a record: its shard, the line's number, and where the line begins."""
+
+    path: Path
+    line: int
+    offset: int
+
+
+def places(directory: Path) -> list[Place]:
+    """Return where the records of a run are, one per item as ``latest`` chooses; none of them is kept in memory.
+
+    Raises ``JournalError`` as ``read_journal`` does.
+    """
+    kept: dict[str, tuple[Record, Place]] = {}
+    for path in sorted(directory.glob("items-*.jsonl")):
+        try:
+            with path.open("rb") as shard:
+                ends = list(itertools.accumulate(len(line) for line in shard))
+                shard.seek(0)
+                found = _records(shard, path, exchanges=False)
+                for number, (record, offset) in enumerate(zip(found, [0, *ends], strict=False), start=1):
+                    before = kept.get(record.item)
+                    if before is None or latest([before[0], record])[record.item] is record:
+                        kept[record.item] = record, Place(path, number, offset)
+        except OSError as error:
+            raise JournalError(f"cannot read {path}: {error.strerror}") from error
+    return [place for _, place in kept.values()]
+
+
+def read_at(place: Place) -> Record:
+    """Return the record at a place. Raises ``JournalError`` where there is none any more."""
+    try:
+        with place.path.open("rb") as shard:
+            shard.seek(place.offset)
+            return read_line(shard.readline())
+    except (OSError, JournalError) as error:
+        raise JournalError(f"{place.path}, line {place.line}: {error}") from error
 
 
 def _records(

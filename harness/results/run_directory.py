@@ -25,8 +25,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from harness.core.errors import JournalError
+from harness.core.errors import HarnessError, JournalError
 from harness.core.files import SCHEMA, write_atomic
+from harness.core.text import did_you_mean
 from harness.results.summary import Collected, Declaration, declaration_from_json, keyed
 from harness.results.usage import Usage
 
@@ -47,6 +48,25 @@ def free_run_path(output: Path, now: float, pid: int) -> Path:
     name = time.strftime("%Y%m%d_%H%M%S", time.localtime(now)) + f"_{pid}"
     others = (f"{name}_{number}" for number in itertools.count(2))
     return next(output / one for one in itertools.chain([name], others) if not (output / one).exists())
+
+
+LAST: Final = "last"
+"""The name that stands for the newest run."""
+
+
+def find_run(target: str | Path, output: Path, file: str) -> Path:
+    """Return the folder of a run by its path or id, or that of the newest one by ``last``; it has ``file``.
+
+    Raises ``HarnessError`` naming the nearest ids.
+    """
+    for folder in (Path(target), output / target):
+        if (folder / file).is_file():
+            return folder
+    runs = sorted((path.stat().st_mtime, path.parent) for path in output.glob(f"*/{file}"))
+    if str(target) == LAST and runs:
+        return runs[-1][1]
+    known = did_you_mean(str(target), (folder.name for _, folder in runs)) if str(target) != LAST else ""
+    raise HarnessError(f"{target}: no such run in {output}/; {known}`touchstone list` shows them")
 
 
 class RunDirectory:

@@ -22,6 +22,7 @@ LAYERS = (
     ("compare",),
     ("reports",),
     ("plugin",),
+    ("api",),
     ("cli",),
 )
 """A folder of ``harness`` imports from folders above its own in this list, and from itself."""
