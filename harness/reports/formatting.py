@@ -219,9 +219,9 @@ def brief_changes(summary: Summary) -> tuple[list[dict[str, Any]], str]:
     rows = [row for row in shown_changes(summary) if row in _primary_changes(summary)]
     moved = [row for row in rows if round(row["change"], 2)]
     largest = sorted(moved, key=lambda row: -abs(float(row["change"])))[:BRIEF_CHANGES]
-    parts = [f"{len(rows) - len(moved)} as the best so far"] if len(moved) < len(rows) else []
-    parts += [f"{len(moved) - len(largest)} smaller"] if len(largest) < len(moved) else []
-    note = f"of {count(len(rows), 'primary metric')} {' and '.join(parts)} (-v)" if parts else ""
+    parts = [f"{len(moved) - len(largest)} with smaller changes"] if len(largest) < len(moved) else []
+    parts += [f"{len(rows) - len(moved)} as the best so far"] if len(moved) < len(rows) else []
+    note = f"besides: {', '.join(parts)} (-v)" if parts else ""
     return [row for row in moved if row in largest], "; ".join(
         filter(None, (note, changes_left_out(summary)))
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.compare.baselines import FIRST_ON_ITEMS
@@ -32,36 +32,42 @@ STYLES: Final = {
 
 
 APART: Final = 20
-"""Lines that are shown one by one in a short report; of more, those that pass share a line per verdict."""
+"""Lines that are shown one by one in a short report, apart from those that fail; more share a line per verdict."""
 
 
 def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, details: bool) -> None:
     """Print one line per benchmark, the most pressing first, with the reasons of those that fail.
 
-    With details, all have their reasons, and their baselines.
+    Without details, lines that pass without a comparison, or are too many, share a line per verdict. With details, all
+    have their reasons, and their baselines.
     """
     from rich.text import Text
 
     lines = ordered(tuple(lines_from_json(gate)))
     write(Text.assemble(("gate", "bold"), f"  {heading(gate)}"))
     several = len({line.checkpoint for line in lines}) > 1
-    apart = (
-        lines if details or len(lines) <= APART else [line for line in lines if line.fails or line.invalid]
-    )
+    apart = lines if details else _apart(lines)
     rows: list[tuple[Text, Text]] = []
-    for line in apart if details else apart[:APART]:
-        rows.append((_verdict(line.kind), Text(_numbers(line, several))))
+    for line in apart:
+        rows.append((_verdict(line.kind), Text(_numbers(line, several, details=details))))
         bad = (*line.fails, *line.invalid)
         told = reason_texts(line, "baseline ") if details else reason_texts(line) if bad else []
         rows += [(Text(), Text(text, style="" if text in bad else "dim")) for text in told]
-    if (rest := len(apart) - APART) > 0 and not details:
-        rows.append((Text(), Text(f"and {rest} more that fail or are not valid (-v)")))
     together = [line for line in lines if line not in apart]
     for kind in dict.fromkeys(line.kind for line in together):
         names = [_label(line, several) for line in together if line.kind == kind]
-        rows.append((_verdict(kind), Text(f"{len(names)}: {listed(names, NAMED)}")))
+        rows.append(
+            (_verdict(kind), Text(f"{len(names)}: {listed(names, NAMED)}" if len(names) > 1 else names[0]))
+        )
     rows += [(Text("note", style="magenta"), Text(note)) for note in gate.get("notes", ())]
     write(labelled(rows, dim=False))
+
+
+def _apart(lines: Sequence[GateLine]) -> list[GateLine]:
+    """Return the lines that a short report shows one by one."""
+    bad = [line for line in lines if line.fails or line.invalid]
+    compared = [line for line in lines if line not in bad and line.difference is not None]
+    return bad[:APART] + (compared if len(compared) <= APART else [])
 
 
 def print_decision(gate: Mapping[str, Any], write: Callable[..., None]) -> None:
@@ -87,9 +93,9 @@ def heading(gate: Mapping[str, Any]) -> str:
     )
 
 
-def _numbers(line: GateLine, several: bool) -> str:
+def _numbers(line: GateLine, several: bool, *, details: bool) -> str:
     """Benchmark, metric, value, difference with its interval, and p."""
-    about = f" ({line.about})" if line.about else ""
+    about = f" ({line.about})" if line.about and details else ""
     parts = [f"{_label(line, several)}  {number(line.value)}{about}"]
     if line.difference is not None:
         holm = f" (Holm over {line.family})" if line.family > 1 else ""

@@ -27,6 +27,9 @@ NARROWEST: Final = 60
 ON_A_SCREEN: Final = 32
 """Lines of tables with a row per benchmark and checkpoint; for more there is a row per checkpoint."""
 
+MOST: Final = 6
+"""Of more checkpoints each has a row, whether or not more would fit."""
+
 UNFOLDED: Final = 24
 """A checkpoint's or benchmark's name of so many characters stands on one line, and metrics fold instead."""
 
@@ -47,7 +50,7 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False) 
     write: Write = console.print
     _demonstration(summary, write)
     names = formatting.checkpoints(summary)
-    many = len(names) > 1 and by_benchmark.row_count(summary) > ON_A_SCREEN
+    many = len(names) > MOST or (len(names) > 1 and by_benchmark.row_count(summary) > ON_A_SCREEN)
     (_many if many else _few)(summary, write, width, details)
     _changes(summary, write, details)
     if summary.gate is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,6 @@ def summary(
     checkpoint: str = "new", *, mode: str | None = "plain", best: int = 8, count: int = 150
 ) -> Summary:
     """A run whose gate has found its only benchmark worse than the best of several."""
-    from dataclasses import replace
-
     draw = [entry(right(200 + n, 400), checkpoint=f"old{n}", benchmark="winogrande") for n in range(best)]
     mine = entry(right(count, 400), checkpoint=checkpoint, benchmark="winogrande", run_id="now", began=9.0)
     where = source(*draw) if draw else BaselineSource(name="best", kind="best")
@@ -158,3 +157,49 @@ def test_junit_gets_every_metric_and_every_verdict() -> None:
     assert found["touchstone.gate.exit_code"] == "8"
     assert found["touchstone.gate.new.winogrande"] == "worse"
     assert all("\x00" not in name for name, _ in github.properties(summary("a\x00b")))
+
+
+def verdicts(count: int, *, new: int = 0) -> dict[str, Any]:
+    """A gate that finds the first benchmark worse and so many others not worse, and ``new`` ones without a baseline."""
+    names = [f"b{number:02}" for number in range(count + 1)]
+    old = [entry(right(300, 400), checkpoint="old", benchmark=name) for name in names]
+    mine = [
+        entry(
+            right(200 if name == "b00" else 300, 400),
+            checkpoint="now",
+            benchmark=name,
+            run_id="now",
+            began=9.0,
+        )
+        for name in (*names, *(f"new{number}" for number in range(new)))
+    ]
+    plan = GateConfig(mode="plain", margin=0.2)
+    gate = decide(cases_of(mine, []), source(*old), plan)
+    return gate_json(gate, decision_text(gate))
+
+
+def told(gate: dict[str, Any], *, details: bool = False) -> list[str]:
+    """The lines of a report from the gate on."""
+    lines = render(replace(sample(), gate=gate), 100, color=False, details=details).splitlines()
+    return lines[next(place for place, line in enumerate(lines) if line.startswith("gate  ")) :]
+
+
+def test_a_short_report_shows_each_comparison_and_names_what_is_new_in_one_line() -> None:
+    lines = told(verdicts(5, new=6))
+    at = lines.index("")
+    assert [line[:9].strip() for line in lines[1:at] if line[0] != " "] == [
+        "worse",
+        *["not worse"] * 5,
+        "first",
+    ]
+    assert "first      6: new0 acc, new1 acc, new2 acc and 3 more" in lines
+    assert lines[-1].startswith("gate failed (exit code 8): b00 acc is worse")
+    assert not any("baseline old" in line for line in lines)
+    assert sum("baseline old" in line for line in told(verdicts(5, new=6), details=True)) == 6
+
+
+def test_of_very_many_comparisons_those_that_pass_share_a_line() -> None:
+    lines = told(verdicts(30))
+    assert lines[1].startswith("worse      b00 acc")
+    assert "not worse  30: b01 acc, b02 acc, b03 acc and 27 more" in lines
+    assert sum(line.startswith("not worse") for line in told(verdicts(30), details=True)) == 30

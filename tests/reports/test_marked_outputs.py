@@ -192,7 +192,7 @@ def test_properties_and_annotations_have_them(summary: Summary) -> None:
 
 
 def test_the_lines_of_the_gate_have_them(summary: Summary) -> None:
-    text = words(render(summary, 80, color=False))
+    text = words(render(summary, 80, color=False, details=True))
     assert re.search(rf"winogrande acc [\d.]+ \({PART}\)", text)
     assert re.search(rf"gsm8k acc [\d.]+ \(5-shot, chat; {SAMPLE}\)", text)
     assert f"({PART})" in unescape(markdown.page(summary)).replace("&#40;", "(")
