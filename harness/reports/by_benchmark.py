@@ -23,6 +23,9 @@ HEADER: Final = ("  benchmark", "metric", "value", "95 % interval", "n/N", "")
 LABEL, METRIC, MARKS = 0, 1, 5
 """The columns that may fold: numbers stay whole."""
 
+LOUD: Final = "bold red"
+"""The style of words that say that a value must not be believed."""
+
 LEAST: Final = ({MARKS: 10, METRIC: 12, LABEL: 18}, {MARKS: 4, METRIC: 4, LABEL: 8})
 """The widths down to which they fold, in the order given; below the first only where nothing else helps."""
 
@@ -82,12 +85,12 @@ def _primary(result: Result, best: bool, own: bool) -> Row:
 def _marks(result: Result, best: bool, own: bool) -> Iterator[tuple[str, str]]:
     """Yield the words beside a result, the loud ones first."""
     if result.invalid:
-        yield "NOT VALID", "bold red"
+        yield "NOT VALID", LOUD
     for word, number in (("error", result.errors), ("timeout", result.timeouts), ("lost item", result.lost)):
         if number:
-            yield count(number, word), "bold red"
+            yield count(number, word), LOUD
     if result.unsandboxed:
-        yield "UNSANDBOXED", "bold red"
+        yield "UNSANDBOXED", LOUD
     if best:
         yield "best", "bold"
     if result.skipped:
@@ -104,7 +107,7 @@ def _metric(metric: Metric) -> Row:
 
 def _group(result: Result, own: bool) -> Row:
     label = f"    {(result.group or '').replace('_', ' ')}"
-    marks = (word for word in _marks(result, best=False, own=False) if word[1] == "bold red")
+    marks = (word for word in _marks(result, best=False, own=False) if word[1] == LOUD)
     metric = result.metrics[result.primary]
     return Row((label, *_numbers(metric), formatting.of_all(result, own=own)), tuple(marks), primary=False)
 
@@ -151,10 +154,9 @@ def _table(rows: Iterable[Row], widths: Sequence[int], *, header: bool) -> Table
         indent = label[: len(label) - len(label.lstrip())]
         lines = folded(label.strip(), widths[LABEL] - len(indent))
         names = ("\n".join(indent + line for line in lines), "\n".join(folded(metric, widths[METRIC])))
-        texts = [
-            Text(cell, style="bold" if row.primary and place == 2 else "")
-            for place, cell in enumerate((*names, *numbers))
-        ]
+        loud = any(style == LOUD for _, style in row.marks)
+        styles = ["", "", "" if loud or not row.primary else "bold", "", ""]
+        texts = [Text(cell, style=style) for cell, style in zip((*names, *numbers), styles, strict=True)]
         table.add_row(*texts, _marked(row.marks))
     return table
 
