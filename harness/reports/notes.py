@@ -336,8 +336,10 @@ FAULTS: Final = {
     "lost": "never finished",
 }
 UNUSABLE: Final = {"at_limit": "texts hit the limit of tokens", "no_answer": "texts had no answer"}
-TOKENS, CHAT = "--eval-max-new-tokens", "--eval-chat off"
-"""Options that may make a result valid; the first takes a number."""
+TOKENS: Final = "--eval-max-new-tokens"
+CHAT: Final = "--eval-chat off"
+LOOK: Final = "items-*.jsonl of the run has the outputs"
+"""The remedies: an option with a number, an option, or a place to look."""
 
 MOST_LINES: Final = 8
 """Results that are named at the end of a run; a series of many checkpoints may have very many."""
@@ -379,14 +381,36 @@ def last_lines(summary: Summary, width: int) -> list[str]:
 
 
 def _by_remedy(summary: Summary) -> dict[str, list[tuple[str, Result]]]:
-    """Return the results that are not valid, with their names, by what may help."""
-    limits: dict[str, int] = {}
-    found: dict[str, list[tuple[str, Result]]] = {}
+    """Return the results that are not valid, with their names, by what may help; those of a benchmark added up."""
+    limits: dict[tuple[str, bool], int | None] = {}
+    found: dict[str, dict[str, list[Result]]] = {}
+    tokens = 0
     for result in _invalid(summary):
-        remedy, limit = _remedy(summary, result)
-        limits[remedy] = max(limit, limits.get(remedy, 0))
-        found.setdefault(remedy, []).append((_short_name(summary, result), result))
-    return {f"{remedy} {limits[remedy] or ''}".rstrip(): same for remedy, same in found.items()}
+        remedy, unusable = LOOK, _too_many(summary, result)
+        if "at_limit" in unusable:
+            way = result.benchmark, result.chat == result.outputs
+            if way not in limits:  # for which the journal is read
+                limits[way] = _limit_of(summary, result)
+            if limit := limits[way]:
+                remedy, tokens = TOKENS, max(tokens, 2 * limit)
+        if remedy == LOOK and "no_answer" in unusable and result.chat == result.outputs:
+            remedy = CHAT
+        found.setdefault(remedy, {}).setdefault(result.name, []).append(result)
+    return {
+        f"{TOKENS} {tokens}" if remedy == TOKENS else remedy: [
+            _added_up(summary, one) for one in same.values()
+        ]
+        for remedy, same in found.items()
+    }
+
+
+def _added_up(summary: Summary, results: Sequence[Result]) -> tuple[str, Result]:
+    """Return the results of one benchmark as one, with its name."""
+    first = results[0]
+    if len(results) == 1:
+        return _short_name(summary, first), first
+    sums = {name: sum(getattr(one, name) for one in results) for name in GENERATED}
+    return f"{first.name} of {len(results)} checkpoints", replace(first, **sums)
 
 
 def _invalid(summary: Summary) -> list[Result]:
@@ -397,16 +421,6 @@ def _invalid(summary: Summary) -> list[Result]:
         for one in summary.results
         if one.invalid and (one.group is None or (one.checkpoint, one.benchmark) not in wrong)
     ]
-
-
-def _remedy(summary: Summary, result: Result) -> tuple[str, int]:
-    """Return an option that may help, with its number of tokens; or where to look."""
-    unusable = _too_many(summary, result)
-    if "at_limit" in unusable and (limit := _limit_of(summary, result)):
-        return TOKENS, 2 * limit
-    if "no_answer" in unusable and result.chat == result.outputs:
-        return CHAT, 0
-    return "items-*.jsonl of the run has the outputs", 0
 
 
 def _too_many(summary: Summary, result: Result) -> list[str]:

@@ -276,7 +276,7 @@ def test_the_last_lines_of_a_run_name_what_is_not_valid_and_what_lacks_items():
     whole = sample(2)
     results = [one for one in whole.results if one.benchmark != "mmlu_stem"]
     assert notes.last_lines(cut_off(replace(whole, results=results), "real_coref"), 100) == [
-        "not valid: checkpoint-100 real_coref, checkpoint-200 real_coref; --eval-max-new-tokens 64",
+        "not valid: real_coref of 2 checkpoints; --eval-max-new-tokens 64",
         "not valid: checkpoint-100 winogrande: 1 of 24 items ended in error, 1 of 24 items timed out, 1 of 24",
         "  items never finished",
     ]
