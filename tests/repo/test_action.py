@@ -1,10 +1,15 @@
-"""The action and the workflow of the documentation are well-formed, and the script does what it says."""
+"""The action and the workflows of the documentation are well-formed, and their scripts do what they say."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +19,53 @@ import yaml
 from tests.support.places import ROOT
 
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "action" / "action.yml").read_text(encoding="utf-8"))
+STEPS: dict[str, Any] = {one["name"]: one for one in ACTION["runs"]["steps"]}
+SCRIPTS = ("install", "score and judge")
+GITHUB, SELF_HOSTED, GITLAB = (
+    yaml.safe_load(block)
+    for block in re.findall(
+        r"```yaml\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+)
+BASH = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")
+
+
+def stub(folder: Path, name: str, code: int = 0) -> Path:
+    """A program that notes its arguments in ``NAME.given`` and ends with this code; the folder for PATH."""
+    program = folder / "bin" / name
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{folder}/{name}.given"\nexit {code}\n')
+    program.chmod(0o755)
+    return program.parent
+
+
+def given(folder: Path, name: str) -> list[str]:
+    """The arguments that a stub has noted."""
+    return (folder / f"{name}.given").read_text().splitlines()
+
+
+def step(name: str, cwd: Path, stubs: Path | None = None, **inputs: str) -> int:
+    """Execute a script of the action in a folder, with its inputs by name; the exit code."""
+    values = {key: str(one.get("default", "")) for key, one in ACTION["inputs"].items()} | inputs
+    variables = {
+        key: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: values[found[1]], text)
+        for key, text in STEPS[name]["env"].items()
+    }
+    return execute(STEPS[name]["run"], cwd, stubs, variables)
+
+
+def execute(script: str, cwd: Path, stubs: Path | None, variables: Mapping[str, str]) -> int:
+    """Execute a script as a job does; its exit code."""
+    places = [*([str(stubs)] if stubs is not None else []), str(Path(sys.executable).parent)]
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
+        **variables,
+        "PATH": os.pathsep.join([*places, os.environ["PATH"]]),
+        "PYTHONPATH": str(ROOT),
+        "GITHUB_OUTPUT": str(cwd / "output"),
+        "GITHUB_ACTION_PATH": str(ROOT / "docs" / "action"),
+    }
+    return subprocess.run([*BASH, script], env=environment, cwd=cwd, check=False).returncode
 
 
 def test_every_input_that_is_used_is_declared_and_described() -> None:
@@ -24,48 +76,129 @@ def test_every_input_that_is_used_is_declared_and_described() -> None:
     assert all("shell" in one or "uses" in one for one in ACTION["runs"]["steps"])
 
 
-def test_no_input_stands_in_the_script_itself() -> None:
-    (script,) = [one["run"] for one in ACTION["runs"]["steps"] if "run" in one]
-    assert "${{" not in script
+def test_no_input_stands_in_a_script_itself() -> None:
+    scripts = [one["run"] for one in ACTION["runs"]["steps"] if "run" in one]
+    assert len(scripts) == len(SCRIPTS)
+    assert not [script for script in scripts if "${{" in script]
 
 
 @pytest.mark.parametrize("code", [0, 8, 9])
 def test_the_script_hands_its_inputs_to_pytest_and_its_exit_code_on(tmp_path: Path, code: int) -> None:
-    (step,) = [one for one in ACTION["runs"]["steps"] if "run" in one]
-    stub = tmp_path / "bin" / "pytest"
-    stub.parent.mkdir()
-    stub.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{tmp_path}/given"\nexit {code}\n')
-    stub.chmod(0o755)
-    values = {name: str(one.get("default", "")) for name, one in ACTION["inputs"].items()}
-    values |= {"checkpoint": "runs/a b; touch x", "args": "-k 'real_coref and not x' -q"}
-    given = {
-        name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: values[found[1]], text)
-        for name, text in step["env"].items()
-    }
-    environment = {
-        **os.environ,
-        **given,
-        "PATH": f"{stub.parent}{os.pathsep}{os.environ['PATH']}",
-        "GITHUB_OUTPUT": str(tmp_path / "output"),
-    }
-    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, check=False)
-    assert done.returncode == code
-    assert (tmp_path / "given").read_text().splitlines() == [
-        *("evals/", "--checkpoint", "runs/a b; touch x", "--baseline", "best", "--eval-gate-mode", "plain"),
-        *("--eval-output", "results", "--eval-markdown", "touchstone.md", "--junitxml", "touchstone.xml"),
-        *("-k", "real_coref and not x", "-q"),
+    stubs = stub(tmp_path, "touchstone", code)
+    inputs = {"checkpoint": "runs/a b; touch x", "args": "-k 'real_coref and not x' -q", "tasks": "a,'b c'"}
+    assert step("score and judge", tmp_path, stubs, tests="my evals/", **inputs) == code
+    assert given(tmp_path, "touchstone") == [
+        *("run", "my evals/", "--tasks=a,'b c'", "--checkpoint", "runs/a b; touch x", "--baseline", "best"),
+        *("--eval-gate-mode", "plain", "--eval-output", "results", "--eval-markdown", "touchstone.md"),
+        *("--junitxml", "touchstone.xml", "-k", "real_coref and not x", "-q"),
     ]
     assert (tmp_path / "output").read_text() == f"exit-code={code}\n"
 
 
-def test_the_workflow_of_the_readme_uses_the_action_with_inputs_it_has() -> None:
+@pytest.mark.parametrize("install", ["self", "none", "pytest-touchstone[all]==1.2"])
+def test_the_action_installs_its_own_version_or_what_it_is_told(tmp_path: Path, install: str) -> None:
+    stubs = stub(tmp_path, "pip")
+    assert step("install", tmp_path, stubs, install=install) == 0
+    if install == "none":
+        assert not (tmp_path / "pip.given").exists()
+    elif install == "self":
+        _, _, constraints, project = given(tmp_path, "pip")
+        assert Path(constraints).samefile(ROOT / "constraints.txt")
+        assert Path(project.removesuffix("[all]")).samefile(ROOT)
+    else:
+        assert given(tmp_path, "pip") == ["install", install]
+
+
+def test_workflows_use_the_action_with_inputs_it_has_and_artifacts_that_are_there() -> None:
+    for workflow in (GITHUB, SELF_HOSTED):
+        steps = workflow["jobs"]["gate"]["steps"]
+        (used,) = [one for one in steps if "docs/action" in one.get("uses", "")]
+        assert set(used["with"]) <= set(ACTION["inputs"])
+    uploaded, downloaded = (
+        next(one["with"] for one in GITHUB["jobs"][job]["steps"] if f"{kind}-artifact" in one.get("uses", ""))
+        for job, kind in (("train", "upload"), ("gate", "download"))
+    )
+    assert uploaded == downloaded
+    assert GITHUB["jobs"]["gate"]["needs"] == "train"
+
+
+def test_workflows_of_the_readme_use_inputs_the_action_has() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
-    workflow = yaml.safe_load(block)
-    steps = workflow["jobs"]["gate"]["steps"]
-    (used,) = [one for one in steps if one.get("uses") == "./docs/action"]
-    assert set(used["with"]) <= set(ACTION["inputs"])
+    for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL):
+        jobs = yaml.safe_load(block)["jobs"].values()
+        steps = [one for job in jobs for one in job["steps"] if "docs/action" in one.get("uses", "")]
+        assert all(set(one["with"]) <= set(ACTION["inputs"]) for one in steps)
+
+
+def test_the_job_for_gitlab_reads_the_cache_that_the_main_branch_writes() -> None:
+    job = GITLAB["touchstone"]
+    policies = {one["variables"]["CACHE"] for one in job["rules"]}
+    assert policies == {"pull", "pull-push"}
+    assert job["cache"]["policy"] == "$CACHE"
+    paths = STEPS["keep saved results"]["with"]["path"].replace("${{ inputs.results }}", "results")
+    assert job["cache"]["paths"] == paths.split()
+    assert {job["stage"], GITLAB["train"]["stage"]} == set(GITLAB["stages"])
+
+
+def kept(results: Path, folder: Path) -> Path:
+    """A fresh checkout to which the cache was restored."""
+    folder.mkdir()
+    for name in ("saved", "baselines"):
+        if (results / name).is_dir():
+            shutil.copytree(results / name, folder / "results" / name)
+    return folder
+
+
+def test_github_scores_the_main_branch_and_then_a_pull_request_of_another_repository(tmp_path: Path) -> None:
+    inputs = {"checkpoint": "fake:causal", "tasks": "arc_easy", "args": "--eval-limit 8 -q"}
+    decisions = []
+    for place in ("main", "request"):
+        folder = kept(tmp_path / "main" / "results", tmp_path / place)
+        assert step("score and judge", folder, None, **inputs) == 0
+        (summary,) = (folder / "results").glob("*/summary.json")
+        decisions += [line["verdict"] for line in json.loads(summary.read_text())["gate"]["lines"]]
+        assert "arc_easy" in (folder / "touchstone.md").read_text()
+        assert "touchstone.gate.decision" in (folder / "touchstone.xml").read_text()
+    assert decisions == [None, "not worse"]  # the first is compared with nothing
+    comment = GITHUB["jobs"]["gate"]["steps"][-1]
+    folder = tmp_path / "request"
+    assert execute(comment["run"], folder, stub(folder, "gh"), {"NUMBER": "7"}) == 0
+    body = given(folder, "gh")[-1]
+    assert (folder / body).is_file()
+
+
+@pytest.mark.slow
+def test_a_worse_checkpoint_is_red_with_the_script_for_gitlab(tmp_path: Path) -> None:
+    job = GITLAB["touchstone"]
+    stubs = stub(tmp_path, "pip")
+    for place, checkpoint, code in (
+        ("main", "nouns/checkpoint-1200", 0),
+        ("request", "mlm/checkpoint-25", 8),
+    ):
+        folder = kept(tmp_path / "main" / "results", tmp_path / place)
+        for line in (*job["before_script"], *job["script"]):
+            script = line.replace("--checkpoint checkpoint", f"--checkpoint builtin:ko-mlm-tiny/{checkpoint}")
+            script = re.sub(r"--tasks \S+", "--tasks real_coref", script)
+            expected = code if script.startswith("touchstone") else 0
+            assert execute(script, folder, stubs, {}) == expected
+        assert (folder / job["artifacts"]["reports"]["junit"]).is_file()
+        assert [name for name in job["artifacts"]["paths"] if (folder / name).is_file()]
+    assert given(tmp_path, "pip") == ["install", "pytest-touchstone[all]"]
+
+
+def test_the_commands_of_the_documentation_have_options_and_benchmarks_that_there_are() -> None:
+    from harness.core.settings import settings_table
+    from tests.conformance.kit import kits
+
+    (command,) = [shlex.split(line) for line in GITLAB["touchstone"]["script"]]
+    flags = {flag for row in settings_table().values() for flag in (row.short, row.long_flag)}
+    given = [word for word in command if word.startswith("--")]
+    assert set(given) - flags == {"--tasks", "--junitxml"}
+    names = {kit.spec.name for kit in kits()}
+    steps = GITHUB["jobs"]["gate"]["steps"]
+    asked = [command[command.index("--tasks") + 1]]
+    asked += [one["with"]["tasks"] for one in steps if "tasks" in one.get("with", {})]
+    assert {name for text in asked for name in text.split(",")} <= names
 
 
 def test_the_configuration_of_the_documentation_can_be_read(tmp_path: Path) -> None:
