@@ -79,6 +79,11 @@ class Generate:
     turns_stop: tuple[str, ...] | None = field(default=None, metadata=LATER)
     turns_max_new_tokens: int | None = field(default=None, metadata=LATER)
 
+    @property
+    def different(self) -> int:
+        """Samples that may differ from each other: a greedy one is all of them."""
+        return self.samples if self.temperature > 0 else 1
+
     def fault(self) -> str | None:
         """The fault of the request, or None."""
         stops, most = self.turns_stop or (), self.turns_max_new_tokens

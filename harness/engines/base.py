@@ -11,6 +11,7 @@ which says what it can answer and which options it takes. Any other opens the ch
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from harness.checkpoints import CheckpointInfo
@@ -57,6 +58,34 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Frees the checkpoint's memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineProgress:
+    """The work that an engine has done so far, in counts that only grow: ``tokens`` that went through the model for
+    scores and prompts, those that fill rows up included; ``steps``, the passes that continued texts, and ``generated``,
+    the tokens that came of them.
+
+    Of the call under way: sequences ``scored`` and ``to_score``, and the ``share`` of their tokens that is computed,
+    which matters where long ones come first; ``growing`` has, for each text at work, the number of
+    its request and the tokens it has.
+    """
+
+    tokens: int = 0
+    steps: int = 0
+    generated: int = 0
+    scored: int = 0
+    to_score: int = 0
+    share: float = 0.0
+    growing: tuple[tuple[int, int], ...] = ()
+
+
+@runtime_checkable
+class ReportingEngine(Protocol):
+    """An engine that says how far it is while it answers."""
+
+    def progress(self) -> EngineProgress:
+        """The work so far. Called by another thread, a few times a second: returns at once, and waits for nothing."""
 
 
 class EngineFactory(Protocol):

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from harness.checkpoints import CheckpointInfo
 from harness.core.requests import Request
-from harness.engines.base import SLOW_WAYS
+from harness.engines.base import SLOW_WAYS, EngineProgress
 from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.logits import SelectiveLogits
 from harness.engines.transformers.memory import first_batch_budget
@@ -61,6 +61,10 @@ class ModelEngine(Generic[Made]):
     def notes(self) -> list[str]:
         """Notes on what works differently from usual with this checkpoint."""
         return [*self._loaded_notes, *map(self._slow_note, self._slow)]
+
+    def progress(self) -> EngineProgress:
+        """Return the work so far, also while a call is under way."""
+        return self.work_done.progress()
 
     def prepare(self, requests: Sequence[Request]) -> None:
         """Tokenize texts of coming requests, while the model computes."""

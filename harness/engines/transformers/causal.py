@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo
 from harness.core.requests import Answer, Generate, Refusal, Request
-from harness.engines.base import Done
+from harness.engines.base import Done, EngineProgress
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.attention_masks import Attention, attention_of
 from harness.engines.transformers.base import ModelEngine
@@ -55,6 +55,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         self._asking = chat_mode_of(info, loaded.tokenizer, settings.chat, settings.max_new_tokens)
         self._tokenizer = TextTokenizer(loaded.tokenizer)
         self._batch = settings.batch
+        self._numbers: list[int] = []
         self._generation: BatchGenerator | SequentialGenerator | None = None
         how: dict[str, Any] = {"vocabulary": self._rows, "budget": self.budget, "batch": self._batch}
         self._plain = PaddedScorer(loaded.model, self._needed, **how, done=self.work_done)
@@ -70,6 +71,14 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
     def shares(self) -> bool:
         """Return whether shared prefixes are computed once."""
         return self._shared is not None
+
+    def progress(self) -> EngineProgress:
+        """Return the work so far, also while a call is under way."""
+        generation, numbers = self._generation, self._numbers
+        growing = generation.growing() if generation is not None else []
+        return self.work_done.progress(
+            (numbers[one], tokens) for one, tokens in growing if 0 <= one < len(numbers)
+        )
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """Return one answer per request, in the order asked; a request that cannot be answered gets a ``Refusal``.
@@ -101,7 +110,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
             yield number, made.answer([next(scores) for _ in made.work])
         if not prompts:
             return
-        numbers = list(prompts)
+        numbers = self._numbers = list(prompts)
         with quiet():
             running = self._generator().run(list(prompts.values()))
         with closing(running):

@@ -62,6 +62,7 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
                 answers[number] = text
             elif isinstance(request, FillMask):
                 questions.append(_Question(number, request, text))
+        self.work_done.begin(len(questions), sum(len(question.text.ids) for question in questions))
         with quiet():
             filled = in_batches(
                 [TokenWork(question.text.ids, (0,)) for question in questions],
@@ -138,6 +139,8 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         )
         self.work_done.distinct += sum(len(question.text.ids) for question in batch)
         self.work_done.logits += len(batch)
+        self.work_done.scored += len(batch)
+        self.work_done.known += sum(len(question.text.ids) for question in batch)
         return [
             FillMaskAnswer(
                 self._candidates(tokens[row], logprobs[row], question.request.top_k),

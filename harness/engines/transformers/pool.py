@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo, LoadableFormat, format_of
 from harness.core.requests import Answer, Refusal, Request
-from harness.engines.base import Done, Engine
+from harness.engines.base import Done, Engine, EngineProgress
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.compat import collector_paused, import_libraries
@@ -35,7 +35,7 @@ def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     return _LOADERS.get(info.format, load_model)(info, settings)
 
 
-def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> Engine:
+def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> CausalEngine | MaskedEngine:
     """Return the engine of a model that is loaded."""
     if info.kind == "masked":
         return MaskedEngine(info, loaded, batch=settings.batch)
@@ -84,7 +84,7 @@ class SharedModel:
 class Switched:
     """An engine that puts its own adapter on before it answers."""
 
-    def __init__(self, engine: Engine, adapters: Adapters, name: str | None) -> None:
+    def __init__(self, engine: CausalEngine | MaskedEngine, adapters: Adapters, name: str | None) -> None:
         self.engine, self._adapters, self._name = engine, adapters, name
         self.info = engine.info
 
@@ -97,6 +97,10 @@ class Switched:
         """Return one answer per request, in the order asked."""
         self._adapters.put_on(self._name)
         return self.engine.answer(requests, done)
+
+    def progress(self) -> EngineProgress:
+        """Return the work so far, also while a call is under way."""
+        return self.engine.progress()
 
     def prepare(self, requests: Sequence[Request]) -> None:
         """Prepare what does not need the model; no adapter matters to it."""

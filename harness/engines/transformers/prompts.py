@@ -55,7 +55,7 @@ class Prompt:
     @property
     def different(self) -> int:
         """Return the number of samples that may differ from each other: one if greedy."""
-        return self.request.samples if self.request.temperature > 0 else 1
+        return self.request.different
 
     def answer(self, outcomes: Sequence[Generated | None]) -> GenerateAnswer | Refusal:
         """Return the answer, made of the different samples, in order."""

@@ -62,6 +62,8 @@ class BatchGenerator:
         self._model, self._stepper, self._shared = model, stepper, shared
         self._ends, self._budget, self._batch = ends, budget, batch
         self._most = batch or _MOST_ROWS.get(model.device.type, _MOST_ROWS["cpu"])
+        self._number_of: dict[GeneratedSequence, int] = {}
+        self._at_work: list[GeneratedSequence] = []
 
     def run(self, prompts: Sequence[Prompt]) -> Generator[Ended, None, None]:
         """Yield each prompt as soon as its samples have ended, while others go on.
@@ -70,6 +72,7 @@ class BatchGenerator:
         """
         samples = {number: samples_of(prompt, self._ends) for number, prompt in enumerate(prompts)}
         number_of = {sample: number for number, some in samples.items() for sample in some}
+        self._number_of = number_of
         open_ = {number: len(some) for number, some in samples.items()}
         for one in group([prompt.tokens for prompt in prompts]):
             shared = prompts[one.members[0]].tokens[: one.shared]
@@ -79,6 +82,11 @@ class BatchGenerator:
                 open_[number] -= 1
                 if not open_[number]:
                     yield Ended(number, samples.pop(number))
+
+    def growing(self) -> list[tuple[int, int]]:
+        """Return for each sample at work the number of its prompt and the tokens it has; called by another thread."""
+        at_work, numbers = tuple(self._at_work), self._number_of
+        return [(numbers.get(sample, -1), len(sample.tokens)) for sample in at_work]
 
     def verify(
         self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
@@ -136,6 +144,7 @@ class BatchGenerator:
                     if len(waiting) == 1:
                         slots.own()
                 rows = _Rows(slots, most, self._stepper, self._budget)
+                self._at_work = rows.at_work
                 with splitting(self._model):
                     while waiting or rows.at_work:
                         rows.run(waiting)

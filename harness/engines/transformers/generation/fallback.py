@@ -25,16 +25,26 @@ class SequentialGenerator:
     def __init__(self, model: Any, ends: Ends, *, done: WorkDone) -> None:
         self._model, self._ends, self._done = model, ends, done
         self._prefixes: set[tuple[int, ...]] = set()
+        self._at_work: tuple[int, GeneratedSequence] | None = None
 
     def run(self, prompts: Sequence[Prompt]) -> Generator[Ended, None, None]:
         """Yield each prompt once its samples have ended, in order."""
         enough = self._enough(prompts)
         for number, prompt in enumerate(prompts):
-            samples = [self._sample(sample) for sample in samples_of(prompt, self._ends)]
+            samples = []
+            for sample in samples_of(prompt, self._ends):
+                self._at_work = number, sample
+                samples.append(self._sample(sample))
+            self._at_work = None
             again = sum(max(0, len(sample.tokens) - 1) for sample in samples)
             computed = len(samples) * len(prompt.tokens)
             self._done.slowly("generating", computed + again, enough[number] + again)
             yield Ended(number, samples)
+
+    def growing(self) -> list[tuple[int, int]]:
+        """Return the number of the prompt whose sample is at work, and the tokens it has; called by another thread."""
+        at_work = self._at_work
+        return [] if at_work is None else [(at_work[0], len(at_work[1].tokens))]
 
     def _enough(self, prompts: Sequence[Prompt]) -> dict[int, int]:
         """Return the number of tokens of each prompt that batched generation would compute, by the prompt's number.
@@ -60,6 +70,7 @@ class SequentialGenerator:
             nonlocal over
             (token,) = choose(scores.float(), [sample.draw])
             over = sample.take(token)
+            self._done.stepped(1)
             only = torch.full_like(scores, float("-inf"))
             only[:, token or 0] = 0.0
             return only
@@ -84,5 +95,6 @@ class SequentialGenerator:
         again = max(0, len(sample.tokens) - 1)
         self._done.decoded += again
         self._done.computed += len(prompt.tokens) + again
+        self._done.continued += again
         self._done.logits += len(sample.tokens)
         return sample

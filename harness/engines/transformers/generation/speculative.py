@@ -77,6 +77,7 @@ class SpeculativeStepper(DecodeStep):
             found.append(theirs[: right + 1])
             samples[row].proposals.append((draws[row].step, mine))
         slots.lengths = [length + len(mine) for length, mine in zip(slots.lengths, found, strict=True)]
+        self._done.stepped(sum(map(len, found)))
         return found
 
     def _propose(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int]]:

@@ -71,6 +71,7 @@ class DecodeStep:
     def advance(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
         """Return the next token of each sample in the slots in use, or several; None where a logit is NaN."""
         logits = self.step(slots, [sample.tokens[-1] for sample in samples])
+        self._done.stepped(len(samples))
         return [[token] for token in choose(logits, [sample.draw for sample in samples])]
 
     def ended(self, sample: GeneratedSequence) -> None:
@@ -97,6 +98,7 @@ class DecodeStep:
         until = max(slots.lengths) + width
         slots.aim(0, len(fed), columns, until)
         places = [(row, place) for row in range(len(fed)) for place in range(width)]
+        self._done.continued += len(places)
         return self._forward(slots, fed, columns, until, places)
 
     def _forward(

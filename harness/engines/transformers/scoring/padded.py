@@ -40,6 +40,7 @@ class PaddedScorer:
 
     def score(self, works: Sequence[TokenWork]) -> list[Score]:
         """Return the scores of all sequences, in their order, whatever the batches."""
+        self._done.begin(len(works), sum(len(work.inputs) for work in works))
         scores = in_batches(
             works,
             lambda numbers: self._score([works[number] for number in numbers]),
@@ -73,6 +74,8 @@ class PaddedScorer:
         self._done.computed += inputs["input_ids"].numel()
         self._done.padded += inputs["input_ids"].numel() - sum(len(work.inputs) for work in works)
         self._done.logits += len(targets)
+        self._done.scored += len(works)
+        self._done.known += sum(len(work.inputs) for work in works)
         parts = iter(read_targets(logits, range(len(targets)), targets))
         found = []
         for work in works:

@@ -7,7 +7,7 @@ number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,6 +21,7 @@ from harness.core.requests import (
     RollingLoglikelihood,
     RunProgram,
 )
+from harness.engines.base import EngineProgress
 from harness.engines.transformers.generation.acceptance import Acceptance
 from harness.engines.transformers.memory import BatchBudget
 from harness.engines.transformers.tokenizer import TextTokenizer
@@ -61,6 +62,10 @@ class WorkDone:
     Of the tokens, some were prompts to be continued, and some were generated tokens fed again for the next one.
     ``accepted`` counts what became of proposed tokens; ``slow`` has the cost of each slow way that was taken, by its
     name (tokens, logits).
+
+    Kept up to date while a call is under way: passes that continued texts (``steps``), the tokens ``generated`` by
+    them, and those that went through the model in them (``continued``). Of the call itself it counts sequences
+    ``scored`` and ``to_score``, and their tokens ``known`` and ``to_know``.
     """
 
     computed: int = 0
@@ -69,6 +74,13 @@ class WorkDone:
     logits: int = 0
     prefilled: int = 0
     decoded: int = 0
+    continued: int = 0
+    steps: int = 0
+    generated: int = 0
+    scored: int = 0
+    to_score: int = 0
+    known: int = 0
+    to_know: int = 0
     accepted: Acceptance = field(default_factory=Acceptance)
     slow: dict[str, Slow] = field(default_factory=dict)
 
@@ -76,6 +88,28 @@ class WorkDone:
         """Count what a slow way has cost."""
         before = self.slow.get(way, Slow(0, 0))
         self.slow[way] = Slow(before.computed + computed, before.enough + enough)
+
+    def begin(self, sequences: int, tokens: int) -> None:
+        """Begin a call that scores so many sequences, for which so many tokens must be computed."""
+        self.scored, self.to_score = 0, sequences
+        self.known, self.to_know = 0, tokens
+
+    def stepped(self, tokens: int) -> None:
+        """Count a pass that continued texts by so many tokens in all."""
+        self.steps += 1
+        self.generated += tokens
+
+    def progress(self, growing: Iterable[tuple[int, int]] = ()) -> EngineProgress:
+        """Return the work so far as engines report it."""
+        return EngineProgress(
+            tokens=self.computed - self.continued,
+            steps=self.steps,
+            generated=self.generated,
+            scored=self.scored,
+            to_score=self.to_score,
+            share=min(1.0, self.known / self.to_know) if self.to_know else 0.0,
+            growing=tuple(growing),
+        )
 
     def usage(
         self, budget: BatchBudget, notes: Sequence[str] = (), reasons: Mapping[str, str] | None = None
@@ -95,6 +129,8 @@ class WorkDone:
     def reset(self) -> None:
         """Start counting from 0 again."""
         self.computed = self.padded = self.distinct = self.logits = self.prefilled = self.decoded = 0
+        self.continued = self.steps = self.generated = self.scored = self.to_score = 0
+        self.known = self.to_know = 0
         self.accepted, self.slow = Acceptance(), {}
 
 

@@ -111,7 +111,7 @@ class Stem:
     stems: list[Stem] = field(default_factory=list)
 
 
-def common(one: Sequence[int], other: Sequence[int]) -> int:
+def common(one: Sequence[object], other: Sequence[object]) -> int:
     """Return the length of the longest common prefix of two sequences."""
     low, high = 0, min(len(one), len(other))
     while low < high:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -112,6 +112,7 @@ class PrefixTreeScorer:
 
         Where memory runs out, the sequences that have no score yet are made into a tree again, in smaller parts.
         """
+        self._done.begin(len(works), 0)
         if not works:
             return []
         hints = sorted(self._kept.hints([work.inputs for work in works]))
@@ -121,6 +122,8 @@ class PrefixTreeScorer:
             cuts = {tree.ends.pop() for _ in hints}
             pass_ = _Tree(tree, [works[number] for number in left])
             self._done.distinct += 0 if scores else tree.tokens
+            self._done.scored = len(scores)
+            self._done.known, self._done.to_know = 0, tree.tokens
             try:
                 self._walk(pass_, cuts)
             except Exception as error:
@@ -175,6 +178,7 @@ class PrefixTreeScorer:
         wanted = next((at for at, place in enumerate(places) if place in pass_.wanted), len(places))
         length = min(len(kept.tokens), len(past.tokens) + wanted)
         if length > len(past.tokens):
+            self._done.known += length - len(past.tokens)
             places = places[length - len(past.tokens) :]
             past = kept.cropped(length)
         made = self._run_on(pass_, past, whole, places)
@@ -229,7 +233,7 @@ class PrefixTreeScorer:
         inputs = self._inputs(layout, cache, past)
         logits = self._needed.logits(inputs, [row for row, _, _ in asked], [column for _, column, _ in asked])
         self._count(layout, len(asked))
-        pass_.take([place for _, _, place in asked], logits)
+        self._done.scored += pass_.take([place for _, _, place in asked], logits)
 
     def _inputs(self, layout: Layout, cache: SharedPast, past: int) -> dict[str, Any]:
         import torch
@@ -253,8 +257,11 @@ class PrefixTreeScorer:
         return inputs
 
     def _count(self, layout: Layout, logits: int) -> None:
-        self._done.computed += sum(len(row) for row in layout.ids)
-        self._done.padded += sum(row.count(-1) for row in layout.places)
+        computed = sum(len(row) for row in layout.ids)
+        padded = sum(row.count(-1) for row in layout.places)
+        self._done.computed += computed
+        self._done.padded += padded
+        self._done.known += computed - padded
         self._done.logits += logits
 
 
@@ -270,6 +277,8 @@ class _Tree:
             list(zip(tree.last_places(number, len(work.targets)), work.targets, strict=True))
             for number, work in enumerate(works)
         ]
+        # What stands before it is known by then.
+        self._last = Counter(pairs[-1] for pairs in self._asked)
         self.wanted: dict[int, list[int]] = defaultdict(list)
         for place, target in dict.fromkeys(pair for pairs in self._asked for pair in pairs):
             self.wanted[place].append(target)
@@ -279,18 +288,20 @@ class _Tree:
         ]
         self._chosen: Chosen = {}
 
-    def take(self, places: Sequence[int], logits: torch.Tensor) -> None:
-        """Read the wanted targets off logits [places, vocabulary]."""
+    def take(self, places: Sequence[int], logits: torch.Tensor) -> int:
+        """Read the wanted targets off logits [places, vocabulary]; return the number of sequences completed by them."""
         if not places:
-            return
+            return 0
         if self._rows is not None:
             self._rows.update(zip(places, logits, strict=True))
         asked = [
             (number, place, target) for number, place in enumerate(places) for target in self.wanted[place]
         ]
         read = read_targets(logits, [number for number, _, _ in asked], [target for _, _, target in asked])
+        fresh = {(place, target) for _, place, target in asked} - self._chosen.keys()
         for (_, place, target), part in zip(asked, read, strict=True):
             self._chosen[place, target] = Score(*part)
+        return sum(self._last[pair] for pair in fresh)
 
     def logits_asked(self) -> list[torch.Tensor]:
         """Return the logits [vocabulary] at all targets, sequence by sequence."""
