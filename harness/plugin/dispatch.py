@@ -64,6 +64,7 @@ class RequestDispatcher(Generic[Owner]):
         """
         self._engine, self._sandbox, self._take = engine, sandbox, take
         self._waiting: list[_Open[Owner]] = []
+        self._under_way: Sequence[_Open[Owner]] = ()
         self._programs = 0
         self._futures: list[ProgramFuture] = []
         self._ended: SimpleQueue[tuple[_Open[Owner], ProgramFuture]] = SimpleQueue()
@@ -88,6 +89,11 @@ class RequestDispatcher(Generic[Owner]):
                 self._ask_model(asked, _Shares(len(asked)))
             self._collect(wait=not self._waiting)
 
+    def owner(self, number: int) -> Owner | None:
+        """Return the owner of a request that the model is asked now; called by another thread."""
+        asked = self._under_way
+        return asked[number].owner if number < len(asked) else None
+
     def close(self) -> None:
         """Withdraw programs that have not begun to run."""
         for future in self._futures:
@@ -100,6 +106,7 @@ class RequestDispatcher(Generic[Owner]):
         fault fail.
         """
         left = dict(enumerate(asked))
+        self._under_way = asked
         raised: list[BaseException] = []
 
         def done(number: int, answer: Answered) -> None:

@@ -14,7 +14,7 @@ import hashlib
 import inspect
 import json
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol
@@ -27,6 +27,7 @@ from harness.core.errors import BenchmarkError, RequestError, WireError
 from harness.core.grade import NO_ANSWER, scores_of
 from harness.core.requests import (
     REQUEST_KINDS,
+    Generate,
     GenerateAnswer,
     Refusal,
     Request,
@@ -37,6 +38,7 @@ from harness.core.serialize import plain_scores, plain_text, to_plain
 from harness.engines.base import Engine
 from harness.plugin.dispatch import CAUGHT, STOPPING, Answered, ProgramRunner, RequestDispatcher
 from harness.plugin.item_errors import hint
+from harness.plugin.so_far import NOTHING, Asked, BatchSoFar, ItemSoFar, Length, counted
 from harness.results.records import GENERATED, Record, Status
 
 MOST_YIELDS: Final = 1000
@@ -77,7 +79,8 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Running:
-    """A job on its way. ``answers`` has the answers to its present requests so far, by number."""
+    """A job on its way. ``answers`` has the answers to its present requests so far, by number; ``past`` counts its
+    former requests."""
 
     job: Job
     generator: Generator[Any, Any, Any] | None = None
@@ -94,6 +97,20 @@ class _Running:
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
     failure: BaseException | None = None
     outcome: Outcome | None = None
+    past: Asked = NOTHING
+    lengths: list[Length] = field(default_factory=list)
+
+    def so_far(self) -> ItemSoFar:
+        """Return the item now; may be called by another thread."""
+        past, lengths = self.past, self.lengths
+        if self.outcome is not None:
+            return ItemSoFar(self.job.item, True, past, past, 1.0, lengths)
+        requests, answers = self.requests, tuple(self.answers)
+        answered = [requests[number] for number in answers if number < len(requests)]
+        share = len(answered) / max(1, len(requests))
+        return ItemSoFar(
+            self.job.item, False, counted(past, requests), counted(past, answered), share, lengths
+        )
 
 
 class RunningBatch:
@@ -105,12 +122,21 @@ class RunningBatch:
 
     def __init__(self, jobs: Sequence[Job], engine: Engine) -> None:
         self.running = [_Running(job) for job in jobs]
+        self.asking: RequestDispatcher[_Running] | None = None
+        self.advancing: str | None = None
         try:
             for state in self.running:
                 _start(state, engine)
         except BaseException:
             self.close()
             raise
+
+    def so_far(self, growing: Iterable[tuple[int, int]] = ()) -> BatchSoFar:
+        """Return the batch now; may be called by another thread. ``growing``: texts at work, as engines tell it."""
+        asking = self.asking
+        found = [(asking.owner(number), tokens) for number, tokens in growing] if asking is not None else []
+        texts = [(state.job.item, tokens) for state, tokens in found if state is not None]
+        return BatchSoFar([state.so_far() for state in self.running], texts, self.advancing)
 
     @property
     def items(self) -> set[str]:
@@ -162,7 +188,9 @@ def run_batch(
         state.answers[number] = answer
         state.seconds += seconds
         if len(state.answers) == len(state.requests):
+            batch.advancing = state.job.item
             _advance(state, engine, journal)
+            batch.advancing = None
             ask(state)
 
     def ask(state: _Running) -> None:
@@ -174,7 +202,7 @@ def run_batch(
         else:
             asking.ask(state, state.requests)
 
-    asking = RequestDispatcher(engine, sandbox, take)
+    asking = batch.asking = RequestDispatcher(engine, sandbox, take)
     try:
         for state in batch.running:
             if state.failure is not None:
@@ -182,6 +210,7 @@ def run_batch(
             ask(state)
         asking.run()
     finally:
+        batch.asking = batch.advancing = None
         asking.close()
         batch.close()
         journal.sync(every=SYNC_EVERY)
@@ -292,14 +321,19 @@ def _texts(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _remember(state: _Running, answers: Sequence[Answered]) -> None:
+    state.past = counted(state.past, state.requests)
     for request, answer in zip(state.requests, answers, strict=True):
         state.truncated += bool(getattr(answer, "truncated", 0))
-        if isinstance(answer, GenerateAnswer):
+        if isinstance(request, Generate) and isinstance(answer, GenerateAnswer):
             counts = state.generated
             counts["outputs"] += len(answer.samples)
             counts["at_limit"] += sum(sample.finish_reason == "length" for sample in answer.samples)
             counts["empty"] += sum(not sample.text.strip() for sample in answer.samples)
             counts["chat"] += len(answer.samples) * answer.chat
+            state.lengths += [
+                Length(sample.tokens, sample.finish_reason == "length")
+                for sample in answer.samples[: request.different]
+            ]
         elif isinstance(answer, RunProgramAnswer):
             state.programs[answer.outcome] = state.programs.get(answer.outcome, 0) + 1
             state.unsandboxed += answer.unsandboxed

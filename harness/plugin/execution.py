@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from harness.core.benchmark import Benchmark, generator_function
 from harness.core.requests import Generate
 from harness.core.serialize import to_plain
+from harness.engines.settings import ModelSettings
 from harness.plugin.batches import batch_key, plan_batches
 from harness.plugin.collection import (
     OWN_ARGUMENTS,
@@ -30,8 +32,11 @@ from harness.plugin.collection import (
 )
 from harness.plugin.dispatch import ProgramRunner
 from harness.plugin.driver import SYNC_EVERY, Job, Outcome, RunningBatch, identity, run_batch
+from harness.plugin.sizes import workload_of
+from harness.plugin.watch import Watch
 from harness.plugin.xdist import Quarantine
 from harness.results.journal import Journal
+from harness.results.live import Workload
 from harness.results.records import Record, Status
 from harness.results.reuse import Reuse
 from harness.results.usage import Usage, UsageMeter
@@ -53,7 +58,8 @@ class Work:
     batches of items that ask for texts are larger than ``size``, which xdist's controller could not know of.
 
     ``engine`` loads a checkpoint; ``note_usage`` is told now and then what this process's answers have cost.
-    ``sequential`` knows which items are no longer needed, ``reuse`` what earlier runs have scored.
+    ``sequential`` knows which items are no longer needed, ``reuse`` what earlier runs have scored. ``watch`` reports
+    how far the process is, for which the ``settings`` of engines are needed.
     """
 
     items: Sequence[pytest.Item]
@@ -67,6 +73,8 @@ class Work:
     sandbox: ProgramRunner | None = None
     sequential: Sequential | None = None
     reuse: Reuse | None = None
+    watch: Watch | None = None
+    settings: ModelSettings = field(default_factory=ModelSettings)
 
 
 class Execution:
@@ -109,7 +117,11 @@ class Execution:
             if sequential is not None and (reason := sequential.not_needed(item.nodeid)) is not None:
                 pytest.skip(reason)
             info = checkpoint_of(item)
-            engine = self._work.engine(info)
+            watch = self._work.watch
+            if watch is not None and not watch.planned:
+                watch.plan(*self._workload())
+            with watch.loading(info.name) if watch is not None else nullcontext():
+                engine = self._work.engine(info)
             batch = self._started(item, engine)
             try:
                 self._start_next(item, batch, engine)
@@ -118,7 +130,8 @@ class Execution:
                 raise
             begin = functools.partial(self._meter.begin, engine, info.name)
             try:
-                run_batch(batch, engine, _Recorder(self._journal, begin), self._work.sandbox)
+                with watch.answering(batch, engine, info.name) if watch is not None else nullcontext():
+                    run_batch(batch, engine, _Recorder(self._journal, begin), self._work.sandbox)
             finally:
                 self._outcomes.update(batch.outcomes)
                 self._settled.update(batch.outcomes)
@@ -138,12 +151,16 @@ class Execution:
         self._settled.add(item.nodeid)
         who = identity(item.nodeid, self._spec(item, given), given.example, checkpoint_of(item).name)
         self._journal.append(Record(**who, status=status, message=message))
+        if self._work.watch is not None:
+            self._work.watch.settled(item.nodeid)
 
     def close(self) -> None:
-        """Close generators that were started for a batch that never ran."""
+        """Close generators that were started for a batch that never ran, and end the watch."""
         for batch in self._ahead.values():
             batch.close()
         self._ahead.clear()
+        if self._work.watch is not None:
+            self._work.watch.close()
 
     def _reused(self, item: pytest.Function) -> Outcome | None:
         """Return the outcome that an earlier run had, now also in this run's journal; None where there is none."""
@@ -162,6 +179,18 @@ class Execution:
         self._journal.sync(every=SYNC_EVERY)
         self._settled.add(item.nodeid)
         return Outcome(record)
+
+    def _workload(self) -> tuple[Workload, dict[str, int]]:
+        """Return the sizes of what no earlier run has scored, and the number of each item's part."""
+        fresh = [item for item in self._work.items if not self._known(item)]
+        batches = {id(batch): batch for batch in self._batch_of.values()}
+        return workload_of(fresh, batches.values(), self._starting, self._work.settings)
+
+    def _starting(self, item: pytest.Item) -> Callable[[], Any] | None:
+        """Return a function that starts an item's generator; None where fixtures are needed for that."""
+        if not isinstance(item, pytest.Function) or not _needs_no_fixture(item):
+            return None
+        return self._job(item, item).start
 
     def _known(self, item: pytest.Item) -> bool:
         """Return whether an earlier run has scored the item."""

@@ -21,6 +21,7 @@ from harness.core.hooks import add_specifications
 from harness.reports import files, github, markdown, program_files, terminal
 from harness.reports.notes import last_lines, wrapped
 from harness.reports.progress import Progress
+from harness.results.live import remove_live
 from harness.results.summary import Summary, summary_json
 
 
@@ -49,6 +50,7 @@ class Files:
     @pytest.hookimpl(tryfirst=True)
     def pytest_touchstone_run_finished(self, summary: Summary) -> None:
         self._summary = summary
+        remove_live(Path(summary.directory))
         files.write_results(summary)
         program_files.write_code_files(Path(summary.directory), self._scored)
 
@@ -190,8 +192,9 @@ class Calls:
             who = Path(one.plugin_name).name if one.plugin_name.endswith(".py") else one.plugin_name
             self.note(f"{name} of {who} failed: {type(error).__name__}: {error}", 1)
 
-    def start_progress(self, directory: Path, total: int) -> Progress | None:
-        """Start the progress line of a run of that many items; None where there is no place for it."""
+    def start_progress(self, directory: Path, total: int, processes: int) -> Progress | None:
+        """Start the progress line of a run of that many items, answered by that many processes; None where there is no
+        place for it."""
         reporter = self._manager.get_plugin("terminalreporter")
         if reporter is None or self._config.option.verbose < 0 or not total:
             return None
@@ -204,6 +207,7 @@ class Calls:
             writer._file,  # private: the writer has no public way to its file, whose descriptor is needed
             is_tty=reporter.isatty and alone,
             column=lambda: writer.width_of_current_line,
+            processes=processes,
         )
         progress.start()
         if progress.live:

@@ -226,6 +226,7 @@ class EvalSession:
 
     def _prepared(self, items: list[pytest.Item], size: int) -> Execution:
         from harness.plugin.execution import Execution, Work
+        from harness.plugin.watch import Watch
         from harness.plugin.xdist import Quarantine
         from harness.results.journal import Journal
         from harness.results.reuse import Reuse
@@ -245,6 +246,8 @@ class EvalSession:
                 sandbox=self.collection.sandbox,
                 sequential=self._sequential,
                 reuse=None if self.settings.no_cache else Reuse(self.directory.path),
+                watch=Watch(self.directory.path, who) if self.config.option.verbose >= 0 else None,
+                settings=self.settings.model,
             )
         )
 
@@ -272,7 +275,7 @@ class EvalSession:
             "pytest_touchstone_run_started",
             run=Run(self.directory.run_id, self.directory.path, count, manifest),
         )
-        self._progress = self._hooks.start_progress(self.directory.path, count)
+        self._progress = self._hooks.start_progress(self.directory.path, count, self.settings.workers)
         return True
 
     def workers_collected(self) -> None:
@@ -397,8 +400,7 @@ class EvalSession:
 
     def finish(self, session: pytest.Session) -> None:
         """Check every collected item against the journal, summarize, judge, and report; set the exit code."""
-        if self._progress is not None:
-            self._progress.stop()
+        self._end_progress()
         # After a usage error there is nothing to summarize: the one line that says what is wrong stands
         # alone.
         if self.fault is not None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
@@ -412,6 +414,13 @@ class EvalSession:
         worst = max((one.exit_code for one in self._hooks.notices), default=0)
         if worst and session.exitstatus in (FINE if worst == ExitCode.NOT_VALID else FINE[:1]):
             session.exitstatus = worst
+
+    def _end_progress(self) -> None:
+        """End the watch of this process and the line; calling it again does nothing."""
+        if self._execution is not None:
+            self._execution.close()
+        if self._progress is not None:
+            self._progress.stop()
 
     def _finish(self, results: RunResults, session: pytest.Session) -> None:
         early = bool(session.shouldstop or session.shouldfail) or session.exitstatus == 2
@@ -479,10 +488,7 @@ class EvalSession:
 
     def close(self) -> None:
         """End what is still running, and free memory."""
-        if self._progress is not None:
-            self._progress.stop()
-        if self._execution is not None:
-            self._execution.close()
+        self._end_progress()
         if self._pool is not None:
             self._pool.close()
         if self.fault is None:

@@ -5,6 +5,8 @@ items-WHO.jsonl   the journal, one shard per process
 collected.json    every collected item, the benchmarks' declarations, what was left out and why
 courses.json      with --eval-gate-sequential: the order of the items, and the counts after which they are analysed
 effort-WHO.json   what answering cost, one file per process
+workload.json     while the run goes on: the sizes of what is asked (``harness.results.live``)
+progress-WHO.json while the run goes on: what a process does and has done, rewritten a few times a second
 quarantine.txt    items that ran alone, because a worker died with them
 run.log           what happened when: begin, what was left out, dead workers, end
 """
@@ -28,6 +30,7 @@ from typing import Any, Final
 from harness.core.errors import HarnessError, JournalError
 from harness.core.files import SCHEMA, write_atomic
 from harness.core.text import did_you_mean
+from harness.results.live import remove_live
 from harness.results.summary import Collected, Declaration, declaration_from_json, keyed
 from harness.results.usage import Usage
 
@@ -100,6 +103,7 @@ class RunDirectory:
         """Remove the folder if it holds nothing but preparations: no manifest, no record of an item."""
         if self.manifest.exists() or any(self.path.glob("items-*.jsonl")):
             return
+        remove_live(self.path)
         with suppress(OSError):
             for name in PREPARATIONS:
                 (self.path / name).unlink(missing_ok=True)

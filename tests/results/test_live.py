@@ -1,0 +1,64 @@
+"""The files of a run that goes on: whole or not there, and gone when it has ended."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.results.live import (
+    Cost,
+    Part,
+    PartProgress,
+    ProcessProgress,
+    Workload,
+    read_progress,
+    read_workload,
+    remove_live,
+    rough_tokens,
+    write_progress,
+    write_workload,
+)
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    parts = (
+        Part(checkpoint="c", benchmark="b", items=3, tokens=2.5, texts=1.0, limit=9),
+        Part(checkpoint="d", benchmark="b", items=1),
+    )
+    load = Workload(
+        parts=parts, pools=(((0, 3),),), parameters={"c": 7, "d": None}, models={"c": "m"}, rows=5
+    )
+    state = ProcessProgress(who="gw1", at=2.0, since=1.0, growing=[[0, 4]])
+    state.parts[0] = PartProgress(ended=1, open=2, partial=0.5)
+    state.costs["c"] = Cost(tokens=4, seconds=0.5, steps={3: [1.0, 4.0, 0.25]}, load=2.0)
+    write_workload(tmp_path, load)
+    write_progress(tmp_path, state)
+    assert read_workload(tmp_path) == load
+    assert read_progress(tmp_path) == [state]
+    (tmp_path / ".progress-gw1.json.77.tmp").touch()  # of a process that was killed
+    remove_live(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"schema": 9}', '{"schema": 1}', '{"schema": 1, "parts": {"x": {}}, "costs": []}'],
+)
+def test_a_broken_file_is_taken_for_none(tmp_path, text):
+    (tmp_path / "workload.json").write_text(text)
+    (tmp_path / "progress-main.json").write_text(text)
+    assert read_workload(tmp_path) is None
+    assert read_progress(tmp_path) == []
+
+
+def test_a_folder_that_is_gone_is_no_error(tmp_path):
+    write_progress(tmp_path / "gone", ProcessProgress(who="main", at=0.0, since=0.0))
+    assert read_progress(tmp_path / "gone") == []
+    remove_live(tmp_path / "gone")
+
+
+@given(st.text(), st.text())
+def test_rough_tokens_of_a_text_are_about_those_of_its_halves(one, other):
+    assert 0 <= rough_tokens(one) <= len(one)
+    assert abs(rough_tokens(one + other) - rough_tokens(one) - rough_tokens(other)) <= 1
