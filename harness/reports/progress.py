@@ -1,4 +1,4 @@
-"""The progress line: items done, speed, time left and errors so far, while pytest writes its own output.
+"""The place of the progress line, while pytest writes its own output; ``progress_line`` has its text.
 
 On a terminal it is one line right below the line that pytest is writing; a thread of the controlling process keeps it
 there:
@@ -8,7 +8,7 @@ there:
     erase    ESC 7, down, CR, clear line, ESC 8
 
 ``paused()`` erases the line, lets pytest write and draws it again. Elsewhere (a file, a pipe, a dumb
-terminal) it is a plain line, at most every 10 seconds and rarer in long runs.
+terminal) it is a plain line, at most every 20 seconds and rarer in long runs.
 
 The thread writes to a duplicate of the terminal's file descriptor, because pytest's capture redirects the
 original while a test runs. It never raises: when writing fails it falls silent.
@@ -36,23 +36,24 @@ import re
 import shutil
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TextIO
 
-from harness.core.text import count
-from harness.reports.formatting import duration
+from harness.reports.progress_line import Live, Moment, line
 
 DRAW: Final = "\x1bD\x1b[A\x1b7\x1b[B\r\x1b[2K{text}\x1b8"
 ERASE: Final = "\x1b7\x1b[B\r\x1b[2K\x1b8"
 
 LIVE_INTERVAL: Final = 0.5
-PLAIN_INTERVAL: Final = 10.0
-PLAIN_LINES: Final = 30
-"""A plain run gets a line every 1/30 of the time it has taken so far, if that is more than
+PLAIN_INTERVAL: Final = 20.0
+PLAIN_LINES: Final = 20
+"""A plain run gets a line every 1/20 of the time it has taken so far, if that is more than
 ``PLAIN_INTERVAL``."""
+
+PLAIN_WIDTH: Final = 160
 
 
 class Progress:
@@ -72,7 +73,9 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
         interval: float | None = None,
         column: Callable[[], int] | None = None,
+        processes: int = 1,
     ) -> None:
+        self._live = Live(directory, processes)
         self._tally = Tally(directory)
         self._total = total
         self._stream = stream
@@ -95,7 +98,6 @@ class Progress:
         captured."""
         self._tally.update()
         self._began = self._last = self._counted = self._clock()
-        self._speed = Speed(self._began, self._tally.done)
         self._text = self._line(self._began)
         try:
             self._descriptor = os.dup(self._stream.fileno())
@@ -155,19 +157,18 @@ class Progress:
             self.tick()
 
     def _line(self, now: float) -> str:
-        done = min(self._tally.done, self._total)
-        rate = self._speed.rate(now, self._tally.done)
-        share = f" ({done / self._total:.0%})" if self._total else ""
-        parts = [f"touchstone: {done}/{self._total} items{share}"]
-        if done >= self._total:
-            parts.append("all answered")
-        elif rate is None:
-            parts.append(f"{duration(now - self._began)} since the start")
-        else:
-            parts += [f"{_speed(rate)}", f"{duration((self._total - done) / rate)} left"]
-        faults = self._tally.faults
-        parts.append(count(faults, "error"))
-        return ", ".join(parts)
+        try:
+            moment = self._live.moment(time.time())
+        except Exception:  # files that somebody else has written there; a line must not end a run
+            moment = Moment()
+        moment = replace(
+            moment,
+            done=min(self._tally.done, self._total),
+            total=self._total,
+            faults=self._tally.faults,
+            elapsed=now - self._began,
+        )
+        return line(moment, self._width() - 1 if self.live else PLAIN_WIDTH)
 
     def _draw(self) -> None:
         if not self._armed or self._ending.is_set():
@@ -211,12 +212,6 @@ class Progress:
             return shutil.get_terminal_size().columns or 80
 
 
-def _speed(rate: float) -> str:
-    if rate >= 10:
-        return f"{rate:.0f} items/s"
-    return f"{rate:.1f} items/s" if rate >= 0.1 else f"{rate * 60:.1f} items/min"
-
-
 UNGRADED: Final = "~"
 
 
@@ -231,19 +226,6 @@ def item_status(primary: float | None) -> tuple[str, str]:
 
 
 FAULTS: Final = (b"error", b"timeout", b"lost")
-WINDOW: Final = 300.0
-"""The least number of seconds over which the speed is taken.
-
-Benchmarks of one run differ, so the speed of the whole of a long run would mislead. Items that ask for texts end many
-at a time, so that of one minute would mislead more.
-"""
-
-SHARE: Final = 1 / 3
-"""The last part of a long run over which its speed is taken."""
-
-_STEP: Final = 1 / 200
-"""The time between two counts that are kept, as a share of the run so far."""
-
 _HEAD: Final = re.compile(rb'"item":\s*"((?:[^"\\]|\\.)*)".*?"status":\s*"(\w+)"')
 
 
@@ -284,28 +266,3 @@ class Tally:
                 if found := _HEAD.search(line):
                     self._faulty[found[1]] = found[2] in FAULTS
         self._offsets[path] = offset
-
-
-class Speed:
-    """Items per second over the last five minutes, or the last third of a long run.
-
-    It is taken since the start where none finished in that time.
-    """
-
-    def __init__(self, now: float, done: int) -> None:
-        self._first = (now, done)
-        self.samples = deque([self._first])
-
-    def rate(self, now: float, done: int) -> float | None:
-        """Return the speed now; None while nothing has finished."""
-        run = now - self._first[0]
-        if now - self.samples[-1][0] >= _STEP * run:
-            self.samples.append((now, done))
-        while len(self.samples) > 2 and self.samples[1][0] <= now - max(WINDOW, SHARE * run):
-            self.samples.popleft()
-        return _rate(self.samples[0], (now, done)) or _rate(self._first, (now, done))
-
-
-def _rate(before: tuple[float, int], after: tuple[float, int]) -> float | None:
-    seconds, items = after[0] - before[0], after[1] - before[1]
-    return items / seconds if seconds > 0 and items > 0 else None
