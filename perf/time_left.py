@@ -1,0 +1,193 @@
+"""How well the progress line knows the time left: runs pytest, notes the line at every look, and holds it against the
+truth.
+
+    python -m perf.time_left [--cpu] [--json FILE] -- evals/ [any option of pytest]
+
+For shares of the run's time (25, 50 and 75 %) it prints the time left as the line had it, the middle of the range
+(geometric) where it was one, the truth, and the error of the middle in per cent of the truth. The run ends with
+pytest's process, so what comes after the last answer counts too.
+
+With ``--cpu`` all clocks of the line are the process's own CPU time, for a machine on which others compute too; only
+without xdist, and with one thread best (``taskset -c 0``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import fcntl
+import importlib
+import json
+import math
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+COLUMNS: Final = 120
+SHARES: Final = (0.25, 0.5, 0.75)
+NOTES: Final = "TOUCHSTONE_TIME_LEFT_NOTES"
+CPU: Final = "TOUCHSTONE_TIME_LEFT_CPU"
+
+SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
+RANGE: Final = re.compile(r"(?:about )?([\d.]+)(?: (s|min|h))?(?: to ([\d.]+) (s|min|h))? left")
+SINGLE: Final = re.compile(r"(?:(\d+):)?(\d+):(\d\d) left")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the line said at a share of the run's time: ``low`` to ``high`` seconds, and the truth."""
+
+    share: float
+    line: str
+    low: float | None
+    high: float | None
+    truth: float
+
+    @property
+    def middle(self) -> float | None:
+        """The geometric middle."""
+        return None if self.low is None or self.high is None else math.sqrt(self.low * self.high)
+
+    @property
+    def error(self) -> float | None:
+        """The middle's difference from the truth, as a share of it."""
+        return None if self.middle is None else (self.middle - self.truth) / self.truth
+
+    @property
+    def within(self) -> bool | None:
+        """Whether the truth lay in the range, None where there was none."""
+        if self.low is None or self.high is None or self.low == self.high:
+            return None
+        return self.low <= self.truth <= self.high
+
+
+def seconds_left(line: str) -> tuple[float, float] | None:
+    """Return the least and the most seconds that a line says are left."""
+    if found := SINGLE.search(line):
+        hours, minutes, seconds = (int(one or 0) for one in found.groups())
+        whole = 3600.0 * hours + 60.0 * minutes + seconds
+        return whole, whole
+    if not (found := RANGE.search(line)):
+        return None
+    low, unit, high, other = found.groups()
+    first = float(low) * SECONDS[unit or other]
+    return first, float(high) * SECONDS[other] if high else first
+
+
+def rows_of(lines: Sequence[tuple[float, str]], end: float, shares: Sequence[float] = SHARES) -> list[Row]:
+    """Return what the lines, each with its time since the start, said at shares of a run that took ``end`` seconds."""
+    found = []
+    for share in shares:
+        at = share * end
+        before = [line for seconds, line in lines if seconds <= at]
+        line = before[-1] if before else ""
+        low, high = seconds_left(line) or (None, None)
+        found.append(Row(share, line, low, high, end - at))
+    return found
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the rows for people."""
+    text = [f"{'share':>6} {'said':>22} {'middle':>8} {'truth':>8} {'error':>7}  in the range"]
+    for row in rows:
+        said = row.line.rpartition(", ")[2] if "left" in row.line.rpartition(", ")[2] else row.line[-22:]
+        middle = "-" if row.middle is None else f"{row.middle:.0f} s"
+        error = "-" if row.error is None else f"{row.error:+.0%}"
+        within = {True: "yes", False: "no", None: "-"}[row.within]
+        text.append(f"{row.share:6.0%} {said:>22} {middle:>8} {row.truth:6.0f} s {error:>7}  {within}")
+    return "\n".join(text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Called where this module is a plugin of pytest: notes every line, by another clock where that is wanted."""
+    names = ("harness.plugin.watch", "harness.reports.progress", "harness.reports.progress_line")
+    modules: list[Any] = [importlib.import_module(name) for name in names]
+    clock = time.process_time if os.environ.get(CPU) else time.monotonic
+    if os.environ.get(CPU):
+        clocks: Any = SimpleNamespace(monotonic=clock, time=clock, thread_time=time.thread_time)
+        for module in modules:
+            module.time = clocks
+    if hasattr(config, "workerinput"):
+        return
+    notes, text_of = Path(os.environ[NOTES]), modules[1].line
+
+    def noted(*arguments: Any) -> str:
+        text: str = text_of(*arguments)
+        with notes.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([clock(), text]) + "\n")
+        return text
+
+    modules[1].line = noted
+
+    @atexit.register
+    def _() -> None:
+        with notes.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([clock(), None]) + "\n")
+
+
+def run(arguments: Sequence[str], *, cpu: bool) -> tuple[list[tuple[float, str]], float]:
+    """Run pytest in a terminal of its own; return its lines with their times, and how long it took."""
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as notes:
+        environ = {
+            **os.environ,
+            NOTES: notes.name,
+            "TERM": "xterm",
+            **({CPU: "1"} if cpu else {}),
+        }
+        main, side = pty.openpty()
+        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
+        began = 0.0 if cpu else time.monotonic()
+        command = [sys.executable, "-m", "pytest", "-p", "perf.time_left", *arguments]
+        child = subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=environ)
+        os.close(side)
+        written = b""
+        while True:
+            try:
+                written = (written + (more := os.read(main, 65536)))[-20000:]
+            except OSError:
+                break
+            if not more:
+                break
+        child.wait()
+        found = [json.loads(line) for line in Path(notes.name).read_text(encoding="utf-8").splitlines()]
+    if len(found) < 2:
+        sys.exit(
+            f"pytest showed no progress line (exit code {child.returncode}):\n{written.decode(errors='replace')}"
+        )
+    end = (found[-1][0] if found[-1][1] is None else time.monotonic()) - began
+    return [(seconds - began, text) for seconds, text in found if text is not None], end
+
+
+def main() -> None:
+    """Run as the module's docstring says."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cpu", action="store_true", help="measure by the process's CPU time")
+    parser.add_argument("--json", type=Path, help="write all lines and the table's rows to this file")
+    parser.add_argument("arguments", nargs="+", help="of pytest, after --")
+    options = parser.parse_args()
+    lines, end = run(options.arguments, cpu=options.cpu)
+    rows = rows_of(lines, end)
+    print(f"pytest {' '.join(options.arguments)}: {end:.0f} s{' of CPU time' if options.cpu else ''}")
+    print(table(rows))
+    if options.json is not None:
+        told = {"seconds": end, "rows": [asdict(row) for row in rows], "lines": lines}
+        options.json.write_text(json.dumps(told, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
