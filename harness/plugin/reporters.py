@@ -220,6 +220,7 @@ class Calls:
             ("benchmarks", "")
         ]
         notices = "".join(f"\n{one.line}" for one in self.notices)
+        reporter.currentfspath = None  # its first line would come after an empty one
         for title, text in ((mine[0], mine[1] + notices), *others):
             reporter.section(title)
             for line in self._shown(text.splitlines()):

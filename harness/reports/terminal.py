@@ -115,7 +115,7 @@ def _changes(summary: Summary, write: Write, details: bool) -> None:
     if rows:
         write(_change_table(rows, several=len({row["checkpoint"] for row in summary.changes}) > 1))
     else:
-        write(_heading("changes", "no primary metric has changed against the best so far"))
+        _lines([Line("changes", "no primary metric has changed against the best so far")], write)
     if rows and note:
         write(Text(note, style="dim"))
     write()

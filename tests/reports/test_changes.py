@@ -188,3 +188,28 @@ def test_of_many_checkpoints_each_metric_has_its_largest_change_and_the_rest_is_
     assert "checkpoint-100 score_wiki 0.6400 0.6400" in terminal
     assert len(summary_from_json(summary_json(many)).changes) == 80
     assert sum(name.endswith(".change") for name, _ in github.properties(many)) == 80
+
+
+def test_a_short_report_has_the_changes_of_primary_metrics_and_counts_those_that_stayed() -> None:
+    rows = [
+        change("new", "real@1", 2.0),
+        change("new", "real@5", -1.5),
+        change("new", "lambada@1", 0.0, benchmark="ko_lambada_wiki"),
+        change("new", "composite", 0.25, benchmark="score_wiki"),
+    ]
+    shown = words(render(run(*rows), 80, color=False))
+    assert "real_coref real@1 0.6400 0.6600 +2.00" in shown
+    assert "score_wiki 0.6400 0.6425 +0.25" in shown
+    assert "besides: 1 as the best so far (-v)" in shown
+    assert "-1.50" not in shown
+    assert "no primary metric has changed" in words(render(run(rows[2]), 80, color=False))
+
+
+def test_a_short_report_leaves_out_small_changes() -> None:
+    rows = [
+        change("new", "composite", place / 10, benchmark=f"composite{place}", best=0.5, of=1)
+        for place in range(1, 9)
+    ]
+    shown = words(render(run(*rows), 80, color=False))
+    assert re.findall(r"composite(\d) 0", shown) == ["4", "5", "6", "7", "8"]
+    assert "besides: 3 with smaller changes (-v)" in shown
