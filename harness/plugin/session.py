@@ -246,7 +246,7 @@ class EvalSession:
                 sandbox=self.collection.sandbox,
                 sequential=self._sequential,
                 reuse=None if self.settings.no_cache else Reuse(self.directory.path),
-                watch=Watch(self.directory.path, who) if self.config.option.verbose >= 0 else None,
+                watch=Watch(self.directory.path, who) if self.config.get_verbosity() >= 0 else None,
                 settings=self.settings.model,
             )
         )
