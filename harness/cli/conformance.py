@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.cli.command import Output
-from harness.core.dataset import read_lines
 from harness.core.errors import DataError
 from harness.core.exit_codes import ExitCode
+from harness.core.raw_rows import read_lines
 from harness.core.resources import shipped
 
 TOLERANCE: Final = 1e-9

@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from harness.core.benchmark import Benchmark, declared
-from harness.core.dataset import DatasetRows, RawRow, load_dataset, read_lines, row_checker
+from harness.core.dataset import DatasetRows, load_dataset, row_checker
 from harness.core.errors import DataError, MissingDataError
 from harness.core.files import load_module
 from harness.core.grade import Grader
 from harness.core.marks import SHIPPED, Extent, mark
+from harness.core.raw_rows import RawRow, read_lines
 from harness.core.requests import RunProgram, RunProgramAnswer
 from harness.core.resources import shipped_evals
 from harness.engines.sandbox.soundness import UNSOUND

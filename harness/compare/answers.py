@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from harness.compare.candidate import Entry
 from harness.compare.formats.lm_eval import samples_of
-from harness.core.dataset import read_lines
 from harness.core.errors import HarnessError
+from harness.core.raw_rows import read_lines
 from harness.metrics.multiple_choice import preferred
 from harness.results.journal import each_record, latest
 from harness.results.records import Record

@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import pytest
 
@@ -30,6 +30,7 @@ from harness.core.errors import BenchmarkError
 from harness.core.few_shot import Shot
 from harness.core.grade import Grader
 from harness.core.requests import REQUEST_KINDS, Request
+from harness.core.text import did_you_mean
 
 ATTRIBUTE: Final = "__touchstone_benchmark__"
 
@@ -54,6 +55,10 @@ class HubData:
     config: str | None = None
 
 
+Rows: TypeAlias = Sequence[Mapping[str, Any]] | Callable[[], Iterable[Mapping[str, Any]]] | str
+"""Rows, a function that returns them, or the name of a fixture."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """The source of a benchmark's rows.
@@ -61,7 +66,8 @@ class Dataset:
     On the Hub (``--eval-data hub``) they are ``datasets.load_dataset(path, config, split=split)``; without ``path``
     they are not there. In a folder of data they are ``local``, as ``NAME/FILE`` (or ``NAME/FOLDER``, one file per
     group); without it, ``NAME`` is the last part of ``path`` and ``FILE`` the split. A ``local`` that ends in
-    ``.jsonl`` is a file beside the benchmark's module, and ``rows`` are rows themselves: these two belong to the
+    ``.jsonl`` is a file beside the benchmark's module, one that ends in ``/`` a folder of such files. ``rows`` are
+    rows themselves, a function that returns them, or the name of a fixture that needs no other. All these belong to the
     benchmark and are used whatever the data. ``fewshot`` is where few-shot examples come from: another split (in a
     folder, another file of NAME), or another dataset.
     """
@@ -72,9 +78,11 @@ class Dataset:
     split: str = "test"
     fewshot: str | Dataset | None = None
     local: str | None = None
-    rows: Sequence[Mapping[str, Any]] | None = None
+    rows: Rows | None = None
 
     def __post_init__(self) -> None:
+        if self.path is not None and self.path.endswith(".jsonl"):
+            raise BenchmarkError(f"Dataset({self.path!r}): a file is local={self.path!r}")
         if self.path is None and self.local is None and self.rows is None:
             raise BenchmarkError(
                 "Dataset: give the dataset's path on the Hub, local='NAME/FILE', or rows=[...]"
@@ -188,17 +196,18 @@ def benchmark(
     version: int,
     asks: type[Request] | Iterable[type[Request]],
     primary: str,
-    data: Dataset | str | None = None,
-    rows: Sequence[Mapping[str, Any]] | None = None,
+    data: Dataset | Path | str | None = None,
+    rows: Rows | None = None,
     paper: str = "",
     **more: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the decorated generator function as a benchmark; the arguments are the fields of ``Benchmark``.
 
-    ``rows=[...]`` stands for ``data=Dataset(rows=[...])``; ``paper`` goes before ``source``. Raises
-    ``BenchmarkError`` when a field is unknown or wrong.
+    ``rows=[...]`` stands for ``data=Dataset(rows=[...])``; a path is that of a file or folder of rows. ``paper`` goes
+    before ``source``. Raises ``BenchmarkError`` when a field is unknown or wrong.
     """
-    kinds = (asks,) if isinstance(asks, type) else tuple(asks)
+    several = isinstance(asks, Iterable) and not isinstance(asks, (str, type))
+    kinds: tuple[Any, ...] = tuple(cast(Iterable[Any], asks)) if several else (asks,)
     _check(name, kinds, primary, more)
     if rows is not None and data is not None:
         raise BenchmarkError(f"benchmark {name!r}: data and rows: give one of them")
@@ -234,7 +243,8 @@ def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, 
     if "/" in name or "[" in name or not name:
         raise BenchmarkError(f"benchmark name {name!r}: use letters, digits, '_' and '-'")
     if unknown := sorted(set(more) - {*Benchmark.__dataclass_fields__, *FORMER}):
-        raise BenchmarkError(f"{where}: unknown field {unknown[0]!r}")
+        near = did_you_mean(unknown[0], Benchmark.__dataclass_fields__)
+        raise BenchmarkError(f"{where}: unknown field {unknown[0]!r}; {near}".rstrip("; "))
     metrics = more.get("metrics", ())
     if isinstance(metrics, str) or not all(isinstance(metric, str) for metric in metrics):
         raise BenchmarkError(f"{where}: metrics={metrics!r}; give the names of its scores in a tuple")
@@ -242,7 +252,9 @@ def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, 
     if isinstance(tags, str) or not all(isinstance(tag, str) and _TAG.fullmatch(tag) for tag in tags):
         raise BenchmarkError(f"{where}: tags={tags!r}; give words of letters, digits, '_' and '-' in a tuple")
     if metrics and primary not in (*metrics, *more.get("aggregate", ())):
-        raise BenchmarkError(f"{where}: its primary score {primary!r} is not among its metrics")
+        raise BenchmarkError(
+            f"{where}: its primary score {primary!r} is not among its metrics: {', '.join(metrics)}"
+        )
     for one in more.get("aggregate", {}).values():
         one.plain()  # raises for a function that could not be found again
     if more.get("subsets") and more.get("group"):
@@ -255,7 +267,7 @@ def _folder(function: Callable[..., Any]) -> Path:
     return Path() if code is None else Path(code.co_filename).absolute().parent
 
 
-def _dataset(name: str, data: Dataset | str | None, more: dict[str, Any]) -> Dataset:
+def _dataset(name: str, data: Dataset | Path | str | None, more: dict[str, Any]) -> Dataset:
     """The dataset, also from the former fields, which are taken out of ``more``."""
     where = f"benchmark {name!r}"
     former = {field: more.pop(field) for field in FORMER if field in more}
@@ -267,6 +279,8 @@ def _dataset(name: str, data: Dataset | str | None, more: dict[str, Any]) -> Dat
                 f"{where}: {next(iter(former))} is a part of data=Dataset(...); leave it out"
             )
         return data
+    if isinstance(data, Path):
+        data = f"{data}/" if data.is_dir() else str(data)
     shots = former.get("shots_from")
     fewshot = None if shots is None else _on_hub(former.get("hub_shots"), shots)
     return replace(_on_hub(former.get("hub"), data), fewshot=fewshot)

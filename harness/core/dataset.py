@@ -9,14 +9,12 @@ a dataset ``NAME/FILE`` in a folder.
 from __future__ import annotations
 
 import functools
-import gzip
 import hashlib
 import json
 import math
 import random
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +23,7 @@ from harness.core.benchmark import Benchmark, Dataset
 from harness.core.data_files import DatasetInfo, data_files, nearest
 from harness.core.errors import DataError, MissingDataError, ShotsError
 from harness.core.marks import SHIPPED, Extent
+from harness.core.raw_rows import OWN_FILES, RawRow, is_own, own_lines, read_lines
 from harness.core.resources import shipped
 
 HUB: Final = "hub"
@@ -32,9 +31,6 @@ HUB: Final = "hub"
 
 OWN: Final = "the benchmark's own"
 """The origin of rows that a benchmark has itself, as a list or in a file beside its module."""
-
-OWN_FILE: Final = ".jsonl"
-"""The ending of such a file's name."""
 
 PROMPT: Final = "the benchmark's prompt"
 """The origin of few-shot rows that are part of a benchmark, whatever its data."""
@@ -57,16 +53,6 @@ class DatasetRows:
 
     info: DatasetInfo
     examples: tuple[Example, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RawRow:
-    """One raw row with its place, for messages: file, number from 1, file stem."""
-
-    path: str
-    number: int
-    stem: str
-    data: dict[str, Any]
 
 
 def load_dataset(spec: Benchmark, data: str | None) -> DatasetRows:
@@ -101,6 +87,11 @@ def load_shots(spec: Benchmark, data: str | None) -> DatasetRows | None:
         return None
     asked = replace(spec, group=None) if spec.shots_for_all else spec
     found = _load(asked, source, data, scored=False)
+    if found is None and is_own(spec.data):
+        raise ShotsError(
+            f"{spec.name}: fewshot={spec.data.fewshot!r} is no file beside the benchmark; give "
+            "fewshot='NAME.jsonl' or fewshot=Dataset(rows=[...]), or leave it out for shots from its own rows"
+        )
     if found is not None or data is None:
         return found
     if spec.shots_fixed and (found := _load(asked, source, None, scored=False)) is not None:
@@ -152,37 +143,10 @@ def take_first(examples: Iterable[Example], limit: float | int | None) -> list[E
     return kept
 
 
-def read_lines(path: Path) -> Iterator[RawRow]:
-    """The JSON objects of a file, one per line, also of one packed with gzip; raises ``DataError`` naming file and
-    row number of any other line."""
-    try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    for number, raw in enumerate(text.split("\n"), start=1):
-        if not raw.strip():
-            continue
-        try:
-            row = json.loads(raw)
-        except ValueError as error:
-            raise DataError(
-                f"{path}, row {number}: not valid JSON ({error}); one JSON object per line"
-            ) from error
-        if not isinstance(row, dict):
-            raise DataError(f"{path}, row {number}: a {type(row).__name__}, not a JSON object")
-        yield RawRow(str(path), number, path.stem, row)
-
-
 def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -> DatasetRows | None:
     """The rows of one place, None where it has none."""
-    if source.rows is not None:
-        return _checked(spec, spec.name, OWN, f"rows of {spec.name}", list(_given_lines(spec, source.rows)))
-    if source.name.endswith(OWN_FILE):
-        path = spec.folder / source.name
-        return _checked(spec, source.name, OWN, str(path), list(read_lines(path)))
+    if (own := own_lines(spec, source)) is not None:
+        return _checked(spec, Path(source.name).name or spec.name, OWN, *own)
     if data == HUB:
         if source.path is None:
             return None
@@ -194,15 +158,6 @@ def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -
     lines = [line for file in files for line in read_lines(file)]
     place = files[0] if len(files) == 1 else files[0].parent
     return _checked(spec, source.name, origin, str(place), lines)
-
-
-def _given_lines(spec: Benchmark, rows: Sequence[object]) -> Iterator[RawRow]:
-    """The rows that a benchmark itself has."""
-    place = f"rows of {spec.name}"
-    for number, row in enumerate(rows, start=1):
-        if not isinstance(row, Mapping):
-            raise DataError(f"{place}, row {number}: a {type(row).__name__}, not a dict")
-        yield RawRow(place, number, "rows", dict(row))
 
 
 def _lacking(benchmark: str, name: str, folder: Path, why: str, *, scored: bool) -> str:
@@ -249,7 +204,10 @@ def _checked(spec: Benchmark, name: str, origin: str, path: str, lines: list[Raw
     if spec.subsets is not None:
         examples = _by_subset(spec.subsets, kept, examples)
     if not examples:
-        raise DataError(f"{path}: no rows; a dataset has one JSON object per line")
+        remedy = (
+            "one JSON object per line" if name.endswith(OWN_FILES) or origin != OWN else "give one at least"
+        )
+        raise DataError(f"{path}: no rows; {remedy}")
     info = DatasetInfo(name=name, origin=origin, path=path, rows=len(examples), sha256=whole.hexdigest())
     return DatasetRows(info, tuple(examples))
 

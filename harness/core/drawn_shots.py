@@ -89,7 +89,8 @@ def draw_shots(
         return DrawnShots(0, {}, dict.fromkeys(("from", "pick", "sha256")))
     if spec.shot is None:
         raise ShotsError(
-            f"{spec.name} has no few-shot form; run it with --eval-shots 0, or leave it out with -k 'not {spec.name}'"
+            f"{spec.name}: num_fewshot={count}, but no shot=, which makes an example of a row; add "
+            "shot=lambda row: ..., or ask with --eval-shots 0"
         )
     way, seed = draw_of(draw, seed)
     wanted = Wanted(spec, count, seed, dataset, source)

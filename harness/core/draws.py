@@ -75,9 +75,12 @@ class Wanted:
     def too_few(self, part: str | None, rows: int) -> ShotsError:
         """Return the error of a part that has only that many rows."""
         which = self.chosen.info.name + (f" ({part})" if part else "")
+        most = max(0, rows - self.own)
+        own = ", one of which is the question" if self.own else ""
+        lower = "--eval-shots" if self.count != self.spec.num_fewshot else "num_fewshot (or --eval-shots)"
         return ShotsError(
             f"{self.spec.name}: {self.count} few-shot examples asked for, "
-            f"but {which} has {rows} rows; lower --eval-shots"
+            f"but {which} has {rows} rows{own}; lower {lower} to {most}"
         )
 
 

@@ -22,6 +22,11 @@ SCHEMA: Final = 1
 """The version of all forms of files that are written; a change that former versions cannot read raises it."""
 
 
+def shown_path(path: Path) -> str:
+    """Return a path as messages show it: relative to the current folder where that is shorter."""
+    return min(str(path), os.path.relpath(path), key=len)
+
+
 def check_kind(data: object, kind: str, error: type[HarnessError] = HarnessError) -> None:
     """Raise ``error`` where an object read from JSON is not of this kind, or has another schema."""
     found = (data.get("schema"), data.get("kind")) if isinstance(data, Mapping) else ()

@@ -165,6 +165,22 @@ def pytest_collection(session: pytest.Session) -> None:
         add_specifications(session.config.pluginmanager)
 
 
+def pytest_exception_interact(node: Any, call: Any, report: object) -> None:
+    """Make one line, with the place in the user's file, of a declaration that is refused while a file is imported."""
+    if not isinstance(report, pytest.CollectReport) or node.config.option.continue_on_collection_errors:
+        return
+    from harness.core.errors import HarnessError
+
+    error = call.excinfo.value
+    if isinstance(error, HarnessError):
+        from harness.plugin.item_errors import declared_wrongly
+
+        session = _session(node.config)
+        session.fault = session.fault or declared_wrongly(error, node.path)
+        if session.worker:  # its controller ends the run with that one line
+            report.outcome, report.longrepr = "passed", None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, obj: object) -> None:
     # By exact type: objects of other people's modules may do anything when an attribute is read.

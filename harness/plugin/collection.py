@@ -38,6 +38,7 @@ from harness.core.requests import RunProgram
 from harness.core.tasks import Tasks, declared_groups
 from harness.core.text import listed
 from harness.engines.sandbox import open_checked
+from harness.plugin.fixture_rows import with_rows
 from harness.plugin.keywords import may_select, stand_in_ids
 from harness.plugin.options import Settings
 from harness.plugin.source_hash import code_of
@@ -274,7 +275,7 @@ def _examples(
     loaded = collection.loaded.get(id(spec))
     if loaded is None:
         try:
-            dataset = load_dataset(spec, settings.data)
+            dataset = load_dataset(with_rows(spec, metafunc), settings.data)
         except MissingDataError as error:
             collection.remarks.append(Remark(spec, str(error), mistake=settings.data is not None))
             return []

@@ -37,7 +37,7 @@ from harness.core.requests import (
 from harness.core.serialize import plain_scores, plain_text, to_plain
 from harness.engines.base import Engine
 from harness.plugin.dispatch import CAUGHT, STOPPING, Answered, ProgramRunner, RequestDispatcher
-from harness.plugin.item_errors import hint
+from harness.plugin.item_errors import hint, sentence
 from harness.plugin.so_far import NOTHING, Asked, BatchSoFar, ItemSoFar, Length, counted
 from harness.results.records import GENERATED, Record, Status
 
@@ -250,7 +250,7 @@ def _advance(state: _Running, engine: Engine, journal: Recorder) -> None:
     try:
         trouble = next((answer for answer in answers if isinstance(answer, (Refusal, BaseException))), None)
         if trouble is not None:
-            reason = trouble.reason if isinstance(trouble, Refusal) else _sentence(trouble)
+            reason = trouble.reason if isinstance(trouble, Refusal) else sentence(trouble)
             yielded = state.generator.throw(RequestError(f"{_who(state.job)}: {reason}"))
         else:
             yielded = state.generator.send(answers[0] if state.single else answers)
@@ -339,7 +339,7 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
             state.unsandboxed += answer.unsandboxed
             if answer.weak_tests and isinstance(request, RunProgram):
                 state.weak_tests[plain_text(request.task)] = list(answer.weak_tests)
-        said = {"error": _sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
+        said = {"error": sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
         state.exchanges.append(
             {"kind": type(request).__name__, "request": journalled(to_plain(request)), "answer": said}
         )
@@ -370,7 +370,7 @@ def _fail(state: _Running, error: BaseException, journal: Recorder) -> None:
     status: Status = "skipped" if isinstance(error, pytest.skip.Exception) else "error"
     if told := hint(error, state.job.example.row):
         error.add_note(told)
-    message = "; ".join(filter(None, (_sentence(error), plain_text(told))))
+    message = "; ".join(filter(None, (sentence(error), plain_text(told))))
     _settle(state, journal, status, raised=error, message=message)
 
 
@@ -438,13 +438,6 @@ def _last(parts: list[Any]) -> list[Any]:
 
 def _who(job: Job) -> str:
     return f"benchmark {job.spec.name} ({job.example.id})"
-
-
-def _sentence(error: BaseException) -> str:
-    text = plain_text(str(error)).strip()
-    if isinstance(error, (BenchmarkError, pytest.skip.Exception, pytest.fail.Exception)) and text:
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _shown(value: object) -> str:

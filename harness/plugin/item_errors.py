@@ -14,6 +14,9 @@ from typing import Any, Final
 
 import pytest
 
+from harness.core.errors import HarnessError
+from harness.core.files import shown_path
+from harness.core.serialize import plain_text
 from harness.core.text import did_you_mean, listed
 
 SAME: Final = "touchstone_error"
@@ -49,12 +52,27 @@ def _there(what: str, name: str, names: Iterable[str]) -> str:
     return f"{what} {listed(names)}" + (f"; {near}" if near else "")
 
 
+def sentence(error: BaseException) -> str:
+    """Return an error as the journal has it: an explanation as it is, else with its type."""
+    text = plain_text(str(error)).strip()
+    if isinstance(error, (HarnessError, pytest.skip.Exception, pytest.fail.Exception)) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def place_of(error: BaseException, root: Path) -> str:
     """Return the last place in the project's own files where the error passed, as ``FILE:LINE``; else its origin."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
     last = (own or frames)[-1:]
     return "".join(f"{frame.filename}:{frame.lineno}" for frame in last)
+
+
+def declared_wrongly(error: BaseException, path: Path) -> str:
+    """Return the error of a declaration with its line in the file that was being imported."""
+    frames = traceback.extract_tb(error.__traceback__)
+    line = next((frame.lineno for frame in reversed(frames) if frame.filename == str(path)), 1)
+    return f"{shown_path(path)}:{line}: {error}"
 
 
 def one_line(error: BaseException, item: pytest.Item) -> str:

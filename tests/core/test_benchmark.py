@@ -153,7 +153,7 @@ def test_a_row_type_of_typing_works_where_it_can_and_is_named_where_it_cannot(ro
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([{"q": "1"}, 3], "rows of x, row 2: a int, not a dict"),
+        ([{"q": "1"}, 3], "rows of x, row 2: of type int, not a dict"),
         ([{"q": {1, 2}}], "rows of x, row 1: .*set.* use text, numbers, lists and dicts"),
         ([], "rows of x: no rows"),
     ],
@@ -164,7 +164,7 @@ def test_wrong_rows_of_a_benchmark_are_named(rows: list[Any], said: str) -> None
 
 
 def test_a_missing_file_beside_the_module_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.jsonl: cannot be read: No such file"):
+    with pytest.raises(DataError, match=r"none\.jsonl: no such file"):
         load_dataset(made(data="none.jsonl", folder=tmp_path), None)
 
 

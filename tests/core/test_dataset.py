@@ -21,13 +21,13 @@ from harness.core.dataset import (
     extents_of,
     load_dataset,
     load_shots,
-    read_lines,
     take_first,
 )
 from harness.core.drawn_shots import draw_shots
 from harness.core.errors import DataError, MissingDataError, ShotsError
 from harness.core.few_shot import Shot
 from harness.core.marks import SHIPPED, Extent
+from harness.core.raw_rows import read_lines
 from harness.core.requests import Loglikelihood, Turn
 
 

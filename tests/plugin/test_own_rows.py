@@ -78,8 +78,8 @@ def test_a_data_folder_that_lacks_them_does_not_matter(pytester: pytest.Pytester
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (('"capitals.jsonl"', '"none.jsonl"'), "*none.jsonl: cannot be read: No such file or directory"),
-        (("rows=ROWS", "rows=[3]"), "*rows of capitals, row 1: a int, not a dict"),
+        (('"capitals.jsonl"', '"none.jsonl"'), "named: sub/none.jsonl: no such file"),
+        (("rows=ROWS", "rows=[3]"), "rows of capitals, row 1: of type int, not a dict"),
     ],
 )
 def test_rows_that_cannot_be_had_are_one_line(
@@ -89,6 +89,118 @@ def test_rows_that_cannot_be_had_are_one_line(
     done = pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider")
     assert done.ret == 4
     done.stderr.fnmatch_lines([f"ERROR: {said}"])
+
+
+OTHER = """
+import pytest
+from pathlib import Path
+from harness import Dataset, Loglikelihood, benchmark
+
+ROWS = [{{"n": n}} for n in range(3)]
+
+
+def read():
+    yield from ROWS
+
+
+def unreadable():
+    raise OSError("no such table")
+
+
+@pytest.fixture(scope="session")
+def three_rows():
+    return ROWS
+
+
+@pytest.fixture
+def of_another(three_rows):
+    return three_rows
+
+
+@pytest.fixture
+def late_rows():
+    yield ROWS
+
+
+@benchmark("b", version=1, asks=Loglikelihood, primary="acc", {how})
+def test_b(example):
+    answer = yield Loglikelihood("x", "y")
+    return {{"acc": 1.0}}
+"""
+
+
+def run_other(pytester: pytest.Pytester, how: str, *arguments: str) -> pytest.RunResult:
+    (pytester.path / "many").mkdir()
+    for name in ("rows.jsonl", "many/a.jsonl", "many/b.jsonl"):
+        (pytester.path / name).write_text('{"n": 1}\n{"n": 2}\n', encoding="utf-8")
+    pytester.makepyfile(test_b=OTHER.format(how=how))
+    return pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("how", "items"),
+    [
+        ("rows=read", 3),
+        ("rows=lambda: ROWS[:2]", 2),
+        ("rows='three_rows'", 3),
+        ("data=Path(__file__).with_name('rows.jsonl')", 2),
+        ("data=Path(__file__).with_name('many'), group='file'", 4),
+        ("data='many/'", 4),
+    ],
+)
+def test_rows_come_from_a_function_a_fixture_a_path_or_a_folder(
+    pytester: pytest.Pytester, how: str, items: int
+) -> None:
+    run_other(pytester, how).assert_outcomes(passed=items)
+
+
+SHOTS = "shot=lambda row: str(row['n'])"
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("rows=unreadable", "rows of b: OSError: no such table (test_b.py:13)"),
+        ("rows=lambda: 3", "rows of b: of type int; give a list of dicts, or a function that returns one"),
+        ("rows=[]", "rows of b: no rows; give one at least"),
+        ("rows='tree_rows'", "b: rows='tree_rows' is no fixture that this file can use*"),
+        ("rows='of_another'", "b: the fixture 'of_another' needs 'three_rows', but rows are needed before*"),
+        ("rows='late_rows'", "b: the fixture 'late_rows' yields, but rows are needed before fixtures run*"),
+        ("rows=three_rows", "rows of b: a fixture; name it in quotes: rows='NAME_OF_THE_FIXTURE'"),
+        ("data='row.jsonl'", "b: row.jsonl: no such file; did you mean 'rows.jsonl'?"),
+        ("data='rows'", "b: data='rows' is no file; did you mean 'rows.jsonl'?"),
+        ("data='rows.csv'", "b: data='rows.csv': only .jsonl files are read; *"),
+        ("data='none/'", "b: none: no folder of .jsonl files*"),
+        ("data=Dataset('rows.jsonl')", "test_b.py:31: Dataset('rows.jsonl'): a file is local='rows.jsonl'"),
+        (
+            "rows=ROWS, metric='acc'",
+            "test_b.py:31: benchmark 'b': unknown field 'metric'; did you mean 'metrics'?",
+        ),
+        ("rows=ROWS, num_fewshot=1", "b: num_fewshot=1, but no shot=, which makes an example of a row; *"),
+        (
+            f"rows=ROWS, num_fewshot=3, {SHOTS}",
+            "b: 3 few-shot *has 3 rows, one of which is the question; *to 2",
+        ),
+        (
+            f"data=Dataset(rows=ROWS, fewshot='train'), num_fewshot=1, {SHOTS}",
+            "b: fewshot='train' is no file *",
+        ),
+    ],
+)
+def test_a_mistake_in_a_declaration_is_one_line_that_says_what_to_change(
+    pytester: pytest.Pytester, how: str, said: str
+) -> None:
+    done = run_other(pytester, how)
+    assert done.ret == 4
+    done.stderr.fnmatch_lines([f"ERROR: {said}"])
+    assert "Traceback" not in done.stdout.str() + done.stderr.str()
+    done.stdout.no_fnmatch_line("*ERRORS*")
+
+
+def test_workers_say_a_refused_declaration_once(pytester: pytest.Pytester) -> None:
+    done = run_other(pytester, "rows=ROWS, metric='acc'", "-n", "2")
+    assert done.ret == 4
+    assert (done.stdout.str() + done.stderr.str()).count("unknown field") == 1
 
 
 FORMER = """

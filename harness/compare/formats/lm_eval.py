@@ -21,8 +21,8 @@ from harness.compare.candidate import Candidate, Entry, Source, published_entry
 from harness.compare.formats.base import Table, json_content, read_json
 from harness.compare.formats.task_json import file_stem, is_task_file, table_of
 from harness.compare.formats.task_metrics import PERPLEXITIES, metric_name, metrics_of, primary_of
-from harness.core.dataset import RawRow, read_lines
 from harness.core.errors import DataError
+from harness.core.raw_rows import RawRow, read_lines
 from harness.core.text import listed
 from harness.results.store_entry import ItemScores
 
