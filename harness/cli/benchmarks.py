@@ -1,4 +1,4 @@
-"""``touchstone benchmarks``: what there is to be asked, and on which rows."""
+"""``touchstone benchmarks``: the benchmarks that are shipped, or are in files of one's own, and their rows."""
 
 from __future__ import annotations
 

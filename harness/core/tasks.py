@@ -57,7 +57,7 @@ def declared_groups(spec: Benchmark, data: str | None) -> Sequence[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One of the names: what it matches, and whether that is left out."""
+    """A part of the option: patterns of a name and of a group, and whether it leaves out what they match."""
 
     text: str
     name: str

@@ -1,5 +1,7 @@
-"""The words of ``-k``: which benchmarks they cannot mean, whose rows need not be read, and what they may mean by a
-benchmark whose rows are not known."""
+"""The words of ``-k``, held against benchmarks whose rows have not been read.
+
+A benchmark that they cannot mean need not be read at all.
+"""
 
 from __future__ import annotations
 

@@ -105,7 +105,6 @@ def test_the_rows_of_a_folder_of_data_are_counted(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (("arc_chalenge",), "invalid NAME 'arc_chalenge': no such file, benchmark or tag; did you mean arc_challenge?"),
-        (("mine/",), "'mine/': no such file"),
         (("test_wrong.py",), "test_wrong.py: ModuleNotFoundError: No module named 'no_such_module'"),
         (("empty",), "no benchmarks in empty"),
         (("--data", "nowhere"), "invalid --data 'nowhere': expected the folder"),

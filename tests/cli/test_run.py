@@ -52,7 +52,6 @@ def test_files_of_ones_own_are_run_where_they_are_given(project: Path) -> None:
     [
         (("tests",), 1, "1 failed"),
         (("--tasks", "arc_chalenge", *QUICK), 4, "did you mean arc_challenge?"),
-        (("--no-such-option",), 4, "--no-such-option"),
         (("--ta", "arc_easy"), 4, "--ta"),
     ],
     ids=str,

@@ -57,7 +57,7 @@ def read(project: Project) -> set[str]:
 
 
 def scored(project: Project) -> dict[str, int]:
-    """How many items of each benchmark the only run has scored."""
+    """The numbers of items that the only run has scored, by benchmark."""
     examples = [example.partition("/")[0] for example in project.scores()]
     return {name: examples.count(name) for name in sorted(set(examples))}
 

@@ -53,7 +53,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installs(
     folder: Path, index: Path, constraints: Path, torch: str | None = None, needs: str = ""
 ) -> dict[str, str]:
-    """What pip would install in an environment that has this torch."""
+    """The packages that pip would install in an environment that has this torch, with their versions."""
     venv.create(folder / "venv", with_pip=False)
     (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
     if torch is not None:

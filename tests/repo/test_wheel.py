@@ -73,7 +73,7 @@ def shipped_files(*folders: str) -> set[str]:
 
 
 def results(folder: Path) -> dict[tuple[str, str | None], Any]:
-    """What the only run below a folder has found."""
+    """The metrics of the only run below a folder, by benchmark and group."""
     (path,) = (folder / "results").glob("*/summary.json")
     rows = json.loads(path.read_text(encoding="utf-8"))["results"]
     return {(row["benchmark"], row["group"]): row["metrics"] for row in rows}
