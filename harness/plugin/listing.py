@@ -36,12 +36,11 @@ class _Finder:
         config.pluginmanager.register(_First(self.found))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keep the last line of an error."""
+        """Keep the line that tells an error."""
         if report.failed and self.fault is None:
-            lines = [line.removeprefix("E ").strip() for line in report.longreprtext.splitlines()]
-            self.fault = (
-                f"{report.nodeid}: {next((line for line in reversed(lines) if line), 'cannot be read')}"
-            )
+            lines = [line for line in report.longreprtext.splitlines() if line.strip()]
+            errors = [line.removeprefix("E ").strip() for line in lines if line.startswith("E ")]
+            self.fault = f"{report.nodeid}: {next(iter((*errors[-1:], *lines)), 'cannot be read')}"
 
 
 @dataclass(frozen=True, slots=True)

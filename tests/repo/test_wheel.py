@@ -66,10 +66,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 def shipped_files(*folders: str) -> set[str]:
     """The files of the repository that must come along, by their paths."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--", *folders], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    return {name for name in listed.splitlines() if (ROOT / name).is_file()}
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*")]
+    found = (path.relative_to(ROOT) for path in paths if path.is_file())
+    return {str(path) for path in found if "__pycache__" not in path.parts}
 
 
 def results(folder: Path) -> dict[tuple[str, str | None], Any]:
@@ -88,7 +87,7 @@ def test_wheel_and_sdist_hold_code_benchmarks_data_models_and_licences(installed
     assert [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
     with tarfile.open(installed.sdist) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
-    assert packed >= shipped_files("harness", "evals", "fixtures", "docs", "tests", "LICENSE", "README.md")
+    assert packed >= shipped_files("harness", "evals", "fixtures", "docs", "tests") | {"LICENSE", "README.md"}
 
 
 @pytest.mark.slow
