@@ -5,6 +5,7 @@ The fixtures are those of several folders of tests.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -27,6 +28,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", SLOW)
+    os.environ.pop(
+        "PYTHONDONTWRITEBYTECODE", None
+    )  # or the many processes of tests compile every module anew
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -14,6 +14,7 @@ import pytest
 from harness.cli import main
 from tests.support.korean_table import row, write
 from tests.support.places import ROOT
+from tests.support.project import ALONE
 from tests.support.runs import run
 
 ROWS = (
@@ -268,7 +269,7 @@ def test_runs_of_pytest_are_compared_with_questions_and_answers(here: Path) -> N
         return done.stdout
 
     for run_id, shots in (("none", "0"), ("two", "2")):
-        common = ["--checkpoint", "fake:causal", "--eval-data", "data", "-p", "no:cacheprovider", "-q"]
+        common = ["--checkpoint", "fake:causal", "--eval-data", "data", *ALONE, "-q"]
         command("pytest", "test_sums.py", *common, "--eval-run-id", run_id, "--eval-shots", shots)
     text = command("harness.cli", "compare", "none", "two", "--show-flips", "1")
     assert "A  fake-causal (run none)" in text

@@ -9,6 +9,7 @@ import textwrap
 import pytest
 
 from tests.support.places import ROOT
+from tests.support.project import ALONE
 
 
 def blocks(file: str) -> dict[str, str]:
@@ -39,7 +40,7 @@ def test_a_benchmark_as_documented_runs(pytester: pytest.Pytester, name: str) ->
     assert rows is not None
     (pytester.path / "cities.jsonl").write_text(rows[1], encoding="utf-8")
     options = ["--checkpoint", "fake:causal", "--eval-data", "data", "--eval-sandbox", "none"]
-    done = pytester.runpytest(*options, "-p", "no:cacheprovider")
+    done = pytester.runpytest(*options, *ALONE)
     assert done.ret == 0
     (summary,) = pytester.path.glob("results/*/summary.json")
     (result,) = json.loads(summary.read_text())["results"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.places import ROOT
-from tests.support.project import gate_of
+from tests.support.project import ALONE, gate_of
 
 EARLY = "builtin:ko-mlm-tiny/mlm/checkpoint-25"
 LATE = "builtin:ko-mlm-tiny/nouns/checkpoint-1200"
@@ -15,7 +15,7 @@ ITEMS = 100
 def step(pytester: pytest.Pytester, checkpoint: str, run_id: str, *arguments: str) -> pytest.RunResult:
     """One job: a checkpoint on the first items of Real."""
     path = str(ROOT / "evals" / "test_real_coref.py")
-    fixed = ("--eval-limit", str(ITEMS), "--eval-run-id", run_id, "-p", "no:cacheprovider", "-q")
+    fixed = ("--eval-limit", str(ITEMS), "--eval-run-id", run_id, *ALONE, "-q")
     return pytester.runpytest(
         path, "--checkpoint", checkpoint, "--baseline", "best", "--gate", *fixed, *arguments
     )

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.project import ALONE
+
 REPORT = """
 import gc, sys
 
@@ -46,7 +48,7 @@ def test_fixtures(checkpoint, model_engine):
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """A run in a process of its own; the plugin comes by its entry point."""
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+    return pytester.runpytest_subprocess(*ALONE, *arguments)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--eval-limit", "nonsense"), ("-n", "1")], ids=" ".join)
@@ -128,7 +130,7 @@ def test_a_conftest_may_load_the_plugin(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(SHOWS_OPTION)
     result = run(pytester, "-p", "no:harness.plugin", "--checkpoint", "mine")
     assert result.ret in (0, 1)  # a plugin that is blocked stays so
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--checkpoint", "mine")
+    result = pytester.runpytest_subprocess(*ALONE, "--checkpoint", "mine")
     result.assert_outcomes(passed=1)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.results.journal import latest, read_journal
+from tests.support.project import ALONE
 
 CAPITALS = """
 from harness import FewShot, Generate, Graded, Loglikelihood, Scores, Shot, benchmark
@@ -41,7 +42,7 @@ ROWS = [{"country": "Peru", "capital": "Lima"}, {"country": "Mali", "capital": "
 
 def run(pytester: pytest.Pytester, *arguments: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The results of one run by benchmark, and its records by example."""
-    done = pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider", *arguments)
+    done = pytester.runpytest("--checkpoint", "fake:causal", *ALONE, *arguments)
     assert done.ret == 0
     (summary,) = pytester.path.glob("results/*/summary.json")
     results = {one["name"]: one for one in json.loads(summary.read_text())["results"]}
@@ -86,7 +87,7 @@ def test_rows_that_cannot_be_had_are_one_line(
     pytester: pytest.Pytester, files: Path, change: tuple[str, str], said: str
 ) -> None:
     (files / "sub" / "test_capitals.py").write_text(CAPITALS.replace(*change), encoding="utf-8")
-    done = pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider")
+    done = pytester.runpytest("--checkpoint", "fake:causal", *ALONE)
     assert done.ret == 4
     done.stderr.fnmatch_lines([f"ERROR: {said}"])
 

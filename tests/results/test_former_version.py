@@ -20,6 +20,7 @@ from harness.results.store_entry import composites_of, saved_of
 from harness.results.summary import load_summary, summary_json
 from tests.support.installed import run_python
 from tests.support.places import ROOT
+from tests.support.project import ALONE
 
 KEPT = Path(__file__).parent / "former_version"
 RUN = "20261122_041947_5582"
@@ -116,7 +117,7 @@ def test_its_answers_are_scored_again_as_they_were() -> None:
 
 def test_a_gate_judges_a_new_run_by_its_named_baseline(results: Path) -> None:
     asked = ["evals/test_arc.py", "-k", "arc_easy", "--checkpoint", "fake:causal", "--eval-limit", "4"]
-    given = [*asked, "--eval-output", str(results), "-p", "no:cacheprovider", "-q"]
+    given = [*asked, "--eval-output", str(results), *ALONE, "-q"]
     run = run_python("-m", "pytest", *given, "--gate", "--baseline", "main", "--eval-run-id", "now", cwd=ROOT)
     assert run.returncode == 0, run.stdout
     assert "gate passed: 1 not worse" in run.stdout
@@ -132,8 +133,7 @@ def test_its_run_is_not_continued_under_its_id(results: Path) -> None:
         "fake:causal",
         "--eval-run-id",
         RUN,
-        "-p",
-        "no:cacheprovider",
+        *ALONE,
     ]
     run = run_python("-m", "pytest", *asked, "--eval-output", str(results), cwd=ROOT)
     assert run.returncode == 4

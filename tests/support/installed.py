@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.places import ROOT
+from tests.support.project import ALONE
 
 PACKAGES = ROOT / "tests" / "seams" / "packages"
 """Packages with what each says of itself and one module."""
@@ -55,8 +56,7 @@ def run_python(*arguments: str, cwd: Path, packages: Path | None = None) -> subp
 
 def run_pytest(*arguments: str, cwd: Path, packages: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run pytest in a folder with ``data/``."""
-    fixed = ("-m", "pytest", "-p", "no:cacheprovider", "--eval-data", "data")
-    return run_python(*fixed, *arguments, cwd=cwd, packages=packages)
+    return run_python("-m", "pytest", *ALONE, "--eval-data", "data", *arguments, cwd=cwd, packages=packages)
 
 
 def touchstone(*arguments: str, cwd: Path, packages: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -13,6 +13,9 @@ import pytest
 from harness.results.journal import latest, read_journal
 from harness.results.records import Record
 
+ALONE = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+"""Options without which a run writes a cache, and imports all of hypothesis at its end."""
+
 BENCHMARK = """
 from harness import Loglikelihood, benchmark
 
@@ -61,7 +64,7 @@ class Project:
             self.pytester.runpytest_subprocess if apart else self.pytester.runpytest
         )
         fixed = ["--checkpoint", checkpoint] if checkpoint else []
-        return start(*fixed, "--eval-data", "data", "-p", "no:cacheprovider", *arguments)
+        return start(*fixed, "--eval-data", "data", *ALONE, *arguments)
 
     @property
     def runs(self) -> list[Path]:

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.support.installed import run_python
+from tests.support.project import ALONE
 
 BENCHMARK = '''
 from pathlib import Path
@@ -50,5 +51,5 @@ def make(folder: Path) -> Path:
 def score(project: Path, errors: int, run_id: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the benchmark on a fake checkpoint that makes so many errors."""
     (project / "errors").write_text(str(errors))
-    fixed = ["--checkpoint", "fake:causal", "--eval-data", "data", "-p", "no:cacheprovider", "-q"]
+    fixed = ["--checkpoint", "fake:causal", "--eval-data", "data", *ALONE, "-q"]
     return run_python("-m", "pytest", *fixed, "--eval-run-id", run_id, *arguments, cwd=project)
