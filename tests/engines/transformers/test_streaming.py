@@ -114,7 +114,7 @@ def test_what_is_raised_by_whoever_is_told_goes_through_and_breaks_nothing(
 ) -> None:
     engine = engine_for(llama, together=together)
     assert generates_together(engine) is together
-    requests = mixed()
+    requests: list[Request] = [*prompts()[9:], Loglikelihood("The quick", " brown"), *with_samples()[:3]]
     wanted = engine.answer(requests)
     most = engine._generator()._most if together else 0  # type: ignore[union-attr]
     for at in (0, 3, 9):
