@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import pytest
-import scipy.stats  # noqa: F401 -- pytester drops what an inner run imports, and these cannot be loaded twice
-import torch._dynamo  # noqa: F401
+import importlib
 
-import harness.engines.pool
-import harness.plugin.execution
-import harness.plugin.reporters
-import harness.plugin.run_results
-import harness.plugin.sequential
-import harness.plugin.session
-import harness.plugin.xdist  # noqa: F401
+import pytest
+
 from tests.support.project import Project
+
+IMPORTED = (
+    *("scipy.stats", "torch._dynamo"),  # these cannot be loaded twice
+    *("rich.console", "rich.table", "sentencepiece", "transformers.models.auto.tokenization_auto"),
+    *("harness.compare.formats.lm_eval", "harness.compare.formats.run", "harness.compare.formats.task_json"),
+    *("harness.engines.pool", "harness.engines.transformers.lora", "harness.engines.transformers.masked"),
+    *("harness.engines.transformers.mtp", "harness.engines.transformers.pool"),
+    *("harness.plugin.execution", "harness.plugin.reporters", "harness.plugin.run_results"),
+    *("harness.plugin.sequential", "harness.plugin.session", "harness.plugin.xdist"),
+)
+"""Modules that runs import. pytester forgets what an inner run has imported, and the next one would import it anew."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def imported() -> None:
+    """The modules of runs, before the first."""
+    for name in IMPORTED:
+        importlib.import_module(name)
 
 
 @pytest.fixture

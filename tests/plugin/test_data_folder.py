@@ -45,7 +45,7 @@ def test_what_the_folder_lacks_is_left_out_with_the_path_and_the_nearest_name(
 def test_a_folder_with_nothing_of_what_was_selected_is_a_mistake(project: Project, workers: str) -> None:
     of_shipped_rows(project, "easy", "arc_easy/test")
     of_shipped_rows(project, "grade", "gsm8k/test")
-    found = project.run("-n", workers, "-k", "easy or grade", apart=True)
+    found = project.run("-n", workers, "-k", "easy or grade")
     refused(found, "easy (data/arc_easy/test.jsonl)", "; and 1 other benchmark likewise")
     assert project.runs == [] or not any((run / "summary.json").exists() for run in project.runs)
 
@@ -55,7 +55,7 @@ def test_the_environment_names_a_folder_as_the_option_does(
 ) -> None:
     of_shipped_rows(project, "easy", "arc_easy/test")
     monkeypatch.setenv("TOUCHSTONE_DATA", "data")
-    found = project.pytester.runpytest_subprocess("--checkpoint", "fake:causal", "-k", "easy")
+    found = project.pytester.runpytest("--checkpoint", "fake:causal", "-k", "easy")
     refused(found, "data/arc_easy/test.jsonl")
 
 
@@ -64,7 +64,7 @@ def test_few_shot_rows_that_the_folder_lacks_are_not_shipped_ones(project: Proje
     of_shipped_rows(project, "grade", "gsm8k/test", more)
     (project.path / "data" / "gsm8k").mkdir()
     (project.path / "data" / "gsm8k" / "test.jsonl").write_text('{"question": "1+1", "answer": "2"}\n')
-    refused(project.run("-k", "grade", apart=True), "data/gsm8k/train.jsonl", "--eval-shots 0 asks without")
+    refused(project.run("-k", "grade"), "data/gsm8k/train.jsonl", "--eval-shots 0 asks without")
     assert project.run("-k", "grade", "--eval-shots", "0").ret == 0
 
 

@@ -77,7 +77,7 @@ def test_a_printed_exit_code_is_the_one_of_the_process(
     project: Project, halt: str, arguments: list[str], code: int
 ) -> None:
     write(project, HALT[halt], most=0.1 if halt == "not valid" else 1.0)
-    result = project.run(*arguments, apart="-n" in arguments or bool(halt) or code == 4)
+    result = project.run(*arguments, apart=halt in ("interrupt", "exit"))
     assert int(result.ret) == code
     assert printed(result) <= {code}, (result.outlines, result.errlines)
     assert "INTERNALERROR" not in str(result.stdout) + str(result.stderr)
@@ -89,7 +89,7 @@ def test_a_path_that_cannot_be_written_is_found_before_anything_runs(
     project: Project, option: str, workers: str
 ) -> None:
     (project.path / "file").write_text("")
-    result = project.run(option, "file/below/it", "-n", workers, apart=True)
+    result = project.run(option, "file/below/it", "-n", workers)
     refused(result, option, "file is no folder; choose another")
     assert not (project.path / "results").exists()
 
@@ -100,8 +100,8 @@ def test_a_default_folder_that_cannot_be_made_stops_benchmarks_but_no_plain_test
 ) -> None:
     write(project)
     (project.path / "results").write_text("")
-    assert project.run("-n", workers, "test_plain.py", apart=True).ret == 0
-    refused(project.run("-n", workers, apart=True), "choose another --eval-output")
+    assert project.run("-n", workers, "test_plain.py").ret == 0
+    refused(project.run("-n", workers), "choose another --eval-output")
 
 
 def test_a_markdown_file_that_becomes_unwritable_is_an_error_at_the_end(project: Project) -> None:
@@ -114,7 +114,7 @@ def test_a_markdown_file_that_becomes_unwritable_is_an_error_at_the_end(project:
 
 def test_a_folder_that_goes_while_items_run_is_one_line(project: Project) -> None:
     write(project, "__import__('shutil').rmtree('results', ignore_errors=True)")
-    refused(project.run(apart=True), "cannot write", "choose another --eval-output")
+    refused(project.run(), "cannot write", "choose another --eval-output")
 
 
 def test_results_that_cannot_be_written_at_the_end_are_an_error_line(project: Project) -> None:
@@ -139,7 +139,7 @@ def test_a_run_that_is_not_valid_ends_with_what_to_do_below_pytests_last_line(
     project: Project, arguments: list[str]
 ) -> None:
     write(project, most=0.1)
-    result = project.run("--eval-limit", "6", *arguments, apart=True)
+    result = project.run("--eval-limit", "6", *arguments)
     assert result.ret == 0
     assert last(result) == ["not valid: sums; --eval-max-new-tokens 6"]
     assert "\x1b" not in str(result.stdout)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.mistakes import refused
-from tests.support.project import Project, gate_of
+from tests.support.project import ALONE, Project, gate_of
 
 BENCHMARK = """
 from pathlib import Path
@@ -212,8 +212,8 @@ def test_a_benchmark_that_the_baseline_has_and_the_run_has_not_is_said(skilled: 
 
 
 def test_workers_change_no_verdict(skilled: Project) -> None:
-    score(skilled, 150, "first", "-n", "2", apart=True)
-    result = score(skilled, 120, "worse", "-n", "2", "--gate", "test_skills.py", apart=True)
+    score(skilled, 150, "first", "-n", "2")
+    result = score(skilled, 120, "worse", "-n", "2", "--gate", "test_skills.py")
     assert result.ret == 8
     assert [line["verdict"] for line in gate_of(skilled.path, "worse")["lines"]] == ["worse"]
 
@@ -254,8 +254,8 @@ def test_a_mistake_is_one_line_before_anything_runs(
         "metric": "[benchmarks.skills]\nfloors = ['f1 >= 0.5']",
     }.items():
         (skilled.path / f"{name}.toml").write_text(text)
-    score(skilled, 10, "first", apart=True)
-    result = score(skilled, 10, "wrong", *arguments, apart=True)
+    score(skilled, 10, "first")
+    result = score(skilled, 10, "wrong", *arguments)
     refused(result, *words)
     assert not (skilled.path / "results" / "wrong").exists()
 
@@ -285,11 +285,11 @@ def test_several_metrics_are_judged_in_one_run(skilled: Project) -> None:
     assert '.skills.acc" value="worse"' in xml
     assert '.skills.other" value="not worse"' in xml
     refused(
-        score(skilled, 1, "wrong", "--gate", *both, "--eval-gate-sequential", apart=True),
+        score(skilled, 1, "wrong", "--gate", *both, "--eval-gate-sequential"),
         "--eval-gate-sequential settles a benchmark by one metric; acc, other are 2: name one",
     )
     refused(
-        score(skilled, 1, "wrong", "--gate", *both, "--eval-gate-metric", "othr", apart=True),
+        score(skilled, 1, "wrong", "--gate", *both, "--eval-gate-metric", "othr"),
         "--eval-gate-metric: unknown metric 'othr'; did you mean 'other'?",
     )
 
@@ -300,7 +300,7 @@ def test_a_metric_that_the_code_does_not_return_is_refused_before_a_first_run(
 ) -> None:
     (skilled.path / "metric.toml").write_text("[benchmarks.skills]\nfloors = ['f1 >= 0.5']\n")
     refused(
-        score(skilled, 150, "first", "--gate", *arguments, apart=True),
+        score(skilled, 150, "first", "--gate", *arguments),
         "unknown metric 'f1'; known are acc, other",
     )
     assert not (skilled.path / "results" / "first").exists()
@@ -308,14 +308,14 @@ def test_a_metric_that_the_code_does_not_return_is_refused_before_a_first_run(
 
 def test_an_unknown_benchmark_is_one_line_with_workers_too(skilled: Project) -> None:
     (skilled.path / "name.toml").write_text("[benchmarks.skils]\nmargin = 0.1\n")
-    result = score(skilled, 10, "wrong", "--gate", "--eval-gate-config", "name.toml", "-n", "2", apart=True)
+    result = score(skilled, 10, "wrong", "--gate", "--eval-gate-config", "name.toml", "-n", "2")
     refused(result, "unknown benchmark 'skils'; did you mean 'skills'?")
 
 
 def test_a_broken_saved_result_is_named_before_anything_runs(skilled: Project) -> None:
-    score(skilled, 10, "first", apart=True)
+    score(skilled, 10, "first")
     next((skilled.path / "results" / "saved").glob("*/skills@first.json")).write_text("{")
-    refused(score(skilled, 10, "second", "--gate", apart=True), "skills@first.json: cannot be read")
+    refused(score(skilled, 10, "second", "--gate"), "skills@first.json: cannot be read")
 
 
 def test_reports_for_ci_are_written(skilled: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +346,7 @@ def test_a_copied_results_folder_is_a_baseline(skilled: Project) -> None:
 
 def test_two_runs_at_once_share_the_saved_results(skilled: Project) -> None:
     (skilled.path / "skill").write_text("150")
-    fixed = ("--checkpoint", "fake:causal", "--eval-data", "data", "-p", "no:cacheprovider", "--gate")
+    fixed = ("--checkpoint", "fake:causal", "--eval-data", "data", *ALONE, "--gate")
     runs = [
         skilled.pytester.popen(
             [sys.executable, "-m", "pytest", *fixed, "--eval-run-id", name],

@@ -35,7 +35,7 @@ def pytest_touchstone_terminal_sections(summary):
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_tracker_is_told_everything_once(project: Project, workers: str) -> None:
     (project.path / "conftest.py").write_text(TRACKER)
-    result = project.run("--checkpoint", "fake:masked", "-n", workers, "--eval-limit", "6", apart=True)
+    result = project.run("--checkpoint", "fake:masked", "-n", workers, "--eval-limit", "6")
     assert result.ret == 0
     counts = json.loads((project.path / "counts.json").read_text())
     assert counts["runs"] == [[6, 1, True]]
@@ -52,7 +52,7 @@ def test_a_checkpoint_is_told_when_its_last_item_is(project: Project) -> None:
     masks = text[: text.index("    right, wrong")] + "    yield FillMask('a [MASK]')\n    return {'acc': 1}\n"
     masks = masks.replace("Loglikelihood", "FillMask").replace('"sums"', '"masks"')
     (project.path / "test_z.py").write_text(masks)
-    assert project.run("--checkpoint", "fake:masked", apart=True).ret == 0
+    assert project.run("--checkpoint", "fake:masked").ret == 0
     counts = json.loads((project.path / "counts.json").read_text())
     assert counts["checkpoints"] == [["fake-causal"], ["fake-masked"]]
     assert (len(counts["items"]), counts["ends"]) == (40, [2])
@@ -63,7 +63,7 @@ def test_a_hook_that_fails_costs_one_line_and_no_result(project: Project, hook: 
     (project.path / "conftest.py").write_text(
         f"def pytest_touchstone_{hook}:\n    raise ValueError('no tracker')\n"
     )
-    result = project.run(apart=True)
+    result = project.run()
     assert result.ret == 1
     name = hook.partition("(")[0]
     line = f"pytest_touchstone_{name} of conftest.py failed: ValueError: no tracker"
@@ -74,6 +74,6 @@ def test_a_hook_that_fails_costs_one_line_and_no_result(project: Project, hook: 
 
 def test_a_misspelt_hook_is_refused_by_pytest(project: Project) -> None:
     (project.path / "conftest.py").write_text("def pytest_touchstone_run_begun(run): pass\n")
-    result = project.run(apart=True)
+    result = project.run()
     assert result.ret != 0
     assert "unknown hook 'pytest_touchstone_run_begun'" in str(result.stdout) + str(result.stderr)

@@ -51,7 +51,7 @@ def test_scores_do_not_depend_on_order(project: Project) -> None:
     plain = project.scores()
     (project.path / "conftest.py").write_text(SHUFFLE)
     for arguments in ([], ["-n", "2", "--eval-batch-items", "4"]):
-        project.run("--eval-shots", "3", *arguments, apart=True)
+        project.run("--eval-shots", "3", *arguments)
         assert project.scores() == plain
 
 

@@ -284,7 +284,6 @@ def test_several_checkpoints_become_a_parameter_and_come_one_after_the_other(
         "--eval-limit",
         "2",
         checkpoint=str(tmp_path / "one"),
-        apart=True,
     )
     assert result.ret == 0
     ran = [line.split()[0].partition("[")[2] for line in result.outlines if "test_sums[" in line]

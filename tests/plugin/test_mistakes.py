@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,6 @@ import pytest
 
 from tests.support.mistakes import refused
 from tests.support.project import Project
-from tests.support.tiny import tiny_causal
 
 
 @pytest.mark.parametrize(
@@ -45,22 +45,22 @@ from tests.support.tiny import tiny_causal
 def test_an_unknown_value_of_an_option_is_refused(
     project: Project, arguments: list[str], words: list[str]
 ) -> None:
-    refused(project.run(*arguments, apart=True), *words)
+    refused(project.run(*arguments), *words)
 
 
 def test_an_unknown_option_is_refused(project: Project) -> None:
-    refused(project.run("--eval-limits", "3", apart=True), "--eval-limits")
+    refused(project.run("--eval-limits", "3"), "--eval-limits")
 
 
 @pytest.mark.parametrize("way", ["-k", "-m"])
 def test_a_wrong_expression_leaves_no_run_behind(project: Project, way: str) -> None:
-    refused(project.run(way, "sums and", apart=True), f"Wrong expression passed to '{way}'")
+    refused(project.run(way, "sums and"), f"Wrong expression passed to '{way}'")
     assert project.runs == []
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_checkpoint_that_is_not_there_is_refused(project: Project, workers: str) -> None:
-    refused(project.run("-n", workers, checkpoint="runs/nowhere", apart=True), "runs/nowhere")
+    refused(project.run("-n", workers, checkpoint="runs/nowhere"), "runs/nowhere")
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
@@ -78,21 +78,21 @@ def test_a_wrong_row_of_data_is_named_by_file_and_number(
     )
     (project.path / "test_sums.py").write_text(row + text.replace('primary="acc"', 'primary="acc", row=Row'))
     (project.path / "data/sums/test.jsonl").write_text('{"q": "1", "options": ["1", "2"]}\n' + line + "\n")
-    refused(project.run("-n", workers, apart=True), "test.jsonl", *words)
+    refused(project.run("-n", workers), "test.jsonl", *words)
 
 
 def test_a_run_id_is_not_used_twice(project: Project) -> None:
     assert project.run("--eval-run-id", "mine").ret == 0
-    refused(project.run("--eval-run-id", "mine", apart=True), "mine", "earlier run")
+    refused(project.run("--eval-run-id", "mine"), "mine", "earlier run")
 
 
 def test_two_benchmarks_of_one_name_are_refused(project: Project) -> None:
     project.write(name="test_again.py")
-    refused(project.run(apart=True), "two benchmarks are named 'sums'")
+    refused(project.run(), "two benchmarks are named 'sums'")
 
 
 def test_too_many_shots_are_refused(project: Project) -> None:
-    refused(project.run("--eval-shots", "30", apart=True), "30 few-shot examples", "20 rows")
+    refused(project.run("--eval-shots", "30"), "30 few-shot examples", "20 rows")
 
 
 def empty(folder: Path) -> None:
@@ -131,9 +131,8 @@ def broken_config(folder: Path) -> None:
 )
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_broken_checkpoint_is_refused_with_its_fault(
-    project: Project, tmp_path: Path, damage: Callable[[Path], None], words: list[str], workers: str
+    project: Project, whole: Path, damage: Callable[[Path], None], words: list[str], workers: str
 ) -> None:
-    folder = tmp_path / "checkpoint-7"
-    tiny_causal(folder)
+    folder = Path(shutil.copytree(whole, project.path / "checkpoint-7"))
     damage(folder)
-    refused(project.run("-n", workers, checkpoint=str(folder), apart=True), str(folder), *words)
+    refused(project.run("-n", workers, checkpoint=str(folder)), str(folder), *words)

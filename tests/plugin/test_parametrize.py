@@ -127,7 +127,7 @@ def test_two_combinations_of_one_name_are_refused(project: Project) -> None:
 )
 def test_neither_workers_nor_units_matter(project: Project, arguments: list[str]) -> None:
     styled(project)
-    assert project.run(*arguments, apart=True).ret == 0
+    assert project.run(*arguments).ret == 0
     assert results(project) == {"styled[polite]": (0.3, 20), "styled[terse]": (0.25, 20)}
 
 

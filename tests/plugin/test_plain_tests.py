@@ -34,7 +34,7 @@ def plain(project: Project) -> Project:
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_each_runs_once_per_checkpoint(plain: Project, workers: str) -> None:
-    result = plain.run("-v", "-W", "error", "-n", workers, apart=True)
+    result = plain.run("-v", "-W", "error", "-n", workers)
     result.assert_outcomes(passed=3)
     assert "test_capital[fake-causal]" in str(result.stdout)
     assert not (plain.path / "results").exists()
@@ -62,7 +62,7 @@ def test_beside_a_benchmark_they_have_pytests_own_outcome(plain: Project) -> Non
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_checkpoint_that_is_none_is_one_line(plain: Project, workers: str) -> None:
-    result = plain.run("-n", workers, checkpoint="no-such-folder", apart=True)
+    result = plain.run("-n", workers, checkpoint="no-such-folder")
     assert result.ret == 4
     (line,) = filter(None, result.errlines)
     assert "no-such-folder" in line

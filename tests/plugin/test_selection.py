@@ -111,9 +111,9 @@ def test_one_that_is_selected_is_named_or_stops_the_run(project: Project, fault:
 
 def test_workers_agree_about_what_is_selected(project: Project) -> None:
     said = strange(project, "a broken row")
-    assert project.run("-n", "2", "-k", "test_fine", apart=True).ret == 0
+    assert project.run("-n", "2", "-k", "test_fine").ret == 0
     assert len(project.records) == 20
-    refused(project.run("-n", "2", apart=True), said)
+    refused(project.run("-n", "2"), said)
 
 
 def test_last_failed_hears_nothing_of_what_did_not_fail(project: Project) -> None:
@@ -166,7 +166,7 @@ def test_plain_tests_are_not_troubled_by_a_benchmark_beside_them(project: Projec
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_selection_of_nothing_is_one_line_with_the_nearest_names(project: Project, workers: str) -> None:
     strange(project, "a broken row")
-    result = project.run("-k", "finne/3 and not slow", "-n", workers, apart=True)
+    result = project.run("-k", "finne/3 and not slow", "-n", workers)
     assert result.ret == 5
     (line,) = [line for line in result.outlines if "exit code" in line]
     assert line == (

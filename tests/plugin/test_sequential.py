@@ -38,7 +38,7 @@ def later(project: Project, first: str) -> str:
 def test_a_bad_checkpoint_is_stopped_early_with_exit_code_8(project: Project, arguments: list[str]) -> None:
     first = begin(project)
     project.write(BAD)
-    result = project.run("--gate", "--baseline", first, "--eval-gate-sequential", *arguments, apart=True)
+    result = project.run("--gate", "--baseline", first, "--eval-gate-sequential", *arguments)
     assert result.ret == 8
     gate = gate_of(project.path, later(project, first))
     (line,) = gate["lines"]
@@ -62,7 +62,6 @@ def test_the_verdict_is_the_same_with_and_without_workers(project: Project) -> N
             "--eval-run-id",
             name,
             *arguments,
-            apart=True,
         )
         (line,) = gate_of(project.path, name)["lines"]
         found.append({key: line[key] for key in ("kind", "n", "difference", "low", "high", "p")})

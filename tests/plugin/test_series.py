@@ -81,7 +81,7 @@ def test_one_that_is_not_recognised_is_reported_and_the_rest_go_on(
     project: Project, runs: Path, workers: str
 ) -> None:
     (runs / "checkpoint-200" / "config.json").write_text("{")
-    result = project.run("-n", workers, checkpoint="runs/a", apart=True)
+    result = project.run("-n", workers, checkpoint="runs/a")
     assert result.ret == 9
     result.assert_outcomes(passed=12)
     result.stdout.fnmatch_lines(["failed*checkpoint-200 failed to load: *config.json:*"])
@@ -98,7 +98,7 @@ def test_one_that_cannot_be_loaded_is_an_error_of_its_items_alone(
     project: Project, runs: Path, workers: str
 ) -> None:
     unloadable(runs / "checkpoint-200")
-    result = project.run("-n", workers, checkpoint="runs/a", apart=True)
+    result = project.run("-n", workers, checkpoint="runs/a")
     assert result.ret == 9
     assert scored(project) == {"checkpoint-100": 6, "checkpoint-200": 0, "checkpoint-1000": 6}
     assert result.parseoutcomes()["passed"] == 12
@@ -119,7 +119,7 @@ def test_where_none_can_be_loaded_the_run_ends_in_one_line(
 ) -> None:
     for folder in runs.iterdir():
         unloadable(folder)
-    result = project.run("-n", workers, checkpoint="runs/a", apart=True)
+    result = project.run("-n", workers, checkpoint="runs/a")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: none of the 3 checkpoints can be used; the first: runs/a/*"])
 
@@ -127,7 +127,7 @@ def test_where_none_can_be_loaded_the_run_ends_in_one_line(
 @pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_single_one_that_cannot_be_loaded_is_one_line(project: Project, runs: Path, workers: str) -> None:
     unloadable(runs / "checkpoint-200")
-    result = project.run("-n", workers, checkpoint="runs/a/checkpoint-200", apart=True)
+    result = project.run("-n", workers, checkpoint="runs/a/checkpoint-200")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: runs/a/checkpoint-200: 1 tensor *"])
 
