@@ -16,8 +16,7 @@ import pytest
 
 import harness
 from harness.core.errors import OptionError
-
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
 
 BENCHMARK = """
 import time

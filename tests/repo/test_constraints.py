@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+
 BOUNDED, OWN_TORCH = ROOT / "constraints.txt", ROOT / "constraints-own-torch.txt"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TESTED = re.findall(r"^torch<=(.+)$", BOUNDED.read_text(encoding="utf-8"), flags=re.MULTILINE)

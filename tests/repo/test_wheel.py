@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.places import ROOT
+
 QUICK = ("--checkpoint", "fake:causal", "--eval-limit", "1")
 TASKS = "arc_easy,gsm8k,mmlu_stem/machine_learning"
 

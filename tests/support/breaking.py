@@ -143,7 +143,7 @@ FOLDERS: dict[str, tuple[Breaking, tuple[str, ...]]] = {
         ("'b' begins at byte 4",),
     ),
     "a gap": (weights({"a": entry([1], 0, 4), "b": entry([1], 8, 12)}, bytes(12)), ("'b' begins at byte 8",)),
-    "a negative side": (weights({"a": entry([-1, -1], 0, 4)}, bytes(4)), ("'a'", "cannot be")),
+    "a negative side": (weights({"a": entry([-1, -1], 0, 4)}, bytes(4)), ("'a'", "impossible")),
     "an unknown type": (weights({"a": entry([1], 0, 4, "F33")}, bytes(4)), ("'F33'",)),
     "bytes behind the last tensor": (weights({"a": entry([1], 0, 4)}, bytes(9)), ("5 bytes follow",)),
     "a shard that is missing": (
