@@ -321,7 +321,6 @@ def _texts(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _remember(state: _Running, answers: Sequence[Answered]) -> None:
-    state.past = counted(state.past, state.requests)
     for request, answer in zip(state.requests, answers, strict=True):
         state.truncated += bool(getattr(answer, "truncated", 0))
         if isinstance(request, Generate) and isinstance(answer, GenerateAnswer):
@@ -343,6 +342,7 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
         state.exchanges.append(
             {"kind": type(request).__name__, "request": journalled(to_plain(request)), "answer": said}
         )
+    state.past, state.requests = counted(state.past, state.requests), []
 
 
 def _finish(state: _Running, returned: object, journal: Recorder) -> None:

@@ -157,6 +157,7 @@ class Books:
         self._load, self._part_of = load, part_of
         self._former: dict[int, PartProgress] = {}
         self._latest: Counter[int] = Counter()
+        self._computing = False
 
     def cost(self, checkpoint: str) -> Cost:
         """Return the costs of a checkpoint's work."""
@@ -165,6 +166,7 @@ class Books:
     def does(self, what: str, checkpoint: str | None) -> None:
         """Take note of what the process does from now on."""
         self.state.doing, self.state.since = what, time.time()
+        self._computing = False
         self.state.checkpoint = checkpoint or self.state.checkpoint
 
     def settled(self, item: str) -> None:
@@ -194,7 +196,9 @@ class Books:
             _book_cost(self.cost(state.checkpoint), more, seconds - stepping, stepping)
         self._latest = self._counted(open_) or self._counted(batch.items)
         self._book(seconds - stepping, waiting=state.doing == "programs")
-        self._show(batch.items, now, {item for item, _ in batch.growing})
+        self._computing |= bool(more.tokens)
+        # Until the engine computes for this batch, it tells of the call before.
+        self._show(batch.items, now if self._computing else NOTHING, {item for item, _ in batch.growing})
 
     def close(self, items: Sequence[ItemSoFar]) -> None:
         """Take a batch that has come to its end into what is known for good."""

@@ -100,7 +100,7 @@ def plain(text: str) -> str:
 def _now(doing: Sequence[Doing | str], most: int) -> list[str]:
     """Return what is happening, at most so many of it by name."""
     counted = [one for one in doing if isinstance(one, Doing)]
-    found = [one for one in doing if isinstance(one, str)]
+    found: list[str] = []
     for noun in dict.fromkeys(one.noun for one in counted):
         some = [one for one in counted if one.noun == noun]
         if len(some) == 1:
@@ -109,11 +109,11 @@ def _now(doing: Sequence[Doing | str], most: int) -> list[str]:
             shown = [f"{one.name} {one.done:,}/{one.of:,}" for one in some[:most]]
             more = [f"{len(some) - most} more"] if len(some) > most else []
             found.append(f"{noun}: {', '.join([*shown, *more])}")
-    if not most:
+    found += [one for one in doing if isinstance(one, str)]
+    if not found or not most:
         return []
-    if len(found) > most:
-        found = [*found[:most], f"{len(found) - most} more"]
-    return ["; ".join(found)] if found else []
+    others = f" and {len(found) - most} more" if len(found) > most else ""
+    return ["; ".join(found[:most]) + others]
 
 
 def remaining(left: Estimate) -> str:
@@ -220,12 +220,13 @@ def _open(load: Workload, state: ProcessProgress) -> Iterator[tuple[str, str]]:
 
 def _doing(
     load: Workload, states: Sequence[ProcessProgress], which: tuple[str, str], name: str, what: str
-) -> Doing | str:
-    if what == "grading":
-        return f"{name}: grading"
+) -> Doing:
     mine = {
         number: part for number, part in enumerate(load.parts) if (part.checkpoint, part.benchmark) == which
     }
+    if what == "grading":
+        ended = sum(state.parts[number].ended for state in states for number in mine if number in state.parts)
+        return Doing(name, ended, max(ended, sum(part.items for part in mine.values())), "graded")
     noun = (
         "programs"
         if what == "programs"

@@ -75,6 +75,13 @@ def test_what_the_engine_has_computed_of_a_call_counts_before_it_answers():
     assert part.seconds == 1.5
 
 
+def test_an_engine_that_has_computed_nothing_for_a_batch_tells_of_the_one_before():
+    made = books()
+    former = EngineProgress(scored=8, to_score=8, share=1.0)
+    made.look(1.0, former, EngineProgress(), batch(scored(0, 0)))
+    assert (made.state.parts[0].partial, made.state.parts[0].requests) == (0.0, [0.0, 4.0])
+
+
 def test_lengths_of_texts_are_counted_by_sixteenths_of_the_limit():
     made = books()
     now = EngineProgress(steps=1)

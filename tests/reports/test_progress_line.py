@@ -103,7 +103,7 @@ def test_requests_are_counted_over_the_whole_benchmark_and_all_processes():
     [
         ("answering", Doing("humaneval", 8, 20, "texts")),
         ("programs", Doing("humaneval", 2, 20, "programs")),
-        ("grading", "humaneval: grading"),
+        ("grading", Doing("humaneval", 2, 20, "graded")),
     ],
 )
 def test_programs_and_grading_are_told_apart_from_texts(what, expected):

@@ -86,6 +86,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         Scores are passed to ``done`` when all are there, generated texts one request after the other.
         """
         found: dict[int, Answer | Refusal] = {}
+        self.work_done.begin(0, 0)
         with closing(self._answers(self._ahead.made(requests))) as answers:
             for number, answer in answers:
                 found[number] = answer

@@ -56,6 +56,7 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         """Return one answer per request, in the order asked; a request that cannot be answered gets a ``Refusal``."""
         del done  # no answer is there long before the others
         answers: dict[int, Answer | Refusal] = {}
+        self.work_done.begin(0, 0)
         questions: list[_Question] = []
         for number, (request, text) in enumerate(zip(requests, self._ahead.made(requests), strict=True)):
             if isinstance(text, Refusal):
