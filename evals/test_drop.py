@@ -76,4 +76,4 @@ def test_drop(example: Row, fewshot: FewShot) -> Scores:
     one = grade_drop(example["answers"], answer.text)
     several = grade_drop(example["answers"], listed_spans(answer.text))
     by_list = {f"{name}_list": score for name, score in several.scores.items()}
-    return Graded({**one.scores, **by_list}, no_answer=one.no_answer)
+    return Graded({**one.scores, **by_list}, one.no_answer, one.extracted, " | ".join(one.gold))

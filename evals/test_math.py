@@ -97,4 +97,4 @@ def test_math(example: Row, fewshot: FewShot) -> Scores:
     answer = yield fewshot.generate(prompt(example), stop=("Problem:",), max_new_tokens=512)
     grade = grade_math(example["solution"], answer.text)
     by_level = {f"{name}_level_{example['level']}": score for name, score in grade.scores.items()}
-    return Graded({**grade.scores, **by_level}, no_answer=grade.no_answer)
+    return Graded({**grade.scores, **by_level}, grade.no_answer, grade.extracted, grade.gold)

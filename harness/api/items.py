@@ -14,6 +14,7 @@ from harness.core.requests import Answer, Refusal, answer_from_plain
 from harness.plugin.replay import Replay, Replayed
 from harness.results.journal import Place, places, read_at
 from harness.results.records import Record
+from harness.results.run_directory import RunDirectory
 from harness.results.summary import Declaration, base_name
 
 if TYPE_CHECKING:
@@ -115,20 +116,27 @@ class Item:
 
 
 class Items(Sequence[Item]):
-    """The items of a run in the order of its journal, each read when it is asked for."""
+    """The items of a run in the order in which they were collected, each read when it is asked for."""
 
-    def __init__(self, directory: Path, declarations: Sequence[Declaration]) -> None:
+    def __init__(
+        self, directory: Path, declarations: Sequence[Declaration], replay: Replay | None = None
+    ) -> None:
+        """``replay`` starts items again; without it they are started as in their run."""
         self._directory = directory
+        self._given = replay
         hows = {one.name: aggregation_of(one.aggregate, one.primary) for one in declarations}
         self._primary = {name: how.of for name, how in hows.items() if how.higher_score_is_better}
 
     @cached_property
     def _places(self) -> list[Place]:
-        return places(self._directory)
+        found = places(self._directory)
+        collected, _, _ = RunDirectory(self._directory).read_collected()
+        order = {one.item: number for number, one in enumerate(collected)}
+        return [found[item] for item in sorted(found, key=lambda item: order.get(item, len(order)))]
 
     @cached_property
     def _replay(self) -> Replay:
-        return Replay(self._directory)
+        return self._given or Replay(self._directory)
 
     def __len__(self) -> int:
         return len(self._places)

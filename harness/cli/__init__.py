@@ -43,6 +43,7 @@ COMMANDS: Final = (
     _ours("fetch", "download a builtin checkpoint into your cache", "show", "fetch_"),
     _ours("list", "list the runs of a results folder", "runs", "list_"),
     _ours("report", "show the tables of a run again", "runs", "report_", csv=True),
+    _ours("items", "show the items of a run: prompts, answers, and which are right"),
     _ours("show", "show a checkpoint's properties"),
     _ours("rescore", "score a run's stored answers with today's scorers", csv=True),
     _ours("grade", "run the programs of a file of samples, for pass@k"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from harness.core.requests import RunProgram
@@ -26,10 +26,16 @@ class Grade(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Graded:
-    """A grade made of its parts; ``no_answer`` may be a bool where there is one text."""
+    """A grade made of its parts; ``no_answer`` may be a bool where there is one text.
+
+    ``extracted``, what was read out of the text by each rule, and ``gold``, the answer that was due, change no score:
+    ``touchstone items`` shows them, of this and of any other grade that has them.
+    """
 
     scores: Mapping[str, float]
     no_answer: int = 0
+    extracted: Mapping[str, str | None] = field(default_factory=dict)
+    gold: str | None = None
 
 
 Scores: TypeAlias = Generator[Any, Any, Mapping[str, float] | Grade]

@@ -55,6 +55,11 @@ class DropGrade:
         return not any(normalized(span) for span in self.prediction)
 
     @property
+    def extracted(self) -> dict[str, str | None]:
+        """The spans that were compared."""
+        return {"spans": " | ".join(self.prediction)}
+
+    @property
     def scores(self) -> dict[str, float]:
         """Both scores, by name."""
         return {"f1": self.f1, "em": self.em}

@@ -47,6 +47,12 @@ class Gsm8kGrade:
     exact_match_strict: bool
     exact_match_flexible: bool
     exact_match_number: bool
+    gold: str = ""
+
+    @property
+    def extracted(self) -> dict[str, str | None]:
+        """The three answers by rule."""
+        return {how: getattr(self, how) for how in RULES}
 
     @property
     def no_answer(self) -> bool:
@@ -73,6 +79,7 @@ def grade_gsm8k(gold: str, output: str) -> Gsm8kGrade:
         exact_match_strict=strict is not None and trimmed(strict) == wanted,
         exact_match_flexible=flexible is not None and trimmed(flexible) == wanted,
         exact_match_number=number is not None and numeric(number) == numeric(wanted),
+        gold=wanted,
     )
 
 

@@ -155,8 +155,8 @@ class Place(NamedTuple):
     offset: int
 
 
-def places(directory: Path) -> list[Place]:
-    """Return where the records of a run are, one per item as ``latest`` chooses; none of them is kept in memory.
+def places(directory: Path) -> dict[str, Place]:
+    """Return where the records of a run are, by item, one each as ``latest`` chooses; their exchanges are not kept.
 
     Raises ``JournalError`` as ``read_journal`` does.
     """
@@ -173,7 +173,7 @@ def places(directory: Path) -> list[Place]:
                         kept[record.item] = record, Place(path, number, offset)
         except OSError as error:
             raise JournalError(f"cannot read {path}: {error.strerror}") from error
-    return [place for _, place in kept.values()]
+    return {item: place for item, (_, place) in kept.items()}
 
 
 def read_at(place: Place) -> Record:

@@ -19,6 +19,8 @@ from harness.metrics.subprocess_worker import Reply, TimeLimitedWorker
 COMMAND: Final = (sys.executable, "-P", "-W", "ignore", "-m", "harness.metrics.math.worker")
 """Modules of the working folder are not found by it."""
 
+VERDICTS: Final = ("hendrycks_exact", "minerva_exact", "math_verify")
+
 LIMIT_S: Final = 5.0
 """Seconds of processor time for one question to the judge."""
 
@@ -53,10 +55,14 @@ class MathGrade:
         return not self.math_verify.parsed
 
     @property
+    def extracted(self) -> dict[str, str | None]:
+        """The three answers by rule."""
+        return {name: getattr(self, name).answer for name in VERDICTS}
+
+    @property
     def scores(self) -> dict[str, float]:
         """The three verdicts as numbers, by name."""
-        rules = ("hendrycks_exact", "minerva_exact", "math_verify")
-        return {name: float(getattr(self, name).correct) for name in rules}
+        return {name: float(getattr(self, name).correct) for name in VERDICTS}
 
 
 class MathJudge:

@@ -1,0 +1,164 @@
+"""``touchstone items``: what was asked and answered, as a person reads it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.cli import main
+from harness.reports.formatting import cell_width
+from harness.reports.items import rendered, shortened
+from harness.results.item_view import Asked, Choice, ItemView, Said
+from harness.results.journal import Journal, read_journal
+from tests.support.places import ROOT
+
+RUN = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    def show(*options: str, run: Path = RUN) -> str:
+        monkeypatch.setenv("COLUMNS", "80")
+        assert main(["items", str(run), "--root", str(ROOT), *options]) == 0
+        return capsys.readouterr().out
+
+    return show
+
+
+def test_choices_are_listed_with_the_chosen_and_the_right_one(shown: Callable[..., str]) -> None:
+    text = shown("--benchmark", "arc_easy", "--wrong", "-n", "1")
+    assert text.startswith("arc_easy/2 of fake-causal: wrong (acc 0,")
+    assert "1 of 2 wrong items; -n 2 shows all" in text
+    (chosen,) = (line.split() for line in text.splitlines() if "chosen" in line)
+    (right,) = (line.split() for line in text.splitlines() if " right " in line)
+    assert float(chosen[1]) > float(right[1])
+    text = shown("--benchmark", "arc_easy", "--right", "-n", "1")
+    assert "    chosen right     -6.04  Sunlight is the source of energy" in text
+
+
+def test_a_generated_text_is_shown_with_what_was_read_out_of_it_and_the_gold_answer(
+    shown: Callable[..., str],
+) -> None:
+    text = shown("--benchmark", "gsm8k", "-n", "1")
+    for line in (
+        "  answer: ended by itself, 104 tokens",
+        "  read by strict: nothing",
+        "  gold: 18",
+        "  row: answer",
+    ):
+        assert line in text.splitlines()
+    assert "characters; --full shows them ...]" in text
+    assert "note: of a long question the run has kept the end" in text
+    assert "--full shows them" not in shown("--benchmark", "gsm8k", "--full")
+
+
+def test_a_program_is_shown_with_its_verdict_and_the_row_with_its_tests(shown: Callable[..., str]) -> None:
+    text = shown("--benchmark", "humaneval", "-n", "1")
+    assert "  verdict: error: IndentationError" in text
+    assert "def has_close_elements(" in text
+    assert "assert candidate([1.0, 2.0, 3.9, 4.0, 5.0, 2.2], 0.3) == True" in text
+
+
+def test_words_for_a_mask_are_shown_with_the_one_that_was_due(shown: Callable[..., str]) -> None:
+    text = shown("--checkpoint", "fake-masked", "-n", "1")
+    assert "[MASK]" in text
+    assert "           right  no token  " in text
+    assert all(cell_width(line) <= 80 for line in text.splitlines())
+
+
+def test_the_data_has_the_same(shown: Callable[..., str]) -> None:
+    (item,) = json.loads(shown("--benchmark", "arc_easy", "-n", "1", "--json"))
+    assert (item["example"], item["right"], item["scores"]["acc"]) == ("arc_easy/0", True, 1.0)
+    (asked,) = item["asked"]
+    assert [one["right"] for one in asked["choices"]] == [True, False, False, False]
+
+
+def changed(tmp_path: Path, **fields: Any) -> Path:
+    run = Path(shutil.copytree(RUN, tmp_path / "run"))
+    with Journal(run, "zz") as journal:
+        for record in read_journal(RUN):
+            if record.example == "arc_easy/2":
+                journal.append(
+                    type(record)(**{**{n: getattr(record, n) for n in record.__slots__}, **fields})
+                )
+    return run
+
+
+def test_a_row_that_has_changed_is_a_note_and_no_guess(shown: Callable[..., str], tmp_path: Path) -> None:
+    text = shown("--benchmark", "arc_easy", "--wrong", "-n", "2", run=changed(tmp_path, row="another"))
+    first, _, second = text.partition("\n\n")
+    assert "note: which choice is right is not known: its row is not in the data any more" in first.replace(
+        "\n   ", ""
+    )
+    assert not re.search("^ .* right +-", first, re.MULTILINE)
+    assert re.search("^ .* right +-", second, re.MULTILINE)
+
+
+def test_items_in_error_have_their_message(shown: Callable[..., str], tmp_path: Path) -> None:
+    run = changed(tmp_path, status="error", scores={}, message="RequestError: too long\nby 3")
+    text = shown("--error", run=run)
+    assert text.startswith("arc_easy/2 of fake-causal: error\n  RequestError: too long\n  by 3\n")
+    assert text.endswith("1 of 1 item in error\n")
+    assert shown("--invalid") == "no invalid item\n"
+
+
+@pytest.mark.parametrize(
+    ("given_", "said"),
+    [
+        (["nowhere"], "nowhere: no such run in results/; `touchstone list` shows them"),
+        (
+            [str(RUN), "--benchmark", "arc_esy"],
+            "--benchmark arc_esy: not in this run; did you mean 'arc_easy'?",
+        ),
+        (
+            [str(RUN), "--checkpoint", "x"],
+            "--checkpoint x: not in this run; there are fake-causal, fake-masked",
+        ),
+        ([str(RUN), "-n", "0"], "invalid -n '0': expected a whole number from 1 up"),
+    ],
+    ids=str,
+)
+def test_a_wrong_name_is_one_line(
+    given_: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["items", *given_]) == 4
+    assert capsys.readouterr().err == f"touchstone: {said}\n"
+
+
+@given(st.text(), st.text(), st.integers(40, 120))
+def test_no_line_of_text_or_choice_is_wider_than_the_terminal(text: str, choice: str, width: int) -> None:
+    view = ItemView(
+        example="a/0",
+        benchmark="a",
+        checkpoint="c",
+        group=None,
+        status="scored",
+        scores={},
+        right=None,
+        message=text or None,
+        asked=(Asked("choices", text, (Choice(choice, -1.0, chosen=True),), (Said(text, "done"),)),),
+    )
+    lines = rendered(view, width).split("\n")
+    assert all(cell_width(line) <= width for line in lines if line.isprintable())
+
+
+@given(st.text(max_size=3000))
+def test_a_long_text_keeps_its_ends_and_says_how_much_is_left_out(text: str) -> None:
+    short = shortened(text)
+    if short != text:
+        assert short.startswith(text[:300])
+        assert short.endswith(text[-300:])
+        assert f"[... {len(text) - 600} characters;" in short
