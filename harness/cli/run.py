@@ -12,6 +12,7 @@ import os
 import sys
 
 from harness.cli.command import Output
+from harness.results.run_directory import DEFAULT_FILES
 
 USAGE = "touchstone run [--tasks NAME,...] [FILE | FOLDER | FILE::TEST ...] [any option of pytest]"
 
@@ -34,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Become pytest: signals and the exit code are its own."""
     tasks = [f"--eval-tasks={one}" for one in options.tasks]
-    plugin = ["-p", "harness.plugin.default_files"]
     # -P, since a folder `harness` in the current one is somebody else's.
-    command = [sys.executable, "-P", "-m", "pytest", *plugin, *tasks, *options.rest]
+    command = [sys.executable, "-P", "-m", "pytest", *DEFAULT_FILES, *tasks, *options.rest]
     os.execv(sys.executable, command)

@@ -15,6 +15,7 @@ from harness.compare.formats import korean_mlm
 from harness.compare.gate.result import lines_from_json, ordered
 from harness.core.text import count
 from harness.reports import formatting, gate, notes
+from harness.results.run_directory import command_words
 from harness.results.summary import Declaration, Metric, Result, Summary, totals
 
 TEMPLATE: Final = "report.html.j2"
@@ -66,7 +67,7 @@ def _content(summary: Summary) -> dict[str, Any]:
     return {
         "summary": summary,
         "when": _when(summary),
-        "command": " ".join(["pytest", *map(str, summary.manifest.get("command", []))]),
+        "command": " ".join(command_words(summary.manifest)),
         "tiles": _tiles(summary),
         "facts": [
             *notes.directions(summary),

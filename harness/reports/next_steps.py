@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from harness.compare.gate.result import lines_from_json
 from harness.reports import formatting
 from harness.reports.notes import options_for_valid
+from harness.results.run_directory import command_words
 from harness.results.summary import Summary, wholes
 
 FILES: Final = ("report.html", "summary.json", "results.csv", "checkpoints.csv", "errors.log")
@@ -70,8 +71,8 @@ def _steps(summary: Summary) -> Iterator[Step]:
 
 def _command(summary: Summary, checkpoint: str | None = None) -> str:
     """Return the command of the run, without its id; with another checkpoint, if one is given."""
-    given = iter(map(str, summary.manifest.get("command", [])))
-    words = ["pytest"]
+    given = iter(command_words(summary.manifest))
+    words = []
     for word in given:
         name, sign, _ = word.partition("=")
         if name == "--eval-run-id" or (name == "--checkpoint" and checkpoint is not None):

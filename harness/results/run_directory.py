@@ -17,6 +17,7 @@ import itertools
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -52,6 +53,9 @@ def free_run_path(output: Path, now: float, pid: int) -> Path:
     others = (f"{name}_{number}" for number in itertools.count(2))
     return next(output / one for one in itertools.chain([name], others) if not (output / one).exists())
 
+
+DEFAULT_FILES: Final = ("-p", "harness.plugin.default_files")
+"""The arguments before all others with which ``touchstone run`` starts pytest."""
 
 LAST: Final = "last"
 """The name that stands for the newest run."""
@@ -158,6 +162,15 @@ class RunDirectory:
             return {}
         found: dict[str, Any] = json.loads(self.manifest.read_text(encoding="utf-8"))
         return found
+
+
+def command_words(manifest: Mapping[str, Any]) -> list[str]:
+    """Return the command of a run as a person types it: pytest's, or ``touchstone run``."""
+    words = [str(word) for word in manifest.get("command", ())]
+    if tuple(words[: len(DEFAULT_FILES)]) != DEFAULT_FILES:
+        return ["pytest", *words]
+    own = (re.sub("^--eval-tasks=", "--tasks=", word) for word in words[len(DEFAULT_FILES) :])
+    return ["touchstone", "run", *own]
 
 
 def environment(command: Sequence[str], folder: Path, root: Path) -> dict[str, Any]:

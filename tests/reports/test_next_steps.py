@@ -31,6 +31,15 @@ def test_after_a_checkpoint_of_ones_own_comes_a_gate_for_the_next() -> None:
     assert commands(run()) == ["pytest evals/ --eval-limit=8 --checkpoint NEW --gate"]
 
 
+def test_what_was_run_by_touchstone_is_run_by_it_again() -> None:
+    found = run()
+    command = ["-p", "harness.plugin.default_files", "--eval-tasks=a,b", "--eval-limit", "8", "-k", "not c"]
+    by_touchstone = replace(found, manifest={**found.manifest, "command": command})
+    assert commands(by_touchstone) == [
+        "touchstone run --tasks=a,b --eval-limit 8 -k 'not c' --checkpoint NEW --gate"
+    ]
+
+
 def test_where_there_are_earlier_results_comes_a_verdict_against_them() -> None:
     change = {"checkpoint": "checkpoint-100", "benchmark": "winogrande", "metric": "acc"}
     assert commands(run(changes=[change])) == [
