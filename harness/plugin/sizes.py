@@ -124,7 +124,9 @@ def size_of(
         "tokens": sum(own) / many,
         "shared": float(rough_tokens(prefix)),
         "texts": sum(one.different for one in generated) / many,
-        "limit": max((limit or one.max_new_tokens for one in generated), default=0),
+        "limit": max(
+            (limit or max(one.max_new_tokens, one.turns_max_new_tokens or 0) for one in generated), default=0
+        ),
     }
 
 

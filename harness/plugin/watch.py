@@ -158,6 +158,7 @@ class Books:
         self._former: dict[int, PartProgress] = {}
         self._latest: Counter[int] = Counter()
         self._computing = False
+        self._pending = 0.0
 
     def cost(self, checkpoint: str) -> Cost:
         """Return the costs of a checkpoint's work."""
@@ -191,10 +192,16 @@ class Books:
         ]
         open_ = [one for one in batch.items if not one.ended]
         state.doing = _doing(open_, batch.advancing) if not (more.tokens or more.steps) else "answering"
+        self._latest = self._counted(open_) or self._counted(batch.items)
+        resting = not (more.tokens or more.steps)
+        if resting and state.doing == "answering":
+            self._pending += seconds  # a pass may take longer than it is from look to look
+            seconds = 0.0
+        elif not resting:
+            seconds, self._pending = seconds + self._pending, 0.0
         stepping = seconds * share_of_steps(more)
         if state.checkpoint is not None:
             _book_cost(self.cost(state.checkpoint), more, seconds - stepping, stepping)
-        self._latest = self._counted(open_) or self._counted(batch.items)
         self._book(seconds - stepping, waiting=state.doing == "programs")
         self._computing |= bool(more.tokens)
         # Until the engine computes for this batch, it tells of the call before.
@@ -202,6 +209,8 @@ class Books:
 
     def close(self, items: Sequence[ItemSoFar]) -> None:
         """Take a batch that has come to its end into what is known for good."""
+        self._book(self._pending, waiting=False)
+        self._pending = 0.0
         self._show(items)
         self._former = {number: deepcopy(part) for number, part in self.state.parts.items()}
         for part in self._former.values():

@@ -104,7 +104,22 @@ def test_while_the_engine_rests_programs_or_grading_are_what_happens(seen, doing
     made.look(1.0, EngineProgress(), EngineProgress(), seen)
     assert made.state.doing == doing
     part = made.state.parts[1]
-    assert (part.waited, part.seconds) == ((1.0, 0.0) if doing == "programs" else (0.0, 1.0))
+    seconds = {"programs": (1.0, 0.0), "grading": (0.0, 1.0), "answering": (0.0, 0.0)}
+    assert (part.waited, part.seconds) == seconds[doing]
+
+
+def test_a_pass_that_takes_longer_than_from_look_to_look_is_booked_whole():
+    made, step = books(), EngineProgress(steps=1, generated=2)
+    growing = (("gsm0", 10), ("gsm1", 10))
+    for more in (EngineProgress(), EngineProgress(), step):
+        made.look(1.0, step, more, batch(text(0), text(1), growing=growing))
+    assert made.state.costs["c"].steps == {2: [1.0, 2.0, 3.0]}
+    for more in (EngineProgress(), EngineProgress(tokens=50)):
+        made.look(1.0, step, more, batch(scored(0, 0)))
+    assert (made.state.costs["c"].tokens, made.state.costs["c"].seconds) == (50, 2.0)
+    made.look(1.0, step, EngineProgress(), batch(scored(0, 0)))
+    made.close([scored(0, 4, ended=True)])
+    assert made.state.parts[0].seconds == 3.0
 
 
 def test_loading_is_nobody_s_time_and_items_that_are_never_asked_end_too():
