@@ -6,24 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tutorials import files_of, matches, run, steps_of, tutorials
+from tests.support.tutorials import matches, play, shortened, steps_of, tutorials
 
 
 @pytest.mark.parametrize("page", tutorials(), ids=lambda page: page.stem)
 def test_a_tutorial_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    for name, content in files_of(text).items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
-    steps = steps_of(text)
-    assert steps
-    for step in steps:
-        code, printed = run(step.command, tmp_path)
-        output = "\n".join(printed)
-        assert code == step.code, f"$ {step.command}\n{output}"
-        wrong = matches(step.shown, printed)
-        assert wrong is None, f"$ {step.command}\nshown, not printed at its place: {wrong}\n{output}"
+    commands = 0
+    for ran in play(page.read_text(encoding="utf-8"), tmp_path):
+        wrong = ran.step.differs(ran.code, ran.printed)
+        output = "\n".join(ran.printed)
+        assert wrong is None, f"$ {ran.step.command}\n{wrong}\n\n{output}\n# exit code {ran.code}"
+        commands += 1
+    assert commands
 
 
 def test_a_line_that_is_not_printed_is_found() -> None:
@@ -34,3 +28,18 @@ def test_a_line_that_is_not_printed_is_found() -> None:
     assert matches(["acc 0.25"], printed) == "(the end)"
     assert matches(["f1 0.25", "..."], printed) == "f1 0.25"
     assert matches(["...", "saved elsewhere"], printed) == "saved elsewhere"
+
+
+def test_lines_that_a_page_leaves_out_stay_left_out() -> None:
+    printed = ["collected 3", "acc 0.531", "legend", "saved results/2"]
+    assert shortened(["...", "acc 0.1", "...", "saved results/1"], printed) == [
+        *("...", "acc 0.531", "...", "saved results/2")
+    ]
+    assert shortened(["acc 0.1"], printed) == printed
+
+
+def test_a_command_may_take_several_lines_and_exit_with_a_code() -> None:
+    (step,) = steps_of("$ pytest \\\n    --gate\nworse\n# exit code 8\n")
+    assert (step.command, step.shown, step.code) == ("pytest --gate", ["worse"], 8)
+    assert step.differs(0, ["worse"]) == "# exit code 8"
+    assert step.differs(8, ["worse"]) is None

@@ -1,0 +1,75 @@
+"""The README is short, and what it shows is so: benchmarks, figures, the picture, the example."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import terminal_picture
+
+from tests.support.places import ROOT
+from tests.support.prose import paragraphs
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def section(heading: str) -> str:
+    """The text below a heading of the README."""
+    return README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def declared() -> dict[str, str]:
+    """The primary metric of each shipped benchmark."""
+    command = [sys.executable, "-m", "harness.cli", "benchmarks", "--json"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return {one["name"]: one["metrics"][0] for one in json.loads(listed)}
+
+
+def test_it_is_short() -> None:
+    assert len(README.splitlines()) <= 110
+
+
+def test_it_has_the_two_commands_as_they_are_documented() -> None:
+    first = "pip install -c constraints.txt -e '.[all]' && touchstone fetch smollm2-135m && pytest evals/"
+    second = "pip install -c constraints.txt -e '.[test]' && pytest tests/"
+    lines = [line.strip() for line in section("Start").splitlines()]
+    assert lines.index(second) == lines.index(first) + 1
+
+
+def test_benchmarks_and_their_primary_metrics_are_those_of_the_code() -> None:
+    shown = dict(re.findall(r"`(\w+)`\s+([\w@]+)", section("Benchmarks")))
+    table = (ROOT / "docs" / "shipped-benchmarks.md").read_text(encoding="utf-8")
+    names = {name for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in cell.split(", ")}
+    assert shown == declared()
+    assert {f"`{name}`" for name in shown} == names
+
+
+@pytest.mark.parametrize(
+    "fact", [one for one in paragraphs(README) if one.startswith("**") and "](" in one][:3]
+)
+def test_the_figures_of_a_fact_stand_in_the_page_that_it_names(fact: str) -> None:
+    (page,) = re.findall(r"\]\((docs/[\w-]+\.md)#", fact)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    figures = re.findall(r"\d[\d,.]*\d", fact.partition("](")[0])
+    assert figures
+    assert not [figure for figure in figures if figure not in text]
+
+
+def test_the_picture_shows_what_is_printed_today() -> None:
+    svg = terminal_picture.PICTURE.read_text(encoding="utf-8")
+    texts = re.findall(r"<text class=\"terminal-r\d+\" [^>]*>(.*?)</text>", svg)
+    shown = re.sub(r"\s", "", html.unescape("".join(texts)))
+    assert shown == re.sub(r"\s", "", terminal_picture.report(color=False))
+    assert "@font-face" not in svg
+    assert "@import" not in svg
+
+
+def test_the_example_is_the_tutorials() -> None:
+    tutorial = (ROOT / "docs" / "tutorials" / "own-benchmark.md").read_text(encoding="utf-8")
+    example = re.sub(r"^ {4}", "", section("A benchmark of your own, in 90 seconds"), flags=re.MULTILINE)
+    _, _, function = example.partition("def test_capitals")
+    assert function.partition("\n\n")[0] in tutorial
