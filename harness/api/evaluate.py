@@ -91,9 +91,9 @@ def evaluate(
     command = [
         *(sys.executable, child.__file__, "-p", "harness.plugin", "-p", "no:cacheprovider", "--color=no"),
         *options,
-        *named,
         *_workers(workers),
         *arguments,
+        *named,
         *_paths(benchmarks),
     ]
     code, output = _run(command, progress=progress, verbose=verbose)
@@ -136,12 +136,15 @@ def _text(row: Setting, value: object) -> str:
 
 
 def _folder(given: Mapping[str, Any]) -> tuple[Path, list[str]]:
-    """Return the folder of the run, and the option that gives it its name if the caller does not."""
-    output = Path(given.get("output") or settings_table()["output"].default)
-    if given.get("run_id"):
-        return output / str(given["run_id"]), []
+    """Return the folder of the run, and the options for it, which a project's own must not replace."""
+    rows = settings_table()
+    output = str(given.get("output") or rows["output"].default)
     name = f"{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}_{uuid.uuid4().hex[:6]}"
-    return output / name, [f"{settings_table()['run_id'].long_flag}={name}"]
+    run_id = str(given.get("run_id") or name)
+    return Path(output, run_id), [
+        f"{rows['output'].long_flag}={output}",
+        f"{rows['run_id'].long_flag}={run_id}",
+    ]
 
 
 def _workers(workers: object) -> list[str]:

@@ -47,6 +47,7 @@ def test_two_calls_read_the_file_anew_print_nothing_and_leave_nothing_in_this_pr
     write: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", "--nonsense-of-the-outer-run")
+    Path("pytest.ini").write_text("[pytest]\naddopts = --eval-output=elsewhere --eval-run-id=mine")
     write()
     before = {name for name in sys.modules if not name.startswith("harness")}
     first = small(limit=4)
