@@ -7,7 +7,7 @@ rows of a batch share. It stores nothing unless asked to, so that no copy of the
 ``SlotCache`` has the keys and values of rows that are being generated, each row in a slot of preallocated buffers.
 The prefix that all rows share is not in the slots (``split_attention``). A row's keys are written where they stay;
 nothing is copied from step to step. The slots in use are the first ones, without gaps: when a row leaves, the last
-one takes its slot.
+one takes its slot. ``SlotCaches`` are several of them in one pass.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.scoring.prefix_tree import common
-from harness.engines.transformers.split_attention import put_behind
+from harness.engines.transformers.split_attention import put_behind, put_beside
 
 if TYPE_CHECKING:
     import torch
@@ -181,13 +181,13 @@ class SlotCache(_Cache):
     slot holds already.
     """
 
-    def __init__(self, prefix: KeyValues, rows: int) -> None:
+    def __init__(self, prefix: KeyValues) -> None:
         super().__init__(prefix, keeps=True)
         self.lengths: list[int] = []
         self.begun = 0
-        self._rows, self._columns = rows, 0
+        self.rows = self.columns = 0
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._first = self._count = self._until = 0
+        self._first = self.count = self._until = 0
         self._at: int | torch.Tensor = 0
 
     def own(self) -> None:
@@ -207,12 +207,19 @@ class SlotCache(_Cache):
         ``at`` is the column of its first token, for all rows, or the columns [rows, length] of all tokens. The rows
         attend to columns up to ``until``.
         """
-        self._first, self._count, self._at, self._until = first, count, at, until
-        if until > self._columns:
-            self._columns = until + max(_MORE_COLUMNS, until // 4)
-            for layer, parts in self._layers.items():
-                key, value = (self._grown(part) for part in parts)
-                self._layers[layer] = (key, value)
+        self._first, self.count, self._at, self._until = first, count, at, until
+        if until > self.columns:
+            self._resize(max(self.rows, first + count), until + max(_MORE_COLUMNS, until // 4))
+        self.reserve(first + count)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for ``rows`` rows, where there are fewer slots."""
+        if rows > self.rows:
+            self._resize(rows, self.columns)
+
+    def trim(self) -> None:
+        """Free the memory of slots that are not in use."""
+        self._resize(len(self.lengths), self.columns)
 
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
@@ -220,7 +227,7 @@ class SlotCache(_Cache):
         """Take what a layer computed for the rows; return what they attend to."""
         if layer_idx not in self._layers:
             self._layers[layer_idx] = (self._empty(keys), self._empty(values))
-        end = self._first + self._count
+        end = self._first + self.count
         for buffer, new in zip(self._layers[layer_idx], (keys, values), strict=True):
             part = buffer[self._first : end]
             if isinstance(self._at, int):
@@ -232,7 +239,7 @@ class SlotCache(_Cache):
 
     def seen(self, layer_idx: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the keys and values that the selected rows attend to in a layer."""
-        end = self._first + self._count
+        end = self._first + self.count
         keys, values = (part[self._first : end, :, : self._until] for part in self._layers[layer_idx])
         if self.past:
             put_behind(keys, self.prefix.layers[layer_idx])
@@ -268,12 +275,36 @@ class SlotCache(_Cache):
 
     def _empty(self, like: torch.Tensor) -> torch.Tensor:
         # Zeros: what a mask hides is multiplied by 0, and leftover memory may hold NaN.
-        return like.new_zeros((self._rows, like.shape[1], self._columns, like.shape[3]))
+        return like.new_zeros((self.rows, like.shape[1], self.columns, like.shape[3]))
 
-    def _grown(self, part: torch.Tensor) -> torch.Tensor:
+    def _resize(self, rows: int, columns: int) -> None:
+        """Replace the buffers by some of another size, and copy what fits."""
+        kept = min(rows, self.rows)
+        self.rows, self.columns = rows, columns
+        for layer, parts in self._layers.items():
+            key, value = (self._resized(part, kept) for part in parts)
+            self._layers[layer] = (key, value)
+
+    def _resized(self, part: torch.Tensor, kept: int) -> torch.Tensor:
         larger = self._empty(part)
-        larger[:, :, : part.shape[2]] = part
+        larger[:kept, :, : part.shape[2]] = part[:kept]
         return larger
+
+
+class SlotCaches(_Cache):
+    """Several slot caches that one pass fills: first come the rows of the first, then those of the second, and so on."""
+
+    def __init__(self, caches: Sequence[SlotCache]) -> None:
+        super().__init__(KeyValues(), keeps=True)
+        self._caches = caches
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Take what a layer computed for all rows; what they attend to travels with the keys that this returns."""
+        counts = [cache.count for cache in self._caches]
+        parts = zip(self._caches, keys.split(counts), values.split(counts), strict=True)
+        return put_beside(keys, [cache.update(key, value, layer_idx) for cache, key, value in parts]), values
 
 
 def slot_mask(

@@ -7,12 +7,13 @@ It is registered with transformers as one more kind of attention, under the name
 attention interface support it, and a probe tests whether a model's tokens stay the same.
 
 The prefix's keys and values travel as an attribute of the tensor of the row's keys, which a cache gives to a layer
-and the layer to its attention.
+and the layer to its attention. Where the rows of several caches are in one pass, the keys and values of each travel
+likewise, and the caches' masks as an attribute of a mask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 NAME: Final = "touchstone_split"
 
 _BEHIND: Final = "touchstone_behind"
+
+_BESIDE: Final = "touchstone_beside"
 
 _UNKNOWN: Final = ("s_aux", "position_bias", "head_mask")
 """Arguments by which some models change what attention computes."""
@@ -50,6 +53,13 @@ def put_behind(keys: torch.Tensor, prefix: tuple[torch.Tensor, torch.Tensor]) ->
     return keys
 
 
+def put_beside(tensor: torch.Tensor, parts: Sequence[Any]) -> torch.Tensor:
+    """Return the same tensor; ``split_attention`` uses the parts instead, one per cache in the order of their rows: keys
+    and values, or masks."""
+    setattr(tensor, _BESIDE, parts)
+    return tensor
+
+
 def split_attention(
     _module: Any,
     query: torch.Tensor,
@@ -61,20 +71,39 @@ def split_attention(
     softcap: float | None = None,
     **more: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attend for a layer: queries [rows, heads, length, width] -> [rows, length, heads, width].
+    """Attend for a layer: queries [rows, heads, length, width] -> [rows, length, heads, width]."""
+    import torch
+
+    if odd := [name for name in _UNKNOWN if more.get(name) is not None]:
+        raise RuntimeError(f"the model's attention has {odd[0]}")
+    assert attention_mask is not None, "rows of different lengths need a mask"
+    how = (query.shape[-1] ** -0.5 if scaling is None else scaling), softcap
+    if (caches := getattr(key, _BESIDE, None)) is None:
+        return _attended(query, (key, value), attention_mask, *how), None
+    masks = getattr(attention_mask, _BESIDE)
+    asked = query.split([len(mask) for mask in masks])
+    parts = zip(asked, caches, masks, strict=True)
+    return torch.cat([_attended(one, cache, mask, *how) for one, cache, mask in parts]), None
+
+
+def _attended(
+    query: torch.Tensor,
+    own: tuple[torch.Tensor, torch.Tensor],
+    attention_mask: torch.Tensor,
+    scale: float,
+    softcap: float | None,
+) -> torch.Tensor:
+    """Attend for the rows of one cache.
 
     The mask is additive. It covers the rows' own keys, in which case all of the prefix is seen, or the prefix's keys
     and those. Groups of query heads that share a key are laid side by side.
     """
     import torch
 
-    if odd := [name for name in _UNKNOWN if more.get(name) is not None]:
-        raise RuntimeError(f"the model's attention has {odd[0]}")
-    assert attention_mask is not None, "rows of different lengths need a mask"
+    key, value = own
     rows, all_heads, length, width = query.shape
     heads = key.shape[1]
     group = all_heads // heads
-    scale = width**-0.5 if scaling is None else scaling
     asked = (query * scale).reshape(rows, heads, group * length, width)
     scores = asked @ key.transpose(2, 3)
     prefix = getattr(key, _BEHIND, None)
@@ -94,4 +123,4 @@ def split_attention(
         folded = weights[..., :past].transpose(0, 1).reshape(heads, rows * group * length, past)
         part = (folded @ prefix[1][0]).view(heads, rows, group * length, -1)
         found = found + part.transpose(0, 1)
-    return found.reshape(rows, all_heads, length, -1).transpose(1, 2), None
+    return found.reshape(rows, all_heads, length, -1).transpose(1, 2)

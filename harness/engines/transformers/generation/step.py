@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from harness.engines.transformers.attention_masks import Attention
 from harness.engines.transformers.generation.sampling import choose
 from harness.engines.transformers.generation.sequence import GeneratedSequence
-from harness.engines.transformers.kv_cache import SlotCache, slot_mask
+from harness.engines.transformers.kv_cache import SlotCache, SlotCaches, slot_mask
 from harness.engines.transformers.logits import SelectiveLogits
 from harness.engines.transformers.memory import BatchBudget
 from harness.engines.transformers.scoring.plan import WorkDone
+from harness.engines.transformers.split_attention import put_beside
 
 if TYPE_CHECKING:
     import torch
@@ -74,6 +75,17 @@ class DecodeStep:
         self._done.stepped(len(samples))
         return [[token] for token in choose(logits, [sample.draw for sample in samples])]
 
+    def advance_all(
+        self, groups: Sequence[tuple[SlotCache, Sequence[GeneratedSequence]]]
+    ) -> list[list[list[int | None]]]:
+        """Return the same for the samples of several caches, by one pass unless tokens are proposed."""
+        if self.speculative or len(groups) == 1:
+            return [self.advance(slots, samples) for slots, samples in groups]
+        fed = [[sample.tokens[-1] for sample in samples] for _, samples in groups]
+        logits = self.step_all([slots for slots, _ in groups], fed)
+        tokens = iter(choose(logits, [sample.draw for _, samples in groups for sample in samples]))
+        return [[[next(tokens)] for _ in samples] for _, samples in groups]
+
     def ended(self, sample: GeneratedSequence) -> None:
         """Take note of each sample that has ended."""
 
@@ -82,6 +94,41 @@ class DecodeStep:
         logits = self.several(slots, [[token] for token in tokens])
         slots.lengths = [length + 1 for length in slots.lengths]
         self._done.decoded += len(tokens)
+        return logits
+
+    def step_all(self, caches: Sequence[SlotCache], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Put one more token in every slot in use of several caches, in one pass.
+
+        Return float32 logits [rows, vocabulary] after each.
+        """
+        import torch
+
+        columns = [torch.tensor(slots.lengths, device=self._model.device)[:, None] for slots in caches]
+        until = [max(slots.lengths) + 1 for slots in caches]
+        for slots, own, end in zip(caches, columns, until, strict=True):
+            slots.aim(0, len(own), own, end)
+
+        def masks(window: int | None) -> torch.Tensor:
+            found = [
+                slot_mask(window, own=own, past=slots.past, until=end, dtype=self._model.dtype)
+                for slots, own, end in zip(caches, columns, until, strict=True)
+            ]
+            return put_beside(found[0].new_zeros((sum(map(len, found)), 1, 1, 1)), found)
+
+        positions = [own + slots.past for slots, own in zip(caches, columns, strict=True)]
+        inputs: dict[str, Any] = {
+            "input_ids": torch.tensor(
+                [[token] for some in tokens for token in some], device=self._model.device
+            ),
+            "position_ids": torch.cat(positions),
+            "past_key_values": SlotCaches(caches),
+            "use_cache": True,
+            "attention_mask": self._attention.masks(masks),
+        }
+        logits = self._computed(inputs, [(row, 0) for row in range(len(inputs["input_ids"]))])
+        for slots in caches:
+            slots.lengths = [length + 1 for length in slots.lengths]
+        self._done.decoded += len(inputs["input_ids"])
         return logits
 
     def several(self, slots: SlotCache, fed: Sequence[Sequence[int]]) -> torch.Tensor:
@@ -120,6 +167,9 @@ class DecodeStep:
             "use_cache": True,
             "attention_mask": self._attention.masks(lambda window: slot_mask(window, own=columns, **where)),
         }
+        return self._computed(inputs, wanted)
+
+    def _computed(self, inputs: dict[str, Any], wanted: Sequence[tuple[int, int]]) -> torch.Tensor:
         self._done.computed += inputs["input_ids"].numel()
         self._done.logits += len(wanted)
         return self._needed.logits(inputs, [row for row, _ in wanted], [place for _, place in wanted])

@@ -107,7 +107,7 @@ def test_heads_read_from_the_slots_what_they_would_read_from_the_whole_text(fold
     )
     for past in ((), prefix):
         with torch.inference_mode():
-            slots = SlotCache(shared.prefix(past), 4)
+            slots = SlotCache(shared.prefix(past))
             with splitting(model):
                 stepper.fill(slots, tails)
                 # A row that leaves, a copy that comes, and a step behind all of them.
