@@ -145,8 +145,14 @@ def word(text: str, choices: Sequence[str] = (), pattern: str = ".*") -> str:
     return text
 
 
-def _limit(text: str) -> int | float:
-    """An item count, or a fraction of each benchmark: above 0 and below 1."""
+ALL: Final = "all"
+"""The limit that is none."""
+
+
+def _limit(text: str) -> int | float | str:
+    """An item count, a fraction of each benchmark (above 0 and below 1), or all."""
+    if text == ALL:
+        return text
     if re.fullmatch(r"0?\.[0-9]+", text) and 0.0 < float(text) < 1.0:
         return float(text)
     return integer(text, 1)

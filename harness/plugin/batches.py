@@ -6,7 +6,8 @@ alone, computed alike on both sides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 DEFAULT_SIZE: Final = 64
@@ -48,15 +49,18 @@ def batch_size(count: int, workers: int, limit: int = DEFAULT_SIZE) -> int:
 
 
 def plan_batches(
-    nodeids: Sequence[str], size: int, alone: Iterable[str] = (), generating: Iterable[str] = ()
+    nodeids: Sequence[str],
+    size: int,
+    alone: Iterable[str] = (),
+    generating: Mapping[str, str] = MappingProxyType({}),
 ) -> list[list[int]]:
     """Return indices into ``nodeids``, grouped into batches; each index is in exactly one batch.
 
-    Items with the same ``batch_key`` are batched in order of appearance, at most ``size`` per batch, or
-    ``GENERATING_SIZE`` of those in ``generating``. Each item in ``alone`` gets a batch of its own. Batches are
-    ordered by their first item.
+    Items with the same ``batch_key`` are batched in order of appearance, at most ``size`` per batch. Those in
+    ``generating`` are batched by the keys that they have there, at most ``GENERATING_SIZE`` per batch. Each item in
+    ``alone`` gets a batch of its own. Batches are ordered by their first item.
     """
-    solitary, large = set(alone), set(generating)
+    solitary = set(alone)
     batches: list[list[int]] = []
     filling: dict[str, list[int]] = {}
     for index, nodeid in enumerate(nodeids):
@@ -64,8 +68,9 @@ def plan_batches(
         if nodeid in solitary or key == nodeid:
             batches.append([index])
             continue
+        key = generating.get(nodeid, key)
         batch = filling.get(key)
-        if batch is None or len(batch) >= (GENERATING_SIZE if nodeid in large else size):
+        if batch is None or len(batch) >= (GENERATING_SIZE if nodeid in generating else size):
             batch = filling[key] = []
             batches.append(batch)
         batch.append(index)

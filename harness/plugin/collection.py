@@ -24,6 +24,7 @@ from harness.core.dataset import (
     subsample,
     take_first,
 )
+from harness.core.demonstration import AS_THE_RUN, EVERYTHING, Asking, asking_of
 from harness.core.drawn_shots import DrawnShots, shots_of
 from harness.core.draws import TOUCHSTONE
 from harness.core.errors import (
@@ -49,13 +50,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A benchmark with its rows and few-shot examples, and how texts are sampled in the run."""
+    """A benchmark with its rows and few-shot examples, and how texts are sampled and asked for in the run."""
 
     spec: Benchmark
     dataset: DatasetRows
     shots: DrawnShots
     sampling: Sampling
     code: str = ""
+    asking: Asking = AS_THE_RUN
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,12 @@ class Collection:
             self.checkpoints, self.failed = series.infos, series.failed
             self.deselected += series.left_out
         return self.checkpoints
+
+    def asking(self, spec: Benchmark) -> Asking:
+        """Return the options of a benchmark that are not the run's."""
+        if not self.settings.demonstration:
+            return AS_THE_RUN
+        return asking_of(spec).without(self.settings.by_hand)
 
     def give(self) -> str | None:
         """Return the checkpoints as text for ``take``; None where nothing was recognised yet."""
@@ -241,13 +249,19 @@ def _by_example(
 
 
 def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
-    """Return the checkpoints that can answer what the benchmark asks; leave a remark for each kind that cannot."""
+    """Return the checkpoints that can answer what the benchmark asks; leave a remark for each kind that cannot.
+
+    There are none where the demonstration leaves the benchmark out.
+    """
 
     def leave_out(line: str) -> None:
         collection.remarks.append(Remark(spec, f"{spec.name}: {line}"))
 
     if absent := [package for package in spec.needs if find_spec(package) is None]:
         leave_out(f"needs the package {absent[0]}; {spec.needs[absent[0]]}")
+        return []
+    if reason := collection.asking(spec).left_out:
+        leave_out(f"left out of the demonstration: {reason}; {EVERYTHING} asks it too")
         return []
     infos = collection.known_checkpoints()
     if not infos:
@@ -285,15 +299,15 @@ def _examples(
         except ShotsError as error:
             collection.remarks.append(Remark(spec, str(error), mistake=True))
             return [(example.id, Withheld(spec)) for example in _chosen(spec, dataset, collection)]
-        loaded = Loaded(spec, dataset, shots, settings.sampling, _code(metafunc))
+        loaded = Loaded(spec, dataset, shots, settings.sampling, _code(metafunc), collection.asking(spec))
         collection.loaded[id(spec)] = loaded
     return [(example.id, Given(example, loaded)) for example in _chosen(spec, loaded.dataset, collection)]
 
 
 def _chosen(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> list[Example]:
     """The examples that are left by --eval-limit and --eval-tasks."""
-    settings, tasks = collection.settings, collection.tasks
-    first = take_first(subsample(spec, dataset.examples, settings.seed), settings.limit)
+    settings, tasks, limit = collection.settings, collection.tasks, collection.asking(spec).limit
+    first = take_first(subsample(spec, dataset.examples, settings.seed), limit or settings.limit)
     return [example for example in first if tasks.takes(spec, example.group)]
 
 

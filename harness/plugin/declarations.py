@@ -82,6 +82,7 @@ def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterabl
         extents=extents_of(spec, loaded.dataset, loaded.sampling.seed),
         own_rows=spec.own_rows,
         composites=[one.plain() for one in composites if name in one.benchmarks],
+        settings=loaded.asking.settings,
     )
 
 

@@ -23,6 +23,7 @@ import pytest
 
 from harness.core.benchmark import Benchmark
 from harness.core.dataset import Example
+from harness.core.demonstration import AS_THE_RUN, Asking
 from harness.core.errors import BenchmarkError, RequestError, WireError
 from harness.core.grade import NO_ANSWER, scores_of
 from harness.core.requests import (
@@ -59,14 +60,15 @@ KEPT_WHOLE: Final = ("program",)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One item to be run: its node id, its benchmark and example, the checkpoint's name, and the function that starts
-    its generator."""
+    """One item to be run: its node id, its benchmark and example, the checkpoint's name, the function that starts its
+    generator, and the options by which its requests are changed."""
 
     item: str
     spec: Benchmark
     example: Example
     checkpoint: str
     start: Callable[[], Any]
+    asking: Asking = AS_THE_RUN
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,11 @@ class _Running:
             self.job.item, False, counted(past, requests), counted(past, answered), share, lengths
         )
 
+    @property
+    def asked(self) -> list[Request]:
+        """Its present requests as the engine gets them; the journal has them as its generator yields them."""
+        return [self.job.asking.request(request) for request in self.requests]
+
 
 class RunningBatch:
     """A batch whose generators have been started and have asked their first questions; nothing is answered or
@@ -149,7 +156,7 @@ class RunningBatch:
         return [
             request
             for state in self.running
-            for request in state.requests
+            for request in state.asked
             if not isinstance(request, RunProgram)
         ]
 
@@ -200,7 +207,7 @@ def run_batch(
             fault = f"{_who(state.job)} yielded a RunProgram, but there is no sandbox to run programs in"
             _fail(state, BenchmarkError(fault), journal)
         else:
-            asking.ask(state, state.requests)
+            asking.ask(state, state.asked)
 
     asking = batch.asking = RequestDispatcher(engine, sandbox, take)
     try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.core.benchmark import Benchmark, generator_function
+from harness.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, generator_function
 from harness.core.requests import Generate
 from harness.core.serialize import to_plain
 from harness.engines.settings import ModelSettings
@@ -261,7 +261,8 @@ class Execution:
             for name in argument_names(item)
         }
         start = functools.partial(self._function(item), **wanted)
-        return Job(item.nodeid, self._spec(item, given), given.example, checkpoint_of(item).name, start)
+        name, asking = checkpoint_of(item).name, given.loaded.asking
+        return Job(item.nodeid, self._spec(item, given), given.example, name, start, asking)
 
     def _spec(self, item: pytest.Item, given: Given) -> Benchmark:
         """Return the benchmark of an item, under the name of the result that it belongs to."""
@@ -298,8 +299,17 @@ class _Recorder:
 def _batches(items: Sequence[pytest.Item], size: int, *, by_kind: bool) -> list[list[int]]:
     """Return the batches of the items, as indices; items with a mark for which they run alone have a batch each."""
     alone = [item.nodeid for item in items if any(mark.name in ALONE_MARKS for mark in item.iter_markers())]
-    asking = (item.nodeid for item, given in given_items(items) if Generate in given.loaded.spec.asks)
-    return plan_batches([item.nodeid for item in items], size, alone, asking if by_kind else ())
+    asking = (item for item, given in given_items(items) if Generate in given.loaded.spec.asks)
+    generating = {item.nodeid: _text_key(item) for item in asking} if by_kind else {}
+    return plan_batches([item.nodeid for item in items], size, alone, generating)
+
+
+def _text_key(item: pytest.Item) -> str:
+    """Return what the items share whose texts are generated together: their checkpoint, else also their benchmark.
+
+    A step of the model takes about as long for few texts as for many, so those of several benchmarks go on together.
+    """
+    return f"texts of {checkpoint_of(item).name}" if _stands_alone(item) else batch_key(item.nodeid)
 
 
 def interleave(items: list[pytest.Item], size: int, *, by_kind: bool) -> None:
@@ -341,8 +351,17 @@ def _needs_no_fixture(item: pytest.Item) -> bool:
     return all(name in OWN_ARGUMENTS or name in item.callspec.params for name in argument_names(item))
 
 
+def _stands_alone(item: pytest.Item) -> bool:
+    """Return whether a benchmark item needs nothing but its example and its checkpoint, and no fixture of its file."""
+    names = getattr(item, "fixturenames", ())
+    return reusable(item) and all(name in OWN_ARGUMENTS or name == CHECKPOINT_FIXTURE for name in names)
+
+
 def _alike(item: pytest.Function, leader: pytest.Function) -> bool:
-    """Return whether the two differ in their examples only, so that the leader's fixtures are the item's too."""
+    """Return whether the item can run under the leader's fixtures: the two differ in their examples only, or need no
+    fixtures."""
+    if checkpoint_of(item) is checkpoint_of(leader) and _stands_alone(item) and _stands_alone(leader):
+        return True
     mine, its = item.callspec.params, leader.callspec.params
     if mine.keys() != its.keys():
         return False

@@ -18,7 +18,7 @@ import pytest
 from harness.checkpoints.steps import StepFilter
 from harness.core.errors import OptionError
 from harness.core.few_shot import Sampling
-from harness.core.settings import Setting, settings_table
+from harness.core.settings import ALL, Setting, settings_table
 from harness.engines.sandbox.settings import SandboxSettings
 from harness.engines.settings import ModelSettings
 
@@ -27,11 +27,14 @@ from harness.engines.settings import ModelSettings
 class Settings:
     """The settings of a run: the plain value of every row of the table, and those that the plugin uses as fields.
 
-    ``notes`` says which options have other names now.
+    ``notes`` says which options have other names now. ``demonstration`` is whether neither a checkpoint nor a limit
+    was given, ``by_hand`` which rows of the table were.
     """
 
     values: Mapping[str, Any]
     notes: tuple[str, ...]
+    by_hand: frozenset[str]
+    demonstration: bool
     model: ModelSettings
     sandbox_settings: SandboxSettings
     sampling: Sampling
@@ -76,7 +79,8 @@ def settings_of(config: pytest.Config) -> Settings:
     """
     notes: list[str] = []
     try:
-        values = _values(config, notes)
+        given = _given_values(config, notes)
+        values = _values(given)
     except OptionError as error:
         raise pytest.UsageError(str(error)) from None
     workers = worker_count(config)
@@ -86,6 +90,8 @@ def settings_of(config: pytest.Config) -> Settings:
     return Settings(
         values=values,
         notes=tuple(notes),
+        by_hand=frozenset(given),
+        demonstration=not given.keys() & {"checkpoint", "limit"},
         sampling=sampling,
         model=ModelSettings(
             threads=_cores(workers) if hasattr(os, "sched_getaffinity") else None,
@@ -105,8 +111,8 @@ MODEL_ROWS: Final = ("dtype", "device", "batch", "chat", "max_new_tokens", "spec
 """The rows that an engine is told."""
 
 
-def _values(config: pytest.Config, notes: list[str]) -> dict[str, Any]:
-    """Return the value of each row; raises ``OptionError``."""
+def _given_values(config: pytest.Config, notes: list[str]) -> dict[str, Any]:
+    """Return the values of the rows that the command line or the environment gives; raises ``OptionError``."""
     given = {
         name: found
         for name, row in settings_table().items()
@@ -114,7 +120,13 @@ def _values(config: pytest.Config, notes: list[str]) -> dict[str, Any]:
     }
     if "data" not in given and (folder := os.environ.get("TOUCHSTONE_DATA")):
         given["data"] = settings_table()["data"].read(folder, "TOUCHSTONE_DATA")
+    return given
+
+
+def _values(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the value of each row; raises ``OptionError``."""
     values = {name: row.default for name, row in settings_table().items()} | given
+    values["limit"] = None if values["limit"] == ALL else values["limit"]
     return values | sampling_values(values["samples"], given.get("temperature"), given.get("top_p"))
 
 

@@ -7,13 +7,14 @@ file and GitHub Actions are served where they are asked for.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from harness.core.demonstration import as_line
 from harness.core.errors import HarnessError
 from harness.core.exit_codes import ExitCode
 from harness.core.files import unwritable, write_atomic
@@ -191,6 +192,14 @@ class Calls:
         else:
             who = Path(one.plugin_name).name if one.plugin_name.endswith(".py") else one.plugin_name
             self.note(f"{name} of {who} failed: {type(error).__name__}: {error}", 1)
+
+    def tell_demonstration(self, manifest: Mapping[str, Any]) -> None:
+        """Write the line of a demonstration, unless pytest is to be quiet."""
+        reporter = self._manager.get_plugin("terminalreporter")
+        told = manifest.get("demonstration")
+        if reporter is not None and told and self._config.option.verbose >= 0:
+            for line in wrapped(as_line(told), self._config.get_terminal_writer().fullwidth):
+                reporter.write_line(line)
 
     def start_progress(self, directory: Path, total: int, processes: int) -> Progress | None:
         """Start the progress line of a run of that many items, answered by that many processes; None where there is no

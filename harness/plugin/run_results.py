@@ -17,6 +17,7 @@ from harness.checkpoints.series import FailedToLoad
 from harness.compare.candidate import Entry
 from harness.compare.gate.changes import changes_of
 from harness.compare.leaders import leaders_of
+from harness.core import demonstration
 from harness.core.errors import HarnessError
 from harness.engines.registry import identity
 from harness.results.aggregate import summarize
@@ -59,12 +60,15 @@ class RunResults:
         ``pytest.UsageError`` where it is the only one.
         """
         invocation = config.invocation_params
-        manifest = {
+        manifest: dict[str, Any] = {
             **told,
             **environment(invocation.args, invocation.dir, config.rootpath),
             "checkpoints": [self._checkpoint_row(info, failed) for info in infos],
             "benchmarks": benchmarks_of(self.declarations),
         }
+        # Benchmarks have settings of their own in the demonstration alone.
+        if own := [one.settings for one in self.declarations.values() if one.settings]:
+            manifest["demonstration"] = demonstration.told(invocation.args, own)
         self._directory.write_manifest(manifest)
         self._manifest = self._directory.read_manifest()
         return manifest

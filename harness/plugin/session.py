@@ -264,6 +264,7 @@ class EvalSession:
         used = [info for info in infos if info.name in results.checkpoints]
         told = {"run_id": self.directory.run_id, "began": self._began, "settings": self.settings.recorded()}
         manifest = results.write_manifest(told, self.config, used, self.collection.failed)
+        self._hooks.tell_demonstration(manifest)
         if not self.settings.no_cache:
             write_decision(self.directory.path, decide(manifest, self.directory.path.parent))
         count, names = len(results.items), ", ".join(sorted(results.checkpoints))

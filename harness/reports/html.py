@@ -70,6 +70,7 @@ def _content(summary: Summary) -> dict[str, Any]:
         "command": " ".join(command_words(summary.manifest)),
         "tiles": _tiles(summary),
         "facts": [
+            *notes.demonstration(summary),
             *notes.directions(summary),
             *(f"Reused: {text}" for text in notes.reused(summary)),
             *notes.generated(summary),

@@ -139,7 +139,12 @@ def _changes(summary: Summary) -> list[str]:
 
 
 def _notes(summary: Summary) -> list[str]:
-    lines = [notes.items(summary), *notes.directions(summary), *notes.warnings(summary)]
+    lines = [
+        notes.items(summary),
+        *notes.demonstration(summary),
+        *notes.directions(summary),
+        *notes.warnings(summary),
+    ]
     lines += [f"{status}: {text}" for status, text in notes.faults(summary)[:5]]
     lines += [f"left out: {text}" for text in notes.left_out(summary)]
     return ["\n".join(f"- {plain(line)}" for line in lines)]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.core.aggregation import aggregation_of
+from harness.core.demonstration import as_line
 from harness.core.errors import HarnessError
 from harness.core.marks import PICKS
 from harness.core.text import count, listed
@@ -30,6 +31,12 @@ _BRACKETS: Final = re.compile(r" \(([^\s()]+)\)")
 
 SINGLY: Final = 3
 """Up to this many checkpoints have a line each; more are added up."""
+
+
+def demonstration(summary: Summary) -> list[str]:
+    """Return the line of a demonstration, with the commands for all rows and for a checkpoint of one's own."""
+    told = summary.manifest.get("demonstration")
+    return [as_line(told)] if told else []
 
 
 def invalid(summary: Summary) -> list[str]:
@@ -446,9 +453,11 @@ def _short_name(summary: Summary, result: Result) -> str:
 def _limit_of(summary: Summary, result: Result) -> int | None:
     """Return the most tokens that a text of a result could have; None where the journal does not say.
 
-    It is what the run was given, else what the benchmark asks for, from the first of its items.
+    It is what was given for the run or for this benchmark, else what the benchmark asks for, from the first of its
+    items.
     """
-    if given := summary.manifest.get("settings", {}).get("max_new_tokens"):
+    own = {one.name: one.settings for one in summary.declarations}.get(result.benchmark, {})
+    if given := {**summary.manifest.get("settings", {}), **own}.get("max_new_tokens"):
         return int(given)
     asked = (
         token_limit(exchange)

@@ -32,6 +32,9 @@ from harness.results.summary import Declaration
 
 FILE: Final = "reuse.json"
 
+SETTINGS: Final = "settings"
+"""The key of a run's settings in its manifest, and of those of a benchmark alone among its facts."""
+
 MOST_RUNS: Final = 20
 """The most runs that are searched for one checkpoint and benchmark, the newest ones."""
 
@@ -59,6 +62,7 @@ def benchmarks_of(declarations: Mapping[str, Declaration]) -> dict[str, dict[str
     """Return the facts that a manifest has of each benchmark, so that a later run can tell whether it is the same."""
     return {
         name: {"version": one.version, "data": one.dataset.sha256, "few_shot": one.few_shot, "code": one.code}
+        | ({SETTINGS: one.settings} if one.settings else {})
         for name, one in declarations.items()
     }
 
@@ -77,13 +81,7 @@ def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
     if not mine:
         return decision
     for directory, other in _earlier(manifest, output):
-        if not same_answers(manifest.get("settings", {}), other.get("settings", {})):
-            continue
-        alike = [
-            name
-            for name, one in manifest["benchmarks"].items()
-            if one["code"] and other.get("benchmarks", {}).get(name) == one
-        ]
+        alike = [name for name in manifest["benchmarks"] if _alike(manifest, other, name)]
         by_print = {row.get("fingerprint"): row["name"] for row in other.get("checkpoints", ())}
         for checkpoint, fingerprint in mine.items():
             for benchmark in alike if fingerprint in by_print else ():
@@ -91,6 +89,13 @@ def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
                 if len(sources) < MOST_RUNS:
                     sources.append(Source(str(directory), by_print[fingerprint]))
     return decision
+
+
+def _alike(mine: Mapping[str, Any], other: Mapping[str, Any], benchmark: str) -> bool:
+    """Return whether two runs have a benchmark of the same code and data, and ask it alike."""
+    facts = [dict(one.get("benchmarks", {}).get(benchmark) or {}) for one in (mine, other)]
+    asked = [{**one.get(SETTINGS, {}), **facts[n].pop(SETTINGS, {})} for n, one in enumerate((mine, other))]
+    return bool(facts[0].get("code")) and facts[0] == facts[1] and same_answers(*asked)
 
 
 def _earlier(manifest: Mapping[str, Any], output: Path) -> list[tuple[Path, dict[str, Any]]]:

@@ -208,7 +208,7 @@ def stored_result(
         "shots": int(declaration.few_shot.get("num_fewshot") or 0),
         "few_shot": few_shot,
         "template": "chat" if chat else "plain",
-        **of_settings(manifest.get("settings", {})),
+        **of_settings({**manifest.get("settings", {}), **declaration.settings}),
     }
     return StoredResult(
         run_id=run_id,

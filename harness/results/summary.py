@@ -39,7 +39,7 @@ class Declaration:
     "sha256": ...}; reports read ``num_fewshot`` only. ``code`` is the hash of what scores (``plugin.source_hash``).
     ``extents`` has the benchmark's sizes by group, that of the whole under ""; ``own_rows`` describes its shipped
     rows, where none of them was published. ``scores`` are the names of the scores, if the benchmark's code shows them
-    all.
+    all. ``settings`` are those of the benchmark alone, in place of the run's: the demonstration's.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Declaration:
     scores: list[str] = field(default_factory=list)
     own_rows: str = ""
     composites: list[dict[str, Any]] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def test_every_worker_can_get_its_share_of_batchs(count: int, workers: int, limi
 @given(NODEIDS, st.integers(1, 20))
 def test_batchs_of_texts_are_larger_and_no_others(nodeids: list[str], size: int) -> None:
     generating = [nodeid for nodeid in nodeids if "::test_x" in nodeid]
-    batchs = plan_batches(nodeids, size, generating=generating)
+    batchs = plan_batches(nodeids, size, generating={nodeid: batch_key(nodeid) for nodeid in generating})
     others = [nodeid for nodeid in nodeids if nodeid not in generating]
     found = [[nodeids[index] for index in batch] for batch in batchs]
     assert [batch for batch in found if batch[0] in others] == [
@@ -62,9 +62,21 @@ def test_batchs_of_texts_are_larger_and_no_others(nodeids: list[str], size: int)
     assert len(keys) == len(set(keys))
 
 
+@given(NODEIDS, st.integers(1, 20))
+def test_texts_of_a_checkpoint_share_a_batch_across_benchmarks(nodeids: list[str], size: int) -> None:
+    steps = {nodeid: nodeid.partition("step-")[2][:1] for nodeid in nodeids[::2]}
+    batchs = [[nodeids[index] for index in batch] for batch in plan_batches(nodeids, size, generating=steps)]
+    assert sorted(nodeid for batch in batchs for nodeid in batch) == sorted(nodeids)
+    of_texts = [batch for batch in batchs if batch[0] in steps]
+    assert [{steps[nodeid] for nodeid in batch} for batch in of_texts] == [
+        {step} for step in dict.fromkeys(steps.values())
+    ]
+    assert not any(set(batch) & steps.keys() for batch in batchs if batch not in of_texts)
+
+
 def test_a_batch_of_texts_has_its_limit_too() -> None:
     nodeids = [f"t.py::test_a[x/{number}]" for number in range(2 * GENERATING_SIZE + 1)]
-    sizes = [len(batch) for batch in plan_batches(nodeids, 8, nodeids[:3], nodeids)]
+    sizes = [len(batch) for batch in plan_batches(nodeids, 8, nodeids[:3], dict.fromkeys(nodeids, "texts"))]
     assert sizes == [1, 1, 1, GENERATING_SIZE, GENERATING_SIZE - 2]
 
 

@@ -183,13 +183,9 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         if different is not None:
             self._goes_slowly("generating", different)
             return None
-        lanes = (
-            {}
-            if kind is SpeculativeStepper or tried.verify_lanes(probe, self._plain.logits)
-            else {"lanes": 1}
-        )
+        more: dict[str, Any] = {} if tried.verify_lanes(probe, self._plain.logits) else {"lanes": 1}
         stepper = kind(self._model, self._needed, attention, **how, done=self.work_done)
-        return BatchGenerator(self._model, stepper, shared, ends, **how, batch=self._batch, **lanes)
+        return BatchGenerator(self._model, stepper, shared, ends, **how, batch=self._batch, **more)
 
     @property
     def _model(self) -> Any:

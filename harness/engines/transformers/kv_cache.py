@@ -292,7 +292,7 @@ class SlotCache(_Cache):
 
 
 class SlotCaches(_Cache):
-    """Several slot caches that one pass fills: first come the rows of the first, then those of the second, and so on."""
+    """Several slot caches that one pass fills; the rows of the first one come first."""
 
     def __init__(self, caches: Sequence[SlotCache]) -> None:
         super().__init__(KeyValues(), keeps=True)
@@ -302,8 +302,10 @@ class SlotCaches(_Cache):
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Take what a layer computed for all rows; what they attend to travels with the keys that this returns."""
+        import torch
+
         counts = [cache.count for cache in self._caches]
-        parts = zip(self._caches, keys.split(counts), values.split(counts), strict=True)
+        parts = zip(self._caches, torch.split(keys, counts), torch.split(values, counts), strict=True)
         return put_beside(keys, [cache.update(key, value, layer_idx) for cache, key, value in parts]), values
 
 

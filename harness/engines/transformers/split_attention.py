@@ -54,8 +54,10 @@ def put_behind(keys: torch.Tensor, prefix: tuple[torch.Tensor, torch.Tensor]) ->
 
 
 def put_beside(tensor: torch.Tensor, parts: Sequence[Any]) -> torch.Tensor:
-    """Return the same tensor; ``split_attention`` uses the parts instead, one per cache in the order of their rows: keys
-    and values, or masks."""
+    """Return the same tensor; ``split_attention`` uses the parts instead: keys and values, or masks.
+
+    There is one part per cache, in the order of the rows.
+    """
     setattr(tensor, _BESIDE, parts)
     return tensor
 
@@ -81,7 +83,7 @@ def split_attention(
     if (caches := getattr(key, _BESIDE, None)) is None:
         return _attended(query, (key, value), attention_mask, *how), None
     masks = getattr(attention_mask, _BESIDE)
-    asked = query.split([len(mask) for mask in masks])
+    asked = torch.split(query, [len(mask) for mask in masks])
     parts = zip(asked, caches, masks, strict=True)
     return torch.cat([_attended(one, cache, mask, *how) for one, cache, mask in parts]), None
 

@@ -127,7 +127,8 @@ class BatchGenerator:
         self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
     ) -> bool:
         """Feed them in two lanes, and return whether the logits agree."""
-        return len(works) > 1 and self._differs(works, plain, self._fed_in_lanes, False) is None
+        can = self._most_lanes > 1 and len(works) > 1
+        return can and self._differs(works, plain, self._fed_in_lanes, False) is None
 
     def _differs(
         self,
@@ -221,7 +222,7 @@ class BatchGenerator:
         config: Any = self._model.config.get_text_config()
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        token = 2 * config.num_hidden_layers * heads * width * self._model.dtype.itemsize
+        token: int = 2 * config.num_hidden_layers * heads * width * self._model.dtype.itemsize
         return min(int(_SHARE * free), _MOST_BYTES.get(device.type, free)) // token
 
     def _opens(self, lanes: Sequence[_Lane], waiting: Sequence[_Lane], most: int | None) -> bool:
