@@ -31,13 +31,15 @@ LOOK_EVERY = 0.1
 class Cost:
     """The cost of a process and its descendants: seconds, seconds of CPU, peak bytes.
 
-    ``peak`` is the process's own, ``peak_tree`` the sum of the peaks of all; 0 where /proc is missing.
+    ``peak`` is the process's own, ``peak_tree`` the sum of the peaks of all, and ``together`` the most that all had at
+    one time, with shared pages counted once; 0 where /proc is missing.
     """
 
     wall: float
     cpu: float
     peak: int
     peak_tree: int
+    together: int = 0
 
 
 class Ratios(NamedTuple):
@@ -57,10 +59,13 @@ class _Memory:
 
     root: int
     peaks: dict[int, int] = field(default_factory=dict)
+    together: int = 0
 
     def look(self) -> None:
-        for pid in _tree(self.root):
-            self.peaks[pid] = max(self.peaks.get(pid, 0), _high_water(pid))
+        known = _tree(self.root)
+        for pid in known:
+            self.peaks[pid] = max(self.peaks.get(pid, 0), _kilobytes(pid, "status", "VmHWM:"))
+        self.together = max(self.together, sum(_kilobytes(pid, "smaps_rollup", "Pss:") for pid in known))
 
 
 def run(command: Sequence[str | Path], *, cwd: Path, log: Path, env: Mapping[str, str] | None = None) -> Cost:
@@ -92,7 +97,8 @@ def run(command: Sequence[str | Path], *, cwd: Path, log: Path, env: Mapping[str
         tail = log.read_text(encoding="utf-8", errors="replace")[-3000:]
         raise SystemExit(f"{tail}\n{' '.join(words)}\nended with exit code {process.returncode}")
     peaks = memory.peaks
-    return Cost(wall, usage.ru_utime + usage.ru_stime, peaks.get(process.pid, 0), sum(peaks.values()))
+    cpu = usage.ru_utime + usage.ru_stime
+    return Cost(wall, cpu, peaks.get(process.pid, 0), sum(peaks.values()), memory.together)
 
 
 def in_turn(
@@ -176,9 +182,10 @@ def _tree(root: int) -> list[int]:
     return found
 
 
-def _high_water(pid: int) -> int:
+def _kilobytes(pid: int, file: str, name: str) -> int:
+    """Return a number of a file of /proc, in bytes."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
     except OSError:
         return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(name)), 0)

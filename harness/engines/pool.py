@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import sys
 from collections.abc import Callable
 
 from harness.checkpoints import CheckpointInfo
@@ -45,11 +48,21 @@ class EnginePool:
         """Close all engines and free what they share."""
         for engine in self._engines.values():
             engine.close()
+        opened = bool(self._engines)
         self._engines.clear()
         self._key = self._open = None
+        if opened:
+            _give_back()
 
     def _opener(self, info: CheckpointInfo) -> Callable[[CheckpointInfo], Engine]:
         factory = factory_of(info)
         if isinstance(factory, SharingFactory):
             return factory.sharing(self._settings)
         return lambda one: factory.open(one, self._settings)
+
+
+def _give_back() -> None:
+    """Give the memory of what was closed back to the system, so that the next model does not come on top of it."""
+    gc.collect()
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)  # of glibc

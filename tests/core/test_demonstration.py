@@ -5,8 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
 from harness.core.benchmark import Benchmark, Dataset, declared
 from harness.core.demonstration import AS_THE_RUN, FILE, Asking, as_line, asking_of, told
@@ -49,7 +48,7 @@ def test_only_shipped_benchmarks_are_reduced(tmp_path: Path) -> None:
     assert asking_of(spec(shipped_evals())).settings == table()["gsm8k"]
 
 
-@given(st.integers(1, 99), st.none() | st.integers(1, 99))
+@pytest.mark.parametrize(("most", "chat"), [(1, None), (64, None), (64, 32), (64, 768)])
 def test_a_limit_of_tokens_counts_for_both_forms_of_a_question(most: int, chat: int | None) -> None:
     request = Generate("a", max_new_tokens=500, stop=("b",), turns_max_new_tokens=chat)
     asked = Asking(max_new_tokens=most).request(request)

@@ -21,7 +21,7 @@ from harness.core.requests import (
 )
 from harness.engines.settings import Dtype
 from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.generation.batch import group
+from harness.engines.transformers.generation.batch import Group, by_length, group
 from harness.engines.transformers.scoring.prefix_tree import common
 from harness.engines.transformers.tokenizer import TextTokenizer
 from tests.support.engines import (
@@ -398,3 +398,53 @@ def test_prompts_of_different_shots_are_grouped_by_them() -> None:
     assert found == [(100, (0, 2, 4, 6, 8, 10)), (100, (1, 3, 5, 7, 9, 11)), (0, (12, 13))]
     assert group([shots[1]])[0].shared == 99
     assert group([shots[1]] * 5)[0].shared == 99
+
+
+def test_texts_after_several_prefixes_go_through_the_model_together(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harness.engines.transformers.generation.step import DecodeStep
+
+    requests = [
+        Generate(f"{shots} {word}", max_new_tokens=12)
+        for shots in (SHOTS, " ".join(reversed(SHOTS.split())), "a")
+        for word in ("one", "two", "three", "four")
+    ]
+    apart = [text for number in (0, 4, 8) for text in texts(engine_for(llama), requests[number : number + 4])]
+    engine = engine_for(llama)
+    assert generates_together(engine)
+    caches: list[int] = []
+    right = DecodeStep.step_all
+
+    def step_all(self: DecodeStep, slots: Any, tokens: Any) -> Any:
+        caches.append(len(slots))
+        return right(self, slots, tokens)
+
+    monkeypatch.setattr(DecodeStep, "step_all", step_all)
+    assert texts(engine, requests) == apart
+    assert max(caches) > 1
+
+
+def test_a_model_that_cannot_take_several_prefixes_at_once_takes_one(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harness.engines.transformers import split_attention
+
+    wanted = texts(engine_for(llama), prompts())
+    right = split_attention.put_beside
+    fault = "harness.engines.transformers.kv_cache.put_beside"
+    monkeypatch.setattr(fault, lambda keys, parts: right(keys, parts[::-1]))
+    engine = engine_for(llama)
+    assert generates_together(engine)
+    assert texts(engine, prompts()) == wanted
+    assert engine.notes == []
+
+
+@given(st.lists(st.integers(11, 2000), min_size=1, max_size=40))
+def test_prompts_of_a_lane_have_about_one_length(lengths: list[int]) -> None:
+    whole = Group(10, tuple(range(len(lengths))))
+    parts = by_length(whole, lengths)
+    assert sorted(number for part in parts for number in part.members) == list(whole.members)
+    for part in parts:
+        tails = [lengths[number] - part.shared for number in part.members]
+        assert max(tails) <= 2 * min(tails) + 64
