@@ -54,7 +54,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=["gsm8k", "loop", "equal"])
-    parser.add_argument("--data", metavar="DIR", help="folder of data packs (default: the shipped ones)")
+    parser.add_argument("--data", metavar="DIR", help="folder of datasets (default: the shipped ones)")
     parser.add_argument("--checkpoint", default="builtin:smollm2-135m")
     parser.add_argument("--limit", type=int, default=40, help="items of GSM8K")
     parser.add_argument("--batches", default="8,16,32", help="batch sizes that lm-eval is tried with")
@@ -119,11 +119,11 @@ def compare_gsm8k(model: Path, options: argparse.Namespace, folder: Path) -> dic
 def write_task(folder: Path, data: str | None, limit: int) -> None:
     """Write a local task for lm-eval with our rendered prompts."""
     spec, _ = load_benchmark(GSM8K)
-    pack, source = load_dataset(spec, data), load_shots(spec, data)
-    drawn = draw_shots(spec, spec.num_fewshot, SEED, pack, source)
+    dataset, source = load_dataset(spec, data), load_shots(spec, data)
+    drawn = draw_shots(spec, spec.num_fewshot, SEED, dataset, source)
     rows = folder / "rows.jsonl"
     with rows.open("w", encoding="utf-8") as file:
-        for example in take_first(pack.examples, limit):
+        for example in take_first(dataset.examples, limit):
             context = f"{drawn.few_shot(spec, example).text}Question: {example.row['question']}\nAnswer:"
             file.write(
                 json.dumps({"item": example.id, "context": context, "answer": example.row["answer"]}) + "\n"
@@ -239,9 +239,9 @@ def compare_texts(model: Path, options: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     spec, _ = load_benchmark(GSM8K)
-    pack, source = load_dataset(spec, options.data), load_shots(spec, options.data)
-    drawn = draw_shots(spec, spec.num_fewshot, SEED, pack, source)
-    examples = pack.examples[: options.prompts]
+    dataset, source = load_dataset(spec, options.data), load_shots(spec, options.data)
+    drawn = draw_shots(spec, spec.num_fewshot, SEED, dataset, source)
+    examples = dataset.examples[: options.prompts]
     prompts = [
         (drawn.few_shot(spec, example).text if number % 2 else "")
         + f"Question: {example.row['question']}\nAnswer:"
@@ -282,8 +282,8 @@ def humaneval(data: str | None, count: int) -> list[str]:
     """Return the first prompts of HumanEval, or, without a folder, of GSM8K's shipped rows."""
     if data is None:
         spec, _ = load_benchmark(GSM8K)
-        pack = load_dataset(spec, None)
-        return [f"Question: {example.row['question']}\nAnswer:" for example in pack.examples[:count]]
+        dataset = load_dataset(spec, None)
+        return [f"Question: {example.row['question']}\nAnswer:" for example in dataset.examples[:count]]
     lines = (Path(data) / "humaneval" / "HumanEval.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line)["prompt"] for line in lines[:count]]
 

@@ -57,8 +57,8 @@ def _with_choices(asked: Asked, count: int, folder: Path) -> Asked:
     if asked.benchmark not in ("arc_easy", "arc_challenge"):
         raise SystemExit("--growth choices needs --benchmark arc_easy or arc_challenge")
     spec, _ = load_benchmark(PLACES[asked.benchmark])
-    pack, source = load_dataset(spec, asked.data), load_shots(spec, asked.data) if asked.shots else None
-    rows = [example.row for example in take_first(pack.examples, None)]
+    dataset, source = load_dataset(spec, asked.data), load_shots(spec, asked.data) if asked.shots else None
+    rows = [example.row for example in take_first(dataset.examples, None)]
     data = folder / f"choices-{count}"
     _write(data / f"{spec.data.name}.jsonl", [_widened(rows, number, count) for number in range(len(rows))])
     if source is not None and (shots := spec.data.shots) is not None:

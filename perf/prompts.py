@@ -59,11 +59,11 @@ def items_of(
 ) -> list[Item]:
     """Return the items that a run with these options asks about, in its order."""
     spec, start = load_benchmark(PLACES[benchmark])
-    pack = load_dataset(spec, data)
+    dataset = load_dataset(spec, data)
     count = spec.num_fewshot if shots is None else shots
     source = load_shots(spec, data) if count else None
-    drawn = draw_shots(spec, count, SEED, pack, source)
-    examples = take_first(pack.examples, limit)
+    drawn = draw_shots(spec, count, SEED, dataset, source)
+    examples = take_first(dataset.examples, limit)
     if subjects:
         examples = [example for example in examples if example.group in subjects]
     return [

@@ -78,7 +78,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--benchmark", choices=list(PLACES), default="arc_easy")
     parser.add_argument("--subjects", metavar="A,B", help="subjects of mmlu")
-    parser.add_argument("--data", metavar="DIR", help="folder of data packs (default: the shipped ones)")
+    parser.add_argument("--data", metavar="DIR", help="folder of datasets (default: the shipped ones)")
     parser.add_argument(
         "--checkpoint", default="builtin:smollm2-135m", help="builtin:NAME, GGUF file or folder"
     )

@@ -2,7 +2,7 @@
 
     --gate                    the exit code depends on the verdicts
     --eval-gate-mode MODE     so too, by a mode: plain or strict
-    --baseline WHAT           what the run is held against; without --gate verdicts are only shown
+    --baseline WHAT           what the run is compared with; without --gate verdicts are only shown
     --eval-gate-config FILE   margins, floors and the rest; by default pyproject.toml
 
 Only the controlling process has a gate.

@@ -1,4 +1,4 @@
-"""The words of ``-k``, held against benchmarks whose rows have not been read.
+"""The words of ``-k``, compared with benchmarks whose rows have not been read.
 
 A benchmark that they cannot mean need not be read at all.
 """
