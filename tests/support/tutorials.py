@@ -2,14 +2,14 @@
 
 A tutorial is Markdown. A fenced block whose info string names a file (``python test_capitals.py``) is that file. In a
 ``console`` block a line that begins with ``$ `` is a command, and what follows it is what it prints. Blocks with
-``console real`` need a model that takes long; the others come first.
+``console slow`` take long, and quick tests leave them out.
 
     what the tutorial shows     what may be printed instead
     a line                      the same line, with other digits
     ``...``                     any lines
     ``# exit code 8``           nothing: the command's exit code, 0 where there is no such line
 
-``python -m tests.support.tutorials [PAGE ...]`` runs the tutorials, ``real`` blocks included, and writes what their
+``python -m tests.support.tutorials [PAGE ...]`` runs the tutorials, ``slow`` blocks included, and writes what their
 commands print into them where it differs. Lines that stand for ``...`` stay left out.
 """
 
@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"# exit code (\d+)")
-CONSOLE, REAL = "console", "console real"
+CONSOLE, SLOW = "console", "console slow"
 COLUMNS = "100"
 LEFT_OUT = "..."
 
@@ -72,7 +72,7 @@ def files_of(text: str) -> dict[str, str]:
     named = {}
     for block in FENCE.finditer(text):
         _, _, name = block["info"].partition(" ")
-        if name and block["info"] != REAL:
+        if name and block["info"] != SLOW:
             named[name] = block["text"]
     return named
 
@@ -92,14 +92,14 @@ def steps_of(block: str) -> list[Step]:
     return steps
 
 
-def play(text: str, folder: Path, *, real: bool = False) -> Iterator[Ran]:
+def play(text: str, folder: Path, *, slow: bool = False) -> Iterator[Ran]:
     """Write the files of a tutorial into a folder, run its commands there, and yield each as it ends."""
     for name, content in files_of(text).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
     for block in FENCE.finditer(text):
-        if block["info"] == CONSOLE or (real and block["info"] == REAL):
+        if block["info"] == CONSOLE or (slow and block["info"] == SLOW):
             for step in steps_of(block["text"]):
                 yield Ran(step, *run(step.command, folder))
 
@@ -157,10 +157,10 @@ def shortened(shown: list[str], printed: list[str]) -> list[str]:
 
 def updated(text: str, folder: Path) -> str:
     """Return a tutorial with what its commands print now, where that differs."""
-    played = play(text, folder, real=True)
+    played = play(text, folder, slow=True)
 
     def block(found: re.Match[str]) -> str:
-        if found["info"] not in (CONSOLE, REAL):
+        if found["info"] not in (CONSOLE, SLOW):
             return found[0]
         lines = []
         for step in steps_of(found["text"]):
