@@ -8,10 +8,13 @@ The picture needs no font from a network and has a background of its own, so it 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from rich.console import Console
@@ -25,6 +28,9 @@ DOCS = Path(__file__).resolve().parents[1]
 RECORDED = DOCS / "build" / "demonstration"
 PICTURE = DOCS / "terminal.svg"
 COLUMNS = 100
+FILES = ("report.html", "results.csv", "checkpoints.csv")
+"""Files of a run that its report names."""
+
 SHOWN = ("schema", "run_id", "began", "command", "demonstration", "settings")
 """What the picture needs of the manifest."""
 
@@ -48,24 +54,37 @@ THEME = TerminalTheme(
 
 def report(width: int = COLUMNS, *, color: bool = True) -> str:
     """Return what the terminal shows: the command, and the report of the recorded results as it is printed today."""
-    return f"{COMMAND}\n{render(load_summary(RECORDED), width, color)}"
+    recorded = json.loads((RECORDED / "summary.json").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as temporary, contextlib.chdir(temporary):
+        folder = Path("results", recorded["run_id"])
+        folder.mkdir(parents=True)
+        for name in FILES:
+            (folder / name).write_text("recorded", encoding="utf-8")
+        shutil.copy(RECORDED / "summary.json", folder)
+        return f"{COMMAND}\n{render(load_summary(folder), width, color)}"
 
 
 def picture() -> str:
-    """Return the picture as SVG."""
+    """Return the picture as SVG, with colours as attributes, since not every reader of SVG knows style sheets."""
     columns = max(map(len, report(color=False).splitlines()))
     console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(report()), soft_wrap=True)
     svg = console.export_svg(title="pytest-touchstone", theme=THEME, unique_id="terminal")
     svg = re.sub(r"@font-face \{.*?\}\n?", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"font-family: (?:Fira Code|arial)[^;]*;", f"font-family: {FONTS};", svg)
+    svg = re.sub(r"font-family: ?(?:Fira Code|arial)[^;]*;", f"font-family: {FONTS};", svg)
+    for name, style in re.findall(r"\.(terminal-r\d+) \{ (.*?) ?\}", svg):
+        parts = dict(part.strip().split(": ") for part in style.split(";") if part.strip())
+        attributes = " ".join(f'{key}="{value}"' for key, value in parts.items())
+        size = f'font-family="{FONTS}" font-size="20"'
+        svg = svg.replace(f'<text class="{name}" ', f'<text class="{name}" {attributes} {size} ')
     return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
 
 
 def record(folder: Path) -> None:
     """Take the summary of a run, without what it says of the machine and its places."""
     text = (folder / "summary.json").read_text(encoding="utf-8")
-    summary = json.loads(re.sub(r'"/[^"]*?/(?=(?:fixtures|evals|results)/)', '"', text))
+    text = re.sub(r'"/[^"]*?/(?=(?:fixtures|evals|results)/)', '"', text)
+    summary = json.loads(re.sub(r'"/[^"]*?/(?=\.cache/)', '"~/', text))
     summary["directory"] = f"results/{summary['run_id']}"
     summary["manifest"] = {name: summary["manifest"].get(name) for name in SHOWN}
     RECORDED.mkdir(exist_ok=True)
