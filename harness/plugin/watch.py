@@ -30,7 +30,7 @@ from harness.results.live import (
     write_workload,
 )
 
-INTERVAL: Final = 0.25
+INTERVAL: Final = 0.5
 """Seconds between two looks."""
 
 SHARE: Final = 0.01

@@ -105,7 +105,8 @@ def lengths_of(
     ``before`` the hazards believed before."""
     at_risk = [sum(ended[place:]) for place in range(BINS)]
     for tokens in growing:
-        for place in range(min(BINS, BINS * tokens // max(1, limit))):
+        # Its own sixteenth too: it has outlived those that have ended there.
+        for place in range(min(BINS, BINS * tokens // max(1, limit) + 1)):
             at_risk[place] += 1
     survival = [1.0]
     for place in range(BINS):

@@ -176,6 +176,8 @@ def test_lengths_are_learned_from_texts_that_have_ended_and_from_those_that_go_o
     known = lengths_of(short, (), hazards(NOTHING, HAZARDS[1]), 160)
     assert known.beyond(20) > 0.8
     assert known.beyond(31) < 0.05
+    outlived = lengths_of([0.0, 0.0, 9.0, *NOTHING[3:]], [29] * 9, hazards(NOTHING, HAZARDS[1]), 160)
+    assert outlived.beyond(30) / outlived.beyond(20) == pytest.approx(0.5, abs=0.05)
     growing = lengths_of(NOTHING, [150] * 100, hazards(NOTHING, HAZARDS[1]), 160)
     assert growing.beyond(140) > 0.9
     assert growing.beyond(160) == 0
