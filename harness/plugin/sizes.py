@@ -81,7 +81,8 @@ def _part(
     asks = given.loaded.spec.asks
     starts = (starting(one) for one in spread(items))
     questions = (_question(start) for start in starts if start is not None and time.monotonic() < until)
-    asked = [question for question in questions if question]
+    asking = given.loaded.asking  # of the demonstration
+    asked = [[asking.request(one) for one in question] for question in questions if question]
     return Part(
         checkpoint=checkpoint_of(items[0]).name,
         benchmark=result_of(items[0], given),

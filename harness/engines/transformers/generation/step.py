@@ -83,6 +83,7 @@ class DecodeStep:
             return [self.advance(slots, samples) for slots, samples in groups]
         fed = [[sample.tokens[-1] for sample in samples] for _, samples in groups]
         logits = self.step_all([slots for slots, _ in groups], fed)
+        self._done.stepped(sum(map(len, fed)))
         tokens = iter(choose(logits, [sample.draw for _, samples in groups for sample in samples]))
         return [[[next(tokens)] for _ in samples] for _, samples in groups]
 
@@ -129,6 +130,7 @@ class DecodeStep:
         for slots in caches:
             slots.lengths = [length + 1 for length in slots.lengths]
         self._done.decoded += len(inputs["input_ids"])
+        self._done.continued += len(inputs["input_ids"])
         return logits
 
     def several(self, slots: SlotCache, fed: Sequence[Sequence[int]]) -> torch.Tensor:
