@@ -151,7 +151,15 @@ def _left_out(summary: Summary) -> str:
     classes: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         classes.setdefault(_ASIDE.sub("", reason).partition(";")[0], []).append(name)
-    return "; ".join(f"{_names(names)}: {kind}" if kind else _names(names) for kind, names in classes.items())
+    return "; ".join(
+        # What is nearest to a name helps where it is one name.
+        f"{names[0]}: {reasons[names[0]]}"
+        if len(names) == 1 and "; nearest: " in reasons[names[0]]
+        else f"{_names(names)}: {kind}"
+        if kind
+        else _names(names)
+        for kind, names in classes.items()
+    )
 
 
 def _undefined(summary: Summary) -> str:

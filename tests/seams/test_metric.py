@@ -17,10 +17,12 @@ def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking
     project = make(tmp_path)
     first = score(project, 40, "first")
     assert first.returncode == 0, first.stdout
-    assert re.search(r"toys +\* error_rate 0\.2000 \[0\.1505, 0\.2609\] 200", first.stdout)
-    assert re.search(r"wait +2\.1111 ", first.stdout)
-    assert "toys: lower is better of error_rate, error, seconds, wait" in first.stdout
-    assert "lower is better of error_rate" in (project / "results/first/report.html").read_text()
+    assert re.search(r"toys +error_rate 0\.2000 \[0\.1505, 0\.2609\] 200/200", first.stdout)
+    assert "lower is better for error_rate" in " ".join(first.stdout.split())
+    details = touchstone("report", "first", "-v", cwd=project).stdout
+    assert re.search(r"wait +2\.1111 ", details)
+    assert "toys: lower is better for error_rate, error, seconds, wait" in " ".join(details.split())
+    assert "lower is better for error_rate" in (project / "results/first/report.html").read_text()
 
     worse = score(project, 90, "worse", "--gate")
     assert worse.returncode == 8
