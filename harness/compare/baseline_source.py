@@ -18,6 +18,7 @@ from pathlib import Path
 from harness.compare.baselines import BaselineSource
 from harness.compare.named_baselines import list_named_baselines, pinned, read_named_baseline
 from harness.core.errors import GateError, HarnessError
+from harness.core.files import shown_path
 from harness.core.text import did_you_mean
 from harness.results.journal import latest, read_journal
 from harness.results.store import FOLDER, ResultStore
@@ -91,7 +92,7 @@ def _unknown(text: str, output: Path) -> GateError:
     runs = [one.run_id for one in ResultStore(output).find()]
     hint = did_you_mean(text, [*runs, *(one.name for one in list_named_baselines(output)), "best", "none"])
     return GateError(
-        f"{text}: no run in {output}, no folder or file, and no baseline of that name; {hint}"
+        f"{text}: no run in {shown_path(output)}, no folder or file, and no baseline of that name; {hint}"
         "`touchstone baseline list` shows what there is"
     )
 

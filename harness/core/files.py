@@ -77,13 +77,13 @@ def unwritable(folder: Path) -> str | None:
         try:
             if not place.exists():
                 if place.is_symlink():
-                    return f"{place} is a link to {place.readlink()}, which is not there"
+                    return f"{shown_path(place)} is a link to {place.readlink()}, which is not there"
                 continue
             if not place.is_dir():
-                return f"{place} is no folder"
+                return f"{shown_path(place)} is no folder"
         except OSError as error:  # a name that is too long, for one
-            return f"{place}: {error.strerror}"
-        return None if os.access(place, os.W_OK | os.X_OK) else f"{place} cannot be written to"
+            return f"{shown_path(place)}: {error.strerror}"
+        return None if os.access(place, os.W_OK | os.X_OK) else f"{shown_path(place)} cannot be written to"
     return None
 
 

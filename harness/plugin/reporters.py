@@ -17,7 +17,7 @@ import pytest
 from harness.core.demonstration import as_line
 from harness.core.errors import HarnessError
 from harness.core.exit_codes import ExitCode
-from harness.core.files import unwritable, write_atomic
+from harness.core.files import shown_path, unwritable, write_atomic
 from harness.core.hooks import add_specifications
 from harness.reports import files, github, markdown, program_files, terminal
 from harness.reports.notes import last_lines, wrapped
@@ -131,13 +131,13 @@ class Quiet:
 def check_paths(output: Path, target: Path | None) -> None:
     """Raise ``pytest.UsageError`` where the run's folder or the Markdown cannot be written; neither is made here."""
     if (why := unwritable(output)) is not None:
-        raise pytest.UsageError(f"--eval-output {output}: {why}; choose another folder")
+        raise pytest.UsageError(f"--eval-output {shown_path(output)}: {why}; choose another folder")
     if target is None:
         return
     if target.is_dir():
-        raise pytest.UsageError(f"--eval-markdown {target}: this is a folder; name a file")
+        raise pytest.UsageError(f"--eval-markdown {shown_path(target)}: this is a folder; name a file")
     if (why := unwritable(target.parent)) is not None:
-        raise pytest.UsageError(f"--eval-markdown {target}: {why}; choose another file")
+        raise pytest.UsageError(f"--eval-markdown {shown_path(target)}: {why}; choose another file")
 
 
 class Calls:

@@ -24,6 +24,7 @@ from harness.checkpoints import CheckpointInfo
 from harness.core.benchmark import declared
 from harness.core.errors import CheckpointError, HarnessError, JournalError
 from harness.core.exit_codes import ExitCode
+from harness.core.files import shown_path
 from harness.core.hooks import Run
 from harness.core.text import listed
 from harness.plugin import collection as collecting
@@ -91,7 +92,7 @@ class EvalSession:
             return
         if settings.run_id and self.directory.used():
             raise pytest.UsageError(
-                f"--eval-run-id {settings.run_id}: {self.directory.path} holds an earlier run; "
+                f"--eval-run-id {settings.run_id}: {shown_path(self.directory.path)} holds an earlier run; "
                 "choose another id or remove it"
             )
         if settings.checkpoint:

@@ -39,13 +39,49 @@ from tests.support.project import Project
         (["--eval-temperature", "hot"], ["'hot': expected 0 (greedy) or a number above it"]),
         (["--eval-top-p", "2"], ["'2': expected a probability above 0"]),
         (["--eval-samples", "5", "--eval-temperature", "0"], ["5 greedy samples of a task are all the same"]),
+        (["--eval-limit="], ["--eval-limit: the value is empty"]),
+        (["--eval-limit", "3", "--eval-limit", "0"], ["invalid --eval-limit '0'"]),
+        (["--eval-shots", "-1"], ["invalid --eval-shots '-1'"]),
+        (["--eval-fewshot", "x"], ["invalid --eval-fewshot 'x': expected touchstone, lm-eval"]),
+        (["--eval-seed", "-1"], ["invalid --eval-seed '-1'"]),
+        (["--eval-chat", "maybe"], ["'maybe': expected auto, on or off"]),
+        (["--eval-max-new-tokens", "0"], ["--eval-max-new-tokens '0': expected a whole number from 1 up"]),
+        (["--eval-temperature", "nan"], ["'nan': expected 0 (greedy)"]),
+        (["--eval-sandbox", "vm"], ["'vm': expected bwrap, docker or none"]),
+        (["--eval-grader", "x"], ["'x': expected exact or reference"]),
+        (["--eval-program-seconds", "0"], ["'0': expected a number from 0.1 to 3600"]),
+        (["--eval-batch-items", "0"], ["--eval-batch-items '0': expected a whole number from 1 up"]),
+        (["--eval-speculative", "on"], ["'on': expected auto or off"]),
+        (["--eval-steps", "a"], ["invalid --eval-steps 'a': expected START:STOP:STEP"]),
+        (["--eval-tasks", ""], ["--eval-tasks: the value is empty"]),
+        (["--eval-tasks", "summs"], ["'summs'", "sums"]),
+        (["--eval-output", "test_sums.py"], ["--eval-output test_sums.py: test_sums.py is no folder"]),
+        (["--eval-markdown", "."], ["--eval-markdown .: this is a folder; name a file"]),
+        (["--eval-markdown", "reports/"], ["invalid --eval-markdown 'reports/': expected a file's name"]),
+        (["--eval-gate-mode", "hard"], ["'hard': expected plain or strict"]),
+        (["--gate", "--baseline", "none"], ["nothing to judge"]),
+        (
+            ["--gate", "--baseline", "nowhere"],
+            ["nowhere: no run in results, no folder or file, and no baseline"],
+        ),
+        (["--gate", "--eval-baseline-allow", "frob"], ["--eval-baseline-allow: unknown condition 'frob'"]),
+        (
+            ["--gate", "--eval-gate-metric", "frob"],
+            ["--eval-gate-metric: unknown metric 'frob'; known are acc"],
+        ),
+        (["--gate", "--eval-gate-config", "no.toml"], ["cannot read no.toml: No such file or directory"]),
+        (["--eval-gate-sequential"], ["--eval-gate-sequential does nothing alone; give --gate"]),
+        (["--eval-limt", "3"], ["unknown option --eval-limt: did you mean --eval-limit?"]),
+        (["--checkpont=x"], ["unknown option --checkpont: did you mean --checkpoint?"]),
+        (["--eval-frobnicate"], ["unknown option --eval-frobnicate; `pytest --help` has ours"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
 )
-def test_an_unknown_value_of_an_option_is_refused(
+def test_a_wrong_option_is_one_line_and_nothing_is_run(
     project: Project, arguments: list[str], words: list[str]
 ) -> None:
     refused(project.run(*arguments), *words)
+    assert project.runs == []
 
 
 def test_an_unknown_option_is_refused(project: Project) -> None:

@@ -35,6 +35,7 @@ from typing import Any, Final
 
 from harness.core.composite import Composite
 from harness.core.errors import GateError
+from harness.core.files import shown_path
 from harness.core.text import did_you_mean, listed
 from harness.results.summary import base_name
 from harness.statistics.verdicts import ALPHA, MARGIN
@@ -138,7 +139,7 @@ def read_gate_config(path: Path, *, required: bool) -> GateConfig:
         if not required and isinstance(error, FileNotFoundError):
             return GateConfig()
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise GateError(f"cannot read {path}: {reason}") from None
+        raise GateError(f"cannot read {shown_path(path)}: {reason}") from None
     except tomllib.TOMLDecodeError as error:
         raise GateError(f"{path} is no TOML: {error}") from None
     whole = "tool" not in tables and required and path.name != "pyproject.toml"
