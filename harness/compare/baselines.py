@@ -273,13 +273,28 @@ def _conditions_reason(new: StoredResult, results: Sequence[StoredResult], allow
     """The difference of the nearest result and what to do; of equally near ones, the newest."""
     nearest = min(reversed(results), key=lambda saved: len(_differing(new, saved, allowed)))
     fields = _differing(new, nearest, allowed)
-    listed = ", ".join(
-        f"{name} is {shown(mine)} here and {shown(other)} there" for name, (mine, other) in fields.items()
-    )
     return (
-        f"{origin(nearest)} is not comparable: {listed}; score it again under these conditions, "
+        f"{origin(nearest)} is not comparable: {_told(fields)}; score it again under these conditions, "
         f"or allow it with --eval-baseline-allow {_allowing(fields, allowed)}"
     )
+
+
+def _told(fields: Mapping[str, tuple[Any, Any]]) -> str:
+    """The conditions that differ, as a person tells them: other rows and another number of few-shot examples make
+    other examples, which are not told apart from that."""
+    implied = {"few_shot"} if fields.keys() & {"shots", "data"} else set()
+    told = []
+    for name, (mine, other) in fields.items():
+        if name in _OTHERS:
+            hashes = f" (sha256 {shown(mine)} here, {shown(other)} there)" if isinstance(mine, str) else ""
+            told += [] if name in implied else [_OTHERS[name] + hashes]
+        else:
+            told.append(f"{name} is {shown(mine)} here and {shown(other)} there")
+    return ", ".join(told)
+
+
+_OTHERS: Final = {"data": "its rows are others", "few_shot": "its few-shot examples are others"}
+"""Conditions whose values say nothing to a person."""
 
 
 def _same_items(new: Entry, entries: Sequence[Entry], metric: str, allowed: set[str]) -> BaselineChoice:

@@ -48,10 +48,14 @@ def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, detai
     several = len({line.checkpoint for line in lines}) > 1
     apart = lines if details else _apart(lines)
     rows: list[tuple[Text, Text]] = []
+    before: set[str] = set()
     for line in apart:
         rows.append((_verdict(line.kind), Text(_numbers(line, several, details=details))))
         bad = (*line.fails, *line.invalid)
         told = reason_texts(line, "baseline ") if details else reason_texts(line) if bad else []
+        if not details:  # reasons that several lines share are told by the first of them
+            told = [text for text in told if text not in before]
+            before.update(bad)
         rows += [(Text(), Text(text, style="" if text in bad else "dim")) for text in told]
     together = [line for line in lines if line not in apart]
     for kind in dict.fromkeys(line.kind for line in together):
@@ -132,7 +136,7 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
         found = gate.fault or _counted(gate.lines) or "none"
         return f"verdicts: {found}{_parts(gate)}{HINT}"
     faults = [gate.fault] if gate.fault is not None else []
-    invalid = [*faults, *(f"{_name(line, gate)}: {line.invalid[0]}" for line in gate.lines if line.invalid)]
+    invalid = [*faults, *_by_reason(gate)]
     fails = [f"{_name(line, gate)} {_failure(line)}" for line in gate.lines if line.fails]
     if invalid:
         besides = f"; besides, {listed(fails, NAMED, between='; ')}" if fails else ""
@@ -146,6 +150,15 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
     unsure = "; --eval-gate-mode strict would fail" if kinds & {"inconclusive", "not compared"} else ""
     without = "not compared" in kinds and not any(line.verdict for line in gate.lines)
     return f"gate passed{' WITHOUT A COMPARISON' * without}: {_counted(gate.lines)}{_parts(gate)}{unsure}"
+
+
+def _by_reason(gate: GateResult) -> list[str]:
+    """Return each reason for which lines are not valid, once, after the names of those lines."""
+    found: dict[str, list[str]] = {}
+    for line in gate.lines:
+        if line.invalid:
+            found.setdefault(line.invalid[0], []).append(_name(line, gate))
+    return [f"{listed(names, NAMED)}: {reason}" for reason, names in found.items()]
 
 
 def difference_text(line: GateLine) -> str:

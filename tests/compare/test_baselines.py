@@ -61,13 +61,13 @@ def test_a_second_try_under_other_conditions_is_not_held_against_the_first() -> 
         new(run_id="second", **other), entry(right(9, 10)), new(run_id="one", began=50.0, **other)
     )
     assert refused.state == "refused"
-    assert "data is eeeeeeee here and dddddddd there" in refused.reason
+    assert "its rows are others (sha256 eeeeeeee here, dddddddd there)" in refused.reason
 
 
 @pytest.mark.parametrize(
     ("condition", "value", "words"),
     [
-        ("data", "e" * 64, "data is eeeeeeee here and dddddddd there"),
+        ("data", "e" * 64, "its rows are others (sha256 eeeeeeee here, dddddddd there)"),
         ("version", 2, "version is 2 here and 1 there"),
         ("shots", 5, "shots is 5 here and 0 there"),
         ("template", "chat", "template is chat here and plain there"),
@@ -85,6 +85,27 @@ def test_other_conditions_are_refused_by_name_with_both_values_and_allowed_by_na
     assert "old in run-old" in refused.reason
     assert f"--eval-baseline-allow {condition}" in refused.reason
     assert found(mine, old, allow=(condition,)).state == "chosen"
+
+
+@pytest.mark.parametrize(
+    ("mine", "said"),
+    [
+        ({"few_shot": {"pick": "sample", "sha256": "e" * 64}}, "its few-shot examples are others; "),
+        ({"shots": 3, "few_shot": {"sha256": "e" * 64}}, "shots is 3 here and 0 there; "),
+        (
+            {"data": "e" * 64, "few_shot": {"sha256": "e" * 64}},
+            "its rows are others (sha256 eeeeeeee here, dddddddd",
+        ),
+    ],
+)
+def test_other_few_shot_examples_are_told_in_words_and_only_where_nothing_else_tells(
+    mine: dict[str, Any], said: str
+) -> None:
+    old = entry(right(9, 10), conditions={"few_shot": {"pick": "sample", "sha256": "d" * 64}})
+    refused = found(new(conditions=mine), old)
+    assert f"is not comparable: {said}" in refused.reason
+    assert "{" not in refused.reason
+    assert refused.reason.endswith(f"--eval-baseline-allow {','.join(mine)}")
 
 
 def test_of_results_that_differ_the_nearest_and_newest_is_named() -> None:
@@ -182,7 +203,7 @@ def test_a_limit_that_leaves_all_items_is_no_other_condition() -> None:
 
 def test_other_rows_under_another_hash_are_refused_as_before() -> None:
     other = entry(right(8, 8), conditions={"data": "e" * 64})
-    assert "data is dddddddd here and eeeeeeee there" in found(new(), other).reason
+    assert "its rows are others (sha256 dddddddd here, eeeeeeee there)" in found(new(), other).reason
 
 
 def test_an_item_that_lost_its_score_is_refused_though_the_items_are_the_same() -> None:

@@ -99,6 +99,13 @@ def test_what_is_not_comparable_is_9_with_the_fields_named() -> None:
     assert "seed is 3 here and 1234 there" in decision_text(found)
 
 
+def test_a_reason_that_benchmarks_share_is_told_once() -> None:
+    mine = [new(300, name, conditions={"seed": 3}) for name in "bc"]
+    text = decision_text(gate(*mine, old=(old(300), old(300, "c"))))
+    assert text.startswith("gate not valid (exit code 9): b acc, c acc: ")
+    assert text.count("seed is 3 here and 1234 there") == 1
+
+
 def test_one_item_less_than_a_named_baseline_has_is_9() -> None:
     found = gate(new(300, of=N - 1), where=source(old(300), kind="run", name="r7"))
     assert found.exit_code == 9
