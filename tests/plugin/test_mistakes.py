@@ -17,7 +17,7 @@ from tests.support.project import Project
     [
         (
             ["--eval-limit", "0"],
-            ["invalid --eval-limit '0': expected an item count (50) or a fraction below 1 (0.2)"],
+            ["invalid --eval-limit '0': expected an item count (50), a fraction below 1 (0.2), or all"],
         ),
         (["--eval-limit", "1.5"], ["invalid --eval-limit '1.5'"]),
         (["--eval-limit=-3"], ["invalid --eval-limit '-3'"]),
