@@ -94,8 +94,11 @@ def test_a_run_that_is_asked_to_print_streams_the_text_of_pytest(
             {"fresh": True},
             "evaluate() has no setting 'fresh'; it is now 'no_cache'. docs/options.md has all of them",
         ),
-        ({"limit": 0}, "invalid limit '0': expected an item count (50) or a fraction below 1 (0.2)"),
-        ({"limit": True}, "invalid limit 'True': expected an item count (50) or a fraction below 1 (0.2)"),
+        ({"limit": 0}, "invalid limit '0': expected an item count (50), a fraction below 1 (0.2), or all"),
+        (
+            {"limit": True},
+            "invalid limit 'True': expected an item count (50), a fraction below 1 (0.2), or all",
+        ),
         ({"dtype": "int8"}, "invalid dtype 'int8': expected auto, float32, bfloat16 or float16"),
         ({"dtype": ["auto", "auto"]}, "invalid dtype ['auto', 'auto']: expected one value"),
         ({"checkpoint": ""}, "checkpoint: the value is empty; give one, or leave the option out"),

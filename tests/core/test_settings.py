@@ -166,7 +166,11 @@ def test_values_are_read(name: str, text: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("limit", "0", "invalid --eval-limit '0': expected an item count (50) or a fraction below 1 (0.2)"),
+        (
+            "limit",
+            "0",
+            "invalid --eval-limit '0': expected an item count (50), a fraction below 1 (0.2), or all",
+        ),
         ("shots", "-1", "invalid --eval-shots '-1': expected a whole number from 0 up"),
         ("dtype", "int8", "invalid --eval-dtype 'int8': expected auto, float32, bfloat16 or float16"),
         ("speculative", "on", "invalid --eval-speculative 'on': expected auto or off"),
