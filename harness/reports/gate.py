@@ -52,7 +52,7 @@ def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, detai
     for line in apart:
         rows.append((_verdict(line.kind), Text(_numbers(line, several, details=details))))
         bad = (*line.fails, *line.invalid)
-        told = reason_texts(line, "baseline ") if details else reason_texts(line) if bad else []
+        told = reason_texts(line, "baseline ") if details or line.fails else reason_texts(line) if bad else []
         if not details:  # reasons that several lines share are told by the first of them
             told = [text for text in told if text not in before]
             before.update(bad)
