@@ -130,7 +130,7 @@ def test_a_removed_row_of_data_makes_the_run_not_valid_until_items_may_differ(sk
     skilled.rows(199)
     result = score(skilled, 150, "less", "--gate")
     assert result.ret == 9
-    assert "data is " in gate_of(skilled.path, "less")["text"]
+    assert "its rows are others" in gate_of(skilled.path, "less")["text"]
     allowed = score(
         skilled, 150, "allowed", "--gate", "--baseline", "first", "--eval-baseline-allow", "data,items"
     )

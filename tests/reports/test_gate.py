@@ -41,11 +41,10 @@ def test_the_terminal_shows_verdict_numbers_both_baselines_and_last_the_decision
     words = " ".join(text.split())
     for shown in (short, text):
         assert "worse winogrande acc 0.3750, -14.02 [" in " ".join(shown.split())
-    assert "best of 8" not in short.replace("against best", "")
-    assert re.search(
-        r"old7 of run run-old7, best of 8: 0\.5175 as measured \(-14\.25 points\), 0\.51\d\d after allowing",
-        words,
-    )
+        assert re.search(
+            r"old7 of run run-old7, best of 8: 0\.5175 as measured \(-14\.25 points\), 0\.51\d\d after allowing",
+            " ".join(shown.split()),
+        )
     assert words.endswith("gate failed (exit code 8): winogrande acc is worse (-14.02 points)")
     assert max(map(len, short.splitlines()[:-1])) <= 100
 
@@ -194,7 +193,7 @@ def test_a_short_report_shows_each_comparison_and_names_what_is_new_in_one_line(
     ]
     assert "first      6: new0 acc, new1 acc, new2 acc and 3 more" in lines
     assert lines[-1].startswith("gate failed (exit code 8): b00 acc is worse")
-    assert not any("baseline old" in line for line in lines)
+    assert sum("baseline old" in line for line in lines) == 1  # of the line that fails
     assert sum("baseline old" in line for line in told(verdicts(5, new=6), details=True)) == 6
 
 
