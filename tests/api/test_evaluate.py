@@ -145,9 +145,13 @@ def test_ctrl_c_goes_through_when_the_run_has_written_what_it_has(write: Any) ->
             time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=press, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        small(batch_items=1)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
+    try:
+        threading.Thread(target=press, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            small(batch_items=1)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert {one.status for one in harness.load("last").items} == {"scored", "lost"}
 
 
