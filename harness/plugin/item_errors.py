@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from harness.core.errors import HarnessError
+from harness.core.errors import BenchmarkError, HarnessError
 from harness.core.files import shown_path
 from harness.core.serialize import plain_text
 from harness.core.text import did_you_mean, listed
@@ -76,7 +76,9 @@ def declared_wrongly(error: BaseException, path: Path) -> str:
 
 
 def one_line(error: BaseException, item: pytest.Item) -> str:
-    """Return an error of ours with the line of the user's file that it is about: the function's first."""
+    """Return an error of ours, that of a benchmark after the line of its file: the function's first."""
+    if not isinstance(error, BenchmarkError):
+        return str(error)
     _, line, _ = item.location
     path = os.path.relpath(item.path, item.config.invocation_params.dir)
     return f"{path}:{(line or 0) + 1}: {error}"

@@ -109,7 +109,10 @@ def test_one_that_cannot_be_loaded_is_an_error_of_its_items_alone(
     shown = result.parseoutcomes()["failed"]
     assert 1 <= shown <= max(1, int(workers))  # once in each process that meets it, whichever those are
     line = "runs/a/checkpoint-200: 1 tensor of LlamaForCausalLM missing from the weights: model.norm.weight"
-    assert sum(line in one for one in result.outlines) == 1  # the same error of several items is one block
+    blocks = [
+        one for one in result.outlines if not one.startswith("FAILED")
+    ]  # where CI is set they have it whole
+    assert sum(line in one for one in blocks) == 1  # the same error of several items is one block
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
