@@ -56,6 +56,7 @@ def test_the_summary_is_the_same_when_written_again_and_can_be_shown() -> None:
     again = json.loads(json.dumps(summary_json(summary)))
     assert again.pop("leaders") == []
     assert [one.pop("composites") for one in again["declarations"]] == [None] * 4
+    assert [one.pop("settings") for one in again["declarations"]] == [{}] * 4
     assert {**again, "directory": ""} == {
         name: value for name, value in {**written, "directory": ""}.items() if name != "best"
     }
