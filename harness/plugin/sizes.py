@@ -1,8 +1,8 @@
 """The sizes of what a run will ask, before it is asked: a few items of each part are started as far as their first
 question, whose texts are measured.
 
-Nothing of it is answered, and the generators are closed again. What cannot be started (a fixture is needed, it raises)
-is left without a size.
+Nothing of it is answered, and the generators are closed again. Only shipped benchmarks are started, which have no
+effects; other people's functions, and what raises, are left without a size until their items are asked.
 """
 
 from __future__ import annotations

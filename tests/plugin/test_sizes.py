@@ -10,6 +10,8 @@ from harness.core.requests import FillMask, Generate, Loglikelihood
 from harness.plugin import watch as watching
 from harness.plugin.sizes import STARTED, size_of, spread
 from harness.results.live import Workload, rough_tokens
+from tests.support.places import ROOT
+from tests.support.project import ALONE
 
 SHOTS = "one two three four five six seven eight nine ten. " * 20
 
@@ -63,21 +65,31 @@ def test_items_are_spread_evenly(many):
     assert len(set(found)) == len(found)
 
 
-def test_a_run_knows_its_sizes_before_it_asks_and_leaves_out_what_needs_fixtures(project, monkeypatch):
+OWN = """
+from pathlib import Path
+from harness import Loglikelihood, benchmark
+
+@benchmark("own", version=1, rows=[{"q": "1+1="}, {"q": "2+2="}], asks=Loglikelihood, primary="acc")
+def test_own(example):
+    "Counts its starts."
+    with Path("started").open("a") as file:
+        file.write("x")
+    answer = yield Loglikelihood(example["q"], " 2")
+    return {"acc": answer.logprob > 0}
+"""
+
+
+def test_a_run_knows_the_sizes_of_shipped_benchmarks_and_starts_functions_of_others_once(
+    pytester, monkeypatch
+):
     loads: list[Workload] = []
     monkeypatch.setattr(watching, "write_workload", lambda _, load: loads.append(load))
-    (project.path / "conftest.py").write_text(
-        "import pytest\n@pytest.fixture(scope='session')\ndef thing(): return ''\n"
-    )
-    (project.path / "test_more.py").write_text(
-        (project.path / "test_sums.py")
-        .read_text()
-        .replace('"sums", v', '"more", v')
-        .replace("(example", "(thing, example")
-    )
-    project.run()
+    (pytester.path / "test_own.py").write_text(OWN)
+    shipped = str(ROOT / "evals" / "test_winogrande.py")
+    pytester.runpytest(shipped, "test_own.py", "--checkpoint", "fake:causal", "--eval-limit", "4", *ALONE)
     (load,) = loads
-    sums = {part.benchmark: part for part in load.parts}
-    assert (sums["sums"].items, sums["sums"].requests, sums["sums"].tokens is None) == (20, 2.0, False)
-    assert (sums["more"].items, sums["more"].tokens) == (20, None)
-    assert len(project.records) == 40
+    sizes = {part.benchmark: part for part in load.parts}
+    known = sizes["winogrande"]
+    assert (known.items, known.requests, known.tokens is None) == (4, 2.0, False)
+    assert (sizes["own"].items, sizes["own"].tokens) == (2, None)
+    assert (pytester.path / "started").read_text() == "xx"
