@@ -1,8 +1,8 @@
 """pytest-touchstone: benchmarks as test suites, for people who train language models.
 
 What a benchmark file needs is here: ``from harness import Loglikelihood, benchmark``; so are ``evaluate`` and ``load``,
-for Python and notebooks. Names are imported when they are
-first asked for, so that a project without a benchmark pays for none of them.
+for Python and notebooks. Names are imported when they are first asked for, so that a project without a benchmark pays
+for none of them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.api.evaluate import EvaluationError, evaluate
-    from harness.api.finished_run import FinishedRun, load
     from harness.checkpoints.info import CheckpointInfo
     from harness.core.aggregation import Aggregation, mean, perplexity
     from harness.core.benchmark import Dataset, HubData, LmEval, benchmark
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
         RunProgramAnswer,
         Turn,
     )
+    from harness.plugin.api.evaluate import EvaluationError, evaluate
+    from harness.plugin.api.finished_run import FinishedRun, load
     from harness.statistics.intervals import Estimate, mean_estimate
 
 __version__ = "0.1.0"
@@ -84,8 +84,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "api.evaluate": ("EvaluationError", "evaluate"),
-    "api.finished_run": ("FinishedRun", "load"),
+    "plugin.api.evaluate": ("EvaluationError", "evaluate"),
+    "plugin.api.finished_run": ("FinishedRun", "load"),
     "checkpoints.info": ("CheckpointInfo",),
     "core.aggregation": ("Aggregation", "mean", "perplexity"),
     "core.benchmark": ("Dataset", "HubData", "LmEval", "benchmark"),

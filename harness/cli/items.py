@@ -9,11 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from harness.api.items import Item, Items
-from harness.api.view import view_of
 from harness.cli.command import Output, add_run, run_folder
 from harness.core.errors import HarnessError
 from harness.core.text import count, did_you_mean, listed
+from harness.plugin.api.items import Item, Items
+from harness.plugin.api.view import view_of
 from harness.plugin.replay import Replay
 from harness.reports.items import rendered
 from harness.results.run_directory import RunDirectory

@@ -1,6 +1,6 @@
 """An item as a person reads it: what was asked and answered, which answer is right, and what was read out of a text.
 
-Plain data, which ``harness.api.view`` makes of a record and ``harness.reports.items`` writes.
+Plain data, which ``harness.plugin.api.view`` makes of a record and ``harness.reports.items`` writes.
 """
 
 from __future__ import annotations

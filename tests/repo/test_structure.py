@@ -22,7 +22,6 @@ LAYERS = (
     ("compare",),
     ("reports",),
     ("plugin",),
-    ("api",),
     ("cli",),
 )
 """A folder of ``harness`` imports from folders above its own in this list, and from itself."""

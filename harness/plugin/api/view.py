@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
 from typing import Any, Final
 
-from harness.api.items import Item
 from harness.core.errors import HarnessError
 from harness.core.requests import (
     FillMaskAnswer,
@@ -23,6 +22,7 @@ from harness.core.requests import (
     RunProgramAnswer,
 )
 from harness.metrics.multiple_choice import preferred
+from harness.plugin.api.items import Item
 from harness.results.item_view import Asked, Choice, ItemView, Said
 
 CANDIDATES: Final = 5

@@ -14,10 +14,11 @@ from harness.reports.files import write_results
 from harness.results.journal import Journal
 from harness.results.rows import COLUMNS
 from harness.results.summary import load_summary
+from tests.support.places import ROOT
 from tests.support.runs import run as made_up
 from tests.support.summaries import sample
 
-FORMER = Path(__file__).parents[1] / "results" / "former_version" / "20261122_041947_5582"
+FORMER = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"
 
 
 @pytest.fixture

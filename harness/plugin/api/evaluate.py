@@ -24,13 +24,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from harness.api import child
-from harness.api.finished_run import FinishedRun
 from harness.core.errors import HarnessError, OptionError
 from harness.core.exit_codes import ExitCode
 from harness.core.resources import shipped_evals
 from harness.core.settings import Setting, former_names, settings_table
 from harness.core.text import did_you_mean
+from harness.plugin.api import child
+from harness.plugin.api.finished_run import FinishedRun
 from harness.results.summary import SUMMARY
 
 Paths: TypeAlias = str | Path | Sequence[str | Path]

@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from harness.api.frame import frame
-from harness.api.items import Items
 from harness.core.text import count
+from harness.plugin.api.frame import frame
+from harness.plugin.api.items import Items
 from harness.reports.formatting import interval, number, of_all, of_parts, own_rows
 from harness.results.rows import COLUMNS, ResultRow, result_rows
 from harness.results.run_directory import find_run

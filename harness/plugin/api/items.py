@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from harness.api.frame import frame
 from harness.core.aggregation import aggregation_of
 from harness.core.requests import Answer, Refusal, answer_from_plain
+from harness.plugin.api.frame import frame
 from harness.plugin.replay import Replay, Replayed
 from harness.results.journal import Place, places, read_at
 from harness.results.records import Record
