@@ -33,7 +33,10 @@ class EnginePool:
         if info.name in self._failed:
             raise CheckpointError(self._failed[info.name])
         if info.model_key != self._key:
+            opened = bool(self._engines)
             self.close()
+            if opened:
+                _give_back()
         try:
             if info not in self._engines:
                 self._key = info.model_key
@@ -48,11 +51,8 @@ class EnginePool:
         """Close all engines and free what they share."""
         for engine in self._engines.values():
             engine.close()
-        opened = bool(self._engines)
         self._engines.clear()
         self._key = self._open = None
-        if opened:
-            _give_back()
 
     def _opener(self, info: CheckpointInfo) -> Callable[[CheckpointInfo], Engine]:
         factory = factory_of(info)

@@ -62,6 +62,7 @@ class EvalSession:
         self._summary: Summary | None = None
         self._began = time.time()
         self._selected = False
+        gc.unfreeze()  # for a former session of this process; at the end it would only cost a scan
         self._collector = gc.isenabled()
         if self.worker or config.getoption("dist", "no") == "no":
             gc.disable()  # nothing that is collected can become garbage before the end of the session
@@ -497,4 +498,3 @@ class EvalSession:
             self.collection.close()
         if self._collector:
             gc.enable()
-        gc.unfreeze()
