@@ -1,0 +1,181 @@
+"""Power: against enumeration of all tables with the gate's own test and interval, against statsmodels, and by shape."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.power import TTestPower
+
+from harness.statistics.paired import compare_flips, compare_paired
+from harness.statistics.power import (
+    Design,
+    all_of,
+    any_of,
+    binary_design,
+    chance_not_worse,
+    design_of,
+    design_of_comparison,
+    items_for_drop,
+    items_for_not_worse,
+    mean_design,
+    pooled_design,
+    power_of_drop,
+    smallest_drop,
+)
+from harness.statistics.verdicts import judge
+
+
+def enumerated(n: int, flips: float, drop: float, family: int, margin: float) -> tuple[float, float]:
+    """The chances of "worse" and of a lower limit above the margin, over every table that n items can give."""
+    worse = calm = 0.0
+    for flipped in range(n + 1):
+        for lost in range(flipped + 1):
+            chance = stats.binom.pmf(flipped, n, flips)
+            chance *= stats.binom.pmf(lost, flipped, (flips + drop) / (2 * flips))
+            one = compare_flips(0, flipped - lost, lost, n - flipped)
+            others = {f"other {place}": replace(one, p=1.0) for place in range(family - 1)}
+            verdict = judge({"one": one, **others}, margin=margin)["one"]
+            worse += chance * (verdict.kind == "worse")
+            calm += chance * (one.low is not None and one.low > -margin)
+    return worse, calm
+
+
+@pytest.mark.parametrize(
+    ("n", "flips", "drop", "family", "margin"),
+    [(25, 0.3, 0.1, 1, 0.01), (30, 0.2, 0.15, 3, 0.05), (24, 0.2, 0.0, 1, 0.2), (20, 0.1, 0.1, 1, 0.1)],
+)
+def test_the_power_for_right_or_wrong_answers_is_that_of_the_gates_own_verdicts(
+    n: int, flips: float, drop: float, family: int, margin: float
+) -> None:
+    worse, calm = enumerated(n, flips, drop, family, margin)
+    design = binary_design(n, flips)
+    assert power_of_drop(design, drop, family=family, margin=margin) == pytest.approx(worse, abs=1e-9)
+    assert chance_not_worse(design, drop=drop, margin=margin) == pytest.approx(calm, abs=1e-9)
+
+
+def test_the_power_for_graded_scores_is_the_t_tests() -> None:
+    design = Design(items=200, spread=0.4)
+    expected = TTestPower().power(0.08 / 0.4, 200, 0.05, alternative="two-sided")
+    assert power_of_drop(design, 0.08) == pytest.approx(expected, abs=1e-4)
+
+
+def test_clusters_count_as_fewer_items() -> None:
+    assert power_of_drop(binary_design(1000, 0.2, effect=2.0), 0.05) == power_of_drop(
+        binary_design(500, 0.2), 0.05
+    )
+
+
+def test_a_normal_approximation_of_many_items_continues_the_enumeration_of_fewer() -> None:
+    few, many = binary_design(19_990, 0.1), binary_design(20_010, 0.1)
+    assert power_of_drop(few, 0.008, margin=0) == pytest.approx(
+        power_of_drop(many, 0.008, margin=0), abs=0.01
+    )
+    assert chance_not_worse(few, drop=0.004) == pytest.approx(chance_not_worse(many, drop=0.004), abs=0.01)
+
+
+def test_equal_runs_are_found_worse_than_the_best_of_many_as_rarely_as_the_level_says() -> None:
+    for runs in (2, 11):
+        assert power_of_drop(Design(items=2400, spread=0.5, runs=runs), 0.0, margin=0.0) == pytest.approx(
+            0.025, abs=1e-3
+        )
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(50, 3000),
+    st.floats(0.02, 0.5),
+    st.integers(1, 20),
+    st.sampled_from([1, 4]),
+)
+def test_a_larger_drop_is_seen_more_often_and_the_smallest_one_with_the_power_asked(
+    n: int, flips: float, family: int, runs: int
+) -> None:
+    design = binary_design(n, flips, runs=runs)
+    powers = [power_of_drop(design, drop, family=family) for drop in (0.0, 0.02, 0.05, 0.1, 0.3)]
+    assert powers == sorted(powers)
+    assert all(0 <= one <= 1 for one in powers)
+    found = smallest_drop(design, family=family)
+    assert found is not None
+    assert power_of_drop(design, found, family=family) >= 0.8
+    assert power_of_drop(design, found - 0.001, family=family) < 0.8
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.floats(0.02, 0.3), st.floats(0.02, 0.1))
+def test_so_many_items_have_the_power_asked_and_half_of_them_have_not(flips: float, drop: float) -> None:
+    design = binary_design(100, flips)
+    some = items_for_drop(design, drop)
+    assert some is not None
+    assert power_of_drop(replace(design, items=some), drop) >= 0.8
+    assert power_of_drop(replace(design, items=some // 2), drop) < 0.8
+    calm = items_for_not_worse(design)
+    assert calm is not None
+    assert chance_not_worse(replace(design, items=calm)) >= 0.8
+    assert chance_not_worse(replace(design, items=calm // 2)) < 0.8
+
+
+def test_no_number_of_items_finds_a_drop_within_the_margin() -> None:
+    assert items_for_drop(binary_design(100, 0.2), 0.01) is None
+    assert items_for_not_worse(binary_design(100, 0.2), drop=0.01) is None
+    assert smallest_drop(binary_design(4, 0.5)) is None
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(20, 200), st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
+def test_a_design_is_the_same_from_two_runs_and_from_their_comparison(
+    n: int, seed: int, binary: bool, clustered: bool
+) -> None:
+    draw = np.random.default_rng(seed)
+    columns = draw.random((2, n)) < 0.6 if binary else draw.random((2, n))
+    old, new = (column.astype(float).tolist() for column in columns)
+    clusters = [f"text {place // 3}" for place in range(n)] if clustered else None
+    one = design_of(old, new, clusters)
+    other = design_of_comparison(compare_paired(old, new, clusters))
+    assert other is not None
+    assert other.flips == one.flips
+    if binary:
+        assert other.effective == pytest.approx(one.effective, rel=1e-6)
+    else:  # a comparison has the clusters in its error, also where they are less alike than by chance
+        error = other.spread / other.items**0.5
+        if one.effect > 1 or not clustered:
+            assert error == pytest.approx(one.spread * (one.effect / one.items) ** 0.5)
+        else:
+            assert error <= one.spread / one.items**0.5 * (1 + 1e-9)
+
+
+def test_designs_of_one_benchmark_are_averaged_and_those_of_several_added_up() -> None:
+    one, other = binary_design(100, 0.1), binary_design(100, 0.3)
+    assert mean_design([one, other]).flips == pytest.approx(0.2)
+    whole = pooled_design([one, replace(other, items=300)])
+    assert whole.items == 400
+    assert whole.flips == pytest.approx(0.25)
+    mixed = pooled_design([one, Design(items=50, spread=0.3, effect=2.0)])
+    assert mixed.flips is None
+    assert mixed.spread**2 * mixed.effect / mixed.items == pytest.approx(
+        (100 * one.spread**2 + 2 * 50 * 0.09) / 150**2
+    )
+
+
+def test_chances_of_several_benchmarks_are_combined_as_independent() -> None:
+    assert any_of([0.5, 0.5]) == 0.75
+    assert all_of([0.5, 0.5]) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("design", "drop", "family"),
+    [
+        (Design(items=0, spread=0.1), 0.1, 1),
+        (Design(items=9, spread=0.1), 1.1, 1),
+        (Design(items=9, spread=0.1), 0.1, 0),
+    ],
+)
+def test_what_is_no_design_is_refused(design: Design, drop: float, family: int) -> None:
+    with pytest.raises(ValueError, match="give at least one item"):
+        power_of_drop(design, drop, family=family)
+    with pytest.raises(ValueError, match="share of flips"):
+        binary_design(10, 1.5)
