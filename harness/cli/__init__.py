@@ -48,6 +48,7 @@ COMMANDS: Final = (
     _ours("rescore", "score a run's stored answers with today's scorers", csv=True),
     _ours("grade", "run the programs of a file of samples, for pass@k"),
     _ours("compare", "compare results: which differences are more than chance", markdown=True),
+    _ours("study", "study the checkpoints of trainings: curves, peaks, series against series", markdown=True),
     _ours("import", "import published results, to compare with", "import_"),
     _ours("conformance", "compare a scorer's verdicts with recorded ones"),
     Command(

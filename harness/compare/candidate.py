@@ -42,7 +42,8 @@ class Candidate:
     """A checkpoint with its results by benchmark.
 
     ``origin`` names the place they were read from. ``about`` has the known facts of the checkpoint: series, step,
-    epoch, seq_len. ``notes`` are what a reader must know before believing the numbers.
+    epoch, seq_len. ``notes`` are what a reader must know before believing the numbers. ``composites`` are those that
+    the run has computed of its items.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Candidate:
     about: dict[str, Any] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    composites: dict[str, Metric] = field(default_factory=dict)
 
 
 class Source(NamedTuple):

@@ -92,7 +92,9 @@ def compare(
         selection = compare_with_best(found.baselines, found.new, found.clusters, chosen=chosen, level=level)
     else:
         selection = _with_lowest(found, chosen, level)
-    return _compared(metric, selection, _identical(new, baselines[selection.chosen], found, selection.chosen))
+    return compared_of(
+        metric, selection, _identical(new, baselines[selection.chosen], found, selection.chosen)
+    )
 
 
 def _with_lowest(found: AlignedScores, chosen: int | None, level: float) -> Selection:
@@ -102,12 +104,17 @@ def _with_lowest(found: AlignedScores, chosen: int | None, level: float) -> Sele
     mirrored = compare_with_best(
         baselines, [top - value for value in found.new], found.clusters, chosen=chosen, level=level
     )
+    return mirrored_selection(mirrored, top)
+
+
+def mirrored_selection(one: Selection, top: float = 0.0) -> Selection:
+    """The selection of ``top`` less each value, which is better in the other direction."""
     return replace(
-        mirrored,
-        measured=top - mirrored.measured,
-        shrunk=top - mirrored.shrunk,
-        comparison=mirrored.comparison.mirrored(top),
-        as_measured=mirrored.as_measured.mirrored(top),
+        one,
+        measured=top - one.measured,
+        shrunk=top - one.shrunk,
+        comparison=one.comparison.mirrored(top),
+        as_measured=one.as_measured.mirrored(top),
     )
 
 
@@ -138,7 +145,7 @@ def compare_composite(name: str, parts: Sequence[Weighed], *, level: float = LEV
         for same in by_benchmark.values()
         for part, found in same
     )
-    return _compared(name, selection, identical)
+    return compared_of(name, selection, identical)
 
 
 def judge(
@@ -174,7 +181,8 @@ def judge(
     }
 
 
-def _compared(metric: str, selection: Selection, identical: bool) -> Compared:
+def compared_of(metric: str, selection: Selection, identical: bool = False) -> Compared:
+    """The selection in the form that is judged."""
     plain = selection.as_measured
     return Compared(
         metric=metric,

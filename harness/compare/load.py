@@ -36,7 +36,7 @@ from harness.results.store import ResultStore
 from harness.results.store_entry import StoredResult
 from harness.results.summary import SUMMARY
 
-_OF_RUNS: Final = ("run.json", "collected.json")
+OF_RUNS: Final = ("run.json", "collected.json")
 
 
 def find_candidates(
@@ -80,7 +80,7 @@ def read_file(path: Path, sizes: Mapping[str, int]) -> Table:
     )
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """A path that is there, and which of its checkpoints is meant (empty: the only one)."""
 
     path: Path
@@ -88,7 +88,7 @@ class _Place(NamedTuple):
 
 
 def _one(argument: str, output: Path, sizes: Mapping[str, int]) -> Candidate:
-    place = _place(argument, output)
+    place = place_of(argument, output)
     if place is not None and (found := _read(place.path, sizes)):
         where = str(place.path)
         if place.name:
@@ -104,10 +104,10 @@ def _one(argument: str, output: Path, sizes: Mapping[str, int]) -> Candidate:
 
 def _several(argument: str, output: Path, sizes: Mapping[str, int]) -> list[Candidate]:
     """The candidates that a single argument names, where it names several."""
-    place = _place(argument, output)
+    place = place_of(argument, output)
     if place is not None and not place.name:
         own = format_of(place.path) if place.path.is_dir() else None
-        files = [place.path] if own is not None else _files(place.path)
+        files = [place.path] if own is not None else result_files(place.path)
         found = [one for file in files[-2:] for one in read_file(file, sizes).candidates]
         if (own is not None or len(files) > 1) and len(found) > 1:
             return found
@@ -119,9 +119,9 @@ def _read(path: Path, sizes: Mapping[str, int]) -> list[Candidate]:
     """The checkpoints of a file or folder; none for a folder without results, such as a checkpoint's own."""
     if path.is_file() or format_of(path) is not None:
         return list(_all(path, sizes))
-    if files := _files(path):
+    if files := result_files(path):
         return [one for file in files[-1:] for one in _all(file, sizes)]
-    if any((path / name).is_file() for name in _OF_RUNS):
+    if any((path / name).is_file() for name in OF_RUNS):
         raise DataError(f"{path}: no {SUMMARY}: this run has not ended, or was killed before it could sum up")
     return []
 
@@ -134,7 +134,7 @@ def _all(path: Path, sizes: Mapping[str, int]) -> Sequence[Candidate]:
     return table.candidates
 
 
-def _files(folder: Path) -> list[Path]:
+def result_files(folder: Path) -> list[Path]:
     """The results files of a folder, oldest first."""
     if not folder.is_dir():
         return []
@@ -143,13 +143,13 @@ def _files(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
 
 
-def _place(argument: str, output: Path) -> _Place | None:
+def place_of(argument: str, output: Path) -> Place | None:
     """The file or folder of that name, in the current folder or among the runs."""
     for sign in ("", "#", ":"):
         path, _, name = argument.rpartition(sign) if sign else (argument, "", "")
         for place in (Path(path), output / path):
             if path and place.exists():
-                return _Place(place.parent if place.name == SUMMARY else place, name)
+                return Place(place.parent if place.name == SUMMARY else place, name)
     return None
 
 

@@ -224,7 +224,7 @@ def compare_totals(baseline: Metric, new: Metric, *, benchmark: str, level: floa
     a, b = baseline.value, new.value
     if a is None or b is None:
         return undefined((new if b is None else baseline).why or "no value", level=level)
-    if baseline.n and new.n and _is_share(baseline) and _is_share(new):
+    if baseline.n and new.n and is_share(baseline) and is_share(new):
         return compare_rates(a, baseline.n, b, new.n, level=level)
     if baseline.stderr is not None and new.stderr is not None:
         if baseline.n and new.n:
@@ -237,7 +237,7 @@ def compare_totals(baseline: Metric, new: Metric, *, benchmark: str, level: floa
     return _plain(a, b, level, f"{what} are not known{remedy}")
 
 
-def _is_share(metric: Metric) -> bool:
+def is_share(metric: Metric) -> bool:
     """Return whether the value may be a share of right items, as far as its error tells."""
     value, error = metric.value, metric.stderr
     if value is None or not _bounded(value):

@@ -113,7 +113,7 @@ def compare_pair(
     lined = [
         line
         for composite in known
-        if (line := _composite(composite, baseline.entries, new.entries, 1 - alpha)) is not None
+        if (line := compare_composite_in(composite, baseline.entries, new.entries, 1 - alpha)) is not None
     ]
     judged = _judged([line for line in lines if line.primary], entries, margin, alpha)
     return Pair(
@@ -165,7 +165,7 @@ def _names(one: Candidate) -> str:
 # Composites
 
 
-def _composite(
+def compare_composite_in(
     composite: Composite, before: Mapping[str, Entry], after: Mapping[str, Entry], level: float
 ) -> MetricComparison | None:
     """The composite in both; None where a part is missing in either."""

@@ -117,18 +117,24 @@ def _by_composite(
 def _composite_row(
     composite: Composite, results: Sequence[StoredResult], items: Callable[[StoredResult], ItemScores]
 ) -> Row | None:
-    """A checkpoint's composite, from its items as a run's own is."""
-    found = composite_of_records(
-        composite,
-        results[0].checkpoint,
-        [(_declared(saved), _records(saved, items(saved))) for saved in results],
-    )
+    found = composite_of_items(composite, [(saved, items(saved)) for saved in results])
     if found is None or found["value"] is None:
         return None
     first, runs = results[0], ", ".join(dict.fromkeys(one.run_id for one in results))
     limits = found["low"], found["high"]
     n = sum(one.scored for one in results)
     return Row(first.checkpoint, runs, first.step, found["value"], *limits, n)
+
+
+def composite_of_items(
+    composite: Composite, results: Sequence[tuple[StoredResult, ItemScores]]
+) -> dict[str, Any] | None:
+    """A checkpoint's composite, from its items as a run's own is."""
+    return composite_of_records(
+        composite,
+        results[0][0].checkpoint,
+        [(_declared(saved), _records(saved, items)) for saved, items in results],
+    )
 
 
 def _declared(saved: StoredResult) -> Declaration:

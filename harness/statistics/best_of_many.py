@@ -132,6 +132,13 @@ def noise_of(
     return Noise(products / n**2 * units / (units - 1), units)
 
 
+def independent_noise(errors: Sequence[float], units: int) -> Noise:
+    """The noise of independent runs from the standard errors of their means, the new run's last."""
+    import numpy as np
+
+    return Noise(np.diag(np.square(np.asarray(errors, dtype=float))), units)
+
+
 def nothing_chosen(best: int, mean: float, runs: int, plain: Comparison) -> Selection:
     """The selection where nothing was chosen, or the noise is not known."""
     return Selection(

@@ -191,7 +191,7 @@ def _step(fields: Mapping[str, Any]) -> Any:
 def _metrics(fields: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, dict[str, Metric]]:
     """The metrics by benchmark, the primary one first."""
     found: dict[str, dict[str, Metric]] = {}
-    for key, benchmark, metric in COLUMNS:
+    for key, benchmark, metric, _ in COLUMNS:
         value = share(key, fields.get(key))
         if value is None:
             continue
@@ -212,7 +212,7 @@ def _contradictions(
     name: str, fields: Mapping[str, Any], measured: Mapping[str, Mapping[str, Metric]]
 ) -> tuple[Contradiction, ...]:
     values = {(b, m): metric.value for b, metrics in measured.items() for m, metric in metrics.items()}
-    keys = {(benchmark, metric): key for key, benchmark, metric in COLUMNS}
+    keys = {(benchmark, metric): key for key, benchmark, metric, _ in COLUMNS}
     found = []
     for composite in STUDIED:
         computed = composite_value(composite, values)
@@ -317,18 +317,19 @@ def _check_length(fields: Mapping[str | None, object], width: int) -> None:
 
 
 class Column(NamedTuple):
-    """A number of this form: its key, its benchmark and its metric."""
+    """A number of this form: its key, its benchmark and its metric, and its name in tables of a study."""
 
     key: str
     benchmark: str
     metric: str
+    label: str
 
 
 COLUMNS: Final = (
-    Column("real1", "real_coref", "real@1"),
-    Column("real5", "real_coref", "real@5"),
-    Column("lambada_top1", "ko_lambada", "lambada@1"),
-    Column("lambada_wiki_top1", "ko_lambada_wiki", "lambada@1"),
+    Column("real1", "real_coref", "real@1", "Real@1"),
+    Column("real5", "real_coref", "real@5", "Real@5"),
+    Column("lambada_top1", "ko_lambada", "lambada@1", "LAMBADA@1"),
+    Column("lambada_wiki_top1", "ko_lambada_wiki", "lambada@1", "LAMBADA@1 (Wikipedia)"),
 )
 SETS: Final = {"coref": "real_coref", "lambada": "ko_lambada", "lambada_wiki": "ko_lambada_wiki"}
 KEYS: Final = {benchmark: key for key, benchmark in SETS.items()}
@@ -382,7 +383,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 def _row(summary: Summary, checkpoint: str, results: Mapping[str, Result]) -> dict[str, Any]:
     info = next((c for c in summary.checkpoints if c.get("name") == checkpoint), {"name": checkpoint})
     row: dict[str, Any] = {"schema": SCHEMA, "checkpoint": checkpoint, "seq_len": info.get("seq_len")}
-    for key, benchmark, metric in COLUMNS:
+    for key, benchmark, metric, _ in COLUMNS:
         metrics = results[benchmark].metrics if benchmark in results else {}
         own, strict = metrics.get(metric), metrics.get(f"{metric}_strict")
         row |= {key: own.value if own else None, f"{key}_stderr": own.stderr if own else None}

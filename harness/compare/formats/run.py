@@ -11,7 +11,7 @@ from harness.compare.candidate import Candidate, Entry
 from harness.compare.formats.base import Table
 from harness.results.journal import latest, read_journal
 from harness.results.store_entry import StoredResult, saved_of
-from harness.results.summary import SUMMARY, load_summary
+from harness.results.summary import SUMMARY, Metric, load_summary
 
 
 class RunFolder:
@@ -43,7 +43,16 @@ def read_run(folder: Path) -> list[Candidate]:
             ),
         )
         candidate.entries[saved.benchmark] = Entry(saved, items, folder)
+    for row in summary.composites:
+        if row["checkpoint"] in found:
+            found[row["checkpoint"]].composites[row["name"]] = _composite(row)
     return list(found.values())
+
+
+def _composite(row: Mapping[str, Any]) -> Metric:
+    sizes = {part["benchmark"]: part["n"] for part in row["parts"]}
+    names = ("name", "value", "low", "high", "stderr", "method", "why")
+    return Metric(**{name: row.get(name) for name in names}, n=sum(sizes.values()))  # type: ignore[arg-type]
 
 
 def about(info: Mapping[str, Any]) -> dict[str, Any]:

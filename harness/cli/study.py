@@ -1,0 +1,70 @@
+"""``touchstone study``: checkpoints of one or several trainings, their curves, and what can be said of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from harness.cli.command import Output, add_output
+from harness.compare.load import parse_sizes
+from harness.compare.study.reading import study_of
+from harness.core.composite import project_composites
+from harness.core.files import shown_path
+from harness.reports.study.sections import sections_of, study_facts
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add = parser.add_argument
+    text = (
+        "runs (ids or folders), results files or tables, folders of either, or patterns of them; one checkpoint: "
+        "RUN#NAME (default: all runs of the results folder)"
+    )
+    add("what", nargs="*", metavar="RUNS", help=text)
+    add_output(parser)
+    add("-v", "--verbose", action="store_true", help="show all tables")
+    add(
+        "-o",
+        dest="folder",
+        type=Path,
+        metavar="DIR",
+        help="write study.md, study.json and more into this folder",
+    )
+    add("--all-metrics", action="store_true", help="every metric, not only those that decide")
+    text = "items of a benchmark in a published table"
+    add("--items", action="append", default=[], metavar="NAME=N", help=text)
+
+
+def run(options: argparse.Namespace) -> Output:
+    """Read everything that is named and report on it. Raises ``HarnessError`` for a mistake."""
+    study = study_of(
+        options.what,
+        output=options.output,
+        sizes=parse_sizes(options.items),
+        composites=project_composites(Path("pyproject.toml")),
+        every=options.all_metrics,
+    )
+    sections = sections_of(study)
+    files: list[Path] = []
+    if options.folder is not None:
+        from harness.reports.study.files import write_files
+
+        files = write_files(options.folder, study, sections)
+
+    def text() -> str:
+        from harness.reports.study.terminal import render
+
+        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        width = shutil.get_terminal_size((100, 24)).columns
+        shown = render(sections, width=width, color=color, details=options.verbose)
+        return "\n".join([shown, *([""] if files else []), *(f"written: {shown_path(one)}" for one in files)])
+
+    def markdown() -> str:
+        from harness.reports.study.markdown import study_page
+
+        return study_page(sections).rstrip("\n")
+
+    return Output(study_facts(study, sections), text, markdown=markdown)

@@ -1,0 +1,42 @@
+"""The files that a study is written as: by ``FILES``, each a function of the study and its sections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from harness.compare.study.points import Study
+from harness.core.errors import HarnessError
+from harness.core.files import write_atomic
+from harness.reports.study.markdown import study_page
+from harness.reports.study.section import Section
+from harness.reports.study.sections import study_facts
+
+Files: TypeAlias = Mapping[str, str | bytes]
+
+
+def _texts(study: Study, sections: Sequence[Section]) -> Files:
+    data = json.dumps(
+        study_facts(study, sections), ensure_ascii=False, indent=1, allow_nan=False, default=str
+    )
+    return {"study.md": study_page(sections), "study.json": f"{data}\n"}
+
+
+FILES: Final[tuple[Callable[[Study, Sequence[Section]], Files], ...]] = (_texts,)
+
+
+def write_files(folder: Path, study: Study, sections: Sequence[Section]) -> list[Path]:
+    """Write every file into the folder and return their paths. Raises ``HarnessError`` where it cannot be written."""
+    written = []
+    for make in FILES:
+        for name, content in make(study, sections).items():
+            try:
+                write_atomic(folder / name, content)
+            except OSError as error:
+                raise HarnessError(
+                    f"cannot write {folder / name}: {error.strerror}; give another -o DIR"
+                ) from None
+            written.append(folder / name)
+    return written

@@ -1,0 +1,43 @@
+"""A study as GitHub-flavoured Markdown, with all details; texts of others cannot break out of their cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from harness.reports.markdown import plain
+from harness.reports.study.section import Facts, Part, Section, Table, Verbatim
+
+
+def study_page(sections: Sequence[Section]) -> str:
+    """Return the whole text."""
+    blocks = ["# Study"]
+    for section in sections:
+        blocks.append(f"## {plain(section.title)}")
+        for part in (*section.parts, *section.details):
+            blocks += _blocks(part)
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _blocks(part: Part) -> list[str]:
+    if isinstance(part, str):
+        return [plain(part)]
+    if isinstance(part, Facts):
+        return ["\n".join(f"- **{plain(label)}**: {plain(text)}" for label, text in part.rows)]
+    if isinstance(part, Verbatim):
+        return ["\n".join(["```text", *(line.replace("```", "'''") for line in part.lines), "```"])]
+    return [f"**{plain(part.title)}**" if part.title else "", "\n".join(_table(part))]
+
+
+def _table(part: Table) -> Iterable[str]:
+    yield _line(plain(title) for title in part.header)
+    yield _line("---" if part.is_text(column) else "---:" for column in range(len(part.header)))
+    for number, row in enumerate(part.rows):
+        cells = [plain(cell) for cell in row]
+        yield _line(
+            f"**{cell}**" if (number, column) in part.best and cell else cell
+            for column, cell in enumerate(cells)
+        )
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

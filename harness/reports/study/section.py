@@ -1,0 +1,115 @@
+"""The parts of a study's report, before they are text: what every form (terminal, Markdown, JSON) is made of.
+
+A section's ``parts`` are shown in order: a ``str`` is a paragraph, ``Facts`` are labels with texts, a ``Table`` is a
+table, and ``Verbatim`` keeps its lines as they are (sparklines). ``details`` are shown in a terminal with ``-v`` only,
+and always in Markdown. Texts are plain: each form escapes what it must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from harness.compare.study.points import Study, Value
+from harness.reports.formatting import NOTHING, number
+from harness.statistics.comparison import Comparison
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table; its first ``left`` columns, and the last one with ``words``, are texts, the others numbers.
+
+    ``best`` holds (row, column) of the cells that are marked as the best; the form adds the mark.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: int = 1
+    words: bool = False
+    best: frozenset[tuple[int, int]] = frozenset()
+    title: str = ""
+
+    def is_text(self, column: int) -> bool:
+        """Return whether a column has texts, which may fold."""
+        return column < self.left or (self.words and column == len(self.header) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Labels with their texts."""
+
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """Lines that stay as they are, in letters of one width."""
+
+    lines: tuple[str, ...]
+
+
+Part: TypeAlias = str | Table | Facts | Verbatim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A section: its title, its parts, and its findings as plain data under ``key``."""
+
+    key: str
+    title: str
+    parts: tuple[Part, ...]
+    details: tuple[Part, ...] = ()
+    data: Any = None
+
+
+Maker: TypeAlias = Callable[[Study], Section | None]
+
+MORE: str = "more than noise"
+NOT_MORE: str = "not more than noise"
+UNTESTED: str = "cannot be tested"
+
+
+def share_text(value: float | None, *, share: bool = True) -> str:
+    """Return ``66.04 %`` for a share, four decimals for other values."""
+    if value is None:
+        return NOTHING
+    return f"{100 * value:.2f} %" if share else number(value)
+
+
+def range_text(value: Value, *, share: bool = True) -> str:
+    """Return the value's interval, ``[64.12, 67.91]``; ``-`` where there is none."""
+    if value.low is None or value.high is None:
+        return NOTHING
+    if share:
+        return f"[{100 * value.low:.2f}, {100 * value.high:.2f}]"
+    return f"[{number(value.low)}, {number(value.high)}]"
+
+
+def difference_text(one: Comparison, *, share: bool = True) -> str:
+    """Return ``-1.37 points [-4.06, +1.32]``, without an interval where there is none."""
+    if one.difference is None:
+        return NOTHING
+    if not share:
+        limits = "" if one.low is None or one.high is None else f" [{one.low:+.4f}, {one.high:+.4f}]"
+        return f"{one.difference:+.4f}{limits}"
+    limits = "" if one.low is None or one.high is None else f" [{100 * one.low:+.2f}, {100 * one.high:+.2f}]"
+    return f"{100 * one.difference:+.2f} points{limits}"
+
+
+def told_text(one: Comparison) -> str:
+    """Return whether the difference is more than noise, or that it cannot be tested."""
+    from harness.compare.study.differences import is_told
+
+    if one.p is None:
+        return UNTESTED
+    return MORE if is_told(one) else NOT_MORE
+
+
+def comparison_facts(one: Comparison | None) -> dict[str, Any] | None:
+    """Return a comparison as plain data."""
+    if one is None:
+        return None
+    names = ("baseline", "new", "difference", "low", "high", "stderr", "p", "n", "method", "why", "level")
+    facts: dict[str, Any] = {name: getattr(one, name) for name in names}
+    return facts | {"verdict": told_text(one)}

@@ -1,0 +1,120 @@
+"""Runs, tables and folders of them -> the series of a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.compare.study.differences import best_against, difference, is_told
+from harness.compare.study.points import Measure, Point, Series, Study
+from harness.compare.study.reading import study_of
+from harness.core.errors import DataError
+from tests.support.korean_table import row, write
+from tests.support.published import published
+from tests.support.runs import run
+
+
+def of(*arguments: object, output: Path) -> Study:
+    return study_of([str(one) for one in arguments], output=output)
+
+
+def series(study: Study, name: str) -> Series:
+    return next(one for one in study.series if one.name == name)
+
+
+def measure(study: Study, key: str) -> Measure:
+    return next(one for one in study.measures if one.key == key)
+
+
+def point(study: Study, name: str) -> Point:
+    return next(one for one in study.points if one.name == name)
+
+
+def test_a_table_is_read_as_series_by_training_and_length(tmp_path: Path) -> None:
+    study = of(published(tmp_path), output=tmp_path)
+    assert [(one.name, len(one.points)) for one in study.series] == [
+        ("mlm_v2/1536", 11),
+        ("mlm_v2/2048", 9),
+        ("combined/1536", 5),
+        ("combined/2048", 5),
+        ("entity_ft", 3),
+    ]
+    assert [one.label for one in study.measures] == ["Real@1", "Real@5", "LAMBADA@1", "score"]
+    assert len(study.contradictions) == 20
+
+
+def test_points_stand_in_the_order_of_the_training(tmp_path: Path) -> None:
+    study = of(write(tmp_path / "t.csv", row(step=300), row(step=100), row(step=200)), output=tmp_path)
+    assert [one.step for one in study.series[0].points] == [100, 200, 300]
+    assert study.series[0].axis == "epoch"
+
+
+def test_a_share_of_known_items_has_an_interval_and_one_of_unknown_items_says_why_not(tmp_path: Path) -> None:
+    header = "series,seq_len,checkpoint,step,epoch,real1,coref_samples"
+    table = write(tmp_path / "t.csv", "a,1,x,1,1,0.66,2400", "a,1,y,2,2,0.66,", header=header)
+    study = of(table, output=tmp_path)
+    known, unknown = (study.value(one, study.measures[0]) for one in study.points)
+    assert known is not None
+    assert unknown is not None
+    assert known.stderr == pytest.approx((0.66 * 0.34 / 2399) ** 0.5)
+    assert known.low is not None
+    assert known.low < 0.66
+    assert (unknown.low, unknown.stderr, unknown.n) == (None, None, 0)
+    assert unknown.why == "the number of items is not known (--items real_coref=N gives it)"
+
+
+def test_the_best_of_many_equal_values_is_not_told_from_the_last(tmp_path: Path) -> None:
+    study = of(published(tmp_path), output=tmp_path)
+    curve = series(study, "mlm_v2/1536").points
+    found = best_against(study, curve[:-1], curve[-1], measure(study, "real_coref:real@1"))
+    assert found is not None
+    assert curve[found.chosen].epoch == 3.0
+    assert found.as_measured.difference == pytest.approx(-0.0137)
+    assert not is_told(found.comparison)
+
+
+def test_a_run_and_a_table_may_be_mixed(tmp_path: Path) -> None:
+    folder = run(tmp_path / "results", "one", "checkpoint-100", "checkpoint-200")
+    study = of(folder, published(tmp_path), output=tmp_path / "results")
+    assert len(study.points) == 35
+
+
+def test_points_of_runs_are_compared_by_their_items(tmp_path: Path) -> None:
+    run(tmp_path, "one", "checkpoint-100", "checkpoint-200")
+    study = of("one", output=tmp_path)
+    first, second = study.points
+    found = difference(first, second, measure(study, "real_coref:real@1"))
+    assert "permutation over 8 clusters" in found.method
+
+
+def test_a_checkpoint_that_two_runs_scored_is_one_point_with_the_newest_results(tmp_path: Path) -> None:
+    run(tmp_path, "one", "checkpoint-100", when=1)
+    run(tmp_path, "two", "checkpoint-100", seed=5, when=2)
+    study = of(output=tmp_path)
+    (only,) = study.points
+    assert {entry.saved.run_id for entry in only.candidate.entries.values()} == {"two"}
+    assert any("older result" in note for note in study.notes)
+
+
+def test_a_pattern_names_runs(tmp_path: Path) -> None:
+    run(tmp_path, "run-1", "checkpoint-100")
+    run(tmp_path, "run-2", "checkpoint-200")
+    assert len(of("run-*", output=tmp_path).points) == 2
+    assert len(of("run-1#checkpoint-100", output=tmp_path).points) == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("nothing-*", "no such run, file, folder or pattern"),
+        ("empty", "no run and no results file"),
+        ("unfinished", "this run has not ended"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, what: str, said: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "unfinished").mkdir()
+    (tmp_path / "unfinished" / "run.json").write_text("{}")
+    with pytest.raises(DataError, match=said):
+        of(what, output=tmp_path)
