@@ -55,6 +55,7 @@ class Settings:
     output: str
     run_id: str | None
     markdown: str | None
+    beside: bool
     strict: bool
     gate: bool
     gate_mode: str | None

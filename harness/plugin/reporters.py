@@ -7,7 +7,7 @@ file and GitHub Actions are served where they are asked for.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from harness.core.errors import HarnessError
 from harness.core.exit_codes import ExitCode
 from harness.core.files import shown_path, unwritable, write_atomic
 from harness.core.hooks import add_specifications
-from harness.reports import files, github, markdown, program_files, terminal
+from harness.reports import beside, files, github, markdown, program_files, terminal
 from harness.reports.notes import last_lines, wrapped
 from harness.reports.progress import Progress
 from harness.results.live import remove_live
@@ -73,6 +73,23 @@ class MarkdownFile:
             write_atomic(self._target, markdown.page(summary))
         except OSError as error:
             raise HarnessError(f"cannot write --eval-markdown {self._target}: {error.strerror}") from error
+
+
+class BesideCheckpoints:
+    """The files of ``--eval-beside``."""
+
+    def __init__(self, note: Callable[[str, int], None]) -> None:
+        self._note = note
+
+    def pytest_touchstone_checkpoint_finished(self, summary: Summary) -> None:
+        beside.write_beside(summary)  # what cannot be written is said at the end of the run
+
+    def pytest_touchstone_run_finished(self, summary: Summary) -> None:
+        found = beside.write_beside(summary)
+        for line in found.lines():
+            self._note(line, 0)
+        if (error := found.error()) is not None:
+            self._note(error, 1)
 
 
 class JUnitProperties:
@@ -146,9 +163,11 @@ class Calls:
     Each implementation is called separately, so that one that raises costs nothing but itself.
     """
 
-    def __init__(self, config: pytest.Config, target: Path | None, scored: Collection[str]) -> None:
+    def __init__(
+        self, config: pytest.Config, target: Path | None, scored: Collection[str], *, beside: bool = False
+    ) -> None:
         """``target`` is the file of ``--eval-markdown``; ``scored`` has the items with a score, when the run has
-        ended."""
+        ended; ``beside`` is whether results are written beside the checkpoints too."""
         self._config = config
         self._manager = config.pluginmanager
         self._failed: set[tuple[str, int]] = set()
@@ -157,6 +176,7 @@ class Calls:
         add_specifications(self._manager)
         ours: list[object] = [Table(config), Files(scored), JUnitProperties(config)]
         ours += [MarkdownFile(target)] if target is not None else []
+        ours += [BesideCheckpoints(self.note)] if beside else []
         ours += [GitHub()] if self._on_github else []
         for reporter in ours:
             self._manager.register(reporter)

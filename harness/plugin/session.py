@@ -104,7 +104,7 @@ class EvalSession:
         markdown = self.config.invocation_params.dir / settings.markdown if settings.markdown else None
         if self.config.getoption("--eval-output") is not None or markdown is not None:
             check_paths(self.directory.path.parent, markdown)
-        self._hooks: Calls = Calls(self.config, markdown, self._scored)
+        self._hooks: Calls = Calls(self.config, markdown, self._scored, beside=settings.beside)
 
     def _run_path(self) -> Path:
         if "run" in self._told:

@@ -35,6 +35,7 @@ from typing import Any, Final, NamedTuple
 from harness.checkpoints.training_state import step_of_row
 from harness.compare.candidate import Candidate, Entry, Source, published, published_entry, source_of
 from harness.compare.formats.base import BadRow, Contradiction, Table, json_content, read_json
+from harness.compare.formats.task_json import is_task_file, read_tasks
 from harness.core.composite import composite_value
 from harness.core.errors import DataError
 from harness.core.files import SCHEMA, file_name
@@ -242,7 +243,12 @@ def read_objects(path: Path, sizes: Mapping[str, int]) -> Table:
     found = _Reading(source, sizes)
     for place, fields in enumerate(content if isinstance(content, list) else [content], start=1):
         found.add(fields, place)
-    return found.table()
+    table = found.table()
+    if is_task_file(content):  # beside the checkpoint: other benchmarks too
+        others = read_tasks(content, path, source, sizes).entries
+        for one in table.candidates:
+            one.entries.update({name: entry for name, entry in others.items() if name not in KEYS})
+    return table
 
 
 def read_table(path: Path, sizes: Mapping[str, int]) -> Table:

@@ -9,7 +9,8 @@ A task is a benchmark; the subjects of MMLU are tasks named ``mmlu_SUBJECT``, th
 ``BENCHMARK_GROUP``. A value that is undefined is null. ``of`` is how many items the task has with this data, ``mark``
 says when the values are over fewer, or over a sample; ``template`` is "chat" where texts were asked for through a chat
 template, else "plain". ``higher_is_better`` has ``{TASK: {METRIC: false}}`` for metrics that are better when lower.
-``not_valid``, where it is there, says why the values of a task must not be believed.
+``not_valid``, where it is there, says why the values of a task must not be believed. ``checkpoint_info`` may have the
+checkpoint's ``series``, ``step`` or ``global_step``, ``epoch`` and ``seq_len``.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from harness.compare.candidate import Candidate, Entry, published_entry
+from harness.compare.candidate import Candidate, Entry, Source, published_entry
 from harness.compare.formats.base import Table, json_content, read_json
+from harness.compare.formats.run import about
 from harness.compare.formats.task_metrics import metrics_of, primary_of
 from harness.core.aggregation import aggregation_of, mean
 from harness.core.files import SCHEMA, file_name
@@ -67,7 +69,13 @@ def is_task_file(content: object) -> TypeGuard[Mapping[str, Any]]:
 def read_task_file(path: Path, sizes: Mapping[str, int]) -> Candidate:
     """The candidate of a file by task. Raises ``DataError`` naming a value that is no number."""
     source, content = read_json(path)
+    return read_tasks(content, path, source, sizes)
+
+
+def read_tasks(content: Mapping[str, Any], path: Path, source: Source, sizes: Mapping[str, int]) -> Candidate:
+    """The candidate of the content of such a file. Raises as ``read_task_file``."""
     name = str(content.get("model") or file_stem(path))
+    known = _about(table_of(content.get("checkpoint_info")))
     entries, left_out = {}, []
     wholes, directions = _wholes(content["results"]), table_of(content.get("higher_is_better"))
     for task, values in content["results"].items():
@@ -84,13 +92,23 @@ def read_task_file(path: Path, sizes: Mapping[str, int]) -> Candidate:
             primary=primary_of(task, found.metrics),
             source=source,
             name=name,
+            about=known,
             aggregate=found.aggregate | _declared(table_of(directions.get(task)), found.metrics),
             of=values["of"] if isinstance(values.get("of"), int) else None,
             mark=values["mark"] if isinstance(values.get("mark"), str) else None,
             invalid=str(values["not_valid"]) if values.get("not_valid") else None,
         )
         entries[task] = Entry(saved=saved)
-    return Candidate(name=name, origin=path.name, entries=entries, notes=tuple(left_out))
+    return Candidate(name=name, origin=path.name, about=known, entries=entries, notes=tuple(left_out))
+
+
+def _about(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The known facts of the checkpoint, as far as they are of the right kind."""
+    return {
+        name: value
+        for name, value in about(info).items()
+        if isinstance(value, str if name == "series" else (int, float)) and not isinstance(value, bool)
+    }
 
 
 def _declared(directions: Mapping[str, Any], metrics: Iterable[str]) -> dict[str, dict[str, Any]]:
