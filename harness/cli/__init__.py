@@ -49,6 +49,7 @@ COMMANDS: Final = (
     _ours("grade", "run the programs of a file of samples, for pass@k"),
     _ours("compare", "compare results: which differences are more than chance", markdown=True),
     _ours("study", "study the checkpoints of trainings: curves, peaks, series against series", markdown=True),
+    _ours("export", "write a run in the form of lm-evaluation-harness"),
     _ours("import", "import published results, to compare with", "import_"),
     _ours("conformance", "compare a scorer's verdicts with recorded ones"),
     Command(

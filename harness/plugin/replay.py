@@ -34,11 +34,13 @@ from harness.results.run_directory import RunDirectory
 
 
 class Replayed(NamedTuple):
-    """An item that was started again: its record by today's code, its row, and what the benchmark returned."""
+    """An item that was started again: its record by today's code, its row, what the benchmark returned, and its
+    requests to the checkpoint in full."""
 
     record: Record
     row: Mapping[str, Any]
     returned: object
+    requests: list[dict[str, Any]]
 
 
 class Replay:
@@ -83,7 +85,7 @@ class Replay:
         engine = _StoredAnswers(info, record.exchanges if exchanges is None else exchanges)
         again = replace(job, start=start)
         outcome = run_batch(RunningBatch([again], engine), engine, _Nowhere(), engine)[job.item]
-        return Replayed(outcome.record, job.example.row, returned[0] if returned else None)
+        return Replayed(outcome.record, job.example.row, returned[0] if returned else None, engine.requests)
 
 
 class _StoredAnswers:
@@ -92,12 +94,14 @@ class _StoredAnswers:
     def __init__(self, info: CheckpointInfo, exchanges: Sequence[Mapping[str, Any]]) -> None:
         self.info = info
         self.usage: dict[str, Any] = {}
+        self.requests: list[dict[str, Any]] = []
         # Programs are asked for as soon as a generator yields them, everything else a round later.
         self._programs = iter([one for one in exchanges if one["kind"] == RunProgram.__name__])
         self._others = iter([one for one in exchanges if one["kind"] != RunProgram.__name__])
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         del done  # all answers are there at once
+        self.requests += [to_plain(request) for request in requests]
         return [self._answer(request, self._others) for request in requests]
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer | Refusal]:

@@ -29,7 +29,7 @@ from harness.results.store_entry import ItemScores
 _SIGNS: Final = ("config", "configs", "versions", "n-shot")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d.-]+$")
 _OLD_MMLU: Final = "hendrycksTest-"
-_OURS: Final = {"lambada_openai": "lambada"}
+OURS: Final = {"lambada_openai": "lambada"}
 
 
 class LmEval:
@@ -52,7 +52,7 @@ def benchmark_name(task: str) -> str:
     """The task by this harness's name, where it has the same one."""
     if task.startswith(_OLD_MMLU):
         return f"mmlu_{task.removeprefix(_OLD_MMLU)}"
-    return _OURS.get(task, task)
+    return OURS.get(task, task)
 
 
 def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> Candidate:

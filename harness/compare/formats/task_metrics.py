@@ -44,7 +44,7 @@ _USUAL: Final = (
     "lambada@1",
     "acc_norm",
 )
-_FILTERS: Final = {"none": "", "strict-match": "_strict", "flexible-extract": "_flexible"}
+FILTERS: Final = {"none": "", "strict-match": "_strict", "flexible-extract": "_flexible"}
 PERPLEXITIES: Final = ("ppl", "perplexity", "word_perplexity", "byte_perplexity")
 _LESS_IS_BETTER: Final = (
     *("bits_per_byte", "brier_score", "mse", "rmse", "mae", "wer", "loss"),
@@ -87,7 +87,7 @@ def _unfiltered(name: str) -> str:
 def metric_name(key: str) -> str:
     """A key of a results file by this harness's names; ``acc_stderr,none`` is ``acc_stderr``."""
     name, _, filtered = key.partition(",")
-    end = _FILTERS.get(filtered, f"_{filtered}") if filtered else ""
+    end = FILTERS.get(filtered, f"_{filtered}") if filtered else ""
     if name.endswith(_STDERR):
         return f"{name.removesuffix(_STDERR)}{end}{_STDERR}"
     return name + end
