@@ -25,7 +25,8 @@ from harness.compare.formats import korean_mlm, result_formats
 from harness.compare.formats.base import WritableFormat
 from harness.core.errors import HarnessError
 from harness.core.files import SCHEMA, file_name, write_atomic, write_json
-from harness.reports import html
+from harness.reports.page.builder import FILE as PAGE
+from harness.reports.page.builder import run_page
 from harness.results.rows import FILE as RESULTS
 from harness.results.rows import results_csv
 from harness.results.summary import SUMMARY, Declaration, Summary, finite, keyed, summary_json
@@ -42,7 +43,7 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
     plain |= {name: _benchmark(summary, declaration) for name, declaration in benchmarks.items()}
     text = {
-        "report.html": html.page(summary),
+        PAGE: run_page(summary),
         "errors.log": _error_log(summary),
         RESULTS: results_csv(summary),
     }

@@ -1,6 +1,7 @@
 """An item as a person reads it: what was asked and answered, which answer is right, and what was read out of a text.
 
-Plain data, which ``harness.plugin.api.view`` makes of a record and ``harness.reports.items`` writes.
+Plain data, which ``harness.results.asked`` and ``harness.plugin.api.view`` make of a record and
+``harness.reports.items`` writes.
 """
 
 from __future__ import annotations
@@ -32,12 +33,16 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One question: its text, and its answers or the choices that there were."""
+    """One question: its text, and its answers or the choices that there were.
+
+    ``turns`` are the role and text of each message, where it was asked as a conversation.
+    """
 
     kind: str
     text: str
     choices: tuple[Choice, ...] = ()
     answers: tuple[Said, ...] = ()
+    turns: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.reports import github, html, markdown
+from harness.reports import github, markdown
+from harness.reports.page.builder import run_page
 from harness.reports.terminal import render
 from harness.results.summary import Summary, summary_from_json, summary_json
 from tests.support.summaries import sample
@@ -103,7 +104,7 @@ def test_names_of_a_series_are_not_broken_in_the_middle() -> None:
     ],
 )
 def test_the_page_has_what_the_terminal_has(text: str) -> None:
-    page = html.page(ONE)
+    page = run_page(ONE)
     assert text in words(page)
     assert page.index("<h2>Composite scores") < page.index("<h2>Change against the best so far</h2>")
 
@@ -112,7 +113,7 @@ def test_a_best_of_the_same_name_is_told_apart_by_its_run() -> None:
     again = run(change("checkpoint-100", "real@1", 1.0, against="checkpoint-100"))
     assert "checkpoint-100 of run before" in words(render(again, 80, color=False, details=True))
     whole = "against checkpoint-100 of run before (best of 3)"
-    assert whole in words(html.page(again))
+    assert whole in words(run_page(again))
     assert dict(github.properties(again))["touchstone.checkpoint-100.real_coref.real@1.change"].endswith(
         whole
     )
@@ -132,13 +133,13 @@ def test_junit_has_the_best_so_far_and_the_change_of_every_metric() -> None:
 
 def test_without_anything_to_compare_with_nothing_is_said() -> None:
     plain = run()
-    for text in (render(plain, 80, color=False), html.page(plain), markdown.page(plain)):
+    for text in (render(plain, 80, color=False), run_page(plain), markdown.page(plain)):
         assert "best so far" not in text
     assert not any(name.endswith((".change", ".best_so_far")) for name, _ in github.properties(plain))
 
 
 def test_a_changed_name_becomes_no_tag_on_the_page() -> None:
-    page = html.page(run(change("new", "real@1", 1.0, against=EVIL)))
+    page = run_page(run(change("new", "real@1", 1.0, against=EVIL)))
     assert "<b>@all" not in page
     assert "&lt;b&gt;@all" in page
 
@@ -163,7 +164,7 @@ def test_of_several_checkpoints_the_primary_metrics_and_composites_are_shown() -
         "b real_coref real@1 0.6400 0.6500 +1.00 checkpoint-300 "
         "score_wiki 0.6400 0.6500 +1.00 checkpoint-300"
     ) in shown
-    assert words(html.page(both)).count("+1.00 points") == 4
+    assert words(run_page(both)).count("+1.00 points") == 4
 
 
 def test_of_many_checkpoints_each_metric_has_its_largest_change_and_the_rest_is_pointed_to() -> None:
@@ -178,7 +179,7 @@ def test_of_many_checkpoints_each_metric_has_its_largest_change_and_the_rest_is_
     ]
     many = run(*rows)
     told = "of each the largest of 40 checkpoints; all are in summary.json"
-    for text in (render(many, 80, color=False, details=True), html.page(many), markdown.page(many)):
+    for text in (render(many, 80, color=False, details=True), run_page(many), markdown.page(many)):
         shown = words(text)
         assert told in shown
         assert len(re.findall(r"[+-]\d\.\d\d\b", shown)) == 2

@@ -15,8 +15,9 @@ from harness.compare.baselines import BaselineSource
 from harness.compare.gate.config import GateConfig
 from harness.compare.gate.decide import cases_of, decide
 from harness.compare.gate.result import gate_json
-from harness.reports import github, html, markdown
+from harness.reports import github, markdown
 from harness.reports.gate import decision_text
+from harness.reports.page.builder import run_page
 from harness.reports.terminal import render
 from harness.results.summary import Summary, summary_from_json, summary_json
 from tests.support.entries import entry, right, source
@@ -53,7 +54,7 @@ def test_a_run_without_a_gate_says_nothing_of_one() -> None:
     plain = sample()
     assert plain.gate is None
     assert "gate" not in render(plain, 100, color=False)
-    assert "<h2>Gate" not in html.page(plain)
+    assert "<h2>Gate" not in run_page(plain)
     assert github.commands(plain) == []
 
 
@@ -64,7 +65,7 @@ def test_the_gate_stays_in_the_summary_and_is_shown_again() -> None:
 
 
 def test_the_page_has_the_gate_with_names_escaped() -> None:
-    page = html.page(summary(EVIL))
+    page = run_page(summary(EVIL))
     assert "<h2>Gate</h2>" in page
     assert "<b>@all" not in page
 

@@ -21,10 +21,11 @@ from harness.compare.gate.result import gate_json
 from harness.compare.pair import compare_pair
 from harness.core.marks import Extent
 from harness.reports import comparison_terminal as comparing_text
-from harness.reports import github, html, markdown
+from harness.reports import github, markdown
 from harness.reports.comparison import pair_facts
 from harness.reports.files import write_results
 from harness.reports.gate import decision_text
+from harness.reports.page.builder import run_page
 from harness.reports.terminal import render
 from harness.results.aggregate import summarize
 from harness.results.journal import Journal
@@ -149,7 +150,7 @@ def test_markdown_has_them_in_the_row(summary: Summary) -> None:
 
 
 def test_the_page_has_them_beside_the_value_and_the_name(summary: Summary) -> None:
-    text = unescape(html.page(replace(summary, gate=None)))
+    text = unescape(run_page(replace(summary, gate=None)))
     for mark in (PART, SAMPLE, SCORE):
         assert re.search(rf'<td class="number">[\d.]+<small>{mark}</small>', text), mark
     assert "<small>5-shot, chat, version 1" in text
@@ -196,7 +197,7 @@ def test_the_lines_of_the_gate_have_them(summary: Summary) -> None:
     assert re.search(rf"winogrande acc [\d.]+ \({PART}\)", text)
     assert re.search(rf"gsm8k acc [\d.]+ \(5-shot, chat; {SAMPLE}\)", text)
     assert f"({PART})" in unescape(markdown.page(summary)).replace("&#40;", "(")
-    assert f"<small>{PART}</small>" in html.page(summary)
+    assert f"<small>{PART}</small>" in run_page(summary)
 
 
 def test_a_comparison_and_the_lists_have_them(

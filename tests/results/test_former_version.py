@@ -11,7 +11,8 @@ import pytest
 from harness.cli import main
 from harness.cli.rescore import rescore
 from harness.compare.named_baselines import list_named_baselines
-from harness.reports import html, terminal
+from harness.reports import terminal
+from harness.reports.page.builder import run_page
 from harness.results.aggregate import summarize
 from harness.results.journal import latest, read_journal
 from harness.results.run_directory import RunDirectory
@@ -63,7 +64,7 @@ def test_the_summary_is_the_same_when_written_again_and_can_be_shown() -> None:
     shown = terminal.render(summary, 100, color=False, details=True)
     assert "arc_easy" in shown
     assert "real@1" in shown
-    assert "fake-masked" in html.page(summary)
+    assert "fake-masked" in run_page(summary)
 
 
 def test_its_results_are_part_of_the_studied_composites() -> None:

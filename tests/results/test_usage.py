@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.reports import html, markdown, notes
+from harness.reports import markdown, notes
+from harness.reports.page.builder import run_page
 from harness.reports.terminal import render
 from harness.results import usage as measured
 from harness.results.run_directory import RunDirectory
@@ -157,7 +158,7 @@ def test_a_slow_way_is_told_with_its_cost_over_all_processes() -> None:
     shown = " ".join(render(found, 80, False, details=True).split())
     for line in told:
         assert line in shown
-        assert line in html.page(found)
+        assert line in run_page(found)
         assert line in markdown.page(found).replace("\\", "")
     assert summary_json(found)["effort"][1]["engine"]["slow"] == [slow("generating", 1_510, 762)]
 

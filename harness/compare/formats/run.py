@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ from harness.checkpoints.training_state import step_of_row
 from harness.compare.candidate import Candidate, Entry
 from harness.compare.formats.base import Table
 from harness.results.journal import latest, read_journal
+from harness.results.records import Record
 from harness.results.store_entry import StoredResult, saved_of
-from harness.results.summary import SUMMARY, Metric, load_summary
+from harness.results.summary import SUMMARY, Metric, Summary, load_summary
 
 
 class RunFolder:
@@ -33,7 +34,11 @@ class RunFolder:
 def read_run(folder: Path) -> list[Candidate]:
     """The checkpoints of a run, in its order. Raises ``HarnessError`` where summary or journal cannot be read."""
     summary = load_summary(folder)
-    records = latest(read_journal(folder, exchanges=False)).values()
+    return candidates_of(summary, latest(read_journal(folder, exchanges=False)).values(), folder)
+
+
+def candidates_of(summary: Summary, records: Iterable[Record], folder: Path) -> list[Candidate]:
+    """The checkpoints of a run by its summary and records, one record per item."""
     found: dict[str, Candidate] = {}
     for saved, items in saved_of(summary, records):
         candidate = found.setdefault(

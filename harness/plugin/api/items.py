@@ -12,6 +12,7 @@ from harness.core.aggregation import aggregation_of
 from harness.core.requests import Answer, Refusal, answer_from_plain
 from harness.plugin.api.frame import frame
 from harness.plugin.replay import Replay, Replayed
+from harness.results.asked import is_right
 from harness.results.journal import Place, places, read_at
 from harness.results.records import Record
 from harness.results.run_directory import RunDirectory
@@ -89,8 +90,7 @@ class Item:
     @property
     def right(self) -> bool | None:
         """True where the primary score is 1, False below; None where it is no share of 1, or there is none."""
-        score = self.scores.get(self.primary or "")
-        return None if score is None or not 0 <= score <= 1 else score == 1
+        return is_right(self.scores.get(self.primary or ""))
 
     @property
     def invalid(self) -> bool:

@@ -1,24 +1,18 @@
-"""``report.html``: the whole run on one page that needs nothing else: no script, no network, no other file.
-
-``report.html.j2`` has the page's parts and ``report.css`` their style; this module has the data that they show.
-"""
+"""The summary of a run on its page: the data that ``summary.html.j2`` shows."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from harness.compare.formats import korean_mlm
 from harness.compare.gate.result import lines_from_json, ordered
 from harness.core.text import count
-from harness.reports import formatting, gate, notes
+from harness.reports import formatting, notes
 from harness.results.run_directory import command_words
 from harness.results.summary import Declaration, Metric, Result, Summary, totals
 
-TEMPLATE: Final = "report.html.j2"
 FAULTS_SHOWN: Final = 200
 OPEN_GROUPS: Final = 60
 """Rows of groups that are unfolded from the start; more stay folded."""
@@ -47,22 +41,8 @@ class Row(NamedTuple):
     strong: bool = True
 
 
-def page(summary: Summary) -> str:
-    """Return the page as text; names and messages of others cannot become markup."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.globals |= {"formatting": formatting, "gate": gate, "notes": notes, "plain": _plain}
-    return environment.get_template(TEMPLATE).render(**_content(summary)).lstrip()
-
-
-def _content(summary: Summary) -> dict[str, Any]:
+def content(summary: Summary) -> dict[str, Any]:
+    """Return what the template shows."""
     known = {str(info.get("name")): info for info in summary.checkpoints}
     return {
         "summary": summary,
@@ -216,8 +196,3 @@ def _scale(metrics: Iterable[Metric]) -> tuple[float, float]:
     low, high = min(limits), max(limits)
     margin = (high - low) / 10 or 1.0
     return low - margin, high + margin
-
-
-def _plain(value: Any) -> str:
-    """Return a setting as text: as it is, or as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

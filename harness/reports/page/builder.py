@@ -1,0 +1,117 @@
+"""Puts a page together: its summary, the data of its items, and the scripts that show them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from harness.core.files import write_atomic
+from harness.reports import formatting, gate, notes
+from harness.reports.page import payload
+from harness.reports.page.security import Redaction, policy, refuse_keys
+from harness.reports.page.summary import content
+from harness.results.summary import Summary
+
+FILE: Final = "report.html"
+FOLDER: Final = Path(__file__).parent
+
+
+def write_run(summary: Summary, target: Path | None = None) -> Path:
+    """Write the page of a run, into its folder unless told, and return its path.
+
+    Raises ``HarnessError`` where a setting holds what looks like a key, or the journal cannot be read, and ``OSError``.
+    """
+    path = target or Path(summary.directory) / FILE
+    write_atomic(path, run_page(summary))
+    return path
+
+
+def run_page(summary: Summary) -> str:
+    """Return the page of a run; names, messages and texts of others cannot become markup."""
+    refuse_keys(summary.manifest, summary.run_id)
+    redaction = Redaction()
+    several = len(summary.checkpoints) > 1
+    runs = [payload.read(summary, redaction, compared=several)]
+    text = _rendered("summary.html.j2", content(summary), redaction)
+    facts = {
+        "title": f"Results of {summary.run_id}",
+        "kind": "run",
+        "verdicts": payload.verdicts(runs) if several else [],
+    }
+    return _page(text, runs, [summary.run_id], facts, redaction)
+
+
+def _page(
+    summary: str,
+    runs: Sequence[payload.Read],
+    labels: Sequence[str],
+    facts: Mapping[str, Any],
+    redaction: Redaction,
+) -> str:
+    """Return the page around a summary that is HTML already."""
+    from markupsafe import Markup
+
+    meta, blocks = payload.meta_and_blocks(runs, labels, facts)
+    meta["notes"] = redaction.notes()
+    style = _text("page.css")
+    scripts = [one.read_text(encoding="utf-8") for one in _scripts()]
+    data = blocks and [payload.Block("page-meta", _json(redaction.value(meta, "names"))), *blocks]
+    text: str = (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            title=redaction.text(meta["title"], "title"),
+            policy=policy(scripts, style),
+            style=Markup(style),
+            scripts=[Markup(one) for one in scripts],
+            summary=Markup(summary),
+            data=data,
+        )
+    )
+    return text.lstrip()
+
+
+def _scripts() -> list[Path]:
+    """Return the scripts of the page in their order: those of others, then ours."""
+    own = FOLDER / "page.js"
+    return [*sorted((FOLDER / "vendor").glob("*.js")), *([own] if own.is_file() else [])]
+
+
+def _rendered(template: str, data: Mapping[str, Any], redaction: Redaction) -> str:
+    text = _environment().get_template(template).render(**data)
+    return redaction.text(text, "the summary")
+
+
+def _environment() -> Any:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.globals |= {"formatting": formatting, "gate": gate, "notes": notes, "plain": _plain}
+    return environment
+
+
+def _text(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def _json(value: object) -> Any:
+    """Return JSON that cannot end the element that it stands in."""
+    from markupsafe import Markup
+
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)
+
+
+def _plain(value: Any) -> str:
+    """Return a setting as text: as it is, or as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,276 @@
+"""The items of runs as the page holds them: columns and compressed chunks of texts, read from the journal once.
+
+The form is in the docstring of this package. Memory is that of the columns and of the compressed texts: a chunk is
+packed as soon as it is full.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from harness.reports.page.security import Redaction, has_key
+from harness.results.asked import asked_of, is_right
+from harness.results.item_view import Asked
+from harness.results.records import STATUSES, Record
+
+CHUNK: Final = 250
+"""Items whose texts are packed together: a page opens one item by unpacking so many."""
+
+LEVEL: Final = 6
+"""The level of compression; 9 takes three times as long for a hundredth of the size."""
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_CLASS: Final = re.compile(r"\b([A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning))\b")
+
+Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Rows of datasets by their hash."""
+
+
+def packed(value: object) -> str:
+    """Return data as the page holds it: base64 of gzip of JSON."""
+    return _packed_text(_ENCODER.encode(value))
+
+
+def unpacked(text: str) -> Any:
+    """Return the data that ``packed`` was given."""
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+def _packed_text(text: str) -> str:
+    # The time is left out, so that the same items always make the same page.
+    raw = gzip.compress(text.encode("utf-8", "backslashreplace"), LEVEL, mtime=0)
+    return base64.b64encode(raw).decode("ascii")
+
+
+class Codes:
+    """A column of few different values: the values, and a number per item."""
+
+    def __init__(self) -> None:
+        self.values: dict[Any, int] = {}
+        self.codes: list[int | None] = []
+
+    def add(self, value: Any) -> None:
+        """Append a value; None has no number."""
+        self.codes.append(None if value is None else self.values.setdefault(value, len(self.values)))
+
+    def plain(self) -> dict[str, Any]:
+        """Return the column as the page has it."""
+        return {"values": list(self.values), "codes": self.codes}
+
+
+class Row(NamedTuple):
+    """The values that an item is filtered by; they become the columns of the page."""
+
+    item: str
+    example: str
+    status: int
+    right: int | None
+    scores: Mapping[str, float]
+    group: str | None
+    length: int
+    seconds: float
+    tokens: int
+    error: str | None
+    invalid: int
+    repeats: int
+    fields: Mapping[str, Any]
+
+
+class Kind(NamedTuple):
+    """A benchmark as its items need it: the score that they are right by, and the rows of its dataset."""
+
+    name: str
+    score: str
+    right_by: str | None
+    rows: Rows
+    fields: tuple[str, ...] = ()
+
+
+class Part:
+    """The items of one checkpoint on one benchmark; ``add`` takes them as they come."""
+
+    def __init__(self, kind: Kind, checkpoint: str, redaction: Redaction, size: int = CHUNK) -> None:
+        self.kind, self.checkpoint, self.size = kind, checkpoint, size
+        self._redaction = redaction
+        self._rows: list[Row] = []
+        self._places: dict[str, int] = {}
+        self._open: list[dict[str, Any]] = []
+        self._packed: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, record: Record) -> None:
+        """Take an item; a later record of the same item replaces the former, unless it only says that it was lost."""
+        place = self._places.get(record.item)
+        if place is None:
+            row, texts = self._made(record)
+            self._places[record.item] = len(self._rows)
+            self._rows.append(row)
+            self._open.append(texts)
+            if len(self._open) == self.size:
+                self._close()
+        elif not (record.status == "lost" and self._rows[place].status == STATUSES.index("scored")):
+            self._replace(place, record)
+
+    def columns(self, order: Mapping[str, int], groups: Mapping[str, int]) -> str:
+        """Return the packed columns, the items in the order that is given."""
+        places = sorted(range(len(self._rows)), key=lambda place: order.get(self._rows[place].item, place))
+        rows = [self._rows[place] for place in places]
+        plain = _columns(rows, groups, self.kind.fields)
+        plain["place"] = None if places == sorted(places) else places
+        return packed(self._redaction.value(plain, self._where) if has_key(_ENCODER.encode(plain)) else plain)
+
+    def chunks(self) -> list[str]:
+        """Return the packed texts; nothing can be added afterwards."""
+        if self._open:
+            self._close()
+        return self._packed
+
+    @property
+    def groups(self) -> Iterator[str]:
+        """The groups of its items."""
+        return (row.group for row in self._rows if row.group is not None)
+
+    @property
+    def scores(self) -> dict[str, None]:
+        """The names of its scores."""
+        return dict.fromkeys(name for row in self._rows for name in row.scores)
+
+    @property
+    def _where(self) -> str:
+        return f"{self.kind.name} of {self.checkpoint}"
+
+    def _made(self, record: Record) -> tuple[Row, dict[str, Any]]:
+        right = is_right(record.scores.get(self.kind.right_by or ""))
+        data = self.kind.rows.get(record.row, {})
+        notes: list[str] = []
+        asked = asked_of(record, self.kind.right_by, right, lambda _count, _notes: None, notes)
+        return row_of(record, right, asked, data), texts_of(record, asked, notes)
+
+    def _close(self) -> None:
+        text = _ENCODER.encode(self._open)
+        if has_key(text):
+            first = len(self._packed) * self.size
+            names = [row.example for row in self._rows[first : first + len(self._open)]]
+            cleaned = [
+                self._redaction.value(one, f"{name} of {self.checkpoint}")
+                for name, one in zip(names, self._open, strict=True)
+            ]
+            text = _ENCODER.encode(cleaned)
+        self._packed.append(_packed_text(text))
+        self._open = []
+
+    def _replace(self, place: int, record: Record) -> None:
+        """Put an item into the place of an earlier record of it: it ran again, which is rare."""
+        row, texts = self._made(record)
+        self._rows[place] = row
+        chunk, number = divmod(place, self.size)
+        if chunk == len(self._packed):
+            self._open[number] = texts
+            return
+        found = unpacked(self._packed[chunk])
+        found[number] = self._redaction.value(texts, f"{record.example} of {self.checkpoint}")
+        self._packed[chunk] = packed(found)
+
+
+def _columns(rows: Sequence[Row], groups: Mapping[str, int], fields: Sequence[str]) -> dict[str, Any]:
+    scores = dict.fromkeys(name for row in rows for name in row.scores)
+    errors, coded = Codes(), {name: Codes() for name in fields}
+    for row in rows:
+        errors.add(row.error)
+        for name, codes in coded.items():
+            codes.add(row.fields.get(name))
+    same = ("example", "status", "right", "length", "seconds", "tokens", "invalid", "repeats")
+    return {
+        **{name: [getattr(row, name) for row in rows] for name in same},
+        "metrics": {name: [_short(row.scores.get(name)) for row in rows] for name in scores},
+        "group": [None if row.group is None else groups[row.group] for row in rows],
+        "error": errors.plain(),
+        "fields": {name: codes.plain() for name, codes in coded.items()},
+    }
+
+
+def _short(value: float | None) -> float | int | None:
+    """Return a score with six digits: a page shows four."""
+    if value is None:
+        return None
+    return int(value) if value == int(value) else float(f"{value:.6g}")
+
+
+# One item
+
+
+def row_of(record: Record, right: bool | None, asked: Sequence[Asked], data: Mapping[str, Any]) -> Row:
+    """Return what an item is filtered by."""
+    answers = [one["answer"] for one in record.exchanges]
+    samples = [sample for answer in answers for sample in answer.get("samples", ())]
+    return Row(
+        item=record.item,
+        example=record.example,
+        status=STATUSES.index(record.status),
+        right=None if right is None else int(right),
+        scores=record.scores,
+        group=record.group,
+        length=len(asked[0].text) if asked else 0,
+        seconds=round(record.seconds, 4),
+        tokens=sum(one.get("tokens", 0) for one in (*samples, *answers)),
+        error=error_of(record),
+        invalid=int(bool(record.at_limit or record.no_answer)),
+        repeats=max((len(answer.get("samples", ())) for answer in answers), default=0) or 1,
+        fields=data,
+    )
+
+
+def error_of(record: Record) -> str | None:
+    """Return the class of an item's error, or what became of its programs; None where nothing went wrong."""
+    if record.status == "scored":
+        failed = {name: number for name, number in record.programs.items() if name != "passed"}
+        return max(failed, key=lambda name: failed[name]) if failed else None
+    found = _CLASS.search(record.message or "") if record.status == "error" else None
+    return found.group(1) if found else record.status
+
+
+def texts_of(record: Record, asked: Sequence[Asked], notes: Sequence[str]) -> dict[str, Any]:
+    """Return what is shown of one item, without the fields that are empty."""
+    found: dict[str, Any] = {
+        "asked": [_question(one) for one in asked if one.kind != "RunProgram"],
+        "programs": [_program(one) for one in record.exchanges if one["kind"] == "RunProgram"],
+        "message": record.message,
+        "notes": list(notes),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _question(one: Asked) -> dict[str, Any]:
+    choices = [
+        {
+            "text": choice.text,
+            "logprob": _short(choice.logprob),
+            "chosen": choice.chosen,
+            "right": choice.right,
+        }
+        for choice in one.choices
+    ]
+    answers = [{"text": said.text, "remark": said.remark} for said in one.answers]
+    found = {
+        "kind": one.kind,
+        "question": one.text,
+        "turns": one.turns,
+        "choices": choices,
+        "answers": answers,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _program(exchange: Mapping[str, Any]) -> dict[str, Any]:
+    answer = exchange["answer"]
+    outcome = answer.get("outcome") or "not judged"
+    detail = answer.get("detail") or answer.get("error") or answer.get("reason")
+    found = {"text": exchange["request"]["program"], "outcome": outcome, "detail": detail}
+    return {name: value for name, value in found.items() if value}

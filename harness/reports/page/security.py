@@ -1,0 +1,152 @@
+"""The harmlessness of a page: its content policy, and the search for what looks like a key.
+
+Texts of models and data are never markup, and no key may leave with a page that is sent to somebody. In texts a key is
+replaced by a mark. In settings and commands, which the page's owner wrote, it is refused: a key that stands there also
+stands in the other files of the run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from harness.core.errors import HarnessError
+from harness.core.text import count, listed
+
+MARK: Final = "[redacted: looks like {}]"
+SHOWN: Final = 6
+"""The characters of a key that a message shows."""
+
+
+class Pattern(NamedTuple):
+    """A kind of key: the literal text in each of its forms, by which most texts are ruled out, and the form."""
+
+    name: str
+    literals: tuple[str, ...]
+    form: re.Pattern[str]
+
+
+def _pattern(name: str, form: str, *literals: str) -> Pattern:
+    return Pattern(name, literals, re.compile(form))
+
+
+_API: Final = "an API key"
+PATTERNS: Final = (
+    # Each begins with its literal, which makes the search quick; what stands before it is looked at afterwards.
+    # OpenAI, Anthropic, DeepSeek and others: no word with hyphens, which has no digits.
+    _pattern(_API, r"sk-(?<![\w-]sk-)(?=[\w-]*\d|[A-Za-z_]{20})[\w-]{20,}", "sk-"),
+    _pattern(_API, r"hf_(?<!\whf_)[A-Za-z0-9]{20,}", "hf_"),  # Hugging Face
+    _pattern(_API, r"AKIA(?<!\wAKIA)[A-Z0-9]{16}(?!\w)", "AKIA"),  # Amazon, long-lived
+    _pattern(_API, r"ASIA(?<!\wASIA)[A-Z0-9]{16}(?!\w)", "ASIA"),  # Amazon, temporary
+    _pattern(_API, r"gh[pousr]_(?<!\w\w\w\w_)[A-Za-z0-9]{30,}", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    _pattern(_API, r"github_pat_(?<!\wgithub_pat_)\w{22,}", "github_pat_"),
+    _pattern(_API, r"glpat-(?<!\wglpat-)[\w-]{20,}", "glpat-"),  # GitLab
+    _pattern(_API, r"AIza(?<!\wAIza)[\w-]{35}", "AIza"),  # Google
+    _pattern(_API, r"xox[abprs]-(?<!\wxox\w-)[A-Za-z0-9-]{10,}", "xox"),  # Slack
+    _pattern(_API, r"[rs]k_live_(?<!\w\wk_live_)[A-Za-z0-9]{20,}", "k_live_"),  # Stripe
+    _pattern(_API, r"npm_(?<!\wnpm_)[A-Za-z0-9]{36}", "npm_"),
+    _pattern(_API, r"pypi-(?<!\wpypi-)[\w-]{50,}", "pypi-"),
+    _pattern("a token", r"(?i:bearer) +(?=\S*\d)[A-Za-z0-9._~+/-]{20,}=*", "earer ", "EARER "),
+    _pattern("a token", r"eyJ(?<!\weyJ)[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}", "eyJ"),  # JSON Web Token
+    _pattern(
+        "a private key",
+        r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:[^-]|-(?!----END))*(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----)?",
+        "-----BEGIN ",
+    ),
+)
+"""Kinds of keys by their form. A kind is added with a planted one in tests/reports/page/test_security.py."""
+
+
+def keys_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each key in a text, with the name of its kind."""
+    for one in PATTERNS:
+        if any(literal in text for literal in one.literals):
+            yield from ((one.name, found.group()) for found in one.form.finditer(text))
+
+
+def has_key(text: str) -> bool:
+    """Return whether a text holds what looks like a key."""
+    return next(keys_in(text), None) is not None
+
+
+def without_keys(text: str) -> str:
+    """Return the text with a mark in place of each key."""
+    for one in PATTERNS:
+        if any(literal in text for literal in one.literals):
+            text = one.form.sub(MARK.format(one.name), text)
+    return text
+
+
+class Redaction:
+    """Takes keys out of what a page shows, and remembers where they were."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, None] = {}
+
+    def text(self, text: str, place: str) -> str:
+        """Return the text without keys."""
+        if not has_key(text):
+            return text
+        self.places[place] = None
+        return without_keys(text)
+
+    def value(self, value: Any, place: str) -> Any:
+        """Return plain data without keys in any text of it, names included."""
+        if isinstance(value, str):
+            return self.text(value, place)
+        if isinstance(value, Mapping):
+            return {self.value(name, place): self.value(one, place) for name, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.value(one, place) for one in value]
+        return value
+
+    def notes(self) -> list[str]:
+        """Return a line about what was taken out; none where nothing was."""
+        if not self.places:
+            return []
+        where = listed(list(self.places))
+        return [f"What looks like a key was left out in {count(len(self.places), 'place')}: {where}."]
+
+
+def refuse_keys(manifest: Mapping[str, Any], where: str) -> None:
+    """Raise ``HarnessError`` where the command or a setting of a run holds what looks like a key."""
+    for name in ("command", "arguments", "settings"):
+        for path, text in _texts(manifest.get(name), name):
+            if (found := next(keys_in(text), None)) is not None:
+                kind, key = found
+                raise HarnessError(
+                    f"no page of {where}: {path} holds what looks like {kind} ({key[:SHOWN]}...); give keys by "
+                    f"the environment, take this one out of the run's files, then type `touchstone page {where}`"
+                )
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _texts(one, f"{path}.{name}")
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _texts(one, path)
+
+
+def policy(scripts: Sequence[str], style: str) -> str:
+    """Return the content policy of a page with these scripts and this style, and nothing else.
+
+    Nothing is fetched, sent, framed or run but what the page was made with. Elements have no style of their own.
+    """
+    allowed = " ".join(map(_source, scripts)) or "'none'"
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src {_source(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _source(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+    return f"'sha256-{digest}'"
