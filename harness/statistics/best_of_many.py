@@ -23,6 +23,10 @@ lie. So a new run just as good looks worse than "the best", and a plain paired t
 - **Composites**: the noise of the runs' composites is the sum, over the benchmarks, of that of their weighted items.
   Metrics of the same items are added up item by item; different benchmarks are independent.
 
+**The best of some runs against the best of others**: each is tested as the best against the other's measured best. One
+of the two was measured higher, and only its test allows for luck. The other's choice can only have narrowed the gap,
+which makes the test cautious. Its p is the result; each end of the interval is that of the test which allows for it.
+
 **Which of several runs is the best**, with no new run: the one measured best, if it is better than each other one.
 That it is not is one of as many possible accidents as there are runs: some run has beaten one that is as good or
 better. Each has at most half the chance of a two-sided test, so p is the largest of the paired ones times runs / 2
@@ -36,7 +40,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.statistics.comparison import LEVEL, Comparison
+from harness.statistics.comparison import LEVEL, Comparison, undefined
 from harness.statistics.composites import Benchmark, Part, compare_composites
 from harness.statistics.moments import Clusters
 from harness.statistics.paired import SEED, compare_paired
@@ -182,6 +186,68 @@ def select(
         runs=len(means),
         comparison=_allowing(plain, optimism, gaps, f"best of {len(means)}, {len(candidates)} candidates"),
         as_measured=plain,
+    )
+
+
+class Choice(NamedTuple):
+    """The best of several runs: its place, its value before and after allowing for the choice, and the places of all
+    that may be the best."""
+
+    place: int
+    measured: float
+    shrunk: float
+    candidates: tuple[int, ...]
+
+
+def best_of(means: Sequence[float], noise: Noise, draws: int = DRAWS) -> Choice:
+    """The best of the runs, with no new one; the noise is that of their means alone."""
+    import numpy as np
+
+    best = list(means).index(max(means))
+    if len(means) == 1:
+        return Choice(best, means[best], means[best], (best,))
+    padded = Noise(np.pad(noise.covariance, (0, 1)), noise.units)  # a new run without noise changes nothing
+    found = select(best, means, undefined("no new run"), padded, draws)
+    return Choice(best, found.measured, found.shrunk, found.candidates)
+
+
+def compare_bests(
+    firsts: Sequence[float],
+    seconds: Sequence[float],
+    plain: Comparison,
+    noise: Noise,
+    draws: int = DRAWS,
+) -> Comparison:
+    """The best of the second runs against the best of the first ones, allowing for both choices.
+
+    ``plain`` is the comparison of the two measured best. The noise is that of the first runs' means, then the second
+    ones'.
+    """
+    import numpy as np
+
+    count, (first, second) = len(firsts), (list(one).index(max(one)) for one in (firsts, seconds))
+
+    def against(best: int, runs: Sequence[float], start: int, new: int, known: Comparison) -> Selection:
+        if len(runs) == 1:
+            return nothing_chosen(best, runs[best], 1, known)
+        places = [*range(start, start + len(runs)), new]
+        return select(best, runs, known, Noise(noise.covariance[np.ix_(places, places)], noise.units), draws)
+
+    ahead = against(first, firsts, 0, count + second, plain)
+    behind = against(second, seconds, count, first, plain.turned)
+    upper, lower = ahead.comparison, behind.comparison
+    if plain.difference is None:
+        return plain
+    difference = behind.shrunk - ahead.shrunk
+    return replace(
+        plain,
+        baseline=ahead.shrunk,
+        new=behind.shrunk,
+        difference=difference,
+        low=None if lower.high is None else min(-lower.high, difference),
+        high=None if upper.high is None else max(upper.high, difference),
+        p=None if upper.p is None or lower.p is None else max(upper.p, lower.p),
+        method=f"{plain.method}; shrunk for selection: best of {count} and best of {len(seconds)}",
     )
 
 

@@ -43,6 +43,20 @@ class Comparison:
         answers."""
         return self if self.higher_is_better else self.mirrored()
 
+    @property
+    def turned(self) -> Comparison:
+        """The comparison of the baseline with the new run."""
+        return replace(
+            self,
+            baseline=self.new,
+            new=self.baseline,
+            difference=None if self.difference is None else -self.difference,
+            low=None if self.high is None else -self.high,
+            high=None if self.low is None else -self.low,
+            gained=self.lost,
+            lost=self.gained,
+        )
+
     def mirrored(self, top: float = 0.0) -> Comparison:
         """The comparison of ``top`` less each value, which is better in the other direction."""
         return replace(
