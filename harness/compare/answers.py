@@ -53,17 +53,31 @@ def shown_answers(entry: Entry, metric: str, examples: Iterable[str]) -> dict[st
     }
 
 
+def first_exchanges(entry: Entry) -> list[dict[str, Any]]:
+    """The requests and answers of the benchmark's first item in a run's journal; none where they were not kept.
+
+    Raises ``HarnessError`` where the journal cannot be read.
+    """
+    if entry.answers is None or not entry.answers.is_dir():
+        return []
+    records = each_record(entry.answers, having=_place_of(entry))
+    return next((record.exchanges for record in records if record.exchanges), [])
+
+
 # Runs
 
 
+def _place_of(entry: Entry) -> dict[str, list[str]]:
+    """The fields of a journal's records that are this result's; of a group, the whole benchmark's."""
+    return {
+        "benchmark": [entry.saved.benchmark.partition("/")[0]],
+        "checkpoint": [entry.saved.checkpoint],
+    }
+
+
 def _of_run(entry: Entry, folder: Path, metric: str, wanted: set[str]) -> dict[str, Shown]:
-    saved = entry.saved
-    whole = saved.benchmark.partition("/")[0]
-    records = latest(
-        record
-        for record in each_record(folder)
-        if record.example in wanted and record.benchmark == whole and record.checkpoint == saved.checkpoint
-    ).values()
+    whole = entry.saved.benchmark.partition("/")[0]
+    records = latest(each_record(folder, having={**_place_of(entry), "example": wanted})).values()
     rows = _rows(folder, whole, {record.row for record in records})
     return {record.example: _record(record, metric, rows.get(record.row)) for record in records}
 

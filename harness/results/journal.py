@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
@@ -22,6 +22,7 @@ from harness.core.errors import JournalError
 from harness.results.records import Record, from_json, to_json
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_EXCHANGES: Final = b'"exchanges":'
 
 
 class Journal:
@@ -80,20 +81,44 @@ def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
     return list(each_record(directory, exchanges=exchanges))
 
 
-def each_record(directory: Path, *, exchanges: bool = True, kind: str | None = None) -> Iterator[Record]:
+def each_record(
+    directory: Path,
+    *,
+    exchanges: bool = True,
+    kind: str | None = None,
+    having: Mapping[str, Iterable[str]] | None = None,
+) -> Iterator[Record]:
     """Yield the records as ``read_journal`` returns them, one at a time; with ``kind`` only those with such an
-    exchange.
+    exchange, with ``having`` only those whose fields have one of the texts given for each.
 
     Other lines are then not even parsed: a run has very many of them.
     """
-    # Inside a text, the quotes of the mark would be escaped.
-    mark = b"" if kind is None else _ENCODER.encode({"kind": kind})[1:-1].encode()
+    wanted = _wanted(kind, having or {})
     for path in sorted(directory.glob("items-*.jsonl")):
         try:
             with path.open("rb") as shard:
-                yield from _records(shard, path, exchanges, mark)
+                yield from _records(shard, path, exchanges, wanted)
         except OSError as error:
             raise JournalError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _wanted(kind: str | None, having: Mapping[str, Iterable[str]]) -> Callable[[bytes], bool]:
+    """Return whether a line has such an exchange, and each field, which stand before the exchanges."""
+
+    def marked(name: str, text: str) -> bytes:
+        # Inside a text, the quotes of the mark would be escaped.
+        return _ENCODER.encode({name: text})[1:-1].encode("utf-8", "backslashreplace")
+
+    mark = b"" if kind is None else marked("kind", kind)
+    fields = [[marked(name, text) for text in texts] for name, texts in having.items()]
+
+    def wanted(line: bytes) -> bool:
+        if mark not in line:
+            return False
+        end = line.find(_EXCHANGES)
+        return all(any(line.find(one, 0, end) >= 0 for one in texts) for texts in fields)
+
+    return wanted
 
 
 class Following:
@@ -187,12 +212,16 @@ def read_at(place: Place) -> Record:
 
 
 def _records(
-    lines: Iterable[bytes], path: Path, exchanges: bool, mark: bytes = b"", first: int = 1
+    lines: Iterable[bytes],
+    path: Path,
+    exchanges: bool,
+    wanted: Callable[[bytes], bool] | None = None,
+    first: int = 1,
 ) -> Iterator[Record]:
     for number, line in enumerate(lines, start=first):
         if not line.endswith(b"\n"):
             return  # a line without its end was never finished: the item counts as not recorded
-        if mark not in line:
+        if wanted is not None and not wanted(line):
             continue
         try:
             found = _object(line)

@@ -8,7 +8,7 @@ there are independent units. Runs on other items are independent of them: their 
   and fall together, in full at most. So means with weights of one sign are taken as wholly dependent, and those with
   the other sign as independent of them: no correlations from 0 to 1 give a larger variance.
 - **Two items more**: where scores lie in [0, 1], each weight of 1 adds the variance of a further item gained and one
-  lost (as in ``paired``), so that few items, or items that all score the same, leave an interval that has a width.
+  lost (as in ``paired``). So few items, or items that all score the same, leave an interval that has a width.
 - **Straight line**: the slope of ordinary least squares, sum (x - mean x) y / sum (x - mean x)^2, is such a sum.
 - **Between two checkpoints**: (1 - t) a + t b. The line's own error is measured where a checkpoint was left out: it is
   compared with the line through its neighbours. What the squares of these misses exceed the variance by that their

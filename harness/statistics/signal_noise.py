@@ -7,16 +7,15 @@ Of every series the last n checkpoints count (all where it has fewer), n = 5.
 - **Noise**: the standard deviation of those checkpoints (divisor n) averaged over the series, over the same mean.
 - **Ratio**: signal / noise; the mean cancels.
 
-These are the definitions of the authors' program (``rel_dispersion_snr``), with the noise taken within each series.
-Their table takes the deviation of all checkpoints of all series at once where models are small, which counts
-differences between series as noise too.
+These are the formulas of the authors' program (``signal_to_noise_ratio``, with the default divisor of NumPy); the noise
+is taken within each series as in its ``rel_dispersion_snr``. For small models their table takes the deviation of all
+checkpoints of all models at once, which counts differences between models as noise too.
 
 A ratio has no meaning alone: series that are equally good have a ratio as well, the larger the more they are. So
 ``limit`` is the ratio that equal series exceed in 5 of 100 cases, simulated for the same numbers of checkpoints with
-independent, normal noise of one size. With checkpoints of equal numbers it is the studentized range's quantile (Tukey
-1953) but for the divisor. A trend over the last checkpoints counts as noise; noise that all of a series' last
-checkpoints share does not, so a ratio above the limit says that the series differ by more than neighbours do, not by
-more than another seed of the same training would.
+independent, normal noise of one size. For equal numbers it is the studentized range (Tukey 1953) but for the divisor.
+A trend over the last checkpoints counts as noise. What all last checkpoints of a series share does not: a ratio above
+the limit says nothing of another seed of the same training.
 
 **Floor**: the smallest difference of two single checkpoints that is above that noise: t sqrt(2) s, with s the standard
 deviation within series (divisor n - 1, pooled) and its degrees of freedom.

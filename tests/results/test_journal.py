@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import JournalError
-from harness.results.journal import Following, Journal, latest, read_journal
+from harness.results.journal import Following, Journal, each_record, latest, read_journal
 from harness.results.records import STATUSES, Record
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
@@ -72,6 +73,23 @@ def test_a_line_that_is_no_record_is_an_error(tmp_path: Path, line: str) -> None
     shard.write_text(line + "\n")
     with pytest.raises(JournalError, match="line 1"):
         read_journal(tmp_path)
+
+
+def test_records_are_chosen_by_their_fields_and_not_by_what_models_wrote(tmp_path: Path) -> None:
+    said = [{"kind": "Generate", "request": {}, "answer": {"example": "x/2", "benchmark": "가"}}]
+    with Journal(tmp_path, "main") as journal:
+        for benchmark, example in (("x", "x/1"), ("x", "x/2"), ("가", "x/2")):
+            record = Record(
+                item=example, benchmark=benchmark, example=example, checkpoint="c", status="scored"
+            )
+            journal.append(replace(record, exchanges=said))
+
+    def found(**having: list[str]) -> list[tuple[str, str]]:
+        return [(record.benchmark, record.example) for record in each_record(tmp_path, having=having)]
+
+    assert found(example=["x/1"]) == [("x", "x/1")]
+    assert found(example=["x/1", "x/2"], benchmark=["가"]) == [("가", "x/2")]
+    assert found(benchmark=["x"], checkpoint=["d"]) == []
 
 
 def test_what_was_scored_is_not_lost_again() -> None:
