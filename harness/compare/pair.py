@@ -6,6 +6,7 @@
 - A result that is not valid decides nothing: "inconclusive".
 - The mean is over the benchmarks, each with the same weight, as comparison scripts of fine-tuning studies compute their
   average improvement; its interval adds up the benchmarks' errors as independent ones.
+- All items of all benchmarks together have a verdict of their own (``compare.pooled``).
 
 The groups of a benchmark (the subjects of MMLU) as benchmarks of their own, named BENCHMARK/GROUP.
 """
@@ -29,6 +30,7 @@ from harness.compare.metric import (
     metric_of,
     shared_columns,
 )
+from harness.compare.pooled import POOLED, pool
 from harness.compare.prompts import known_by_prompts
 from harness.core.composite import Composite
 from harness.core.errors import DataError
@@ -39,7 +41,7 @@ from harness.results.summary import Metric
 from harness.statistics.comparison import Comparison
 from harness.statistics.composites import compare_composite_totals
 from harness.statistics.intervals import mean_estimate
-from harness.statistics.verdicts import ALPHA, MARGIN, Kind
+from harness.statistics.verdicts import ALPHA, MARGIN, Kind, Verdict
 
 KINDS: Final[tuple[Kind, ...]] = ("better", "worse", "not worse", "inconclusive")
 
@@ -64,6 +66,7 @@ class Pair:
     lines: tuple[MetricComparison, ...]
     composites: tuple[MetricComparison, ...]
     mean: Mean | None
+    pooled: MetricComparison | None = None
 
     @property
     def judged(self) -> dict[str, MetricComparison]:
@@ -122,6 +125,7 @@ def compare_pair(
         lines=tuple(judged.get(line.benchmark, line) if line.primary else line for line in lines),
         composites=tuple(_judged(lined, entries, margin, alpha).values()),
         mean=_mean([line for line in lines if line.primary], 1 - alpha),
+        pooled=_pooled([line for line in lines if line.primary], entries, margin, alpha),
     )
 
 
@@ -215,14 +219,57 @@ def _judged(
     alpha: float,
 ) -> dict[str, MetricComparison]:
     verdicts = judge({line.benchmark: line.compared for line in lines}, margin=margin, alpha=alpha)
-    found = {}
-    for line in lines:
-        verdict = verdicts[line.benchmark].verdict
-        wrong = [side[line.benchmark].saved.invalid for side in entries if line.benchmark in side]
-        if reasons := [reason for reason in wrong if reason]:
-            verdict = replace(verdict, kind="inconclusive", items=None, why=f"not valid: {reasons[0]}")
-        found[line.benchmark] = replace(line, verdict=verdict)
-    return found
+    return {
+        line.benchmark: replace(
+            line, verdict=_believed(verdicts[line.benchmark].verdict, [line.benchmark], entries)
+        )
+        for line in lines
+    }
+
+
+def _believed(
+    verdict: Verdict, names: Iterable[str], entries: tuple[Mapping[str, Entry], Mapping[str, Entry]]
+) -> Verdict:
+    """The verdict, "inconclusive" where a result of these benchmarks is not valid."""
+    wrong = [side[name].saved.invalid for name in names for side in entries if name in side]
+    if reasons := [reason for reason in wrong if reason]:
+        return replace(verdict, kind="inconclusive", items=None, why=f"not valid: {reasons[0]}")
+    return verdict
+
+
+# All items
+
+
+def _pooled(
+    lines: Sequence[MetricComparison],
+    entries: tuple[Mapping[str, Entry], Mapping[str, Entry]],
+    margin: float,
+    alpha: float,
+) -> MetricComparison | None:
+    """The verdict on the items of all benchmarks that are compared item by item."""
+    before, after = entries
+    parts = {
+        line.benchmark: (line.metric, after[line.benchmark], [before[line.benchmark]])
+        for line in lines
+        if line.paired
+    }
+    found = pool(parts, level=1 - alpha)
+    if found is None:
+        return None
+    asked_apart = any(conditions_apart(before[name], after[name]) for name in found.benchmarks)
+    compared = replace(found.compared, identical=found.compared.identical and not asked_apart)
+    verdict = judge({found.name: compared}, margin=margin, alpha=alpha)[found.name].verdict
+    n = compared.comparison.n
+    return MetricComparison(
+        benchmark=found.name,
+        metric=POOLED,
+        primary=True,
+        compared=compared,
+        paired=True,
+        sizes=(n, n),
+        identical=compared.identical,
+        verdict=_believed(verdict, found.benchmarks, entries),
+    )
 
 
 # The mean

@@ -3,7 +3,8 @@
 ``touchstone compare --json`` prints the plain data:
 
     {"pairs": [{"baseline": {...}, "new": {...}, "benchmarks": [LINE], "composites": [LINE], "mean": {...},
-                "improvements": [NAME], "regressions": [], "not_worse": [], "inconclusive": [], "notes": [TEXT]}]}
+                "pooled": LINE, "improvements": [NAME], "regressions": [], "not_worse": [], "inconclusive": [],
+                "notes": [TEXT]}]}
 
 A line has both values, ``difference`` (of the scores), ``points`` (hundredths), ``percent``, and ``low`` and ``high``
 of the difference. It also has ``p``, ``p_adjusted`` (Holm), ``n``, ``verdict`` (null for other metrics than the
@@ -169,6 +170,16 @@ def mean(found: Mean) -> str:
     return f"{points(one.difference)} points{limits}{tested}{relative}, over {count(found.benchmarks, 'benchmark')}"
 
 
+def pooled(line: MetricComparison) -> str:
+    """Return the verdict on all items together, in one line."""
+    verdict, p = line.verdict, line.comparison.p
+    assert verdict is not None
+    why = verdict.why if ", p = " in verdict.why or p is None else f"{verdict.why} (p = {p_exact(p)})"
+    return (
+        f"{verdict.kind}: {why.replace('= <', '< ')}; {count(line.comparison.n, 'item')} of {line.benchmark}"
+    )
+
+
 def notes(pair: Pair) -> list[str]:
     """Return the facts that a reader must know before believing the numbers."""
     a, b = pair.baseline, pair.new
@@ -313,6 +324,7 @@ def pair_facts(pair: Pair, flips: Flips | None = None) -> dict[str, Any]:
             "percent": pair.mean.percent,
             "benchmarks": pair.mean.benchmarks,
         },
+        "pooled": None if pair.pooled is None else _line(pair, pair.pooled, None),
         **{key: pair.of_kind(kind) for kind, key in LISTS},
         "notes": notes(pair),
     }

@@ -132,6 +132,7 @@ def _notes(pair: Pair) -> Table:
         for line in pair.composites
     ]
     rows += [("mean", comparison.mean(pair.mean))] if pair.mean is not None else []
+    rows += [(pair.pooled.metric, comparison.pooled(pair.pooled))] if pair.pooled is not None else []
     return labelled([*rows, *(("note", Text(text, style="yellow")) for text in comparison.notes(pair))])
 
 

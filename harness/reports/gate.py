@@ -5,13 +5,23 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.compare.baselines import FIRST_ON_ITEMS
-from harness.compare.gate.result import KINDS, STRICT, GateLine, GateResult, lines_from_json, ordered
+from harness.compare.gate.result import (
+    KINDS,
+    STRICT,
+    GateLine,
+    GateResult,
+    lines_from_json,
+    ordered,
+    shown_lines,
+)
+from harness.compare.pooled import POOLED
 from harness.core.text import listed
 from harness.reports.formatting import labelled, number, p_short, points, points_interval
-from harness.statistics.verdicts import points_text
+from harness.statistics.verdicts import POWER, points_text
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -44,6 +54,7 @@ def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, detai
     from rich.text import Text
 
     lines = ordered(tuple(lines_from_json(gate)))
+    pooled = [line for line in shown_lines(gate) if line not in lines]
     write(Text.assemble(("gate", "bold"), f"  {heading(gate)}"))
     several = len({line.checkpoint for line in lines}) > 1
     apart = lines if details else _apart(lines)
@@ -56,13 +67,23 @@ def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, detai
         if not details:  # reasons that several lines share are told by the first of them
             told = [text for text in told if text not in before]
             before.update(bad)
+        told += (
+            [sees_text(line)] if details and line.verdict != "inconclusive" and line.sees is not None else []
+        )
         rows += [(Text(), Text(text, style="" if text in bad else "dim")) for text in told]
+    if not details and (text := _seen([line for line in lines if not line.fails], several)):
+        rows.append((Text(), Text(text, style="dim")))
     together = [line for line in lines if line not in apart]
     for kind in dict.fromkeys(line.kind for line in together):
         names = [_label(line, several) for line in together if line.kind == kind]
         rows.append(
             (_verdict(kind), Text(f"{len(names)}: {listed(names, NAMED)}" if len(names) > 1 else names[0]))
         )
+    for line in pooled if details or len(pooled) <= NAMED else []:
+        numbers = _numbers(replace(line, metric="composite"), several, details=details)
+        rows.append((Text(POOLED), Text.assemble(_verdict(line.kind), f" over {numbers}; decides nothing")))
+        why = [*reason_texts(line), *([sees_text(line)] * (line.verdict != "inconclusive"))]
+        rows += [(Text(), Text(text, style="dim")) for text in why if details and text]
     rows += [(Text("note", style="magenta"), Text(note)) for note in gate.get("notes", ())]
     write(labelled(rows, dim=False))
 
@@ -72,6 +93,25 @@ def _apart(lines: Sequence[GateLine]) -> list[GateLine]:
     bad = [line for line in lines if line.fails or line.invalid]
     compared = [line for line in lines if line not in bad and line.difference is not None]
     return bad[:APART] + (compared if len(compared) <= APART else [])
+
+
+def sees_text(line: GateLine) -> str:
+    """Return the drop that a line calls worse with power 0.8, in words; empty where it is not known."""
+    if line.sees is None:
+        return ""
+    which = line.benchmark if line.metric != POOLED else f"{line.benchmark} pooled"
+    return f"this gate sees a drop of {100 * line.sees:.1f} points on {which} with {100 * POWER:.0f} %"
+
+
+def _seen(lines: Sequence[GateLine], several: bool) -> str:
+    """Return the same of those that are inconclusive, in one sentence."""
+    seen = [
+        (line, 100 * line.sees) for line in lines if line.verdict == "inconclusive" and line.sees is not None
+    ]
+    told = [f"{drop:.1f} on {f'{line.checkpoint}, ' * several}{line.benchmark}" for line, drop in seen]
+    if len(told) > 1:
+        return f"with {100 * POWER:.0f} % this gate sees drops, in points, of {listed(told, NAMED)}"
+    return sees_text(seen[0][0]) if seen else ""
 
 
 def print_decision(gate: Mapping[str, Any], write: Callable[..., None]) -> None:
@@ -194,6 +234,7 @@ def reason_texts(line: GateLine, against: str | None = None) -> list[str]:
     fails = [reason for reason in line.fails if reason != "worse"]
     why = _SAID.sub("", line.why, count=1)
     said = [] if why in line.invalid else [why]
+    said += [sees_text(line)] if line.verdict == "inconclusive" and line.sees is not None else []
     return [*([f"{against}{baseline}"] if baseline else []), *line.invalid, *fails, *said, *line.notes]
 
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from harness.compare.gate.result import lines_from_json, ordered
+from harness.compare.gate.result import lines_from_json, ordered, shown_lines
+from harness.compare.pooled import POOLED
 from harness.core import marks
 from harness.reports import formatting
 from harness.reports.gate import difference_text, reason_texts
@@ -52,12 +53,14 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
     gate = summary.gate
     if gate is not None:
         found += [(f"touchstone.gate.{name}", str(gate[name])) for name in ("decision", "exit_code", "text")]
-        lines = lines_from_json(gate)
+        lines = shown_lines(gate)
         counts = Counter((line.checkpoint, line.benchmark) for line in lines)
         for line in lines:
             where = f"touchstone.gate.{line.checkpoint}.{line.benchmark}"
             if counts[line.checkpoint, line.benchmark] > 1:
                 where += f".{line.metric}"
+            if line.metric == POOLED:
+                where = f"touchstone.gate.{line.checkpoint}.{POOLED}"
             found += [(where, line.kind), (f"{where}.why", "; ".join(reason_texts(line)))]
             found += [(f"{where}.about", line.about)] if line.about else []
             if line.difference is not None:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from harness.compare.gate.result import GateLine, lines_from_json, ordered
+from harness.compare.gate.result import GateLine, shown_lines
 from harness.compare.pair import Pair
 from harness.reports import comparison, formatting, notes
 from harness.reports.comparison import Cells, Flip, Flips
@@ -65,7 +65,7 @@ def _gate(gate: dict[str, Any] | None) -> list[str]:
     if gate is None:
         return []
     parts = [f"{SIGNS.get(gate['decision'], '')} **{plain(str(gate['text']))}**".strip()]
-    lines = ordered(tuple(lines_from_json(gate)))
+    lines = shown_lines(gate)
     if lines:
         level = 100 * (1 - float(gate["alpha"]))
         head = f"verdict|checkpoint|benchmark|value|points [{level:g} %]|p (Holm)|baseline and reasons"
@@ -192,6 +192,8 @@ def _compared(pair: Pair, flips: Flips) -> Iterable[str]:
         yield f"- **{title}**: {plain(text)}" if title else f"  - {plain(text)}"
     if pair.mean is not None:
         yield f"- **mean**: {plain(comparison.mean(pair.mean))}"
+    if pair.pooled is not None:
+        yield f"- **pooled**: {plain(comparison.pooled(pair.pooled))}"
     yield from (f"- note: {plain(text)}" for text in comparison.notes(pair))
     for name, found in flips.items():
         yield from _flips(name, found)

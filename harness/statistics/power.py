@@ -178,21 +178,27 @@ def smallest_drop(
     margin: float = MARGIN,
     alpha: float = ALPHA,
 ) -> float | None:
-    """The smallest true drop that is called worse with this power; None where even losing everything is not."""
+    """The smallest true drop that is called worse with this power, to a thousandth of a point; None where even losing
+    everything is not."""
+    reach = z_quantile(1 - alpha / family) + _NORMAL.inv_cdf(power)
+    guess = max(margin, reach * math.sqrt(design.spread**2 / design.effective))
     return smallest(
-        lambda drop: power_of_drop(design, drop, family=family, margin=margin, alpha=alpha), power
+        lambda drop: power_of_drop(design, drop, family=family, margin=margin, alpha=alpha), power, guess
     )
 
 
-def smallest(power_of: Callable[[float], float], power: float = POWER) -> float | None:
-    """The smallest drop from 0 to 1 at which the rising chance reaches ``power``; None where none does."""
-    low, high = 0.0, 1.0
-    if power_of(high) < power:
+def smallest(power_of: Callable[[float], float], power: float = POWER, guess: float = 0.1) -> float | None:
+    """The smallest drop from 0 to 1 at which a rising chance reaches ``power``; None where none does."""
+    from scipy.optimize import brentq
+
+    high = min(1.0, max(guess, 1e-3) * 1.5)
+    while (found := power_of(high)) < power and high < 1:
+        high = min(1.0, 2 * high)
+    if found < power:
         return None
-    while high - low > 1e-5:
-        middle = (low + high) / 2
-        low, high = (low, middle) if power_of(middle) >= power else (middle, high)
-    return high
+    if power_of(0.0) >= power:
+        return 0.0
+    return min(high, float(brentq(lambda drop: power_of(drop) - power, 0.0, high, xtol=5e-6)) + 5e-6)
 
 
 def items_for_drop(
@@ -244,17 +250,16 @@ def _enumerated(n: int, flips: float, drop: float, level: float, margin: float) 
     """The sum over the numbers of flips of their chance, times the chance that so few of them are gained."""
     import numpy as np
     from scipy.special import bdtr
-    from scipy.stats import binom
 
     counts, chance = _flip_counts(n, flips)
-    few = binom.ppf(level / 2, counts, 0.5)
-    few = np.where(bdtr(few, counts, 0.5) > level / 2, few - 1, few)
+    few = _significant(int(counts[0]), int(counts[-1]), level)
     gained = np.minimum(few, np.ceil((counts - margin * n) / 2 - _ROUNDING) - 1)
     some = (gained >= 0) & (counts > 0)
     share = min(1.0, max(0.0, (flips - drop) / (2 * flips)))
     return min(1.0, float((chance[some] * bdtr(gained[some], counts[some], share)).sum()))
 
 
+@functools.lru_cache(maxsize=256)
 def _flip_counts(n: int, flips: float) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of items that may flip, and the chance of each."""
     import numpy as np
@@ -263,6 +268,19 @@ def _flip_counts(n: int, flips: float) -> tuple[np.ndarray, np.ndarray]:
     reach = _REACH * math.sqrt(n * flips * (1 - flips)) + 20
     counts = np.arange(max(0, math.floor(n * flips - reach)), min(n, math.ceil(n * flips + reach)) + 1)
     return counts, np.asarray(binom.pmf(counts, n, flips))
+
+
+@functools.lru_cache(maxsize=256)
+def _significant(first: int, last: int, level: float) -> np.ndarray:
+    """The most items gained, for each number of flips, at which McNemar's test is significant; -1 for none."""
+    import numpy as np
+    from scipy.special import bdtr
+    from scipy.stats import binom
+
+    counts = np.arange(first, last + 1)
+    few = binom.ppf(level / 2, counts, 0.5)
+    found: np.ndarray = np.where(bdtr(few, counts, 0.5) > level / 2, few - 1, few)
+    return found
 
 
 def _error(design: Design, drop: float) -> float:

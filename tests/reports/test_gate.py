@@ -191,6 +191,7 @@ def test_a_short_report_shows_each_comparison_and_names_what_is_new_in_one_line(
         "worse",
         *["not worse"] * 5,
         "first",
+        "pooled",
     ]
     assert "first      6: new0 acc, new1 acc, new2 acc and 3 more" in lines
     assert lines[-1].startswith("gate failed (exit code 8): b00 acc is worse")

@@ -7,6 +7,7 @@
     allow = ["shots"]             # as --eval-baseline-allow
     margin = 0.01                 # a loss up to this is no reason to fail: 0.01 is one point
     alpha = 0.05                  # chance of a false alarm over all benchmarks together, in either direction
+    pooled = false                # true: the verdict on all items together may fail the gate too
 
     [tool.touchstone.gate.benchmarks.real_coref]
     metric = "real@1"             # compared by this metric instead of its primary one; or metrics = [...]
@@ -41,7 +42,7 @@ from harness.results.summary import base_name
 from harness.statistics.verdicts import ALPHA, MARGIN
 
 MODES: Final = ("plain", "strict")
-KEYS: Final = ("mode", "baseline", "metric", "metrics", "allow", "margin", "alpha", "benchmarks")
+KEYS: Final = ("mode", "baseline", "metric", "metrics", "allow", "margin", "alpha", "pooled", "benchmarks")
 OWN_KEYS: Final = ("metric", "metrics", "margin", "max_drop", "floors")
 
 TABLE: Final = "tool.touchstone.gate"
@@ -98,6 +99,7 @@ class GateConfig:
     allow: tuple[str, ...] = ()
     margin: float = MARGIN
     alpha: float = ALPHA
+    pooled: bool = False
     sequential: bool = False
     benchmarks: Mapping[str, BenchmarkRules] = field(default_factory=dict)
     composites: tuple[Composite, ...] = ()
@@ -163,6 +165,8 @@ def gate_config_of(table: Mapping[str, Any], where: str) -> GateConfig:
         found["margin"] = _share(table, "margin", where, least=0.0)
     if "alpha" in table:
         found["alpha"] = _share(table, "alpha", where)
+    if "pooled" in table:
+        found["pooled"] = _switch(table, "pooled", where)
     own = table.get("benchmarks", {})
     if not isinstance(own, Mapping) or not all(isinstance(one, Mapping) for one in own.values()):
         raise GateError(f"{where}: benchmarks is {own!r}; give a table for each: [{TABLE}.benchmarks.NAME]")
@@ -236,6 +240,13 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
     value = table[key]
     if not isinstance(value, str) or not value:
         raise GateError(f"{where}: {key} is {value!r}; give a text")
+    return value
+
+
+def _switch(table: Mapping[str, Any], key: str, where: str) -> bool:
+    value = table[key]
+    if not isinstance(value, bool):
+        raise GateError(f"{where}: {key} is {value!r}; give true or false")
     return value
 
 

@@ -11,6 +11,9 @@ composite is a line of its own, compared with the checkpoint whose composite is 
 is named, that checkpoint is the baseline of the composite's benchmarks too. All lines of a checkpoint are corrected
 together.
 
+All items of a checkpoint together have a line, too (``pooled``). It decides nothing unless the plan says so; then it is
+one more of the lines that are corrected together.
+
 A ``GateLine`` has the findings about one benchmark: its verdict, and the reasons to fail or not to believe it.
 """
 
@@ -27,10 +30,12 @@ from harness.compare.gate.config import Floor, GateConfig, check_names
 from harness.compare.gate.result import COMPOSITE, STRICT, BaselineRef, GateLine, GateResult
 from harness.compare.items import score_name
 from harness.compare.judge import Compared, Judged, Weighed, compare, compare_composite, judge
+from harness.compare.pooled import POOLED, Pooled, pool
 from harness.core.composite import Composite
 from harness.core.errors import GateError
 from harness.results.store_entry import StoredResult, composites_of
 from harness.results.summary import base_name
+from harness.statistics.power import design_of_comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +79,8 @@ def decide(
     if known := dict.fromkeys(metric for saved in results for metric in saved.metrics):
         named = [*known, *(one.name for one in plan.composites)]
         check_names(plan.metrics, named, "--eval-gate-metric", "metric")
-    lines = [line for case in cases for line in judge_case(case, source, plan, early)]
+    judged = [judge_case(case, source, plan, early) for case in cases]
+    lines = [line for found, _ in judged for line in found]
     lines += _floors_not_run(cases, plan)
     nothing = source.kind == "run" and all(line.state == "absent" for line in lines)
     return GateResult(
@@ -83,6 +89,7 @@ def decide(
         margin=plan.margin,
         alpha=plan.alpha,
         lines=tuple(lines),
+        pooled=tuple(line for _, line in judged if line is not None),
         notes=tuple(_left_out(cases, source, lines)),
         fault=f"{source.name} has no result of any benchmark of this run" if nothing else None,
     )
@@ -90,8 +97,9 @@ def decide(
 
 def judge_case(
     case: Case, source: BaselineSource, plan: GateConfig, early: Mapping[tuple[str, str], Early]
-) -> list[GateLine]:
-    """The lines of one checkpoint: one per benchmark and metric, then one per composite."""
+) -> tuple[list[GateLine], GateLine | None]:
+    """The lines of one checkpoint: one per benchmark and metric, then one per composite. Then the line of all items
+    together, which is among the others where it may fail the gate."""
     settled = {name: early[key] for name in case.entries if (key := (case.checkpoint, name)) in early}
     keys = [(name, metric) for name, entry in case.entries.items() for metric in metrics_of(entry, plan)]
     found = {
@@ -103,6 +111,9 @@ def judge_case(
     composites = [one for name in plan.metrics if (one := plan.composite_of(name)) is not None]
     wholes = [_whole(case, composite, source, plan) for composite in composites]
     compared = _compare(case, wholes, found, settled, plan)
+    pooled = None if settled else _pool(case, found, plan)
+    if pooled is not None and plan.pooled:
+        compared[pooled.name, POOLED] = pooled.compared
     own = {key: margin for key in compared if (margin := plan.own(key[0]).margin) is not None}
     judged = judge(compared, margin=plan.margin, margins=own, alpha=plan.alpha)
     judged |= {key: settled[key[0]].judged for key in keys if key[0] in settled}
@@ -126,7 +137,29 @@ def judge_case(
         )
         for one in wholes
     ]
-    return lines + _composite_floors(case, plan)
+    whole = _pooled_line(case, pooled, judged, plan) if pooled is not None else None
+    lines += [whole] if whole is not None and plan.pooled else []
+    return lines + _composite_floors(case, plan), whole
+
+
+def _pool(case: Case, found: Mapping[tuple[str, str], BaselineChoice], plan: GateConfig) -> Pooled | None:
+    """All items of the benchmarks that are compared, by the first metric of each."""
+    parts: dict[str, tuple[str, Entry, Sequence[Entry]]] = {}
+    for (name, metric), one in found.items():
+        if one.state == "chosen":
+            parts.setdefault(name, (metric, case.entries[name], one.baselines))
+    return pool(parts, level=1 - plan.alpha)
+
+
+def _pooled_line(
+    case: Case, pooled: Pooled, judged: Mapping[tuple[str, str], Judged], plan: GateConfig
+) -> GateLine:
+    """The line of all items together; where it decides nothing it is a test of its own, and has no reason to fail."""
+    key = (pooled.name, POOLED)
+    mine = judged.get(key) or judge({key: pooled.compared}, margin=plan.margin, alpha=plan.alpha)[key]
+    line = GateLine(checkpoint=case.checkpoint, benchmark=pooled.name, metric=POOLED, verdict=None, why="")
+    line = composite_line(line, BaselineChoice(state="chosen", baselines=pooled.baselines), mine, plan)
+    return line if plan.pooled else replace(line, fails=(), notes=(*line.notes, SHOWN))
 
 
 def _find(entry: Entry, source: BaselineSource, plan: GateConfig, metric: str) -> BaselineChoice:
@@ -274,6 +307,8 @@ def _left_out(cases: Sequence[Case], source: BaselineSource, lines: Sequence[Gat
         [f"the baseline has results of {missing}, which this run did not ask: not judged"] if missing else []
     )
 
+
+SHOWN: Final = "shown only: with `pooled = true` it can fail the gate"
 
 FIRST: Final = "no baseline yet: this result is the first"
 
@@ -428,6 +463,10 @@ def _with_verdict(
         family=verdict.family,
         n=comparison.n,
         margin=verdict.margin,
+        alpha=verdict.alpha,
+        design=None
+        if compared.identical or line.early
+        else design_of_comparison(compared.as_measured, runs=max(1, compared.candidates)),
         items=verdict.items,
         method=comparison.method,
     )

@@ -1,20 +1,23 @@
 """The findings of a gate as plain data: the section ``gate`` of ``summary.json``, which reports show.
 
     {"schema": 1, "mode": "plain", "baseline": "best", "margin": 0.01, "alpha": 0.05, "exit_code": 8,
-     "decision": "failed", "text": "...", "notes": [...], "lines": [{...}, ...]}
+     "decision": "failed", "text": "...", "notes": [...], "lines": [{...}, ...], "pooled": [{...}]}
 
-A line is one benchmark (or composite) of one checkpoint. Numbers are shares, not points; what is not known is null.
+A line is one benchmark (or composite) of one checkpoint; ``pooled`` has one of all items together for each checkpoint,
+which is among ``lines`` too where it may fail the gate. Numbers are shares, not points; what is not known is null.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from harness.core.exit_codes import ExitCode
 from harness.core.files import SCHEMA
 from harness.results.summary import finite
+from harness.statistics.power import Design, smallest_drop
+from harness.statistics.verdicts import ALPHA
 
 KINDS: Final = (
     *("not valid", "not judged", "worse", "failed", "inconclusive", "not compared", "first", "no baseline"),
@@ -54,7 +57,8 @@ class GateLine:
     being the best of several; ``as_measured`` is the difference of the two measured values. ``items`` is about how
     many would settle it. ``part``: how many of an earlier result's items it has, where it lacks some, such as "2 of
     400 items". ``early``: settled by an interim analysis, whose p is not corrected. ``about``: what must be known
-    beside the value, its mark.
+    beside the value, its mark. ``sees`` is ``reach`` as a file has it; in memory it follows from ``design``, margin,
+    ``alpha`` and family.
     """
 
     checkpoint: str
@@ -76,12 +80,23 @@ class GateLine:
     family: int = 0
     n: int = 0
     margin: float | None = None
+    alpha: float | None = field(default=None, compare=False)
     items: int | None = None
     method: str = ""
     state: str = "chosen"
     about: str = ""
     part: str = ""
     early: bool = False
+    sees: float | None = field(default=None, compare=False)
+    design: Design | None = field(default=None, compare=False)
+
+    @property
+    def reach(self) -> float | None:
+        """The smallest true drop that such a line calls worse with power 0.8; None where not known."""
+        if self.sees is not None or self.design is None or self.margin is None:
+            return self.sees
+        alpha = self.alpha if self.alpha is not None else ALPHA
+        return smallest_drop(self.design, family=max(1, self.family), margin=self.margin, alpha=alpha)
 
     @property
     def kind(self) -> str:
@@ -109,6 +124,7 @@ class GateResult:
     margin: float
     alpha: float
     lines: tuple[GateLine, ...] = ()
+    pooled: tuple[GateLine, ...] = ()
     notes: tuple[str, ...] = ()
     asked: tuple[int, int] | None = None
     mistake: str | None = None
@@ -146,22 +162,24 @@ def gate_json(gate: GateResult, text: str, code: int | None = None) -> dict[str,
     known = {"schema": SCHEMA, "decision": gate.decision, "exit_code": exit_code, "text": text}
     found = asdict(gate)
     found["broken"] = found.pop("fault")  # the key that files have
-    plain: dict[str, Any] = finite({**known, **found, "lines": lines})
+    pooled = [{"kind": line.kind, **_line_json(line)} for line in gate.pooled]
+    plain: dict[str, Any] = finite({**known, **found, "lines": lines, "pooled": pooled})
     return plain
 
 
 def _line_json(line: GateLine) -> dict[str, Any]:
     """The line as plain data; files have the key ``contenders`` for a baseline's ``candidates``."""
-    plain = asdict(line)
+    plain = asdict(line) | {"sees": line.reach}
+    del plain["design"], plain["alpha"]
     if (against := plain["against"]) is not None:
         against["contenders"] = against.pop("candidates")
     return plain
 
 
-def lines_from_json(plain: Mapping[str, Any]) -> list[GateLine]:
-    """The lines of the plain form, as they were."""
+def lines_from_json(plain: Mapping[str, Any], key: str = "lines") -> list[GateLine]:
+    """The lines of the plain form, as they were; those of ``pooled`` by that key."""
     found = []
-    for row in plain.get("lines", ()):
+    for row in plain.get(key, ()):
         known = {name: row[name] for name in GateLine.__dataclass_fields__ if name in row}
         for name in ("fails", "invalid", "notes"):
             known[name] = tuple(known.get(name, ()))
@@ -172,6 +190,12 @@ def lines_from_json(plain: Mapping[str, Any]) -> list[GateLine]:
             known["against"] = BaselineRef(candidates=against.pop("contenders"), **against)
         found.append(GateLine(**known))
     return found
+
+
+def shown_lines(plain: Mapping[str, Any]) -> list[GateLine]:
+    """The lines of the plain form, the most pressing first, then those about all items that are not among them."""
+    lines = lines_from_json(plain)
+    return [*ordered(tuple(lines)), *(one for one in lines_from_json(plain, "pooled") if one not in lines)]
 
 
 def ordered(lines: tuple[GateLine, ...]) -> list[GateLine]:

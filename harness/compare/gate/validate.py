@@ -115,12 +115,11 @@ def _remedy(floor: Floor) -> str:
 
 
 def _check_sequential(plan: GateConfig) -> None:
-    """Raises ``GateError`` for a composite in a gate that may stop early."""
+    """Raises ``GateError`` for a composite, and for a pooled verdict, in a gate that may stop early."""
     whole = next((name for name in plan.metrics if plan.composite_of(name) is not None), None)
-    if plan.sequential and whole is not None:
-        raise GateError(
-            f"--eval-gate-sequential: the composite {whole} needs all items; leave one of the two out"
-        )
+    needs = "pooled = true" if plan.pooled else None if whole is None else f"the composite {whole}"
+    if plan.sequential and needs is not None:
+        raise GateError(f"--eval-gate-sequential: {needs} needs all items; leave one of the two out")
 
 
 def _metrics(name: str, declared: Mapping[str, Declaration], saved: Sequence[StoredResult]) -> list[str]:

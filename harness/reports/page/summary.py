@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from harness.compare.formats import korean_mlm
-from harness.compare.gate.result import lines_from_json, ordered
+from harness.compare.gate.result import shown_lines
 from harness.core.text import count
 from harness.reports import formatting, notes
 from harness.results.run_directory import command_words
@@ -58,7 +58,7 @@ def content(summary: Summary) -> dict[str, Any]:
             *notes.usage(summary),
         ],
         "warnings": [*notes.failed_to_load(summary), *notes.warnings(summary)],
-        "gate_lines": ordered(tuple(lines_from_json(summary.gate or {}))),
+        "gate_lines": shown_lines(summary.gate or {}),
         "benchmarks": [_benchmark(one, summary.results) for one in summary.declarations],
         "composites": [_composite(one) for one in summary.composites],
         "composite_notes": _composite_notes(summary),
