@@ -11,6 +11,7 @@ from pathlib import Path
 from harness.cli.command import Output, add_output
 from harness.compare.load import parse_sizes
 from harness.compare.study.reading import study_of
+from harness.compare.study.series import project_series
 from harness.core.composite import project_composites
 from harness.core.files import shown_path
 from harness.reports.study.sections import sections_of, study_facts
@@ -40,11 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Read everything that is named and report on it. Raises ``HarnessError`` for a mistake."""
+    project = Path("pyproject.toml")
     study = study_of(
         options.what,
         output=options.output,
         sizes=parse_sizes(options.items),
-        composites=project_composites(Path("pyproject.toml")),
+        composites=project_composites(project),
+        told=project_series(project),
         every=options.all_metrics,
     )
     sections = sections_of(study)

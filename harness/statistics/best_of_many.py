@@ -98,7 +98,7 @@ def compare_with_best(
     noise = noise_of(runs, new, clusters) if len(runs) > 1 else None
     if noise is None:
         return nothing_chosen(best, means[best], len(runs), plain)
-    return select(best, means, plain, noise, draws)
+    return select(best, means, plain, noise, draws=draws)
 
 
 class Noise(NamedTuple):
@@ -157,26 +157,33 @@ def nothing_chosen(best: int, mean: float, runs: int, plain: Comparison) -> Sele
 
 
 def select(
-    best: int, means: Sequence[float], plain: Comparison, noise: Noise, draws: int = DRAWS
+    best: int,
+    means: Sequence[float],
+    plain: Comparison,
+    noise: Noise,
+    *,
+    draws: int = DRAWS,
+    sample: np.ndarray | None = None,
 ) -> Selection:
-    """The run at ``best`` against the new one, whose plain comparison is given, allowing for the choice."""
+    """The run at ``best`` against the new one, whose plain comparison is given, allowing for the choice; ``sample``
+    are draws of the noise, if there are any yet."""
     import numpy as np
 
     behind = max(means) - np.asarray(means)
     errors = _errors_to(noise.covariance, means.index(max(means)))
-    sample = _sample(noise.covariance, draws)
+    drawn = sample_of(noise.covariance, draws) if sample is None else sample
     # What all runs share (the items) has mean 0 and only blurs the maximum.
-    sample -= sample.mean(axis=1, keepdims=True)
+    drawn = drawn - drawn.mean(axis=1, keepdims=True)
 
     def lead(rival: np.ndarray) -> np.ndarray:
         """The maximum over the runs, above the truth of the candidates."""
-        found: np.ndarray = (np.where(rival, 0.0, -behind) + sample[:, :-1]).max(axis=1)
+        found: np.ndarray = (np.where(rival, 0.0, -behind) + drawn[:, :-1]).max(axis=1)
         return found
 
     growth = math.log(max(noise.units, 3))
     rival = behind <= math.sqrt(2 * growth) * errors
     optimism = max(0.0, float(lead(behind <= math.sqrt(2 * math.log(growth)) * errors).mean()))
-    gaps = lead(rival) - sample[:, -1]
+    gaps = lead(rival) - drawn[:, -1]
     candidates = tuple(int(place) for place in np.flatnonzero(rival))
     return Selection(
         chosen=best,
@@ -207,7 +214,7 @@ def best_of(means: Sequence[float], noise: Noise, draws: int = DRAWS) -> Choice:
     if len(means) == 1:
         return Choice(best, means[best], means[best], (best,))
     padded = Noise(np.pad(noise.covariance, (0, 1)), noise.units)  # a new run without noise changes nothing
-    found = select(best, means, undefined("no new run"), padded, draws)
+    found = select(best, means, undefined("no new run"), padded, draws=draws)
     return Choice(best, found.measured, found.shrunk, found.candidates)
 
 
@@ -231,7 +238,9 @@ def compare_bests(
         if len(runs) == 1:
             return nothing_chosen(best, runs[best], 1, known)
         places = [*range(start, start + len(runs)), new]
-        return select(best, runs, known, Noise(noise.covariance[np.ix_(places, places)], noise.units), draws)
+        return select(
+            best, runs, known, Noise(noise.covariance[np.ix_(places, places)], noise.units), draws=draws
+        )
 
     ahead = against(first, firsts, 0, count + second, plain)
     behind = against(second, seconds, count, first, plain.turned)
@@ -283,7 +292,7 @@ def _errors_to(covariance: np.ndarray, best: int) -> np.ndarray:
     return found
 
 
-def _sample(covariance: np.ndarray, draws: int) -> np.ndarray:
+def sample_of(covariance: np.ndarray, draws: int) -> np.ndarray:
     """Draws of the noise, one row each; any covariance will do, singular ones too."""
     import numpy as np
 
@@ -344,13 +353,14 @@ def compare_composite_with_best(
         ],
         level=level,
     )
-    noise = _noise(benchmarks, count) if count > 1 else None
+    noise = noise_of_composite(benchmarks, count) if count > 1 else None
     if noise is None:
         return nothing_chosen(best, means[best], count, plain)
-    return select(best, means, plain, noise, draws)
+    return select(best, means, plain, noise, draws=draws)
 
 
-def _noise(benchmarks: Sequence[RunsOfBenchmark], count: int) -> Noise | None:
+def noise_of_composite(benchmarks: Sequence[RunsOfBenchmark], count: int) -> Noise | None:
+    """The noise of ``count`` runs' composites and the new one's; None as in ``noise_of``."""
     found = []
     for one in benchmarks:
         if not one.parts:

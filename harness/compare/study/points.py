@@ -17,15 +17,16 @@ step, or None where neither is known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from harness.compare.candidate import Candidate
 from harness.compare.formats.base import BadRow, Contradiction
 from harness.compare.gate.result import COMPOSITE
 from harness.core.composite import Composite
 
+Found = TypeVar("Found")
 Axis: TypeAlias = Literal["epoch", "step", "order"]
 
 UNKNOWN: Final = "not known"
@@ -108,6 +109,21 @@ class About:
         return self.told.get(name) or self.noted.get(name) or UNKNOWN
 
 
+@dataclass(frozen=True, slots=True)
+class StepsPerEpoch:
+    """The steps of an epoch: from ``low`` to ``high``, equal where they are known exactly; and how that is known."""
+
+    low: float
+    high: float
+    how: str
+
+    @property
+    def text(self) -> str:
+        """``131``, or ``130 to 131``."""
+        first, last = f"{self.low:.6g}", f"{self.high:.6g}"
+        return first if first == last else f"{first} to {last}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """The points of one training at one sequence length, in the order of their training.
@@ -120,16 +136,18 @@ class Series:
     seq_len: int | None
     points: tuple[Point, ...]
     about: About = field(default_factory=About)
+    steps_per_epoch: StepsPerEpoch | None = None
 
     @property
     def axis(self) -> Axis:
-        """Epochs where every point has one, else steps, else only their order."""
-        if all(point.epoch is not None for point in self.points):
+        """Epochs where every point with a step has one, else steps, else only their order."""
+        known = any(point.epoch is not None for point in self.points)
+        if known and all(point.epoch is not None or point.step is None for point in self.points):
             return "epoch"
-        return "step" if all(point.step is not None for point in self.points) else "order"
+        return "step" if any(point.step is not None for point in self.points) else "order"
 
     def place(self, point: Point) -> float | None:
-        """The place on the axis; None where only the order is known."""
+        """The place on the axis; None where only the order is known, and for a point without a place."""
         return {"epoch": point.epoch, "step": point.step, "order": None}[self.axis]
 
     def where(self, point: Point) -> str:
@@ -154,6 +172,14 @@ class Study:
     notes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     level: float = 0.95
+    made: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, make: Callable[[Study], Found]) -> Found:
+        """Return what a function makes of the study; asked again, the same: several sections need the curves."""
+        if make not in self.made:
+            self.made[make] = make(self)
+        found: Found = self.made[make]
+        return found
 
     @property
     def points(self) -> tuple[Point, ...]:
@@ -203,6 +229,7 @@ def _series_facts(one: Series) -> dict[str, Any]:
         "axis": one.axis,
         "told": dict(one.about.told),
         "noted": dict(one.about.noted),
+        "steps_per_epoch": asdict(one.steps_per_epoch) if one.steps_per_epoch else None,
         "points": [
             {
                 name: getattr(point, name)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from harness.compare.candidate import Candidate
@@ -24,6 +25,7 @@ from harness.compare.load import OF_RUNS, check_sizes, place_of, read_file, resu
 from harness.compare.load import select as select_candidates
 from harness.compare.metric import by_score, condition_text, conditions_apart
 from harness.compare.study.points import Measure, Point, Series, Study, Value
+from harness.compare.study.series import about_series, steps_per_epoch
 from harness.compare.study.values import value_of
 from harness.core.composite import Composite
 from harness.core.errors import DataError
@@ -41,13 +43,17 @@ def study_of(
     output: Path,
     sizes: Mapping[str, int] | None = None,
     composites: Iterable[Composite] = (),
+    told: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     every: bool = False,
 ) -> Study:
     """The study of everything that is named; ``every``: with all metrics, not only those that decide.
 
+    ``composites`` and ``told`` (facts of series) are those of the project.
+
     Without arguments: all runs of ``output``. Raises ``DataError`` naming what cannot be read.
     """
-    return make_study(read_tables(arguments, output, sizes or {}), composites=composites, every=every)
+    read = read_tables(arguments, output, sizes or {})
+    return make_study(read, composites=composites, told=told, every=every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +131,17 @@ def _named(table: Table, name: str, path: Path) -> Table:
     )
 
 
-def make_study(read: Read, *, composites: Iterable[Composite] = (), every: bool = False) -> Study:
+def make_study(
+    read: Read,
+    *,
+    composites: Iterable[Composite] = (),
+    told: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    every: bool = False,
+) -> Study:
     """The study of tables that have been read."""
     candidates = [one for _, table in read.tables for one in table.candidates]
     drafts, twice = _merged(candidates)
-    series = _series(drafts)
+    series = _series(drafts, told)
     points = [point for one in series for point in one.points]
     measures = _measures(points, composites, every)
     values = {
@@ -221,7 +233,7 @@ def _merged(candidates: Iterable[Candidate]) -> tuple[list[_Draft], list[str]]:
     return list(found.values()), notes
 
 
-def _series(drafts: Sequence[_Draft]) -> list[Series]:
+def _series(drafts: Sequence[_Draft], told: Mapping[str, Mapping[str, str]]) -> list[Series]:
     """The series in the order in which they were named, their points in the order of the training."""
     groups: dict[tuple[str, int | None], list[_Draft]] = {}
     for one in drafts:
@@ -244,7 +256,17 @@ def _series(drafts: Sequence[_Draft]) -> list[Series]:
         several = lengths[training] > 1 and length is not None
         name = f"{names[training]}/{length}" if several else names[training]
         points = [_point(one, name, taken, used) for one in sorted(members, key=_order)]
-        found.append(Series(name=name, training=names[training], seq_len=length, points=tuple(points)))
+        notes = [one.info for one in members]
+        found.append(
+            Series(
+                name=name,
+                training=names[training],
+                seq_len=length,
+                points=tuple(points),
+                about=about_series(name, names[training], notes, told),
+                steps_per_epoch=steps_per_epoch(points, notes[-1].get("training")),
+            )
+        )
     return found
 
 

@@ -29,10 +29,10 @@ def _blocks(part: Part) -> list[str]:
 
 
 def _table(part: Table) -> Iterable[str]:
-    yield _line(plain(title) for title in part.header)
+    yield _line(plain(title.replace("\n", " ")) for title in part.header)
     yield _line("---" if part.is_text(column) else "---:" for column in range(len(part.header)))
     for number, row in enumerate(part.rows):
-        cells = [plain(cell) for cell in row]
+        cells = ["<br>".join(plain(line) for line in cell.split("\n")) for cell in row]
         yield _line(
             f"**{cell}**" if (number, column) in part.best and cell else cell
             for column, cell in enumerate(cells)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from harness.compare.study.differences import verdict_on
 from harness.compare.study.points import Study, Value
 from harness.reports.formatting import NOTHING, number
 from harness.statistics.comparison import Comparison
@@ -65,10 +66,6 @@ class Section:
 
 Maker: TypeAlias = Callable[[Study], Section | None]
 
-MORE: str = "more than noise"
-NOT_MORE: str = "not more than noise"
-UNTESTED: str = "cannot be tested"
-
 
 def share_text(value: float | None, *, share: bool = True) -> str:
     """Return ``66.04 %`` for a share, four decimals for other values."""
@@ -97,19 +94,10 @@ def difference_text(one: Comparison, *, share: bool = True) -> str:
     return f"{100 * one.difference:+.2f} points{limits}"
 
 
-def told_text(one: Comparison) -> str:
-    """Return whether the difference is more than noise, or that it cannot be tested."""
-    from harness.compare.study.differences import is_told
-
-    if one.p is None:
-        return UNTESTED
-    return MORE if is_told(one) else NOT_MORE
-
-
 def comparison_facts(one: Comparison | None) -> dict[str, Any] | None:
     """Return a comparison as plain data."""
     if one is None:
         return None
     names = ("baseline", "new", "difference", "low", "high", "stderr", "p", "n", "method", "why", "level")
     facts: dict[str, Any] = {name: getattr(one, name) for name in names}
-    return facts | {"verdict": told_text(one)}
+    return facts | {"verdict": verdict_on(one.p, one.level)}

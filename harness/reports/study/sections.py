@@ -7,11 +7,23 @@ from typing import Any, Final
 
 from harness.compare.study.points import Study
 from harness.core.files import SCHEMA
-from harness.reports.study.overview import overview
+from harness.reports.study.curves import curves
+from harness.reports.study.overfitting import overfitting
+from harness.reports.study.overview import checkpoints, contradictions, overview
 from harness.reports.study.section import Maker, Section
+from harness.reports.study.stability import stability
+from harness.reports.study.starts import starts
 from harness.results.summary import finite
 
-SECTIONS: Final[tuple[Maker, ...]] = (overview,)
+SECTIONS: Final[tuple[Maker, ...]] = (
+    overview,
+    contradictions,
+    checkpoints,
+    curves,
+    stability,
+    overfitting,
+    starts,
+)
 
 
 def sections_of(study: Study) -> list[Section]:
