@@ -16,6 +16,9 @@ from harness.results.summary import Summary
 
 FILE: Final = "report.html"
 FOLDER: Final = Path(__file__).parent
+STYLES: Final = ("page.css", "items.css")
+SCRIPTS: Final = ("core", "texts", "data", "filters", "list", "item", "controls", "downloads", "page")
+"""The scripts in the order in which they are joined: each uses those before it."""
 
 
 def write_run(summary: Summary, target: Path | None = None) -> Path:
@@ -51,32 +54,30 @@ def _page(
     redaction: Redaction,
 ) -> str:
     """Return the page around a summary that is HTML already."""
-    from markupsafe import Markup
-
     meta, blocks = payload.meta_and_blocks(runs, labels, facts)
     meta["notes"] = redaction.notes()
-    style = _text("page.css")
-    scripts = [one.read_text(encoding="utf-8") for one in _scripts()]
-    data = blocks and [payload.Block("page-meta", _json(redaction.value(meta, "names"))), *blocks]
+    return assembled(summary, redaction.value(meta, "names"), blocks)
+
+
+def assembled(summary: str, meta: Mapping[str, Any], blocks: Sequence[payload.Block]) -> str:
+    """Return the page of a summary that is HTML, and of data without keys; without blocks it has no items."""
+    from markupsafe import Markup
+
+    style = "".join(map(_text, STYLES))
+    scripts = ["\n".join(_text(f"script/{name}.js") for name in SCRIPTS)] if blocks else []
     text: str = (
         _environment()
         .get_template("page.html.j2")
         .render(
-            title=redaction.text(meta["title"], "title"),
+            title=meta["title"],
             policy=policy(scripts, style),
             style=Markup(style),
             scripts=[Markup(one) for one in scripts],
             summary=Markup(summary),
-            data=data,
+            data=blocks and [payload.Block("page-meta", _json(meta)), *blocks],
         )
     )
     return text.lstrip()
-
-
-def _scripts() -> list[Path]:
-    """Return the scripts of the page in their order: those of others, then ours."""
-    own = FOLDER / "page.js"
-    return [*sorted((FOLDER / "vendor").glob("*.js")), *([own] if own.is_file() else [])]
 
 
 def _rendered(template: str, data: Mapping[str, Any], redaction: Redaction) -> str:

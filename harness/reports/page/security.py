@@ -138,11 +138,13 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
 def policy(scripts: Sequence[str], style: str) -> str:
     """Return the content policy of a page with these scripts and this style, and nothing else.
 
-    Nothing is fetched, sent, framed or run but what the page was made with. Elements have no style of their own.
+    Nothing is fetched, sent, framed or run but what the page was made with. Elements have no style of their own. Its
+    scripts search in workers that they make of themselves, which are under the same policy.
     """
+    workers = "worker-src blob:; " if scripts else ""
     allowed = " ".join(map(_source, scripts)) or "'none'"
     return (
-        f"default-src 'none'; script-src {allowed}; style-src {_source(style)}; "
+        f"default-src 'none'; script-src {allowed}; style-src {_source(style)}; {workers}"
         "base-uri 'none'; form-action 'none'"
     )
 

@@ -1,0 +1,106 @@
+"use strict";
+/* What all the scripts use. They are joined in the order core, texts, data, filters, list, item, controls, downloads, page. */
+
+const byId = (id) => document.getElementById(id);
+
+/** Return an element. Children that are strings become text, never markup. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name, value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Return a select's options anew; `pairs` has value and label. */
+function fillSelect(select, pairs, value) {
+  select.replaceChildren(...pairs.map(([one, label]) => make("option", { value: one }, label)));
+  select.value = pairs.some(([one]) => one === value) ? value : pairs[0]?.[0] ?? "";
+}
+
+/** Show signs that a screen does not, by number: control characters, and those that turn the direction of a text. */
+function visible(text) {
+  return text.replace(/\r\n/g, "\n").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, (sign) =>
+    `⟨U+${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+}
+
+const counted = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
+const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)} points`;
+
+/** Return a number as short as it can be read: four significant digits. */
+function short(number) {
+  if (number === null || number === undefined) return "";
+  return Number.isInteger(number) ? String(number) : String(Number(number.toPrecision(4)));
+}
+
+/** Return the exact two-sided p of McNemar's test: how likely a split this uneven is where both ways are alike. */
+function mcNemar(gained, lost) {
+  const flips = gained + lost;
+  let term = -flips * Math.LN2;
+  let sum = 0;
+  for (let few = 0; few <= Math.min(gained, lost); few += 1) {
+    sum += Math.exp(term);
+    term += Math.log((flips - few) / (few + 1));
+  }
+  return Math.min(1, 2 * sum);
+}
+
+/** Return p as people write it. */
+const shownP = (p) => (p < 0.001 ? "p < 0.001" : `p = ${p.toPrecision(2)}`);
+
+/** Return the parts of two texts as [kind, text]; kind is "same", "gone" or "new". Words are compared, not signs. */
+function differences(before, after) {
+  const words = (text) => text.match(/\s+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? [];
+  const [old, fresh] = [words(before), words(after)];
+  let start = 0;
+  while (start < old.length && start < fresh.length && old[start] === fresh[start]) start += 1;
+  let end = 0;
+  while (end < Math.min(old.length, fresh.length) - start && old.at(-1 - end) === fresh.at(-1 - end)) end += 1;
+  const middle = between(old.slice(start, old.length - end), fresh.slice(start, fresh.length - end));
+  const parts = [["same", old.slice(0, start)], ...middle, ["same", end ? old.slice(-end) : []]];
+  return parts.map(([kind, some]) => [kind, some.join("")]).filter(([, text]) => text);
+}
+
+/** Return the parts of two lists of words by their longest common subsequence; lists too long for it count as other. */
+function between(old, fresh) {
+  const width = fresh.length + 1;
+  if (old.length * width > 6e6) return [["gone", old], ["new", fresh]];
+  const longest = new Uint16Array((old.length + 1) * width);
+  for (let row = old.length - 1; row >= 0; row -= 1) {
+    for (let column = fresh.length - 1; column >= 0; column -= 1) {
+      const place = row * width + column;
+      longest[place] = old[row] === fresh[column]
+        ? longest[place + width + 1] + 1
+        : Math.max(longest[place + width], longest[place + 1]);
+    }
+  }
+  const parts = [];
+  const add = (kind, word) => (parts.at(-1)?.[0] === kind ? parts.at(-1)[1].push(word) : parts.push([kind, [word]]));
+  let [row, column] = [0, 0];
+  while (row < old.length || column < fresh.length) {
+    const place = row * width + column;
+    if (row < old.length && column < fresh.length && old[row] === fresh[column]) {
+      add("same", old[row]);
+      row += 1;
+      column += 1;
+    } else if (column === fresh.length || (row < old.length && longest[place + width] >= longest[place + 1])) {
+      add("gone", old[row]);
+      row += 1;
+    } else {
+      add("new", fresh[column]);
+      column += 1;
+    }
+  }
+  return parts;
+}
+
+/** Keep a file of this text on the reader's machine. */
+function keep(name, kind, parts) {
+  const address = URL.createObjectURL(new Blob(parts, { type: kind }));
+  make("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}

@@ -1,0 +1,152 @@
+/* The state of the view, as it stands in the address, and which rows it leaves, in which order. */
+
+const RIGHTS = [["", "any"], ["right", "right"], ["wrong", "wrong"], ["none", "neither"]];
+const FLIPS = [
+  ["", "any"], ["flipped", "flipped"], ["gained", "wrong → right"], ["lost", "right → wrong"], ["kept", "not flipped"],
+];
+
+/** The state: plain names and texts. Names with a dot carry the name of a column: `min.seconds`, `field.source`. */
+const CHOICES = ["a", "b", "benchmark"];
+const ORDER = ["sort", "down", "item", "on", "of"];
+const NO_ITEM = { item: "", on: "", of: "" };
+
+const newState = () => ({ a: "", b: "", benchmark: "" });
+
+/** Return the state that an address has. */
+function stateOf(hash) {
+  const state = newState();
+  for (const [name, value] of new URLSearchParams(hash.replace(/^#/, ""))) {
+    if (name !== "items" && value !== "") state[name] = value;
+  }
+  return state;
+}
+
+/** Return the address of a state; a link to an item begins with it. */
+function addressOf(state) {
+  const first = { [state.item ? "item" : "items"]: state.item ?? "" };
+  const others = Object.entries({ ...state, item: "" }).filter(([, value]) => value !== "" && value !== undefined);
+  return `#${new URLSearchParams([...Object.entries(first), ...others])}`;
+}
+
+/** The names of the filters that are set: all but the choice of candidates, the order, and the open item. */
+const filtersOf = (state) =>
+  Object.keys(state).filter((name) => !CHOICES.includes(name) && !ORDER.includes(name) && name !== "in" && state[name]);
+
+/** Return what to look for: `/pattern/flags` is a regular expression, anything else a text in any case. */
+function queryOf(state) {
+  if (!state.q) return null;
+  const written = /^\/(.+)\/([a-z]*)$/s.exec(state.q);
+  const [source, flags] = written
+    ? [written[1], written[2].replace(/[gy]/g, "")]
+    : [state.q.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i"];
+  new RegExp(source, flags); // raises what is wrong with it
+  return { source, flags, where: state.in ?? "" };
+}
+
+/** Return the tests of an item that one part's items must pass. */
+function testsOf(state, part) {
+  const tests = [];
+  for (const name of filtersOf(state)) {
+    const wanted = state[name];
+    const [kind, column] = name.split(/\.(.*)/s);
+    if (kind === "status") tests.push((item) => part.status(item) === wanted);
+    else if (kind === "right") tests.push((item) => (part.right(item) || "none") === wanted);
+    else if (kind === "group") tests.push((item) => part.group(item) === wanted);
+    else if (kind === "error") tests.push((item) => part.error(item) === wanted);
+    else if (kind === "invalid") tests.push((item) => part.columns.invalid[item] === 1);
+    else if (kind === "example") tests.push((item) => part.columns.example[item].includes(wanted));
+    else if (kind === "field") tests.push((item) => part.field(column, item) === wanted);
+    else if (kind === "has") {
+      tests.push((item) => part.field(column, item).toLowerCase().includes(wanted.toLowerCase()));
+    } else if (kind === "min" || kind === "max") {
+      const limit = Number(wanted);
+      tests.push((item) => {
+        const number = part.measure(column, item);
+        return number !== null && (kind === "min" ? number >= limit : number <= limit);
+      });
+    }
+  }
+  return tests;
+}
+
+function flipTest(rows, wanted) {
+  if (!wanted) return () => true;
+  if (wanted === "kept") return (row) => rows.flip(row) === "";
+  if (wanted === "flipped") return (row) => Boolean(rows.flip(row));
+  return (row) => rows.flip(row) === wanted;
+}
+
+/** Return the numbers of the rows that the state leaves; `hits` has by chunk what a search found, null without one. */
+function filtered(rows, state, hits) {
+  const tests = parts.map(() => null);
+  const flips = flipTest(rows, state.b ? state.flip : "");
+  const hit = (part, item) => {
+    const [key, place] = part.place(item);
+    return hits.get(key)?.[place] === 1;
+  };
+  const left = new Uint32Array(rows.length);
+  let many = 0;
+  for (let row = 0; row < rows.length; row += 1) {
+    const part = parts[rows.part[row]];
+    const item = rows.item[row];
+    tests[part.number] ??= testsOf(state, part);
+    if (!tests[part.number].every((test) => test(item)) || !flips(row)) continue;
+    if (hits && !hit(part, item) && !(rows.other[row] >= 0 && hit(parts[rows.other[row]], rows.otherItem[row]))) continue;
+    left[many] = row;
+    many += 1;
+  }
+  return left.subarray(0, many);
+}
+
+const FLIP_ORDER = { lost: 0, gained: 1 };
+const RIGHT_ORDER = { wrong: 0, right: 1, "": 2 };
+
+/** What a row is sorted by; null comes last whichever way. */
+const SORTS = {
+  flips: (at, rows, row) => FLIP_ORDER[rows.flip(row)] ?? 2,
+  verdict: ({ part, item }) => RIGHT_ORDER[part.right(item)] + part.columns.status[item],
+  example: ({ part, item }) => part.sortable[item],
+  benchmark: ({ part }) => part.benchmark.name,
+  checkpoint: ({ part }) => part.candidate.number,
+  group: ({ part, item }) => part.group(item) || null,
+  change: ({ part, item, other, otherItem }) => {
+    const [before, after] = [part.score(item), other?.score(otherItem) ?? null];
+    return before === null || after === null ? null : after - before;
+  },
+};
+
+/** Return the rows in the order of the state, those of equal rank in the order of the file. */
+function sorted(rows, numbers, state) {
+  const name = state.sort || (state.b ? "flips" : "");
+  if (!name) return state.down ? numbers.slice().reverse() : numbers;
+  const key = (Object.hasOwn(SORTS, name) && SORTS[name]) || (({ part, item }) => part.measure(name, item));
+  const keys = new Array(rows.length);
+  for (const row of numbers) keys[row] = key(rows.at(row), rows, row);
+  const way = state.down ? -1 : 1;
+  return numbers.slice().sort((one, two) => {
+    const [a, b] = [keys[one], keys[two]];
+    if (a === b) return one - two;
+    if (a === null) return 1;
+    if (b === null) return -1;
+    return (a < b ? -1 : 1) * way;
+  });
+}
+
+/** Return counts of the rows: right and judged of both candidates, and the flips of those judged in both. */
+function tally(rows, numbers) {
+  const sums = { rows: numbers.length, judged: 0, right: 0, pairs: 0, before: 0, after: 0, gained: 0, lost: 0 };
+  for (const row of numbers) {
+    const right = parts[rows.part[row]].columns.right[rows.item[row]] ?? null;
+    if (right !== null) {
+      sums.judged += 1;
+      sums.right += right;
+    }
+    const flip = rows.flip(row);
+    if (flip === null) continue;
+    sums.pairs += 1;
+    sums.before += right;
+    sums.after += flip === "" ? right : 1 - right;
+    if (flip) sums[flip] += 1;
+  }
+  return sums;
+}

@@ -1,0 +1,433 @@
+/* Joins it all: the controls, the list, the open item, the address, the keys. */
+
+const texts = new Texts();
+let state = newState();
+let rows = new Rows(0);
+let shown = new Uint32Array(0);
+let pattern = null; // what was searched for, to mark it
+let base = ""; // the choice that `rows` were made for
+let turn = 0; // the number of the latest update; older ones give up
+
+const list = new List(byId("grid"), byId("rows"), fillRow);
+list.drawn = fillBriefs;
+
+// The list
+
+const COLUMNS = [
+  ["verdict", "verdict"], ["example", "example"], ["benchmark", "benchmark"], ["checkpoint", "checkpoint"],
+  ["group", "group"], ["", "question and answer"], ["score", "score"], ["length", "length"], ["seconds", "seconds"],
+];
+
+/** Return the columns that the choice needs, as [sort, label]. */
+function columnsShown() {
+  const several = new Set(partsOf(state.a, state.benchmark).map((part) => part.benchmark.name)).size > 1;
+  const groups = partsOf(state.a, state.benchmark).some((part) => part.benchmark.groups.length);
+  const wanted = { benchmark: several, checkpoint: state.a === EVERY, group: groups, score: !state.b };
+  return COLUMNS.filter(([name]) => wanted[name] ?? true);
+}
+
+function drawHead() {
+  const cells = columnsShown().map(([name, label]) => {
+    const by = name === "score" ? meta.benchmarks.find((one) => one.name === state.benchmark)?.primary ?? "" : name;
+    const mine = by && state.sort === by;
+    const way = mine ? (state.down ? "descending" : "ascending") : null;
+    const sign = mine ? (state.down ? " ↓" : " ↑") : "";
+    const inner = by
+      ? make("button", { type: "button", click: () => update({ sort: by, down: mine && !state.down ? "1" : "" }) },
+          `${label}${sign}`)
+      : label;
+    return make("div", { role: "columnheader", class: `cell ${name || "brief"}`, "aria-sort": way }, inner);
+  });
+  byId("head").replaceChildren(make("div", { role: "row", class: "row", "aria-rowindex": 1 }, ...cells));
+}
+
+function fillRow(element, index) {
+  const { part, item } = rows.at(shown[index]);
+  const flip = state.b ? rows.flip(shown[index]) : null;
+  const contents = {
+    verdict: state.b ? pairVerdict(shown[index]) : [verdictOf(part, item)],
+    example: [visible(part.columns.example[item]), manyOf(part, item)],
+    benchmark: [part.benchmark.name],
+    checkpoint: [part.candidate.shown],
+    group: [visible(part.group(item))],
+    score: [short(part.score(item))],
+    length: [short(part.measure("length", item))],
+    seconds: [short(part.measure("seconds", item))],
+  };
+  const cells = columnsShown().map(([name]) =>
+    make("div", { role: "gridcell", class: `cell ${name || "brief"}` }, ...(contents[name] ?? [])));
+  element.replaceChildren(...cells);
+  element.className = `row ${flip ?? ""}`;
+  element.onclick = () => {
+    list.active = index;
+    openRow(index, false);
+  };
+}
+
+/** Return what became of a row from A to B, in a word where both are right or wrong. */
+function pairVerdict(row) {
+  const { part, item, other, otherItem } = rows.at(row);
+  const flip = rows.flip(row);
+  if (flip) return [make("span", { class: flip === "lost" ? "bad" : "good" }, flip === "lost" ? "✗ lost" : "✓ gained")];
+  if (flip === "") return [make("span", { class: "faint" }, `both ${part.right(item)}`)];
+  return [verdictOf(part, item), " → ", other ? verdictOf(other, otherItem) : make("span", { class: "faint" }, "not asked")];
+}
+
+/** Return the number of samples where there are several. */
+function manyOf(part, item) {
+  const many = part.columns.repeats?.[item] ?? 1;
+  return many > 1 ? make("span", { class: "faint" }, ` ×${many}`) : null;
+}
+
+/** Write question and answer in brief into the rows drawn, as far as their texts are unpacked. */
+async function fillBriefs(indexes) {
+  const mine = turn;
+  const told = await texts.brief(indexes.map((index) => [rows.part[shown[index]], rows.item[shown[index]]]));
+  if (mine !== turn) return;
+  told.forEach((one, order) => {
+    const cell = list.elements.get(indexes[order])?.querySelector(".brief");
+    if (!cell || !one) return;
+    cell.replaceChildren(make("span", { class: "asked" }, visible(one.asked)),
+      make("span", { class: "said" }, visible(one.said)));
+  });
+}
+
+// The open item
+
+/** Open the item of a row. `focus` moves the focus to it. */
+async function openRow(index, focus) {
+  list.go(index);
+  const { part, item } = rows.at(shown[index]);
+  state = { ...state, ...nameOf(part, item) };
+  writeAddress();
+  await drawItem(shown[index]);
+  if (focus) byId("item").focus();
+}
+
+/** Return what names an item in the address: its example; also its benchmark and candidate where there are several. */
+function nameOf(part, item) {
+  return {
+    item: part.columns.example[item],
+    on: state.benchmark || meta.benchmarks.length < 2 ? "" : part.benchmark.name,
+    of: state.a === EVERY ? part.candidate.shown : "",
+  };
+}
+
+function closeItem() {
+  const pane = byId("item");
+  if (pane.hidden) return;
+  state = { ...state, ...NO_ITEM };
+  writeAddress();
+  pane.hidden = true;
+  byId("items").classList.remove("open");
+  byId("grid").focus();
+  list.go(list.active);
+}
+
+async function drawItem(row) {
+  const { part, item, other, otherItem } = rows.at(row);
+  const pane = byId("item");
+  const mine = (drawItem.turn = (drawItem.turn ?? 0) + 1);
+  const [one, two] = await Promise.all([
+    texts.item(part.number, item), other ? texts.item(other.number, otherItem) : null,
+  ]);
+  if (mine !== drawItem.turn || !state.item) return;
+  const blocks = two
+    ? pairBlocks({ item: one, part, number: item }, { item: two, part: other, number: otherItem }, pattern)
+    : itemBlocks(one, part, item, pattern);
+  const name = part.columns.example[item];
+  const close = make("button", { type: "button", click: closeItem, "aria-label": "Close the item" }, "✕");
+  const step = (by, sign, label) =>
+    make("button", { type: "button", "aria-label": label, click: () => openRow(list.active + by, false) }, sign);
+  pane.replaceChildren(
+    make("div", { class: "item-head" },
+      make("h2", { id: "item-title" }, visible(name)),
+      make("a", { href: addressOf(state), "aria-label": "Link to this item" }, "link"),
+      step(-1, "↑", "Previous item"), step(1, "↓", "Next item"), close),
+    make("p", { class: "item-who" }, ...who(part, item, other, otherItem)),
+    ...blocks, await everywhere(part, item));
+  pane.hidden = false;
+  pane.setAttribute("tabindex", "0");
+  pane.scrollTop = 0;
+  byId("items").classList.add("open");
+  list.draw();
+}
+
+function who(part, item, other, otherItem) {
+  const group = part.group(item);
+  const where = make("span", { class: "faint" }, `${part.benchmark.name}${group ? `, ${visible(group)}` : ""}`);
+  const one = [verdictOf(part, item), ` ${part.candidate.shown} `];
+  if (!state.b) return [...one, where];
+  const two = other ? [verdictOf(other, otherItem), ` ${other.candidate.shown} `] : ["not asked "];
+  return ["A ", ...one, " → B ", ...two, where];
+}
+
+/** Return what every candidate made of the example, each a way to see it. */
+async function everywhere(part, item) {
+  const others = parts.filter((one) => one.benchmark === part.benchmark);
+  if (others.length < 2) return "";
+  await Promise.all(others.map((one) => one.load()));
+  const example = part.columns.example[item];
+  const buttons = others.map((one) => {
+    const number = one.byExample.get(example);
+    if (number === undefined) return null;
+    return make("li", {}, make("button", {
+      type: "button",
+      "aria-current": one === part ? "true" : null,
+      click: () => update({ a: one.candidate.shown, b: state.b === one.candidate.shown ? "" : state.b }),
+    }, verdictOf(one, number), ` ${one.candidate.shown}`));
+  });
+  return labelled("the same example, by candidate", make("ul", { class: "everywhere" }, ...buttons));
+}
+
+/** Say how many items are left, how many of them are right, and, of two candidates, what the pairs tell. */
+function drawCounts(note) {
+  const sums = tally(rows, shown);
+  const right = sums.judged && !state.b ? `; ${percent(sums.right / sums.judged)} right for ${state.a === EVERY ? "all" : visible(state.a)}` : "";
+  byId("counts").textContent = `${sums.rows.toLocaleString("en")} of ${counted(rows.length, "item")}${right}${note}`;
+  const line = byId("paired");
+  line.hidden = !state.b;
+  if (!state.b) return;
+  line.replaceChildren(...pairedText(sums));
+}
+
+function pairedText(sums) {
+  if (!sums.pairs) return ["No item here is right or wrong for both."];
+  const change = points((sums.after - sums.before) / sums.pairs);
+  const chosen = filtersOf(state).length > 0;
+  const text = `A ${percent(sums.before / sums.pairs)} → B ${percent(sums.after / sums.pairs)} (${change}) over `
+    + `${counted(sums.pairs, "pair")}: ${sums.gained} gained, ${sums.lost} lost; `
+    + `${shownP(mcNemar(sums.gained, sums.lost))} (McNemar, exact).`;
+  const warning = make("strong", { class: "warning" },
+    " These items were chosen by filters: the p describes them and is no verdict on the candidates.");
+  return [text, chosen ? warning : verdictText()];
+}
+
+/** Return the verdict over all items as `touchstone compare` has it, where the page holds it. */
+function verdictText() {
+  const is = (who, name) => candidates.some((one) =>
+    one.shown === name && one.run === who.run && one.place === who.checkpoint);
+  const found = (meta.verdicts ?? []).find((one) =>
+    is(one.a, state.a) && is(one.b, state.b) && meta.benchmarks[one.benchmark].name === state.benchmark);
+  return found ? ` Verdict on ${found.metric}: ${found.verdict}${found.why ? ` (${visible(found.why)})` : ""}.` : "";
+}
+
+// Updates
+
+function writeAddress() {
+  history.replaceState(null, "", addressOf(state));
+  byId("to-items").href = addressOf({ ...state, ...NO_ITEM });
+}
+
+/** Take changes of the state, write the address, and show what it says. */
+function update(changes = {}) {
+  state = { ...state, ...changes };
+  if (state.a === EVERY || state.a === state.b) state.b = "";
+  writeAddress();
+  return refresh();
+}
+
+/** Show the items of the state as it is. */
+async function refresh() {
+  const mine = (turn += 1);
+  const choice = JSON.stringify([state.a, state.b, state.benchmark]);
+  if (choice !== base) {
+    const made = await Rows.of(state);
+    if (mine !== turn) return;
+    rows = made;
+    base = choice;
+  }
+  drawControls();
+  const { hits, note } = await found(mine);
+  if (mine !== turn) return;
+  shown = sorted(rows, filtered(rows, state, hits), state);
+  byId("grid").setAttribute("aria-rowcount", shown.length + 1);
+  const place = placeOf(state);
+  if (place < 0) {
+    list.active = -1;
+    byId("grid").scrollTop = 0;
+  }
+  list.show(shown.length);
+  drawCounts(note);
+  if (place >= 0) {
+    list.go(place);
+    await drawItem(shown[place]);
+    return;
+  }
+  byId("item").hidden = true;
+  byId("items").classList.remove("open");
+  if (state.item) {
+    byId("counts").textContent += `; the item ${visible(state.item)} is not among them`;
+  }
+}
+
+/** Return by chunk what the search finds, and a note; no hits where nothing is searched for. */
+async function found(mine) {
+  pattern = null;
+  let query;
+  try {
+    query = queryOf(state);
+    byId("find").removeAttribute("aria-invalid");
+    if (!query) return { hits: null, note: "" };
+    if (!texts.ready) {
+      await texts.prepare((share) => {
+        if (mine === turn) byId("counts").textContent = `Unpacking the texts: ${Math.round(100 * share)} %`;
+      });
+    }
+    const keys = [state.a, state.b].flatMap((name) => (name ? partsOf(name, state.benchmark) : [])).flatMap((part) => part.texts);
+    const hits = await texts.search({ ...query, keys });
+    if (mine === turn) pattern = query;
+    return { hits, note: "" };
+  } catch (error) {
+    byId("find").setAttribute("aria-invalid", "true");
+    return { hits: null, note: `; the search was left out: ${error.message}` };
+  }
+}
+
+/** Return the place in the list of the item that the state names; -1 where it is not there. */
+function placeOf({ item, on, of }) {
+  if (!item) return -1;
+  return shown.findIndex((row) => {
+    const { part, item: number } = rows.at(row);
+    return item === part.columns.example[number] && (!on || part.benchmark.name === on)
+      && (!of || part.candidate.shown === of);
+  });
+}
+
+// Views, theme, keys
+
+/** Show the view that the address names: the items, or the summary. */
+function route() {
+  const names = new URLSearchParams(location.hash.replace(/^#/, ""));
+  const items = names.has("items") || names.has("item");
+  document.documentElement.classList.toggle("in-items", items);
+  byId("items").hidden = !items;
+  byId("summary").hidden = items;
+  byId("to-items").setAttribute("aria-current", items ? "page" : "false");
+  byId("to-summary").setAttribute("aria-current", items ? "false" : "page");
+  if (!items) return;
+  state = { ...newState(), ...stateOf(location.hash) };
+  const known = (name) => candidates.some((one) => one.shown === name);
+  const [first, second] = defaults();
+  if (state.a !== EVERY && !known(state.a)) [state.a, state.b] = [first, state.b || second];
+  if (!known(state.b) || state.a === EVERY) state.b = "";
+  byId("to-items").href = addressOf({ ...state, ...NO_ITEM });
+  refresh();
+  setTimeout(() => texts.prepare().then(() => fillBriefs([...list.elements.keys()]), () => {}), 300);
+}
+
+/** Return A and B as they are at first: what is compared; else the last checkpoint. */
+function defaults() {
+  const names = candidates.map((one) => one.shown);
+  return meta.kind === "comparison" ? [names[0] ?? "", names[1] ?? ""] : [names.at(-1) ?? "", ""];
+}
+
+const THEMES = ["system", "light", "dark"];
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  byId("theme").textContent = `Theme: ${theme}`;
+  try {
+    localStorage.setItem("touchstone-theme", theme);
+  } catch {
+    // A page in a frame or a private window may keep nothing: the theme then holds until it is closed.
+  }
+}
+
+function nextTheme() {
+  setTheme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]);
+}
+
+function savedTheme() {
+  try {
+    return THEMES.find((theme) => theme === localStorage.getItem("touchstone-theme")) ?? "system";
+  } catch {
+    return "system";
+  }
+}
+
+function toggleFilters() {
+  const form = byId("filters");
+  form.hidden = !form.hidden;
+  byId("filters-button").setAttribute("aria-expanded", String(!form.hidden));
+  drawFilters();
+  if (!form.hidden) form.querySelector("select, input")?.focus();
+}
+
+const MOVES = {
+  j: () => list.active + 1, ArrowDown: () => list.active + 1, k: () => list.active - 1, ArrowUp: () => list.active - 1,
+  PageDown: () => list.active + list.page, PageUp: () => list.active - list.page, Home: () => 0, End: () => list.count - 1,
+};
+
+function pressed(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
+  const target = event.target;
+  if (event.key === "Escape") return escaped(target, event);
+  if (target.matches("input, select, textarea")) return;
+  const keys = {
+    "?": () => byId("help").showModal(), t: nextTheme,
+    s: () => { location.hash = "#summary"; }, i: () => { location.hash = addressOf(state); },
+  };
+  const items = !byId("items").hidden;
+  if (items) Object.assign(keys, { "/": () => byId("find").select(), f: toggleFilters });
+  if (items && moves(event)) return;
+  if (keys[event.key]) {
+    event.preventDefault();
+    keys[event.key]();
+  }
+}
+
+/** Move in the list or open an item, where the key asks for it; return whether it did. */
+function moves(event) {
+  const { key, target } = event;
+  const inGrid = target === byId("grid") || target === document.body;
+  const letters = key === "j" || key === "k";
+  if (key === "Enter" && inGrid && list.active >= 0) {
+    event.preventDefault();
+    openRow(list.active, true);
+    return true;
+  }
+  if (!MOVES[key] || !(inGrid || letters)) return false;
+  event.preventDefault();
+  list.go(MOVES[key]());
+  if (!byId("item").hidden) openRow(list.active, false);
+  else byId("grid").focus({ preventScroll: true });
+  return true;
+}
+
+function escaped(target, event) {
+  if (target.matches("input, select")) {
+    if (target === byId("find") && target.value) return;
+    byId("grid").focus();
+  } else if (!byId("item").hidden) closeItem();
+  event.preventDefault();
+}
+
+// The beginning
+
+function begin() {
+  byId("bar").hidden = false;
+  setTheme(savedTheme());
+  const choose = (id, name) => byId(id).addEventListener("change", ({ target }) => update({ [name]: target.value }));
+  choose("pick-a", "a");
+  choose("pick-b", "b");
+  choose("pick-benchmark", "benchmark");
+  choose("find-in", "in");
+  choose("sort", "sort");
+  let typing;
+  byId("find").addEventListener("input", ({ target }) => {
+    clearTimeout(typing);
+    typing = setTimeout(() => update({ q: target.value }), 120);
+  });
+  const clicks = {
+    "sort-way": () => update({ down: state.down ? "" : "1" }), "filters-button": toggleFilters, theme: nextTheme,
+    "help-button": () => byId("help").showModal(), "keep-csv": keepCsv, "keep-jsonl": keepJsonl,
+  };
+  for (const [id, act] of Object.entries(clicks)) byId(id).addEventListener("click", act);
+  for (const id of ["tools", "filters"]) byId(id).addEventListener("submit", (event) => event.preventDefault());
+  document.addEventListener("keydown", pressed);
+  addEventListener("hashchange", route);
+  route();
+}
+
+begin();
