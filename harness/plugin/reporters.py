@@ -125,7 +125,15 @@ class Table:
         if reporter is None:
             return None
         width, details = self._config.get_terminal_writer().fullwidth, self._config.get_verbosity() > 0
-        return "benchmarks", terminal.render(summary, width, reporter.hasmarkup, details=details)
+        decision = not _ends_with_gate(summary)
+        text = terminal.render(summary, width, reporter.hasmarkup, details=details, decision=decision)
+        return "benchmarks", text
+
+
+def _ends_with_gate(summary: Summary | None) -> bool:
+    """Return whether the gate's decision comes below pytest's last line; it is then not in the report too."""
+    gate = (summary.gate if summary is not None else None) or {}
+    return bool(gate.get("mode")) and gate["exit_code"] not in (ExitCode.OK, ExitCode.MISTAKE)
 
 
 class Quiet:
@@ -266,9 +274,8 @@ class Calls:
         lines = [] if summary is None else last_lines(summary, width)
         for one in (one for one in self.notices if one.exit_code):
             lines += wrapped(f"error (exit code {int(status)}): {one.line}", width)
-        gate = (summary.gate if summary is not None else None) or {}
-        if gate.get("mode") and (lines or gate["exit_code"]):
-            lines += wrapped(gate["text"], width)
+        if summary is not None and summary.gate is not None and _ends_with_gate(summary):
+            lines += wrapped(summary.gate["text"], width)
         for line in self._shown(lines):
             reporter.write_line(line, yellow=True)
 

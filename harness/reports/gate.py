@@ -193,12 +193,15 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
 
 
 def _by_reason(gate: GateResult) -> list[str]:
-    """Return each reason for which lines are not valid, once, after the names of those lines."""
+    """Return each reason for which lines are not valid, once, after the names of those lines.
+
+    What to do about it is left to the line's own reasons.
+    """
     found: dict[str, list[str]] = {}
     for line in gate.lines:
         if line.invalid:
             found.setdefault(line.invalid[0], []).append(_name(line, gate))
-    return [f"{listed(names, NAMED)}: {reason}" for reason, names in found.items()]
+    return [f"{listed(names, NAMED)}: {reason.partition('; ')[0]}" for reason, names in found.items()]
 
 
 def difference_text(line: GateLine) -> str:

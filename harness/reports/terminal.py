@@ -42,9 +42,9 @@ ABOUT: Final = 3
 Write = Callable[..., None]
 
 
-def render(summary: Summary, width: int, color: bool, *, details: bool = False) -> str:
+def render(summary: Summary, width: int, color: bool, *, details: bool = False, decision: bool = True) -> str:
     """Return the whole report as text of at most ``width`` columns, with ANSI colours if wanted; commands and a gate's
-    decision are one line, however long."""
+    decision are one line, however long. Without ``decision`` that line is left to the caller."""
     width = max(width, NARROWEST)
     console = console_of(width, color=color)
     write: Write = console.print
@@ -58,7 +58,7 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False) 
         write()
     _lines(_below(summary, many, details), write)
     _ending(summary, write, width, details)
-    if summary.gate is not None:
+    if summary.gate is not None and decision:
         print_decision(summary.gate, write)
     return written(console)
 

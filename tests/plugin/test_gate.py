@@ -121,7 +121,7 @@ def test_an_item_that_is_left_out_leaves_nothing_to_compare_and_the_decision_say
     named = score(skilled, 150, "named", "--gate", "--baseline", "first", *left_out)
     assert named.ret == 9
     named.stdout.fnmatch_lines(
-        ["*gate not valid (exit code 9): skills acc: *1 item missing here: skills/7;*"]
+        ["not judged *", "*1 item missing here: skills/7;*", "gate not valid *: skills acc: *other items:*"]
     )
 
 
@@ -390,3 +390,13 @@ def test_a_named_baseline_is_set_shown_and_removed(
     )
     assert main(["list", "--json"]) == 0
     assert [row["run"] for row in json.loads(capsys.readouterr().out)] == ["first", "second", "third"]
+
+
+def test_a_refused_baseline_is_explained_once_and_the_decision_is_the_last_line(skilled: Project) -> None:
+    score(skilled, 150, "first")
+    result = score(skilled, 150, "other", "--gate", "--baseline", "first", "--eval-limit", "50")
+    assert result.ret == 9
+    text = " ".join("\n".join(result.outlines).split())
+    assert text.count("--eval-baseline-allow items") == 1  # the remedy
+    assert text.count("gate not valid (exit code 9): skills acc: ") == 1
+    assert " passed in " in text.partition("gate not valid")[0]
