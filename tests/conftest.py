@@ -28,9 +28,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", SLOW)
-    os.environ.pop(
-        "PYTHONDONTWRITEBYTECODE", None
-    )  # or the many processes of tests compile every module anew
+    # Otherwise the many processes of tests compile every module anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # With tiny models torch's threads mostly wait for each other, and most of all beside other processes.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

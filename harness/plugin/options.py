@@ -95,7 +95,7 @@ def settings_of(config: pytest.Config) -> Settings:
         demonstration=not given.keys() & {"checkpoint", "limit"},
         sampling=sampling,
         model=ModelSettings(
-            threads=_cores(workers) if hasattr(os, "sched_getaffinity") else None,
+            threads=cpu_threads(workers, os.environ),
             **{name: values[name] for name in MODEL_ROWS},
         ),
         sandbox_settings=SandboxSettings(
@@ -189,6 +189,17 @@ def _cores(workers: int) -> int:
     """Return the number of cores for one of that many processes, at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cores // workers)
+
+
+def cpu_threads(workers: int, environ: Mapping[str, str]) -> int | None:
+    """Return the threads with which torch computes: a core each, fewer if ``OMP_NUM_THREADS`` says so.
+
+    None leaves the number to torch.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    most = environ.get("OMP_NUM_THREADS", "")
+    return min(_cores(workers), int(most)) if most.isdecimal() and int(most) else _cores(workers)
 
 
 def worker_count(config: pytest.Config) -> int:
