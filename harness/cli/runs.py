@@ -6,12 +6,18 @@ import argparse
 import os
 import shutil
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from harness.cli.command import Output, add_output, add_run, run_folder
+from harness.core.text import count, listed
 from harness.results.rows import results_csv
-from harness.results.summary import SUMMARY, load_summary, summary_json, wholes
+from harness.results.summary import SUMMARY, Summary, load_summary, summary_json, wholes
+
+NAMED: Final = 2
+"""The most checkpoints or benchmarks of a run that are named."""
 
 list_add_arguments = add_output
 
@@ -24,9 +30,10 @@ def report_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def list_run(options: argparse.Namespace) -> Output:
-    """Print a row per run that ended."""
-    rows = [_row(path.parent) for path in sorted(options.output.glob(f"*/{SUMMARY}"))]
-    return Output(rows, "\n".join(map(_line, rows)) or f"no runs in {options.output}/")
+    """Print a row per run that ended, the newest last."""
+    found = [load_summary(path.parent) for path in sorted(options.output.glob(f"*/{SUMMARY}"))]
+    nothing = f"no runs in {options.output}/"
+    return Output([_row(one) for one in found], lambda: _table(found) if found else nothing)
 
 
 def report_run(options: argparse.Namespace) -> Output:
@@ -36,15 +43,18 @@ def report_run(options: argparse.Namespace) -> Output:
     def text() -> str:
         from harness.reports.terminal import render
 
-        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        width = shutil.get_terminal_size((100, 24)).columns
-        return render(summary, width, color, details=options.verbose)
+        return render(summary, *_terminal(), details=options.verbose)
 
     return Output(summary_json(summary), text, csv=lambda: results_csv(summary))
 
 
-def _row(folder: Path) -> dict[str, Any]:
-    summary = load_summary(folder)
+def _terminal() -> tuple[int, bool]:
+    """Return the width of the terminal, and whether it wants colours."""
+    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return shutil.get_terminal_size((100, 24)).columns, color
+
+
+def _row(summary: Summary) -> dict[str, Any]:
     names = sorted({result.benchmark for result in summary.results})
     whole = wholes(summary)
     marks = {name: [one.mark for one in whole if one.benchmark == name and one.mark] for name in names}
@@ -59,8 +69,42 @@ def _row(folder: Path) -> dict[str, Any]:
     }
 
 
-def _line(row: dict[str, Any]) -> str:
-    faults = f", {row['faults']} faults" if row["faults"] else ""
-    what = f"{', '.join(row['checkpoints'])}: {', '.join(row['benchmarks'])}"
-    of = f" of {row['of']}" if row["of"] > row["items"] else ""
-    return f"{row['run']}  {what} ({row['items']}{of} items{faults})"
+def _began(summary: Summary) -> float:
+    began = summary.manifest.get("began")
+    return float(began) if began else (Path(summary.directory) / SUMMARY).stat().st_mtime
+
+
+def _counted(names: Sequence[str]) -> str:
+    """Return the first names, after their number where that says more."""
+    few = listed(names, NAMED)
+    return f"{len(names)}: {few}" if len(names) > NAMED else few
+
+
+def _outcome(summary: Summary) -> str:
+    """Return the gate's decision, and what went wrong."""
+    gate = summary.gate or {}
+    wrong = [count(len(summary.faults), "fault")] if summary.faults else []
+    wrong += [f"{len(summary.failed_to_load)} failed to load"] if summary.failed_to_load else []
+    return ", ".join([*([f"gate {gate['decision']}"] if gate.get("mode") else []), *wrong])
+
+
+def _table(summaries: Sequence[Summary]) -> str:
+    """Return a table of the runs, by the time at which they began."""
+    from rich.text import Text
+
+    from harness.reports.formatting import console_of, open_table, written
+
+    width, color = _terminal()
+    console = console_of(width, color=color)
+    table = open_table()
+    for title, fixed in {"run": 1, "began": 1, "checkpoints": 0, "benchmarks": 0, "items": 1, "": 0}.items():
+        justify: Any = "right" if title == "items" else "left"
+        table.add_column(title, no_wrap=bool(fixed), overflow="fold", justify=justify)
+    for one in sorted(summaries, key=_began):
+        row = _row(one)
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(_began(one)))
+        items = f"{row['items']:,}" + f"/{row['of']:,}" * (row["of"] > row["items"])
+        names = [_counted(row[key]) for key in ("checkpoints", "benchmarks")]
+        table.add_row(*map(Text, (row["run"], when, *names, items, _outcome(one))))
+    console.print(table)
+    return written(console)
