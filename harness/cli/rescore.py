@@ -2,25 +2,31 @@
 
 Every journalled item is started again from its row, its requests are compared with the stored ones, and it is sent
 the stored answers. An item whose row or question has changed since cannot be scored again; it is listed with the
-reason.
+reason. With ``-o`` the results are written too, as a CSV file or as a run of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from harness.cli.command import Output, add_run, run_folder
-from harness.core.errors import BenchmarkError
+from harness.core.errors import BenchmarkError, HarnessError
+from harness.core.files import shown_path, unwritable, write_atomic
 from harness.plugin.replay import Replay
+from harness.reports.files import write_results
 from harness.results.aggregate import summarize
-from harness.results.journal import latest, read_journal
+from harness.results.journal import Journal, latest, read_journal
 from harness.results.records import Record
 from harness.results.rows import results_csv
 from harness.results.run_directory import RunDirectory
 from harness.results.summary import Summary
+
+CSV: Final = ".csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +57,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--root", type=Path, metavar="DIR", help="the folder pytest ran in (default: the run's)"
     )
+    text = "write the results there: a new run's folder, or a file that ends in .csv"
+    parser.add_argument("-o", "--to", type=Path, metavar="PATH", help=text)
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Print today's scores beside those of the run."""
-    folder = run_folder(options, "run.json")
+    """Print today's scores beside those of the run, and write them where that is asked for."""
+    folder, target = run_folder(options, "run.json"), options.to
+    if target is not None:
+        _check_target(target)
     found = rescore(folder, data=options.data, root=options.root)
     data = asdict(replace(found, records=[]))
     del data["records"]
-    return Output(data, "\n".join(_lines(found)), csv=lambda: results_csv(_summary(folder, found.records)))
+    if target is not None:
+        _write(target, folder, found.records)
+        data["written"] = str(target)
+    return Output(
+        data, "\n".join(_lines(found, target)), csv=lambda: results_csv(_summary(folder, found.records))
+    )
 
 
-def _lines(found: Rescored) -> Iterator[str]:
+def _check_target(target: Path) -> None:
+    """Raise ``HarnessError`` where nothing can be written, or something is there: results are never replaced."""
+    if target.is_file() or (target.is_dir() and (target.suffix == CSV or any(target.iterdir()))):
+        raise HarnessError(
+            f"-o {shown_path(target)}: exists; name a new folder, or a new file that ends in {CSV}"
+        )
+    if (why := unwritable(target.parent if target.suffix == CSV else target)) is not None:
+        raise HarnessError(f"-o {shown_path(target)}: {why}; choose another place")
+
+
+def _write(target: Path, folder: Path, records: Sequence[Record]) -> None:
+    """Write a table, or a run's folder with a journal, which all commands read and no later run takes scores from."""
+    if target.suffix == CSV:
+        write_atomic(target, results_csv(_summary(folder, records)))
+        return
+    old, new = RunDirectory(folder), RunDirectory(target)
+    new.make()
+    manifest = old.read_manifest()
+    unknown = {name: {**facts, "code": ""} for name, facts in manifest.get("benchmarks", {}).items()}
+    told = {"run_id": new.run_id, "began": time.time(), "rescored": old.run_id, "benchmarks": unknown}
+    new.write_manifest({**manifest, **told})
+    items, declarations, deselected = old.read_collected()
+    new.write_collected(items, declarations, deselected)
+    with Journal(target, "main") as journal:
+        for record in records:
+            journal.append(record)
+    write_results(_summary(target, records))
+
+
+def _lines(found: Rescored, target: Path | None) -> Iterator[str]:
     for change in found.changes:
         said = ", ".join(f"{name} {before} -> {now}" for name, (before, now) in change.scores.items())
         yield f"{change.item}: {said}"
@@ -73,6 +117,8 @@ def _lines(found: Rescored) -> Iterator[str]:
     yield (
         f"{found.items} items, {len(found.changes)} with another verdict, {len(found.unscored)} not scored again"
     )
+    if target is not None:
+        yield f"written to {target}"
 
 
 def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) -> Rescored:
@@ -86,7 +132,7 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
     sums: dict[str, list[tuple[float, float]]] = {}
     for record in latest(read_journal(folder)).values():
         if record.status != "scored":
-            found.records.append(replace(record, exchanges=[]))
+            found.records.append(record)
             continue
         found.items += 1
         try:
@@ -94,7 +140,7 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
             now = replay.run(record).record
         except BenchmarkError as error:
             now = replace(record, status="error", scores={}, message=str(error))
-        found.records.append(replace(now, exchanges=[]))
+        found.records.append(now)
         if now.status != "scored":
             found.unscored.append((record.item, now.message or now.status))
             continue
@@ -112,8 +158,8 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
 def _summary(folder: Path, records: Sequence[Record]) -> Summary:
     """The results of the run by today's scores."""
     directory = RunDirectory(folder)
-    items, declarations, deselected = directory.read_collected()
     manifest = directory.read_manifest()
+    items, declarations, deselected = directory.read_collected()
     return summarize(
         records,
         declarations,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness.cli import main
+from harness.results.journal import latest, read_journal
 from tests.support.project import Project
 
 BENCHMARK = """
@@ -112,6 +113,29 @@ def test_scoring_again_lists_the_verdicts_that_another_rule_changes(
     expected = [name for name in ("sums/18", "sums/19") if not before[name.replace("sums", "says")]]
     assert len(found["changes"]) == len(expected) > 0
     assert all(change["scores"] == {"acc": [0.0, 1.0]} for change in found["changes"])
+
+
+def test_scoring_again_writes_a_new_run_or_a_table_and_never_over_another(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(project)
+    project.run("--eval-run-id", "first")
+    before = {path.name: path.read_bytes() for path in (project.path / "results" / "first").iterdir()}
+    path = project.path / "test_sums.py"
+    path.write_text(path.read_text().replace('"acc": example', '"acc": example["n"] > 17 or example'))
+    for target in ("results/again", "again.csv"):
+        assert main(["rescore", "first", "-o", target]) == 0
+        assert f"written to {target}" in capsys.readouterr().out
+        assert main(["rescore", "first", "-o", target]) == 4
+        assert f"touchstone: -o {target}: exists; name a new" in capsys.readouterr().err
+    again = project.path / "results" / "again"
+    assert (project.path / "again.csv").read_bytes() == (again / "results.csv").read_bytes()
+    kept = {record.example: record for record in latest(read_journal(again)).values()}
+    assert len(kept) == 20
+    assert kept["sums/19"].scores["acc"] == 1.0
+    assert kept["sums/19"].exchanges
+    assert main(["compare", "first", "again"]) == 0
+    assert {path.name: path.read_bytes() for path in (project.path / "results" / "first").iterdir()} == before
 
 
 def test_items_whose_row_or_question_has_changed_are_not_scored_again(
