@@ -11,6 +11,10 @@ Sources of the formulas (means and their variances: ``moments``):
   last factor is there because the design effect of few clusters is itself uncertain. A design effect below 1 is
   not credited. Where all values are equal it cannot be estimated; then items of a cluster count as wholly
   dependent, n^2 / sum of squared cluster sizes.
+- **Graded scores within [0, 1]** (F1, a share of blanks): Wilson, where a t interval would leave [0, 1]. Its effective
+  number of items is p (1 - p) / standard error^2 * (z / t(0.975, G - 1))^2. Scores between 0 and 1 vary less than hits
+  of the same mean, which is credited. Over 8 to 200 skewed scores it held the true mean more often than the t
+  interval in its place, except where fewer than one in thirty differed from 0.
 - **Macro mean** of G groups: variance = sum of the groups' s^2 / n, divided by G^2; degrees of freedom by
   Satterthwaite (1946, Biometrics 2).
 - **Perplexity** exp(-mean): the t interval of the mean on the log scale, carried over; standard error by the
@@ -49,6 +53,8 @@ class Estimate:
 def mean_estimate(values: Sequence[float], clusters: Clusters | None = None) -> Estimate:
     """The mean, with a Wilson interval when every value is 0 or 1, else a t interval.
 
+    Where all values lie within [0, 1], the interval does too: a t interval that would not is a Wilson interval.
+
     When cluster ids repeat, standard error and interval allow for items of a cluster being alike. Undefined:
     everything for no items; the standard error for one item, with the t interval; standard error and interval when
     all of several items are one cluster.
@@ -68,8 +74,7 @@ def mean_estimate(values: Sequence[float], clusters: Clusters | None = None) -> 
     if binary:
         low, high = _wilson(found.mean, _effective_n(found))
         return Estimate(found.mean, low, high, stderr, f"Wilson, effective n{suffix}")
-    margin = t_quantile(len(found.totals) - 1, LEVEL) * stderr
-    return Estimate(found.mean, found.mean - margin, found.mean + margin, stderr, f"t{suffix}")
+    return _student(found.mean, stderr, len(found.totals) - 1, suffix, share=_are_shares(values))
 
 
 def perplexity_estimate(logprobs: Sequence[float], clusters: Clusters | None = None) -> Estimate:
@@ -122,8 +127,9 @@ def macro_estimate(groups: Sequence[Sequence[float]]) -> Estimate:
         return Estimate(value, low, high, stderr, f"Wilson, effective n, {count} groups", why)
     if stderr is None:
         return _value_only(value, why)
-    margin = t_quantile(_satterthwaite(parts, [one.n - 1 for one in found]), LEVEL) * stderr
-    return Estimate(value, value - margin, value + margin, stderr, f"t, {count} groups")
+    freedom = _satterthwaite(parts, [one.n - 1 for one in found])
+    share = all(_are_shares(group) for group in groups)
+    return _student(value, stderr, freedom, f", {count} groups", share=share)
 
 
 def composite_estimate(parts: Sequence[tuple[float, Estimate]]) -> Estimate:
@@ -154,6 +160,24 @@ def composite_estimate(parts: Sequence[tuple[float, Estimate]]) -> Estimate:
         up.append(ends[1] if weight >= 0 else ends[0])
     method = "MOVER from the parts' limits, assuming independent parts"
     return Estimate(value, value - math.hypot(*down), value + math.hypot(*up), stderr, method, why)
+
+
+def _are_shares(values: Sequence[float]) -> bool:
+    """Return whether all values lie within [0, 1]."""
+    return all(0 <= value <= 1 for value in values)
+
+
+def _student(value: float, stderr: float, freedom: float, suffix: str, *, share: bool) -> Estimate:
+    """Return a t interval; of a ``share`` one that stays within [0, 1]."""
+    quantile = t_quantile(freedom, LEVEL)
+    low, high = value - quantile * stderr, value + quantile * stderr
+    if not share or (low >= 0 and high <= 1):
+        return Estimate(value, low, high, stderr, f"t{suffix}")
+    apart, spread = value * (1 - value), stderr**2
+    if not (apart and spread):  # so near 0 or 1 that floats do not tell
+        return Estimate(value, max(0.0, low), min(1.0, high), stderr, f"t{suffix}")
+    low, high = _wilson(value, apart / spread * (z_quantile(LEVEL) / quantile) ** 2)
+    return Estimate(value, low, high, stderr, f"Wilson, effective n{suffix}")
 
 
 def _value_only(value: float | None, why: str | None) -> Estimate:

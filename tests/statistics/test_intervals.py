@@ -99,7 +99,7 @@ def test_one_cluster_of_several_items_has_a_value_only(values: list[float]) -> N
 
 
 def test_the_cluster_standard_error_is_the_double_sum() -> None:
-    values, clusters = [0.1, 0.2, 0.9, 0.8, 0.4, 0.5], ["a", "a", "b", "b", "c", "d"]
+    values, clusters = [1.1, 1.2, 1.9, 1.8, 1.4, 1.5], ["a", "a", "b", "b", "c", "d"]
     estimate = mean_estimate(values, clusters)
     expected = math.sqrt(cluster_variance(values, clusters))
     assert estimate.stderr == pytest.approx(expected)
@@ -329,3 +329,29 @@ def test_a_weighted_mean_of_shares_has_limits_within_zero_and_one(groups: list[l
     parts = [(1 / len(groups), mean_estimate(group)) for group in groups]
     low, value, high = limits(composite_estimate(parts))
     assert -1e-12 <= low <= value <= high <= 1 + 1e-12
+
+
+@given(graded, st.booleans())
+def test_limits_of_scores_within_0_and_1_stay_there_and_enclose_the_value(
+    values: list[float], clustered: bool
+) -> None:
+    clusters = [number // 2 for number in range(len(values))] if clustered else None
+    for one in (mean_estimate(values, clusters), macro_estimate([values, values[::-1]])):
+        if one.low is not None:
+            low, value, high = limits(one)
+            assert 0 <= low <= value <= high <= 1
+
+
+def test_a_t_interval_that_would_leave_0_and_1_is_a_wilson_interval_of_the_same_variance() -> None:
+    values = [0.0] * 17 + [0.2, 0.5, 1.0]
+    found, share = mean_estimate(values), float(np.mean(values))
+    assert found.stderr == pytest.approx(float(stats.sem(values)))
+    quantile = stats.t.ppf(0.975, 19)
+    assert share - quantile * float(stats.sem(values)) < 0
+    expected = wilson(share, share * (1 - share) / float(stats.sem(values)) ** 2 * (Z / quantile) ** 2)
+    assert limits(found) == pytest.approx((expected[0], share, expected[1]), abs=1e-9)
+    assert found.method == "Wilson, effective n"
+    inside = mean_estimate([0.4, 0.5, 0.6, 0.45])
+    assert inside.method == "t"
+    free = mean_estimate([*values, 1.5])
+    assert (free.method, (free.low or 0.0) < 0) == ("t", True)
