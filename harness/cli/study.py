@@ -10,11 +10,16 @@ from pathlib import Path
 
 from harness.cli.command import Output, add_output
 from harness.compare.load import parse_sizes
+from harness.compare.study.points import Study
 from harness.compare.study.reading import study_of
 from harness.compare.study.series import project_series
 from harness.core.composite import project_composites
-from harness.core.files import shown_path
+from harness.core.errors import HarnessError
+from harness.core.files import shown_path, unwritable
+from harness.core.text import count
+from harness.reports.plots import available, check_plots
 from harness.reports.study.sections import sections_of, study_facts
+from harness.reports.study.sparklines import spelled
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="write study.md, study.json and more into this folder",
     )
+    text = "draw curves and bars as PNG and SVG into this folder (extra plots); -o does so too where it can"
+    add("--plots", type=Path, metavar="DIR", help=text)
     add("--all-metrics", action="store_true", help="every metric, not only those that decide")
     text = "items of a benchmark in a published table"
     add("--items", action="append", default=[], metavar="NAME=N", help=text)
@@ -41,6 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Read everything that is named and report on it. Raises ``HarnessError`` for a mistake."""
+    if options.plots is not None:
+        check_plots()
+        if (why := unwritable(options.plots)) is not None:
+            raise HarnessError(f"--plots {shown_path(options.plots)}: {why}; choose another folder")
     project = Path("pyproject.toml")
     study = study_of(
         options.what,
@@ -56,6 +67,7 @@ def run(options: argparse.Namespace) -> Output:
         from harness.reports.study.files import write_files
 
         files = write_files(options.folder, study, sections)
+    drawn = _drawn(options, study)
 
     def text() -> str:
         from harness.reports.study.terminal import render
@@ -63,7 +75,8 @@ def run(options: argparse.Namespace) -> Output:
         color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         width = shutil.get_terminal_size((100, 24)).columns
         shown = render(sections, width=width, color=color, details=options.verbose)
-        return "\n".join([shown, *([""] if files else []), *(f"written: {shown_path(one)}" for one in files)])
+        told = [*(f"written: {shown_path(one)}" for one in files), *drawn]
+        return "\n".join([spelled(shown, sys.stdout.encoding), *([""] if told else []), *told])
 
     def markdown() -> str:
         from harness.reports.study.markdown import study_page
@@ -71,3 +84,17 @@ def run(options: argparse.Namespace) -> Output:
         return study_page(sections).rstrip("\n")
 
     return Output(study_facts(study, sections), text, markdown=markdown)
+
+
+def _drawn(options: argparse.Namespace, study: Study) -> list[str]:
+    """Draw the pictures that are asked for, and return a line on them; with ``-o`` alone they may be lacking."""
+    folder: Path | None = options.plots or options.folder
+    if folder is None:
+        return []
+    if options.plots is None and not available():
+        return ["no pictures: matplotlib is not installed (pip install 'pytest-touchstone[plots]')"]
+    from harness.reports.study.files import write_plots
+
+    found = write_plots(folder, study)
+    half = count(len(found) // 2, "picture")
+    return [f"drawn:   {half}, as PNG and SVG, in {shown_path(folder)}/"] if found else ["nothing to draw"]

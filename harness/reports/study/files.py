@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from harness.compare.study.points import Study
 from harness.core.errors import HarnessError
 from harness.core.files import write_atomic
+from harness.reports import plots
 from harness.reports.study.markdown import study_page
 from harness.reports.study.section import Section
 from harness.reports.study.sections import study_facts
@@ -29,14 +30,23 @@ FILES: Final[tuple[Callable[[Study, Sequence[Section]], Files], ...]] = (_texts,
 
 def write_files(folder: Path, study: Study, sections: Sequence[Section]) -> list[Path]:
     """Write every file into the folder and return their paths. Raises ``HarnessError`` where it cannot be written."""
-    written = []
-    for make in FILES:
-        for name, content in make(study, sections).items():
-            try:
-                write_atomic(folder / name, content)
-            except OSError as error:
-                raise HarnessError(
-                    f"cannot write {folder / name}: {error.strerror}; give another -o DIR"
-                ) from None
-            written.append(folder / name)
-    return written
+    return [path for make in FILES for path in _write(folder, make(study, sections), "-o DIR")]
+
+
+def write_plots(folder: Path, study: Study) -> list[Path]:
+    """Write the pictures of ``harness.reports.plots`` into the folder and return their paths.
+
+    Raises ``HarnessError`` without matplotlib, and where the folder cannot be written."""
+    plots.check_plots()
+    return _write(folder, plots.study_plots(study), "--plots DIR")
+
+
+def _write(folder: Path, files: Files, option: str) -> list[Path]:
+    for name, content in files.items():
+        try:
+            write_atomic(folder / name, content)
+        except OSError as error:
+            raise HarnessError(
+                f"cannot write {folder / name}: {error.strerror}; give another {option}"
+            ) from None
+    return [folder / name for name in files]

@@ -1,0 +1,87 @@
+"""Curves as lines of text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.compare.study.reading import study_of
+from harness.reports.formatting import cell_width
+from harness.reports.study.sparklines import BARS, Spark, grid_of, line, scale, sparklines, spelled
+from tests.support.korean_table import row, write
+from tests.support.published import published
+
+
+def drawn(spark: Spark, *others: Spark) -> str:
+    known = [value for one in (spark, *others) for value in one.values if value is not None]
+    return line(spark, grid_of([spark, *others]), min(known), max(known))
+
+
+def test_the_peak_stands_in_brackets_and_heights_follow_the_values() -> None:
+    assert drawn(Spark("a", (1, 2, 3), (0.1, 0.5, 0.3))) == " ▁[█]▅ "
+
+
+def test_the_peak_of_a_metric_that_falls_is_its_smallest_value() -> None:
+    assert drawn(Spark("a", (1, 2, 3), (9.0, 2.0, 5.0), higher_is_better=False)) == " █[▁]▄ "
+
+
+def test_series_of_different_epochs_stand_below_one_another_by_epoch() -> None:
+    one, other = Spark("a", (1, 2, 3, 4), (1, 2, 3, 4)), Spark("b", (2, 4), (4, 1))
+    assert drawn(one, other) == " ▁ ▃ ▆[█]"
+    assert drawn(other, one) == "  [█]  ▁ "
+    assert scale(grid_of([one, other])) == " 1 2 3 4"
+
+
+def test_what_was_not_measured_is_a_gap_with_a_point() -> None:
+    assert drawn(Spark("a", (1, 2, 3), (1.0, None, 2.0))) == " ▁ ·[█]"
+
+
+def test_a_flat_curve_is_flat() -> None:
+    assert drawn(Spark("a", (1, 2), (0.5, 0.5))) == "[▅]▅ "
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3000), st.floats(0, 1)),
+        min_size=1,
+        max_size=300,
+        unique_by=lambda one: one[0],
+    )
+)
+def test_any_curve_fits_its_columns_and_shows_its_peak(points: list[tuple[int, float]]) -> None:
+    points.sort()
+    spark = Spark("a", tuple(float(at) for at, _ in points), tuple(value for _, value in points))
+    grid = grid_of([spark])
+    text = drawn(spark)
+    assert len(text) == 2 * grid.columns + 1 <= 41
+    assert text.count("[") == text.count("]") == 1
+    values = [value for _, value in points]
+    if max(values) > min(values):
+        assert text[text.index("[") + 1] == BARS[-1]
+
+
+def test_published_curves_have_their_peaks_and_fit_a_narrow_terminal(tmp_path: Path) -> None:
+    lines = sparklines(
+        study_of([str(published(tmp_path))], output=tmp_path), {("mlm_v2/1536", "real_coref:real@1"): "~"}
+    )
+    assert max(map(cell_width, lines)) <= 76
+    first = next(one for one in lines if one.startswith("mlm_v2/1536"))
+    assert first.endswith("66.04 % at 3 ~")
+    assert sum(one.startswith("Real@1  62.92 % to 67.78 %") for one in lines) == 1
+    assert sum(one.startswith("LAMBADA@1") for one in lines) == 1
+
+
+def test_long_and_korean_names_keep_the_columns(tmp_path: Path) -> None:
+    long = "a-very-long-name-of-a-training-run"
+    table = write(tmp_path / "t.csv", *(row(name, step) for name in ("한국어", long) for step in (100, 200)))
+    lines = sparklines(study_of([str(table)], output=tmp_path), {})
+    korean, other = (next(one for one in lines if name in one) for name in ("한국어", "training-run"))
+    assert cell_width(korean[: korean.index("[")]) == cell_width(other[: other.index("[")])
+
+
+def test_a_terminal_without_bars_gets_numbers() -> None:
+    assert spelled(" ▁[█]·", "ascii") == " 1[8]."
+    assert spelled(" ▁[█]·", None) == " 1[8]."
+    assert spelled(" ▁[█]·", "utf-8") == " ▁[█]·"

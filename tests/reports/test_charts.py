@@ -1,0 +1,81 @@
+"""What is drawn of a study, as plain values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.compare.study.reading import study_of
+from harness.reports.charts import bar_charts, best_of, chart_key, extent, is_pass_at, line_charts, ticks
+from tests.support.korean_table import row, write
+from tests.support.published import published
+
+
+def test_each_measure_is_a_chart_with_a_line_for_each_series(tmp_path: Path) -> None:
+    charts = line_charts(study_of([str(published(tmp_path))], output=tmp_path))
+    assert [chart.title for chart in charts] == ["Real@1", "Real@5", "LAMBADA@1", "score"]
+    real = charts[0]
+    assert (real.axis, real.percent, real.limits) == ("epoch", True, True)
+    first = real.lines[0]
+    assert (first.name, len(first.dots)) == ("mlm_v2/1536", 11)
+    best = first.dots[first.best or 0]
+    assert (best.place, best.value, best.name) == (3.0, 0.6604, "checkpoint-390")
+    assert best.low is not None
+    assert best.low < best.value
+    low, high = extent(real)
+    assert low < 0.6292
+    assert high > 0.6778
+
+
+def test_bars_are_by_benchmark_with_the_checkpoints_in_their_series(tmp_path: Path) -> None:
+    charts = bar_charts(study_of([str(published(tmp_path))], output=tmp_path))
+    coref = charts[0]
+    assert [name for name, _ in coref.bars] == ["Real@1", "Real@5"]
+    assert len(coref.groups) == 33
+    assert coref.sections[:2] == ((0, "mlm_v2/1536"), (11, "mlm_v2/2048"))
+    assert all(len(bars) == 33 for _, bars in coref.bars)
+
+
+def test_every_pass_at_k_of_a_result_is_a_bar(tmp_path: Path) -> None:
+    results = '{"model": "m", "results": {"humaneval": {"pass@10": 0.6, "pass@1": 0.2, "pass@5": 0.5, "samples": 164}}}'
+    (tmp_path / "m_results.json").write_text(results, encoding="utf-8")
+    (chart,) = bar_charts(study_of([str(tmp_path / "m_results.json")], output=tmp_path))
+    assert [name.split()[-1] for name, _ in chart.bars] == ["pass@1", "pass@5", "pass@10"]
+    assert is_pass_at("pass_at_5")
+    assert not is_pass_at("pass@1_strict")
+
+
+def test_a_checkpoint_without_a_measure_has_no_bar_and_no_dot(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", row(step=100), row(step=200, lambada="", score=""), row(step=300))
+    study = study_of([str(table)], output=tmp_path)
+    (lambada,) = (chart for chart in line_charts(study) if chart.title == "LAMBADA@1")
+    assert [dot.place for dot in lambada.lines[0].dots] == [1.0, 3.0]
+    (bars,) = (chart for chart in bar_charts(study) if chart.key == "ko_lambada")
+    assert [bar.value for bar in bars.bars[0][1]] in ([0.35, None, 0.35], [0.35, 0.35])
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.integers(2, 12))
+def test_ticks_are_round_and_hold_all_values(low: float, width: float, most: int) -> None:
+    high = low + width
+    found = ticks(low, high, most)
+    slack = 1e-6 * max(abs(low), abs(high), 1e-6)
+    assert found[0] <= low + slack
+    assert found[-1] >= high - slack
+    assert found == sorted(set(found))
+    assert 2 <= len(found) <= 2 * most + 2
+
+
+@pytest.mark.parametrize(
+    ("values", "higher", "place"), [([1, 3, 3], True, 1), ([2, 1, 1], False, 1), ([], True, None)]
+)
+def test_the_best_is_the_first_of_equals(values: list[float], higher: bool, place: int | None) -> None:
+    assert best_of(values, higher=higher) == place
+
+
+def test_a_key_is_safe_in_files_and_documents() -> None:
+    assert chart_key("real_coref:real@1") == "real_coref-real@1"
+    assert chart_key("../<x> y") == "..-x-y"
+    assert chart_key("//") == "chart"
