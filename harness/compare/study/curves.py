@@ -5,9 +5,9 @@
 - **Rise** (start to peak) and **drop** (peak to last) allow for the peak's having been chosen
   (``statistics.best_of_many``): the best of eleven equal checkpoints lies above the last of them by luck alone.
 - **Trend** and **steadiness** are those of ``statistics.curves``.
-- **Early**: the first point that cannot be told from the peak, by a normal test corrected (Bonferroni) for choosing one
-  of many points, as ``statistics.best_of_many`` says, and for the number of curves. Nothing that these items can show
-  was gained after it.
+- **Ties**: the points that cannot be told from the peak, by a normal test corrected (Bonferroni) for choosing one of
+  many points, as ``statistics.best_of_many`` says, and for the number of curves. **Early** is the first of them, or the
+  peak. Nothing that these items can show was gained after it.
 
 ``tested_curves`` has the verdicts on all curves, each kind (rises, drops, trends, changes) corrected together (Holm).
 """
@@ -49,9 +49,14 @@ class Curve:
     drop: Compared | None = None
     trend: Trend | None = None
     steadiness: Steadiness | None = None
-    early: int | None = None
+    ties: tuple[int, ...] | None = None
     items: bool = False
     why: str | None = None
+
+    @property
+    def early(self) -> int | None:
+        """The first point that cannot be told from the peak, or the peak."""
+        return None if self.ties is None else min(self.peak, *self.ties, self.peak)
 
     def at(self, place: int) -> float:
         """The value at a place of the curve."""
@@ -123,20 +128,21 @@ def _tested(study: Study, plain: Curve, known: Together) -> Curve:
         rise=rise,
         trend=trend(at, known.means, known.noise, study.level),
         steadiness=steadiness(known.means, known.noise, sample, study.level),
-        early=_early(known, plain.peak, (1 - study.level) / (len(study.series) * len(study.measures))),
+        ties=_ties(known, plain.peak, (1 - study.level) / (len(study.series) * len(study.measures))),
         items=known.items,
     )
 
 
-def _early(known: Together, peak: int, alpha: float) -> int:
+def _ties(known: Together, peak: int, alpha: float) -> tuple[int, ...]:
     covariance = known.noise.covariance
-    for place in range(peak):
+    found = []
+    for place in range(len(known.means)):
         square = covariance[place, place] + covariance[peak, peak] - 2 * covariance[place, peak]
         gap = abs(known.means[peak] - known.means[place])
         p = 2 * NormalDist().cdf(-gap / math.sqrt(square)) if square > 0 else (0.0 if gap else 1.0)
-        if p * len(known.means) / 2 > alpha:
-            return place
-    return peak
+        if place != peak and p * len(known.means) / 2 > alpha:
+            found.append(place)
+    return tuple(found)
 
 
 class Test(NamedTuple):

@@ -11,6 +11,7 @@ from harness.reports.study.curves import curves
 from harness.reports.study.overfitting import overfitting
 from harness.reports.study.overview import checkpoints, contradictions, overview
 from harness.reports.study.section import Maker, Section
+from harness.reports.study.sparklines import glance
 from harness.reports.study.stability import stability
 from harness.reports.study.starts import starts
 from harness.results.summary import finite
@@ -19,6 +20,7 @@ SECTIONS: Final[tuple[Maker, ...]] = (
     overview,
     contradictions,
     checkpoints,
+    glance,
     curves,
     stability,
     overfitting,

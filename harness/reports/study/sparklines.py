@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from harness.compare.study.curves import Curve, tested_curves
 from harness.compare.study.points import Axis, Measure, Series, Study
 from harness.reports.charts import best_of, ticks
 from harness.reports.formatting import cell_width, number
@@ -30,14 +31,17 @@ ASCII: Final = str.maketrans(dict(zip(f"{BARS}{LACKING}", "12345678.", strict=Tr
 MOST: Final = 20
 """The most columns that an axis has."""
 
+SHOWN: Final = 6
+"""The measures that a terminal shows without ``-v``."""
+
 LONGEST: Final = 18
 """The columns of a series' name."""
 
 NOISE: Final = "~"
 UNTESTED: Final = "?"
 SIGNS: Final = {
-    NOISE: "the peak is not more than noise: it cannot be told from other checkpoints of its series",
-    UNTESTED: "whether the peak is more than noise cannot be tested",
+    NOISE: "not more than noise: it cannot be told from others of its series",
+    UNTESTED: "whether it is more than noise cannot be tested",
 }
 
 
@@ -129,9 +133,9 @@ def scale(grid: Grid) -> str:
     return "".join(cells).rstrip()
 
 
-def sparklines(study: Study, signs: Mapping[tuple[str, str], str]) -> list[str]:
-    """Return the lines of all measures; ``signs`` are those of the peaks, by series and key of the measure."""
-    lines: list[str] = []
+def sparklines(study: Study, signs: Mapping[tuple[str, str], str]) -> list[list[str]]:
+    """Return the lines of each measure; ``signs`` are those of the peaks, by series and key of the measure."""
+    blocks = []
     for measure in study.measures:
         sparks = {one.name: _spark(study, one, measure, signs) for one in study.series}
         known = [value for one in sparks.values() for value in one.values if value is not None]
@@ -140,11 +144,12 @@ def sparklines(study: Study, signs: Mapping[tuple[str, str], str]) -> list[str]:
             continue
         low, high = min(known), max(known)
         spread = f"{share_text(low, share=measure.share)} to {share_text(high, share=measure.share)}"
-        lines += [*([""] if lines else []), f"{measure.label}  {spread}"]
+        lines = [f"{measure.label}  {spread}"]
         for axis in dict.fromkeys(one.axis for one in curves):
             same = [one for one in study.series if one.axis == axis and _measured(sparks[one.name])]
             lines += _block(same, sparks, measure, axis, (low, high))
-    return lines
+        blocks.append(lines)
+    return blocks
 
 
 def _spark(study: Study, series: Series, measure: Measure, signs: Mapping[tuple[str, str], str]) -> Spark:
@@ -199,17 +204,31 @@ def _fit(text: str, width: int) -> str:
     return text + " " * (width - cell_width(text))
 
 
-def section_of(study: Study) -> Section | None:
+def glance(study: Study) -> Section | None:
     """Return the section, with a line on every sign that occurs; None where no series has two values."""
-    signs: dict[tuple[str, str], str] = {}
-    lines = sparklines(study, signs)
-    if not lines:
+    signs = {
+        (one.curve.series.name, one.curve.measure.key): _sign(one.curve) for one in study.once(tested_curves)
+    }
+    blocks = sparklines(study, signs)
+    if not blocks:
         return None
-    about = [
-        f"[ ] the best value of a series; all series of a measure on one scale, {BARS[0]} lowest, {BARS[-1]} highest"
-    ]
+    about = [f"[ ] the best of a series; {BARS[0]} the lowest, {BARS[-1]} the highest value of the measure"]
     about += [f"{sign}   {SIGNS[sign]}" for sign in SIGNS if sign in signs.values()]
-    return Section(key="sparklines", title="Curves at a glance", parts=(Verbatim((*lines, "", *about)),))
+    lacking = f"{LACKING}   a checkpoint without a value"
+    about += [lacking] if any(LACKING in line for block in blocks for line in block) else []
+    parts = [Verbatim(tuple(block)) for block in blocks]
+    return Section(
+        key="sparklines",
+        title="Curves at a glance",
+        parts=(*parts[:SHOWN], Verbatim(tuple(about))),
+        details=tuple(parts[SHOWN:]),
+    )
+
+
+def _sign(curve: Curve) -> str:
+    if curve.ties is None:
+        return UNTESTED
+    return NOISE if curve.ties else ""
 
 
 def spelled(text: str, encoding: str | None) -> str:

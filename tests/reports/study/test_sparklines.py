@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from harness.compare.study.reading import study_of
 from harness.reports.formatting import cell_width
-from harness.reports.study.sparklines import BARS, Spark, grid_of, line, scale, sparklines, spelled
+from harness.reports.study.section import Verbatim
+from harness.reports.study.sparklines import BARS, Spark, glance, grid_of, line, scale, sparklines, spelled
 from tests.support.korean_table import row, write
 from tests.support.published import published
 
@@ -63,9 +64,9 @@ def test_any_curve_fits_its_columns_and_shows_its_peak(points: list[tuple[int, f
 
 
 def test_published_curves_have_their_peaks_and_fit_a_narrow_terminal(tmp_path: Path) -> None:
-    lines = sparklines(
-        study_of([str(published(tmp_path))], output=tmp_path), {("mlm_v2/1536", "real_coref:real@1"): "~"}
-    )
+    signs = {("mlm_v2/1536", "real_coref:real@1"): "~"}
+    study = study_of([str(published(tmp_path))], output=tmp_path)
+    lines = [line for block in sparklines(study, signs) for line in block]
     assert max(map(cell_width, lines)) <= 76
     first = next(one for one in lines if one.startswith("mlm_v2/1536"))
     assert first.endswith("66.04 % at 3 ~")
@@ -76,9 +77,26 @@ def test_published_curves_have_their_peaks_and_fit_a_narrow_terminal(tmp_path: P
 def test_long_and_korean_names_keep_the_columns(tmp_path: Path) -> None:
     long = "a-very-long-name-of-a-training-run"
     table = write(tmp_path / "t.csv", *(row(name, step) for name in ("한국어", long) for step in (100, 200)))
-    lines = sparklines(study_of([str(table)], output=tmp_path), {})
+    (lines, *_) = sparklines(study_of([str(table)], output=tmp_path), {})
     korean, other = (next(one for one in lines if name in one) for name in ("한국어", "training-run"))
     assert cell_width(korean[: korean.index("[")]) == cell_width(other[: other.index("[")])
+
+
+def test_a_peak_says_whether_it_is_more_than_noise(tmp_path: Path) -> None:
+    noise = write(tmp_path / "n.csv", row(step=100, real1="0.65"), row(step=200, real1="0.66"))
+    clear = write(tmp_path / "c.csv", row(step=100, real1="0.45"), row(step=200, real1="0.66"))
+    for table, sign in ((noise, " ~"), (clear, "")):
+        section = glance(study_of([str(table)], output=tmp_path))
+        assert section is not None
+        first, *_, about = section.parts
+        assert isinstance(first, Verbatim)
+        assert isinstance(about, Verbatim)
+        assert first.lines[-1].endswith(f"66.00 % at 2{sign}")
+        assert any(line.startswith("~   not more than noise") for line in about.lines)
+    unknown = write(tmp_path / "u.csv", row(step=100, sizes=","), row(step=200, sizes=","))
+    section = glance(study_of([str(unknown)], output=tmp_path))
+    assert section is not None
+    assert "cannot be tested" in str(section.parts[-1])
 
 
 def test_a_terminal_without_bars_gets_numbers() -> None:
