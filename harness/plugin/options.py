@@ -57,6 +57,8 @@ class Settings:
     markdown: str | None
     beside: bool
     strict: bool
+    mlflow: bool
+    mlflow_experiment: str | None
     gate: bool
     gate_mode: str | None
     baseline: str | None
@@ -64,6 +66,11 @@ class Settings:
     gate_metric: tuple[str, ...]
     gate_sequential: bool
     gate_config: str | None
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """The names of the trackers that are told of the run."""
+        return ("mlflow",) if self.mlflow or self.mlflow_experiment else ()
 
     def recorded(self) -> dict[str, Any]:
         """Return the settings as a run's manifest has them: every row of the table."""

@@ -172,10 +172,20 @@ class Calls:
     """
 
     def __init__(
-        self, config: pytest.Config, target: Path | None, scored: Collection[str], *, beside: bool = False
+        self,
+        config: pytest.Config,
+        target: Path | None,
+        scored: Collection[str],
+        trackers: Iterable[str] = (),
+        *,
+        beside: bool = False,
     ) -> None:
         """``target`` is the file of ``--eval-markdown``; ``scored`` has the items with a score, when the run has
-        ended; ``beside`` is whether results are written beside the checkpoints too."""
+        ended; ``trackers`` are the names of those that are told; ``beside`` is whether results are written beside the
+        checkpoints too.
+
+        Raises ``pytest.UsageError`` where a tracker cannot be told.
+        """
         self._config = config
         self._manager = config.pluginmanager
         self._failed: set[tuple[str, int]] = set()
@@ -186,6 +196,10 @@ class Calls:
         ours += [MarkdownFile(target)] if target is not None else []
         ours += [BesideCheckpoints(self.note)] if beside else []
         ours += [GitHub()] if self._on_github else []
+        for name in trackers:
+            from harness.plugin.trackers import tracking
+
+            ours.append(tracking(name))
         for reporter in ours:
             self._manager.register(reporter)
 

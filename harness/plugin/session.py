@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from harness.engines.base import Engine
     from harness.engines.pool import EnginePool
     from harness.plugin.execution import Execution
-    from harness.plugin.reporters import Calls
     from harness.plugin.run_results import RunResults
     from harness.plugin.sequential import Sequential
     from harness.reports.progress import Progress
@@ -104,7 +103,7 @@ class EvalSession:
         markdown = self.config.invocation_params.dir / settings.markdown if settings.markdown else None
         if self.config.getoption("--eval-output") is not None or markdown is not None:
             check_paths(self.directory.path.parent, markdown)
-        self._hooks: Calls = Calls(self.config, markdown, self._scored, beside=settings.beside)
+        self._hooks = Calls(self.config, markdown, self._scored, settings.trackers, beside=settings.beside)
 
     def _run_path(self) -> Path:
         if "run" in self._told:

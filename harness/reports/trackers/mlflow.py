@@ -1,0 +1,210 @@
+"""MLflow, by its client (``mlflow-skinny`` is enough); ``MLFLOW_TRACKING_URI`` says where.
+
+Sending again sends only what is not there. Each run has the tags ``touchstone.run`` and ``touchstone.key``, by which it
+is found. A metric is sent where the run has no value of it at the step, a file where there is none of its name.
+
+MLflow's client by itself waits two minutes for an answer and repeats a request seven times. Here that is 10 seconds
+and once more, unless its own variables say otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from harness.reports.trackers.base import Sent, TrackerError, defaults
+from harness.reports.trackers.payload import Point, TrackedRun
+from harness.reports.trackers.secrets import without_password
+
+EXPERIMENT: Final = "touchstone"
+PATIENCE: Final[Mapping[str, str]] = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",
+    "MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT": "30",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+ADDRESS: Final = "MLFLOW_TRACKING_URI"
+
+MOST_POINTS: Final = 1000
+MOST_PAIRS: Final = 100
+LONGEST_PARAM: Final = 500
+"""The characters of a parameter that every server takes; newer ones take 6000."""
+LONGEST_TAG: Final = 5000
+
+
+class MLflow:
+    """A server of MLflow, or a database of its own."""
+
+    name = "mlflow"
+    title = "MLflow"
+
+    def missing(self) -> str | None:
+        """Return what must be installed or set first."""
+        if importlib.util.find_spec("mlflow") is None:
+            return "MLflow is not installed: pip install 'pytest-touchstone[mlflow]'"
+        if not os.environ.get(ADDRESS) and importlib.util.find_spec("sqlalchemy") is None:
+            return f"{ADDRESS} is not set; give the address of your server, such as http://localhost:5000"
+        return None
+
+    def send(self, identity: str, runs: Sequence[TrackedRun], settings: Mapping[str, Any]) -> Sent:
+        """Send the runs, the parent first. Raises ``TrackerError``."""
+        name = experiment_name(settings)
+        with defaults(os.environ, PATIENCE):
+            from mlflow import MlflowClient
+
+            try:
+                client = MlflowClient()
+                return _Sending(client, name, identity).all(runs)
+            except TrackerError:
+                raise
+            except Exception as error:  # whatever the server answered
+                raise TrackerError(f"{place_of(client)}: {reason(error)}") from error
+
+
+def experiment_name(settings: Mapping[str, Any]) -> str:
+    """Return the experiment: of the options, of MLflow's own variable, or ours."""
+    given = settings.get("mlflow_experiment") or os.environ.get("MLFLOW_EXPERIMENT_NAME")
+    return str(given or EXPERIMENT)
+
+
+class _Sending:
+    """One call: it knows what the server has of the run already."""
+
+    def __init__(self, client: Any, experiment: str, identity: str) -> None:
+        self._client = client
+        self._name = experiment
+        self._identity = identity
+        self._numbers = self._files = self._new = 0
+
+    def all(self, runs: Sequence[TrackedRun]) -> Sent:
+        experiment = self._experiment()
+        there = self._there(experiment)
+        parent = ""
+        for one in runs:
+            found = there.get(one.key)
+            if found is None:
+                found = self._created(experiment, one, parent)
+            parent = parent or found.info.run_id
+            self._complete(one, found)
+        where = f"experiment {self._name} of {place_of(self._client)}"
+        return Sent(where, len(runs), self._new, self._numbers, self._files)
+
+    def _experiment(self) -> str:
+        found = self._client.get_experiment_by_name(self._name)
+        if found is None:
+            return str(self._client.create_experiment(self._name))
+        if found.lifecycle_stage != "active":
+            raise TrackerError(
+                f"{place_of(self._client)}: experiment {self._name} is deleted there; restore it, or give another "
+                "name by --mlflow-experiment"
+            )
+        return str(found.experiment_id)
+
+    def _there(self, experiment: str) -> dict[str, Any]:
+        wanted = f"tags.`touchstone.run` = '{self._identity}'"
+        return {
+            one.data.tags.get("touchstone.key", ""): one for one in search(self._client, experiment, wanted)
+        }
+
+    def _created(self, experiment: str, one: TrackedRun, parent: str) -> Any:
+        tags = {"touchstone.run": self._identity, "touchstone.key": one.key}
+        tags |= {"mlflow.parentRunId": parent} if parent else {}
+        self._new += 1
+        return self._client.create_run(experiment, tags=tags, run_name=one.name)
+
+    def _complete(self, one: TrackedRun, found: Any) -> None:
+        """Send what the tracker's run lacks, and end it."""
+        run_id = found.info.run_id
+        params = {_key(name): value[:LONGEST_PARAM] for name, value in one.params.items()}
+        params = {name: value for name, value in params.items() if name not in found.data.params}
+        tags = {**one.all_tags, "mlflow.source.name": "pytest-touchstone"}
+        tags |= {} if one.why_not is None else {"mlflow.note.content": f"**NOT VALID**: {one.why_not}"}
+        tags |= {"mlflow.source.git.commit": one.tags["commit"].split()[0]} if "commit" in one.tags else {}
+        tags = {name: value[:LONGEST_TAG] for name, value in tags.items()}
+        tags = {name: value for name, value in tags.items() if found.data.tags.get(name) != value}
+        self._log(run_id, params, tags, self._lacking(one, found))
+        self._send_files(one, run_id)
+        status = "FINISHED" if one.why_not is None else "FAILED"
+        if found.info.status != status:
+            self._client.set_terminated(run_id, status)
+
+    def _lacking(self, one: TrackedRun, found: Any) -> list[Point]:
+        steps: dict[str, set[int]] = {}
+        for name in {point.name for point in one.points if point.name in found.data.metrics}:
+            history = self._client.get_metric_history(found.info.run_id, name)
+            steps[name] = {point.step for point in history}
+        return [point for point in one.points if point.step not in steps.get(point.name, ())]
+
+    def _log(
+        self, run_id: str, params: Mapping[str, str], tags: Mapping[str, str], points: Sequence[Point]
+    ) -> None:
+        from mlflow.entities import Metric, Param, RunTag
+
+        now = _now()
+        rows: Mapping[str, tuple[list[Any], int]] = {
+            "params": ([Param(*pair) for pair in params.items()], MOST_PAIRS),
+            "tags": ([RunTag(*pair) for pair in tags.items()], MOST_PAIRS),
+            "metrics": ([Metric(one.name, one.value, now, one.step) for one in points], MOST_POINTS),
+        }
+        for kind, (all_of_kind, most) in rows.items():
+            for start in range(0, len(all_of_kind), most):
+                self._client.log_batch(run_id, **{kind: all_of_kind[start : start + most]})
+        self._numbers += len(points)
+
+    def _send_files(self, one: TrackedRun, run_id: str) -> None:
+        if not one.files:
+            return
+        there = {found.path for found in self._client.list_artifacts(run_id)}
+        for name, path in one.files.items():
+            if name not in there:
+                self._client.log_artifact(run_id, str(path))
+                self._files += 1
+
+
+def search(client: Any, experiment: str, wanted: str = "") -> Iterator[Any]:
+    """Yield all runs of an experiment that fit, page by page."""
+    token = None
+    while True:
+        page = client.search_runs([experiment], filter_string=wanted, max_results=1000, page_token=token)
+        yield from page
+        if not (token := page.token):
+            return
+
+
+def place_of(client: Any) -> str:
+    """Return the address without a password."""
+    return without_password(str(client.tracking_uri))
+
+
+_REASONS: Final = (
+    (r"timed? ?out", "no answer in time"),
+    (r"Connection refused|NewConnectionError", "nobody listens there"),
+    (r"Name or service not known|NameResolutionError|getaddrinfo", "no such host"),
+    (r"(?:error code|too many) (\d{3})", "answers with error {}"),
+    (r"Connection aborted|RemoteDisconnected|Connection reset", "the connection broke"),
+)
+
+
+def reason(error: Exception) -> str:
+    """Return in a few words why a request failed: MLflow's own sentence is several lines long."""
+    text = " ".join(str(error).split())
+    for pattern, said in _REASONS:
+        if found := re.search(pattern, text, re.IGNORECASE):
+            return said.format(*found.groups())
+    return without_password(f"{type(error).__name__}: {text[:200]}")
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^\w.\- /]", "_", name)
+
+
+def _now() -> int:
+    import time
+
+    return int(time.time() * 1000)

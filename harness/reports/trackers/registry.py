@@ -1,0 +1,59 @@
+"""The trackers that ``touchstone track`` knows, and the sending of a run to one of them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.core.errors import HarnessError
+from harness.reports.trackers.artifacts import Artifacts
+from harness.reports.trackers.base import Sent, Tracker
+from harness.reports.trackers.mlflow import MLflow
+from harness.reports.trackers.payload import TrackedRun, identity, tracked_runs
+from harness.reports.trackers.secrets import Secrets
+from harness.results.summary import load_summary
+
+
+def trackers() -> tuple[Tracker, ...]:
+    """Return our trackers."""
+    return (MLflow(),)
+
+
+class Outcome(NamedTuple):
+    """The numbers of what was sent, and the files that were not, with the reason."""
+
+    sent: Sent
+    left_out: list[str]
+
+
+def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> Outcome:
+    """Send what a tracker does not have yet of a run that ended. Raises ``HarnessError``."""
+    if (lacking := tracker.missing()) is not None:
+        raise HarnessError(lacking)
+    summary = load_summary(folder)
+    secrets = Secrets(os.environ)
+    with tempfile.TemporaryDirectory(prefix="touchstone-track-") as target:
+        artifacts = Artifacts(summary, Path(target), secrets)
+        try:
+            runs = tracked_runs(summary, artifacts.of_run(), artifacts.of_results())
+        except OSError as error:
+            raise HarnessError(f"{folder}: cannot be read: {error.strerror}") from error
+        sent = tracker.send(identity(summary), [_without(secrets, one) for one in runs], settings)
+    return Outcome(sent, artifacts.left_out)
+
+
+def _without(secrets: Secrets, one: TrackedRun) -> TrackedRun:
+    removed = secrets.removed
+    return replace(
+        one,
+        key=removed(one.key),
+        name=removed(one.name),
+        points=tuple(point._replace(name=removed(point.name)) for point in one.points),
+        params={name: removed(value) for name, value in one.params.items()},
+        tags={name: removed(value) for name, value in one.tags.items()},
+        why_not=None if one.why_not is None else removed(one.why_not),
+    )

@@ -1,0 +1,202 @@
+"""A run that is to be tracked: by nobody who is there, and by a real server of MLflow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli import main
+from harness.plugin.trackers import Tracking
+from harness.reports.trackers.mlflow import MLflow
+from harness.results.summary import load_summary
+from tests.support import runs
+from tests.support.mlflow_server import free_port, mlflow_server, stub
+from tests.support.project import Project
+
+SECRET = "planted-7f3b9c1e-value"
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server for all tests."""
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as address:
+        yield address
+
+
+@pytest.fixture
+def tracked(server: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client of the server, to which runs are sent."""
+    from mlflow import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    return MlflowClient(server)
+
+
+def sent_to(client: Any, experiment: str) -> dict[str, Any]:
+    """The runs of an experiment by name."""
+    found = client.get_experiment_by_name(experiment)
+    return {one.info.run_name: one for one in client.search_runs([found.experiment_id])}
+
+
+def test_without_mlflow_the_mistake_is_one_line_before_anything_runs(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = project.run("--mlflow")
+    assert result.ret == 4
+    line = "ERROR: --mlflow: MLflow is not installed: pip install 'pytest-touchstone[mlflow]'"
+    assert line in str(result.stderr)
+    assert project.runs == []
+
+
+def test_without_an_address_and_a_database_the_mistake_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "sqlalchemy" else name)
+    assert str(MLflow().missing()).startswith("MLFLOW_TRACKING_URI is not set")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://localhost:1")
+    assert MLflow().missing() is None
+
+
+def test_a_run_of_no_tracker_says_which_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = runs.run(tmp_path, "r", "a")
+    (folder / "run.json").write_text(json.dumps({"settings": {}}))
+    assert main(["track", str(folder)]) == 4
+    assert capsys.readouterr().err == f"touchstone: {folder}: say to which tracker: --mlflow\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("status", "why"), [(0, "nobody listens there"), (500, "answers with error 500"), (None, "not done")]
+)
+def test_a_server_that_is_down_wrong_or_silent_costs_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int | None, why: str
+) -> None:
+    folder = runs.run(tmp_path, "r", "a")
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with stub(status or None) as address:
+        nobody = f"http://127.0.0.1:{free_port()}"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", nobody if status == 0 else address)
+        hook = Tracking(MLflow(), 60 if status is not None else 8)
+        text = hook.pytest_touchstone_run_finished(load_summary(folder))
+    assert text.startswith("warning: MLflow does not have all of this run: ")
+    assert why in text
+    assert f"`touchstone track {folder} --mlflow` sends" in text
+    assert "\n" not in text
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == kept
+
+
+@pytest.mark.slow
+def test_a_silent_server_is_asked_twice_for_ten_seconds_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = runs.run(tmp_path, "r", "a")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    with stub(None) as address:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address.replace("//", "//me:password@"))
+        assert main(["track", str(folder), "--mlflow"]) == 4
+    assert capsys.readouterr().err == f"touchstone: {address}: no answer in time\n"
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_when_its_tracker_is_down_and_is_sent_later(
+    project: Project, tracked: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = str(tracked.tracking_uri)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
+    result = project.run("--mlflow-experiment", "later")
+    assert result.ret == 0
+    assert len(project.records) == 20
+    assert str(result.stdout).count("warning: MLflow does not have all of this run") == 1
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    capsys.readouterr()
+    assert main(["track", "last"]) == 0
+    assert f"sent to experiment later of {address}" in capsys.readouterr().out
+    assert set(sent_to(tracked, "later")) == {f"touchstone {project.runs[0].name}", "eval_sums_fake-causal"}
+
+
+@pytest.mark.slow
+def test_what_was_sent_is_sent_once_and_what_is_lacking_is_completed(
+    tmp_path: Path, tracked: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = runs.run(tmp_path, "twice", "checkpoint-100", when=7)
+    words = ["track", str(folder), "--mlflow-experiment", "twice", "--json"]
+    assert main(words) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["new"] == first["runs"] == 3
+    (tasks,) = (one for name, one in sent_to(tracked, "twice").items() if "winogrande" in name)
+    tracked.delete_run(tasks.info.run_id)  # somebody deleted one, and it comes again; nothing else does
+    assert main(words) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["new"], again["runs"]) == (1, 3)
+    assert main(words) == 0
+    last = json.loads(capsys.readouterr().out)
+    assert (last["new"], last["numbers"], last["files"]) == (0, 0, 0)
+    for one in sent_to(tracked, "twice").values():
+        for name in one.data.metrics:
+            assert len(tracked.get_metric_history(one.info.run_id, name)) == 1
+
+
+@pytest.mark.slow
+def test_a_key_of_the_environment_reaches_no_parameter_tag_or_file(
+    tmp_path: Path, tracked: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = runs.run(tmp_path, "secret", f"runs-{SECRET}", when=8)
+    monkeypatch.setenv("SOME_API_KEY", SECRET)
+    assert main(["track", str(folder), "--mlflow-experiment", "secret"]) == 0
+    assert "left out: report.html (the run's texts hold the value of SOME_API_KEY)" in capsys.readouterr().out
+    for one in sent_to(tracked, "secret").values():
+        assert SECRET not in f"{one.info.run_name} {one.data.params} {one.data.tags} {one.data.metrics}"
+        for path in tracked.list_artifacts(one.info.run_id):
+            local = tracked.download_artifacts(one.info.run_id, path.path, str(tmp_path))
+            assert SECRET not in Path(local).read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_series_is_one_curve_and_its_results_are_runs_below_the_parent(
+    tmp_path: Path, tracked: Any
+) -> None:
+    folder = runs.run(tmp_path, "series", "checkpoint-10", "checkpoint-20", when=9)
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    for row, step in zip(summary["checkpoints"], (10, 20), strict=True):
+        row |= {"series": "runs/a", "global_step": step, "step": step}
+    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    assert main(["track", str(folder), "--mlflow-experiment", "series"]) == 0
+    found = sent_to(tracked, "series")
+    parent = found["touchstone series"].info.run_id
+    assert {one.data.tags.get("mlflow.parentRunId", parent) for one in found.values()} == {parent}
+    curve = tracked.get_metric_history(found["series_a"].info.run_id, "real_coref/real_at_1")
+    values = [one["metrics"]["real@1"]["value"] for one in summary["results"] if one["name"] == "real_coref"]
+    assert [(point.step, point.value) for point in curve] == list(zip((10, 20), values, strict=True))
+    result = found["eval_real_coref_checkpoint-20"]
+    assert (result.info.status, result.data.tags["valid"]) == ("FINISHED", "true")
+    (point,) = tracked.get_metric_history(result.info.run_id, "real_at_1")
+    assert (point.step, point.value) == (20, values[1])
+    files = {one.path for one in tracked.list_artifacts(parent)}
+    assert files >= {"summary.json", "results.csv", "report.html"}
+    assert {one.path for one in tracked.list_artifacts(result.info.run_id)} == {"tasks.csv", "samples.jsonl"}
+
+
+@pytest.mark.slow
+def test_a_result_that_is_not_valid_is_sent_and_marked(tmp_path: Path, tracked: Any) -> None:
+    folder = runs.run(tmp_path, "invalid", "checkpoint-10", when=10)
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    summary["results"][0]["invalid"] = "9 of 24 outputs were cut off"
+    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    assert main(["track", str(folder), "--mlflow-experiment", "invalid"]) == 0
+    found = sent_to(tracked, "invalid")
+    wrong = found[f"eval_{summary['results'][0]['name']}_checkpoint-10"]
+    assert (wrong.info.status, wrong.data.tags["valid"]) == ("FAILED", "false")
+    assert wrong.data.tags["mlflow.note.content"] == "**NOT VALID**: 9 of 24 outputs were cut off"
+    assert wrong.data.metrics["acc"] == summary["results"][0]["metrics"]["acc"]["value"]
+    assert found["touchstone invalid"].info.status == "FAILED"
