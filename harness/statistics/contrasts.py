@@ -1,4 +1,4 @@
-"""Weighted sums of measured means, such as a difference, a slope over epochs or a value between two checkpoints.
+"""Weighted sums of measured means, such as a difference of two series or a value between two checkpoints.
 
 The means of runs on the same items have a covariance (``best_of_many.noise_of``). A weighted sum w'm of them has the
 variance w'Cw (the delta method, exact for a linear function), and a t interval with one degree of freedom less than
@@ -9,7 +9,6 @@ there are independent units. Runs on other items are independent of them: their 
   the other sign as independent of them: no correlations from 0 to 1 give a larger variance.
 - **Two items more**: where scores lie in [0, 1], each weight of 1 adds the variance of a further item gained and one
   lost (as in ``paired``). So few items, or items that all score the same, leave an interval that has a width.
-- **Straight line**: the slope of ordinary least squares, sum (x - mean x) y / sum (x - mean x)^2, is such a sum.
 - **Between two checkpoints**: (1 - t) a + t b. The line's own error is measured where a checkpoint was left out: it is
   compared with the line through its neighbours. What the squares of these misses exceed the variance by that their
   noise explains is the variance of interpolation. Below three checkpoints nothing can be left out, and there is none.
@@ -19,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,6 +39,12 @@ class Contrast:
     low: float | None
     high: float | None
     p: float | None
+
+    @property
+    def opposite(self) -> Contrast:
+        """The sum with all weights negative."""
+        low, high = (None if one is None else -one for one in (self.high, self.low))
+        return replace(self, value=-self.value, low=low, high=high)
 
 
 class Weighted(NamedTuple):
@@ -97,16 +102,6 @@ def contrast(
         high=value + half,
         p=min(1.0, 2 * float(stdtr(units - 1, -abs(value) / error))),
     )
-
-
-def slope_weights(places: Sequence[int], at: Sequence[float]) -> list[Weighted]:
-    """The weights of the means at these places for the slope over ``at``; raises ``ValueError`` where all are at one
-    place."""
-    middle = math.fsum(at) / len(at)
-    square = math.fsum((one - middle) ** 2 for one in at)
-    if not square:
-        raise ValueError("a slope needs two places that differ")
-    return [Weighted(place, (one - middle) / square) for place, one in zip(places, at, strict=True)]
 
 
 def between_weights(places: Sequence[int], at: Sequence[float], wanted: float) -> list[Weighted] | None:

@@ -1,4 +1,4 @@
-"""Weighted sums of means, slopes, and values between checkpoints."""
+"""Weighted sums of means, and values between checkpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from harness.statistics.contrasts import (
     between_weights,
     contrast,
     interpolation_variance,
-    slope_weights,
 )
 from harness.statistics.moments import t_quantile
 from harness.statistics.paired import compare_paired
@@ -53,19 +52,6 @@ def test_without_noise_or_with_one_unit_there_is_a_value_and_no_interval() -> No
     weights = [Weighted(0, 1.0)]
     assert contrast([0.4], None, weights, units=100).low is None
     assert contrast([0.4], np.ones((1, 1)), weights, units=1).p is None
-
-
-@settings(deadline=None)
-@given(at=PLACES, rise=st.floats(-5, 5), start=st.floats(-5, 5))
-def test_the_slope_of_a_straight_line_is_its_rise(at: list[float], rise: float, start: float) -> None:
-    weights = slope_weights(range(len(at)), at)
-    means = [start + rise * one for one in at]
-    assert contrast(means, None, weights, units=0).value == pytest.approx(rise, abs=1e-5)
-
-
-def test_a_slope_needs_two_places() -> None:
-    with pytest.raises(ValueError, match="two places that differ"):
-        slope_weights([0, 1], [3.0, 3.0])
 
 
 @settings(deadline=None)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from harness.compare.study.points import Study
 from harness.core.files import SCHEMA
 from harness.reports.study.curves import curves
+from harness.reports.study.findings import finding_sections
 from harness.reports.study.overfitting import overfitting
 from harness.reports.study.overview import checkpoints, contradictions, overview
 from harness.reports.study.section import Maker, Section
@@ -30,7 +31,8 @@ SECTIONS: Final[tuple[Maker, ...]] = (
 
 def sections_of(study: Study) -> list[Section]:
     """Return the sections that the study has something for."""
-    return [section for make in SECTIONS if (section := make(study)) is not None]
+    found = [section for make in SECTIONS if (section := make(study)) is not None]
+    return [*found, *finding_sections(study)]
 
 
 def study_facts(study: Study, sections: Sequence[Section]) -> dict[str, Any]:

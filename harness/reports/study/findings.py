@@ -1,0 +1,24 @@
+"""The sections on what comparing the series finds, of findings that are made once."""
+
+from __future__ import annotations
+
+from harness.compare.study.findings import find
+from harness.compare.study.points import Study
+from harness.reports.study.advice import advice_section
+from harness.reports.study.forgetting import forgotten
+from harness.reports.study.noise import noise_section
+from harness.reports.study.section import Section
+from harness.reports.study.versus import matrix, versus
+
+
+def finding_sections(study: Study) -> list[Section]:
+    """Return series against series, what was forgotten, the noise, the closing matrix and the advice."""
+    found = find(study)
+    sections = [
+        versus(study, found.between, found.lengths),
+        forgotten(found.forgetting),
+        noise_section(found.noise),
+        matrix(found.between),
+        advice_section(found.advice),
+    ]
+    return [section for section in sections if section is not None]
