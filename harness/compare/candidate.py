@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from harness.checkpoints.training_state import step_in
 from harness.core.errors import DataError
 from harness.core.marks import part_of
 from harness.results.store_entry import PUBLISHED, ItemScores, StoredResult
@@ -59,6 +60,13 @@ class Source(NamedTuple):
 
     file: str
     digest: str
+
+
+def told_by_path(path: str) -> dict[str, Any]:
+    """The series and the step that a checkpoint's path tells (``runs/nouns/checkpoint-300``); nothing of any other."""
+    folder, _, name = path.rstrip("/").rpartition("/")
+    step = step_in(name)
+    return {} if step is None or not folder else {"series": folder, "step": step}
 
 
 def source_of(path: Path) -> tuple[Source, bytes]:

@@ -134,12 +134,17 @@ def _all(path: Path, sizes: Mapping[str, int]) -> Sequence[Candidate]:
     return table.candidates
 
 
-def result_files(folder: Path) -> list[Path]:
-    """The results files of a folder, oldest first."""
+def result_files(folder: Path, *, deeper: bool = False) -> list[Path]:
+    """The results files of a folder, oldest first; ``deeper``: also those up to two folders below, and where there is
+    none at all, those of the folder that have other names."""
     if not folder.is_dir():
         return []
-    patterns = {pattern for one in result_formats() for pattern in one.patterns}
+    below = ("", "*/", "*/*/") if deeper else ("",)
+    patterns = {f"{one}{pattern}" for form in result_formats() for pattern in form.patterns for one in below}
     found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    if deeper and not found:
+        others = (*folder.glob("*.json"), *(one for ending in TABLES for one in folder.glob(f"*{ending}")))
+        found = {path for path in others if format_of(path) is not None}
     return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
 
 

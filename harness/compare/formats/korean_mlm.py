@@ -33,7 +33,15 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from harness.checkpoints.training_state import step_of_row
-from harness.compare.candidate import Candidate, Entry, Source, published, published_entry, source_of
+from harness.compare.candidate import (
+    Candidate,
+    Entry,
+    Source,
+    published,
+    published_entry,
+    source_of,
+    told_by_path,
+)
 from harness.compare.formats.base import BadRow, Contradiction, Table, json_content, read_json
 from harness.compare.formats.task_json import is_task_file, read_tasks
 from harness.core.composite import composite_value
@@ -181,7 +189,8 @@ def _about(fields: Mapping[str, Any]) -> dict[str, Any]:
         "step": whole("step", _step(fields)),
         "epoch": number("epoch", fields.get("epoch")),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    told = told_by_path(str(fields.get("path") or fields.get("checkpoint") or ""))
+    return told | {name: value for name, value in found.items() if value is not None}
 
 
 def _step(fields: Mapping[str, Any]) -> Any:

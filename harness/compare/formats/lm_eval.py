@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from harness.compare.candidate import Candidate, Entry, Source, published_entry
+from harness.compare.candidate import Candidate, Entry, Source, published_entry, told_by_path
 from harness.compare.formats.base import Table, json_content, read_json
 from harness.compare.formats.task_json import file_stem, is_task_file, table_of
 from harness.compare.formats.task_metrics import PERPLEXITIES, metric_name, metrics_of, primary_of
@@ -76,7 +76,7 @@ def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> Candidate:
         entries[entry.saved.benchmark] = entry
     if lacking:
         notes.append(f"{path.name}: no metric that is better when higher, left out: {listed(lacking)}")
-    return Candidate(name=name, origin=path.name, entries=entries, notes=tuple(notes))
+    return Candidate(name=name, origin=path.name, about=_about(content), entries=entries, notes=tuple(notes))
 
 
 def samples_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -114,6 +114,7 @@ def _entry(
         primary=primary_of(benchmark, found.metrics),
         source=source,
         name=name,
+        about=_about(content),
         conditions=_conditions(content, task),
         of=whole if isinstance(whole, int) else None,
         aggregate=found.aggregate,
@@ -190,16 +191,25 @@ def _conditions(content: Mapping[str, Any], task: str) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value is not None}
 
 
+def _arguments(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments of the model, by name."""
+    given = table_of(content.get("config")).get("model_args") or ""
+    return given if isinstance(given, Mapping) else dict(re.findall(r"(?:^|,)\s*(\w+)=([^,]*)", str(given)))
+
+
+def _about(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The place in a training that the model's path tells, or its revision (``step143000``)."""
+    given = _arguments(content)
+    name, revision = str(given.get("peft") or given.get("pretrained") or ""), str(given.get("revision") or "")
+    return told_by_path(f"{name}/{revision}") or told_by_path(name)
+
+
 def _model(content: Mapping[str, Any]) -> str | None:
     """The model that was scored: its name or path, its revision, and its adapter."""
-    config = table_of(content.get("config"))
-    arguments = config.get("model_args") or ""
-    given = (
-        arguments
-        if isinstance(arguments, Mapping)
-        else dict(re.findall(r"(?:^|,)\s*(\w+)=([^,]*)", str(arguments)))
+    given = _arguments(content)
+    name = (
+        content.get("model_name") or given.get("pretrained") or table_of(content.get("config")).get("model")
     )
-    name = content.get("model_name") or given.get("pretrained") or config.get("model")
     if not name:
         return None
     revision = given.get("revision")

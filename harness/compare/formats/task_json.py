@@ -20,7 +20,7 @@ from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from harness.compare.candidate import Candidate, Entry, Source, published_entry
+from harness.compare.candidate import Candidate, Entry, Source, published_entry, told_by_path
 from harness.compare.formats.base import Table, json_content, read_json
 from harness.compare.formats.run import about
 from harness.compare.formats.task_metrics import metrics_of, primary_of
@@ -75,7 +75,8 @@ def read_task_file(path: Path, sizes: Mapping[str, int]) -> Candidate:
 def read_tasks(content: Mapping[str, Any], path: Path, source: Source, sizes: Mapping[str, int]) -> Candidate:
     """The candidate of the content of such a file. Raises as ``read_task_file``."""
     name = str(content.get("model") or file_stem(path))
-    known = _about(table_of(content.get("checkpoint_info")))
+    info = table_of(content.get("checkpoint_info"))
+    known = told_by_path(str(info.get("path") or name)) | _about(info)
     entries, left_out = {}, []
     wholes, directions = _wholes(content["results"]), table_of(content.get("higher_is_better"))
     for task, values in content["results"].items():

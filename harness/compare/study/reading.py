@@ -97,7 +97,7 @@ def _places(argument: str, output: Path, left_out: list[str]) -> Iterator[tuple[
     if path.is_file() or format_of(path) is not None:
         yield path, place.name
         return
-    below = [*result_files(path), *_runs_in(path)]
+    below = [*result_files(path), *_runs_in(path)] or result_files(path, deeper=True)
     if not below and any((path / name).is_file() for name in OF_RUNS):
         raise DataError(f"{path}: no {SUMMARY}: this run has not ended, or was killed before it could sum up")
     if not below:
