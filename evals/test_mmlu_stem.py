@@ -7,7 +7,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark
-from harness.metrics import argmax
+from harness.metrics import ChoiceScores, argmax
 
 LETTERS = ("A", "B", "C", "D")
 
@@ -86,4 +86,5 @@ def test_mmlu_stem(example: Question, fewshot: FewShot) -> Scores:
     header = f"The following are multiple choice questions (with answers) about {subject}.\n\n"
     asked = prompt(example)
     answers = yield [fewshot.loglikelihood(asked, " " + letter, header=header) for letter in LETTERS]
-    return {"acc": float(argmax([a.logprob for a in answers]) == example["answer"])}
+    gold = example["answer"]
+    return ChoiceScores({"acc": float(argmax([a.logprob for a in answers]) == gold)}, gold)

@@ -7,7 +7,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import argmax
+from harness.metrics import ChoiceScores, argmax
 
 
 class Sentence(TypedDict):
@@ -65,4 +65,5 @@ def test_winogrande(example: Sentence, fewshot: FewShot) -> Scores:
     before, after = around_blank(example)
     options = (example["option1"], example["option2"])
     answers = yield [fewshot.loglikelihood(before + option, " " + after) for option in options]
-    return {"acc": float(argmax([a.logprob for a in answers]) == int(example["answer"]) - 1)}
+    gold = int(example["answer"]) - 1
+    return ChoiceScores({"acc": float(argmax([a.logprob for a in answers]) == gold)}, gold)

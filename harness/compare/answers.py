@@ -8,8 +8,6 @@ The right answer of a data row is for people to read; scoring never uses it.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +16,8 @@ from typing import Any, Final
 from harness.compare.candidate import Entry
 from harness.compare.formats.lm_eval import samples_of
 from harness.core.errors import HarnessError
-from harness.core.raw_rows import read_lines
 from harness.metrics.multiple_choice import preferred
+from harness.results.data_rows import data_rows
 from harness.results.journal import each_record, latest
 from harness.results.records import Record
 from harness.results.summary import load_summary
@@ -84,26 +82,11 @@ def _of_run(entry: Entry, folder: Path, metric: str, wanted: set[str]) -> dict[s
 
 def _rows(folder: Path, benchmark: str, wanted: set[str]) -> dict[str, dict[str, Any]]:
     """The data rows with these hashes, as far as the data is still in its place."""
-    found: dict[str, dict[str, Any]] = {}
     try:
         summary = load_summary(folder)
-        root = Path(summary.manifest.get("rootdir", "."))
-        places = [Path(one.dataset.path) for one in summary.declarations if one.name == benchmark]
-        for path in (place if place.exists() else root / place for place in places):
-            for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path] if path.is_file() else []:
-                for line in read_lines(file):
-                    digest = _digest(line.data)
-                    if digest in wanted:
-                        found[digest] = line.data
-    except HarnessError:  # the data has changed since; answers are shown without it
-        return found
-    return found
-
-
-def _digest(row: Mapping[str, Any]) -> str:
-    """The hash of a row, as in records."""
-    canonical = json.dumps(row, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
-    return hashlib.sha256(canonical).hexdigest()[:16]
+    except HarnessError:
+        return {}
+    return {digest: row for digest, row in data_rows(summary, benchmark) if digest in wanted}
 
 
 def _record(record: Record, metric: str, row: Mapping[str, Any] | None) -> Shown:

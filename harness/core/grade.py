@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from harness.core.requests import RunProgram
+from harness.core.serialize import plain_text
 
 NO_ANSWER: Final = "no_answer"
 """The name under which ``no_answer`` is stored beside scores; it is no metric, but decides whether a result is
@@ -55,6 +57,33 @@ class Grader(Protocol):
 
     def begun(self, row: Mapping[str, Any], /) -> str:
         """The beginning of the program, which a completion continues; empty where it has none."""
+
+
+def told_by(returned: object) -> dict[str, Any]:
+    """What a benchmark tells of an item beside its scores: ``extracted`` and ``gold`` of a grade, and ``right``, the
+    numbers of the right choices. Each is there only where it is told."""
+    extracted, gold = getattr(returned, "extracted", None), getattr(returned, "gold", None)
+    right = getattr(returned, "right", None)
+    found: dict[str, Any] = {}
+    if isinstance(extracted, Mapping) and extracted:
+        found["extracted"] = {
+            plain_text(str(name)): None if text is None else plain_text(flat(text))
+            for name, text in extracted.items()
+        }
+    if gold not in (None, ""):
+        found["gold"] = plain_text(flat(gold))
+    if isinstance(right, int) and not isinstance(right, bool):
+        found["right"] = [int(right)]
+    return found
+
+
+def flat(value: object) -> str:
+    """A value of a row, or an answer, as one text: a list of texts with commas, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
+        return ", ".join(value)
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def scores_of(returned: object) -> object:

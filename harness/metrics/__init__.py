@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from harness.metrics.multiple_choice import CHOICE_METRICS, argmax, choice_scores, score_choices
+from harness.metrics.multiple_choice import CHOICE_METRICS, ChoiceScores, argmax, choice_scores, score_choices
 
-__all__ = ["CHOICE_METRICS", "argmax", "choice_scores", "score_choices"]
+__all__ = ["CHOICE_METRICS", "ChoiceScores", "argmax", "choice_scores", "score_choices"]

@@ -20,11 +20,20 @@ compare one with another.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from harness.core.errors import BenchmarkError
 from harness.core.requests import LoglikelihoodAnswer
+
+
+class ChoiceScores(dict[str, float]):
+    """Scores of a choice, and the number of the choice that is right, from 0: no score, but shown beside the item."""
+
+    def __init__(self, scores: Mapping[str, float], right: int) -> None:
+        super().__init__(scores)
+        self.right = right
+
 
 CHOICE_METRICS: Final = ("acc", "acc_norm", "acc_bytes", "acc_tokens")
 """The names of the four scores."""
@@ -37,16 +46,14 @@ def argmax(values: Sequence[float]) -> int:
     return max(range(len(values)), key=values.__getitem__)
 
 
-def score_choices(
-    answers: Sequence[LoglikelihoodAnswer], choices: Sequence[str], gold: int
-) -> dict[str, float]:
+def score_choices(answers: Sequence[LoglikelihoodAnswer], choices: Sequence[str], gold: int) -> ChoiceScores:
     """``choice_scores`` of the answers to one request per choice."""
     return choice_scores([one.logprob for one in answers], choices, [one.tokens for one in answers], gold)
 
 
 def choice_scores(
     logprobs: Sequence[float], choices: Sequence[str], tokens: Sequence[int], gold: int
-) -> dict[str, float]:
+) -> ChoiceScores:
     """1.0 for each of the four rules under which choice number ``gold`` is preferred, 0.0 for the others.
 
     A choice of length zero has no mean log-probability. It counts as minus infinity, so it is preferred only when
@@ -67,7 +74,8 @@ def choice_scores(
         raise BenchmarkError(
             f"log-probabilities {list(logprobs)}: one is not a number, so none is the highest"
         )
-    return {name: float(preferred(name, logprobs, choices, tokens) == gold) for name in CHOICE_METRICS}
+    scores = {name: float(preferred(name, logprobs, choices, tokens) == gold) for name in CHOICE_METRICS}
+    return ChoiceScores(scores, gold)
 
 
 def preferred(metric: str, logprobs: Sequence[float], choices: Sequence[str], tokens: Sequence[int]) -> int:

@@ -25,7 +25,7 @@ from harness.core.benchmark import Benchmark
 from harness.core.dataset import Example
 from harness.core.demonstration import AS_THE_RUN, Asking
 from harness.core.errors import BenchmarkError, RequestError, WireError
-from harness.core.grade import NO_ANSWER, scores_of
+from harness.core.grade import NO_ANSWER, scores_of, told_by
 from harness.core.requests import (
     REQUEST_KINDS,
     Generate,
@@ -82,7 +82,7 @@ class Outcome:
 @dataclass(slots=True)
 class _Running:
     """A job on its way. ``answers`` has the answers to its present requests so far, by number; ``past`` counts its
-    former requests."""
+    former requests, the first of which has ``length`` characters."""
 
     job: Job
     generator: Generator[Any, Any, Any] | None = None
@@ -91,6 +91,7 @@ class _Running:
     answers: dict[int, Answered] = field(default_factory=dict)
     single: bool = False
     exchanges: list[dict[str, Any]] = field(default_factory=list)
+    length: int = 0
     seconds: float = 0.0
     truncated: int = 0
     generated: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(GENERATED, 0))
@@ -328,6 +329,9 @@ def _texts(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _remember(state: _Running, answers: Sequence[Answered]) -> None:
+    if not state.exchanges:
+        kind: Any = type(state.requests[0])
+        state.length = len(getattr(state.requests[0], _texts(kind)[0]))
     for request, answer in zip(state.requests, answers, strict=True):
         state.truncated += bool(getattr(answer, "truncated", 0))
         if isinstance(request, Generate) and isinstance(answer, GenerateAnswer):
@@ -370,7 +374,10 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
     except WireError as error:
         _fail(state, error, journal)
     else:
-        _settle(state, journal, "scored", scores=scores)
+        told: dict[str, Any] = {"length": state.length}
+        with suppress(Exception):  # a grade of others may raise anything; what it tells changes no score
+            told |= told_by(returned)
+        _settle(state, journal, "scored", scores=scores, told=told)
 
 
 def _fail(state: _Running, error: BaseException, journal: Recorder) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
 from typing import Any, Final, TypeAlias
 
+from harness.core.grade import flat
 from harness.metrics.multiple_choice import preferred
 from harness.results.item_view import Asked, Choice, Said
 from harness.results.records import Record
@@ -50,6 +51,19 @@ def asked_of(
     if any(f"{name}_sha256" in one["request"] for one in exchanges for name in ("context", "prompt", "text")):
         notes.append(CUT)
     return tuple(found)
+
+
+def rest_of_row(asked: Sequence[Asked], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an item's row that do not stand in its questions."""
+    texts = "".join(one.text for one in asked)
+    texts += "".join(
+        f"{one.text}{said.text}\n" for one in asked for said in one.answers if one.kind == "Loglikelihood"
+    )
+    return {
+        name: value
+        for name, value in row.items()
+        if value not in ("", None, [], {}) and flat(value).strip() not in texts
+    }
 
 
 def is_right(score: float | None) -> bool | None:

@@ -32,6 +32,9 @@ class Record:
     ``programs`` counts what became of its programs, by outcome, ``unsandboxed`` those that ran without isolation.
     ``weak_tests`` has, by task, the wrong programs that its tests accept.
 
+    ``told`` is what the benchmark told of it beside its scores (``core.grade.told_by``), and ``length``, the characters
+    of its first question; None where it was not scored, and in records of former versions.
+
     ``reused_from`` is the run that scored it, if that is another one. ``exchanges`` holds each request with its
     answer, as plain data.
     """
@@ -56,6 +59,7 @@ class Record:
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
+    told: dict[str, Any] | None = None
     reused_from: str | None = None
     exchanges: list[dict[str, Any]] = field(default_factory=list)
 

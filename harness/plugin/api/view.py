@@ -1,20 +1,21 @@
 """Items as people read them: records of the journal, and what the benchmark itself tells of them.
 
-The journal has requests, answers and scores, but not which answer would have been right. That comes from the dataset's
-row, found by its id and hash, and from the benchmark. It is started again with answers in which each choice in turn is
-the likeliest; the right one is the one for which it gives its primary score.
+The journal has requests, answers and scores, and what the benchmark told when it scored: the right choice, the gold
+answer, and what was read out of a text. Records of former versions, and benchmarks that tell nothing, have it not. Then
+the benchmark is started again, with the dataset's row and answers in which each choice in turn is the likeliest. The
+right one is the one for which it gives its primary score.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 from harness.core.errors import HarnessError
+from harness.core.grade import told_by
 from harness.plugin.api.items import Item
-from harness.results.asked import asked_of
+from harness.results.asked import asked_of, rest_of_row
 from harness.results.item_view import Asked, ItemView
 
 UNLIKELY: Final = -1e6
@@ -43,8 +44,25 @@ def view_of(item: Item) -> ItemView:
     )
 
 
+def told_again(item: Item) -> dict[str, Any]:
+    """Return what the benchmark tells of an item when it is started again, in the form of ``Record.told``.
+
+    Raises ``HarnessError`` where that cannot be: the data or the benchmark have changed.
+    """
+    notes: list[str] = []
+    kinds = {one["kind"] for one in item.record.exchanges}
+    if kinds == {"Loglikelihood"} and len(item.record.exchanges) > 1 and item.right is not None:
+        rights = _rights(item, len(item.record.exchanges), notes)
+        if rights is None:
+            raise HarnessError(notes[-1])
+        return {"right": rights}
+    return told_by(item.again().returned) if "Generate" in kinds else {}
+
+
 def _rights(item: Item, count: int, notes: list[str]) -> list[int] | None:
     """Return the choices for which the benchmark gives its primary score; None where that cannot be found out."""
+    if item.record.told and "right" in item.record.told:
+        return list(item.record.told["right"])
     found = []
     try:
         for preferred_one in range(count):
@@ -78,30 +96,12 @@ def _told(
     except HarnessError as error:
         notes.append(f"the row is not known: {error}")
         return {}, None, {}
-    texts = "".join(one.text for one in asked)
-    texts += "".join(
-        f"{one.text}{said.text}\n" for one in asked for said in one.answers if one.kind == "Loglikelihood"
-    )
-    others = {
-        name: value
-        for name, value in row.items()
-        if value not in ("", None, [], {}) and _flat(value).strip() not in texts
-    }
+    others = rest_of_row(asked, row)
     if item.failed or "Generate" not in shown:
         return {}, None, others
     try:
-        returned = item.again().returned
+        told = item.record.told or told_by(item.again().returned)
     except HarnessError as error:
         notes.append(f"what was read out of the text is not known: {error}")
         return {}, None, others
-    extracted, gold = getattr(returned, "extracted", None), getattr(returned, "gold", None)
-    known = dict(extracted) if isinstance(extracted, Mapping) else {}
-    return known, None if gold is None else _flat(gold), others
-
-
-def _flat(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
-        return ", ".join(value)
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return dict(told.get("extracted", {})), told.get("gold"), others

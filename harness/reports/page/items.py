@@ -10,11 +10,12 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from harness.reports.page.data import DataRows
 from harness.reports.page.security import Redaction, has_key
-from harness.results.asked import asked_of, is_right
+from harness.results.asked import asked_of, is_right, rest_of_row
 from harness.results.item_view import Asked
 from harness.results.records import STATUSES, Record
 
@@ -24,11 +25,14 @@ CHUNK: Final = 250
 LEVEL: Final = 6
 """The level of compression; 9 takes three times as long for a hundredth of the size."""
 
+WHOLE: Final = {"choices", "FillMask", "RollingLoglikelihood"}
+"""Kinds of questions that show all of the row that matters."""
+
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CLASS: Final = re.compile(r"\b([A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning))\b")
 
-Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""Rows of datasets by their hash."""
+Tell: TypeAlias = Callable[[Record, list[str]], Mapping[str, Any] | None]
+"""What the benchmark tells of an item whose record does not have it (``Record.told``); adds a note where it cannot."""
 
 
 def packed(value: object) -> str:
@@ -87,16 +91,27 @@ class Kind(NamedTuple):
     name: str
     score: str
     right_by: str | None
-    rows: Rows
-    fields: tuple[str, ...] = ()
+    rows: DataRows
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of the rows that one can filter by."""
+        return self.rows.fields
 
 
 class Part:
     """The items of one checkpoint on one benchmark; ``add`` takes them as they come."""
 
-    def __init__(self, kind: Kind, checkpoint: str, redaction: Redaction, size: int = CHUNK) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        checkpoint: str,
+        redaction: Redaction,
+        tell: Tell | None = None,
+        size: int = CHUNK,
+    ) -> None:
         self.kind, self.checkpoint, self.size = kind, checkpoint, size
-        self._redaction = redaction
+        self._redaction, self._tell = redaction, tell
         self._rows: list[Row] = []
         self._places: dict[str, int] = {}
         self._open: list[dict[str, Any]] = []
@@ -148,10 +163,15 @@ class Part:
 
     def _made(self, record: Record) -> tuple[Row, dict[str, Any]]:
         right = is_right(record.scores.get(self.kind.right_by or ""))
-        data = self.kind.rows.get(record.row, {})
+        data = self.kind.rows.get(record.row) or {}
+        told: Mapping[str, Any] | None = record.told
         notes: list[str] = []
-        asked = asked_of(record, self.kind.right_by, right, lambda _count, _notes: None, notes)
-        return row_of(record, right, asked, data), texts_of(record, asked, notes)
+        if told is None and self._tell is not None and record.status == "scored":
+            told = self._tell(record, notes)
+        told = told or {}
+        asked = asked_of(record, self.kind.right_by, right, lambda _count, _notes: told.get("right"), notes)
+        fields = {name: data[name] for name in self.kind.fields if name in data}
+        return row_of(record, right, asked, told, fields), texts_of(record, asked, told, data, notes)
 
     def _close(self) -> None:
         text = _ENCODER.encode(self._open)
@@ -206,7 +226,13 @@ def _short(value: float | None) -> float | int | None:
 # One item
 
 
-def row_of(record: Record, right: bool | None, asked: Sequence[Asked], data: Mapping[str, Any]) -> Row:
+def row_of(
+    record: Record,
+    right: bool | None,
+    asked: Sequence[Asked],
+    told: Mapping[str, Any],
+    fields: Mapping[str, Any],
+) -> Row:
     """Return what an item is filtered by."""
     answers = [one["answer"] for one in record.exchanges]
     samples = [sample for answer in answers for sample in answer.get("samples", ())]
@@ -217,13 +243,13 @@ def row_of(record: Record, right: bool | None, asked: Sequence[Asked], data: Map
         right=None if right is None else int(right),
         scores=record.scores,
         group=record.group,
-        length=len(asked[0].text) if asked else 0,
+        length=told.get("length") or (len(asked[0].text) if asked else 0),
         seconds=round(record.seconds, 4),
         tokens=sum(one.get("tokens", 0) for one in (*samples, *answers)),
         error=error_of(record),
         invalid=int(bool(record.at_limit or record.no_answer)),
         repeats=max((len(answer.get("samples", ())) for answer in answers), default=0) or 1,
-        fields=data,
+        fields=fields,
     )
 
 
@@ -236,11 +262,20 @@ def error_of(record: Record) -> str | None:
     return found.group(1) if found else record.status
 
 
-def texts_of(record: Record, asked: Sequence[Asked], notes: Sequence[str]) -> dict[str, Any]:
+def texts_of(
+    record: Record,
+    asked: Sequence[Asked],
+    told: Mapping[str, Any],
+    data: Mapping[str, Any],
+    notes: Sequence[str],
+) -> dict[str, Any]:
     """Return what is shown of one item, without the fields that are empty."""
     found: dict[str, Any] = {
         "asked": [_question(one) for one in asked if one.kind != "RunProgram"],
         "programs": [_program(one) for one in record.exchanges if one["kind"] == "RunProgram"],
+        "extracted": told.get("extracted"),
+        "gold": told.get("gold"),
+        "row": {} if {one.kind for one in asked} <= WHOLE else rest_of_row(asked, data),
         "message": record.message,
         "notes": list(notes),
     }

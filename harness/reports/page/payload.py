@@ -14,8 +14,10 @@ from harness.compare.pair import Pair, compare_pair
 from harness.core.aggregation import aggregation_of
 from harness.core.errors import DataError
 from harness.reports.comparison import pair_facts
-from harness.reports.page.items import Kind, Part
+from harness.reports.page.data import DataRows
+from harness.reports.page.items import Kind, Part, Tell
 from harness.reports.page.security import Redaction
+from harness.results.data_rows import data_rows
 from harness.results.journal import each_record, latest
 from harness.results.records import STATUSES, Record
 from harness.results.run_directory import RunDirectory
@@ -44,8 +46,10 @@ class Read:
     candidates: tuple[Candidate, ...]
 
 
-def read(summary: Summary, redaction: Redaction, *, compared: bool) -> Read:
-    """Return a run with its items; its journal is read once. ``compared``: its checkpoints' results are wanted too.
+def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell | None = None) -> Read:
+    """Return a run with its items; its journal is read once.
+
+    ``compared``: its checkpoints' results are wanted too. ``tell`` is asked for what old records do not have.
 
     Raises ``HarnessError`` where the journal cannot be read.
     """
@@ -62,8 +66,8 @@ def read(summary: Summary, redaction: Redaction, *, compared: bool) -> Read:
         key = record.checkpoint, record.benchmark
         if key not in parts:
             if record.benchmark not in kinds:
-                kinds[record.benchmark] = _kind(declared[record.benchmark])
-            parts[key] = Part(kinds[record.benchmark], record.checkpoint, redaction)
+                kinds[record.benchmark] = _kind(summary, declared[record.benchmark])
+            parts[key] = Part(kinds[record.benchmark], record.checkpoint, redaction, tell)
         parts[key].add(record)
         if compared:
             light.append(replace(record, exchanges=[]))
@@ -71,9 +75,10 @@ def read(summary: Summary, redaction: Redaction, *, compared: bool) -> Read:
     return Read(summary, tuple(parts.values()), order, tuple(found))
 
 
-def _kind(declared: Declaration) -> Kind:
+def _kind(summary: Summary, declared: Declaration) -> Kind:
+    rows = DataRows(data_rows(summary, declared.name))
     how = aggregation_of(declared.aggregate, declared.primary)
-    return Kind(declared.name, how.of, how.of if how.higher_score_is_better else None, {})
+    return Kind(declared.name, how.of, how.of if how.higher_score_is_better else None, rows)
 
 
 def meta_and_blocks(
