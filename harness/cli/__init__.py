@@ -43,6 +43,8 @@ COMMANDS: Final = (
     _ours("fetch", "download a builtin checkpoint into your cache", "show", "fetch_"),
     _ours("list", "list the runs of a results folder", "runs", "list_"),
     _ours("report", "show the tables of a run again", "runs", "report_", csv=True),
+    _ours("page", "make the page of a run again, or of several runs side by side"),
+    _ours("view", "open the page of a run in a browser", "page", "view_"),
     _ours("items", "show the items of a run: prompts, answers, and which are right"),
     _ours("show", "show a checkpoint's properties"),
     _ours("rescore", "score a run's stored answers with today's scorers", csv=True),

@@ -60,7 +60,7 @@ class Grader(Protocol):
 
 
 def told_by(returned: object) -> dict[str, Any]:
-    """What a benchmark tells of an item beside its scores: ``extracted`` and ``gold`` of a grade, and ``right``, the
+    """The facts that a benchmark tells beside its scores: ``extracted`` and ``gold`` of a grade, and ``right``, the
     numbers of the right choices. Each is there only where it is told."""
     extracted, gold = getattr(returned, "extracted", None), getattr(returned, "gold", None)
     right = getattr(returned, "right", None)

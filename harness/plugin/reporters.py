@@ -21,6 +21,7 @@ from harness.core.files import shown_path, unwritable, write_atomic
 from harness.core.hooks import add_specifications
 from harness.reports import beside, files, github, markdown, program_files, terminal
 from harness.reports.notes import last_lines, wrapped
+from harness.reports.page.security import KeyFoundError
 from harness.reports.progress import Progress
 from harness.results.live import remove_live
 from harness.results.summary import Summary, summary_json
@@ -49,11 +50,16 @@ class Files:
             files.write_checkpoints(summary)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_touchstone_run_finished(self, summary: Summary) -> None:
+    def pytest_touchstone_run_finished(self, summary: Summary) -> str | None:
         self._summary = summary
         remove_live(Path(summary.directory))
-        files.write_results(summary)
+        refused = None
+        try:
+            files.write_results(summary)
+        except KeyFoundError as error:
+            refused = str(error)
         program_files.write_code_files(Path(summary.directory), self._scored)
+        return refused
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_json_modifyreport(self, json_report: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ from harness.results.summary import SUMMARY, Declaration, Summary, finite, keyed
 def write_results(summary: Summary, directory: Path | None = None) -> list[Path]:
     """Write every file into ``directory`` (the run's own without it) and return their paths.
 
-    Raises ``HarnessError`` when the disk refuses.
+    Raises ``HarnessError`` when the disk refuses, and ``KeyFoundError`` where all but the page is written.
     """
     folder = Path(summary.directory) if directory is None else directory
     best = korean_mlm.best(korean_mlm.rows(summary))
@@ -43,13 +43,13 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
     plain |= {name: _benchmark(summary, declaration) for name, declaration in benchmarks.items()}
     text = {
-        PAGE: run_page(summary),
         "errors.log": _error_log(summary),
         RESULTS: results_csv(summary),
     }
     files = plain | _of_formats(summary, benchmarks) | text
     _write(folder, files)
-    return [folder / name for name in files]
+    _write(folder, {PAGE: run_page(summary)})
+    return [folder / name for name in (*files, PAGE)]
 
 
 def write_checkpoints(summary: Summary) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from harness import Graded
-from harness.core.grade import Grade, scores_of
+from harness.core.grade import Grade, scores_of, told_by
+from harness.metrics import ChoiceScores
 
 
 def test_a_grade_tells_apart_scores_and_outputs_without_an_answer() -> None:
@@ -19,3 +20,23 @@ def test_a_grade_tells_apart_scores_and_outputs_without_an_answer() -> None:
 @pytest.mark.parametrize("returned", [{"acc": 1.0}, {"acc": 1.0, "no_answer": 2}, None, 3, "acc", [1]])
 def test_anything_else_is_left_as_it_is(returned: Any) -> None:
     assert scores_of(returned) is returned
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        (
+            Graded({}, 0, {"strict": None, "flexible": "18"}, "17"),
+            {"extracted": {"strict": None, "flexible": "18"}, "gold": "17"},
+        ),
+        (Graded({}), {}),
+        (ChoiceScores({"acc": 1.0}, 2), {"right": [2]}),
+        ({"acc": 1.0}, {}),
+        (Graded({}, gold=["a", "b"]), {"gold": "a, b"}),  # type: ignore[arg-type]
+        (None, {}),
+    ],
+)
+def test_a_benchmark_tells_what_it_read_what_was_due_and_which_choice_is_right(
+    returned: Any, told: Any
+) -> None:
+    assert told_by(returned) == told

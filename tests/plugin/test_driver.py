@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness import Graded
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.info import SERVES
 from harness.core.benchmark import Benchmark, Dataset
@@ -92,6 +93,29 @@ def asks_twice(n: int) -> Any:
     assert [answer.logprob for answer in first] == [-1.0, -2.0]
     second = yield (Loglikelihood("a", "ddd"),)
     return {"acc": -second[0].logprob}
+
+
+def tells_what_it_read(n: int) -> Any:
+    yield Loglikelihood("a question", "b")
+    return Graded({"acc": 1.0}, 0, {"strict": "b"}, "c")
+
+
+class Broken(dict[str, float]):
+    @property
+    def gold(self) -> str:
+        raise RuntimeError("no gold")
+
+
+def tells_by_code_that_raises(n: int) -> Any:
+    yield Loglikelihood("a", "b")
+    return Broken(acc=1.0)
+
+
+def test_the_record_keeps_what_the_benchmark_tells_beside_scores(tmp_path: Path) -> None:
+    records, _ = run(tmp_path, tells_what_it_read, tells_by_code_that_raises, asks_twice)
+    told = [record.told for record in records.values()]
+    assert told == [{"extracted": {"strict": "b"}, "gold": "c", "length": 10}, {"length": 1}, {"length": 1}]
+    assert [record.status for record in records.values()] == ["scored"] * 3
 
 
 def test_generators_of_a_unit_are_answered_in_one_batch_a_round(tmp_path: Path) -> None:

@@ -7,11 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from harness.compare.study.points import Study
 from harness.core.files import write_atomic
 from harness.reports import formatting, gate, notes
-from harness.reports.page import payload
+from harness.reports.page import comparison, payload
+from harness.reports.page.items import Tell
 from harness.reports.page.security import Redaction, policy, refuse_keys
+from harness.reports.page.studies import study_runs
 from harness.reports.page.summary import content
+from harness.reports.study.section import Section
 from harness.results.summary import Summary
 
 FILE: Final = "report.html"
@@ -31,30 +35,64 @@ def write_run(summary: Summary, target: Path | None = None) -> Path:
     return path
 
 
-def run_page(summary: Summary) -> str:
-    """Return the page of a run; names, messages and texts of others cannot become markup."""
+def run_page(summary: Summary, tell: Tell | None = None) -> str:
+    """Return the page of a run; names, messages and texts of others cannot become markup.
+
+    ``tell`` is asked what the benchmark tells of items whose records of a former version do not have it.
+
+    Raises ``HarnessError`` where a setting holds what looks like a key, or the journal cannot be read.
+    """
     refuse_keys(summary.manifest, summary.run_id)
     redaction = Redaction()
     several = len(summary.checkpoints) > 1
-    runs = [payload.read(summary, redaction, compared=several)]
+    runs = [payload.read(summary, redaction, compared=several, tell=tell)]
     text = _rendered("summary.html.j2", content(summary), redaction)
-    facts = {
-        "title": f"Results of {summary.run_id}",
-        "kind": "run",
-        "verdicts": payload.verdicts(runs) if several else [],
-    }
-    return _page(text, runs, [summary.run_id], facts, redaction)
+    facts = {"title": f"Results of {summary.run_id}", "kind": "run"}
+    return _page(text, runs, payload.judged(runs), facts, redaction)
+
+
+def comparison_page(summaries: Sequence[Summary], tells: Sequence[Tell | None]) -> str:
+    """Return the page of several runs side by side, the first of which is the baseline.
+
+    Raises ``HarnessError`` where they have nothing in common, and as ``run_page`` does.
+    """
+    redaction = Redaction()
+    for summary in summaries:
+        refuse_keys(summary.manifest, summary.run_id)
+    runs = [
+        payload.read(summary, redaction, compared=True, tell=tell)
+        for summary, tell in zip(summaries, tells, strict=True)
+    ]
+    judged = payload.judged(runs)
+    text = _rendered("comparison.html.j2", comparison.content(runs, judged), redaction)
+    ids = [summary.run_id for summary in summaries]
+    facts = {"title": f"{' and '.join(ids)}, side by side", "kind": "comparison"}
+    return _page(text, runs, judged, facts, redaction)
+
+
+def study_page(study: Study, sections: Sequence[Section]) -> str:
+    """Return the page of a study, with the items of its runs where these are not too many.
+
+    Raises ``HarnessError`` where a setting of a run holds what looks like a key.
+    """
+    redaction = Redaction()
+    summaries, note = study_runs(study)
+    for summary in summaries:
+        refuse_keys(summary.manifest, summary.run_id)
+    runs = [payload.read(summary, redaction, compared=False) for summary in summaries]
+    text = _rendered("study.html.j2", {"sections": sections, "study": study, "note": note}, redaction)
+    return _page(text, runs, [], {"title": "Study of checkpoints", "kind": "study"}, redaction)
 
 
 def _page(
     summary: str,
     runs: Sequence[payload.Read],
-    labels: Sequence[str],
+    judged: Sequence[payload.Judged],
     facts: Mapping[str, Any],
     redaction: Redaction,
 ) -> str:
     """Return the page around a summary that is HTML already."""
-    meta, blocks = payload.meta_and_blocks(runs, labels, facts)
+    meta, blocks = payload.meta_and_blocks(runs, judged, facts)
     meta["notes"] = redaction.notes()
     return assembled(summary, redaction.value(meta, "names"), blocks)
 

@@ -9,9 +9,6 @@ from typing import Any, Final
 LONGEST: Final = 60
 """The characters of a text that may be chosen from a list of values; longer ones are texts to read."""
 
-MOST_VALUES: Final = 200
-"""A field of texts with more values than this, and more than half as many as there are rows, is a name of its row."""
-
 MOST_FIELDS: Final = 12
 
 
@@ -38,9 +35,9 @@ class DataRows:
         ]
 
     def _told_apart(self, values: set[Any]) -> bool:
-        """Return whether a field divides the rows: it has several values, and is not the name of each row."""
-        named = all(isinstance(one, str) for one in values) and len(values) > MOST_VALUES
-        return len(values) > 1 and not (named and 2 * len(values) > len(self._rows))
+        """Return whether a field divides the rows: it has several values, and is no name that nearly each row has."""
+        named = all(isinstance(one, str) for one in values) and 2 * len(values) > len(self._rows)
+        return len(values) > 1 and not named
 
     def get(self, digest: str) -> dict[str, Any] | None:
         """Return the row with a hash; None where the data does not have it."""

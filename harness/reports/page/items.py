@@ -32,7 +32,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CLASS: Final = re.compile(r"\b([A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning))\b")
 
 Tell: TypeAlias = Callable[[Record, list[str]], Mapping[str, Any] | None]
-"""What the benchmark tells of an item whose record does not have it (``Record.told``); adds a note where it cannot."""
+"""Returns what the benchmark tells of an item whose record does not have it, or None with a note."""
 
 
 def packed(value: object) -> str:

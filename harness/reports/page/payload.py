@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from harness.checkpoints.training_state import step_of_row
 from harness.compare.candidate import Candidate
@@ -71,7 +72,11 @@ def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell |
         parts[key].add(record)
         if compared:
             light.append(replace(record, exchanges=[]))
-    found = candidates_of(summary, latest(light).values(), folder) if compared else []
+    known = (
+        {one.name: one for one in candidates_of(summary, latest(light).values(), folder)} if compared else {}
+    )
+    rows = [str(row["name"]) for row in summary.checkpoints]
+    found = [known.get(name, Candidate(name, f"run {summary.run_id}")) for name in rows] if compared else []
     return Read(summary, tuple(parts.values()), order, tuple(found))
 
 
@@ -82,9 +87,9 @@ def _kind(summary: Summary, declared: Declaration) -> Kind:
 
 
 def meta_and_blocks(
-    runs: Sequence[Read], labels: Sequence[str], facts: Mapping[str, Any]
+    runs: Sequence[Read], found: Sequence[Judged], facts: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[Block]]:
-    """Return the page's meta data and its blocks; ``facts`` are title, kind, verdicts and notes."""
+    """Return the page's meta data and its blocks; ``facts`` are its title and kind."""
     checkpoints = [[str(row["name"]) for row in run.summary.checkpoints] for run in runs]
     kinds: dict[str, Kind] = {}
     declared: dict[str, Declaration] = {}
@@ -125,10 +130,10 @@ def meta_and_blocks(
         "runs": [
             {
                 "id": run.summary.run_id,
-                "label": label,
+                "label": run.summary.run_id,
                 "checkpoints": [_checkpoint(one) for one in run.summary.checkpoints],
             }
-            for run, label in zip(runs, labels, strict=True)
+            for run in runs
         ],
         "benchmarks": [
             {
@@ -143,14 +148,16 @@ def meta_and_blocks(
         ],
         "statuses": list(STATUSES),
         "parts": parts,
+        "verdicts": verdicts(found, names),
     }
     return meta, blocks
 
 
 def _checkpoint(row: Mapping[str, Any]) -> dict[str, Any]:
+    series = row.get("series")
     return {
         "name": row["name"],
-        "series": row.get("series"),
+        "series": None if series == "." else series,
         "step": step_of_row(row),
         "epoch": row.get("epoch"),
     }
@@ -159,28 +166,60 @@ def _checkpoint(row: Mapping[str, Any]) -> dict[str, Any]:
 # Verdicts
 
 
-def verdicts(runs: Sequence[Read]) -> list[dict[str, Any]]:
-    """Return the verdicts of the paired tests between the checkpoints of all runs, over all items."""
-    places = [
-        ({"run": number, "checkpoint": place}, one)
+class Judged(NamedTuple):
+    """Two checkpoints of the page, by run and number in it, and their comparison over all items."""
+
+    a: tuple[int, int]
+    b: tuple[int, int]
+    pair: Pair
+
+
+def judged(runs: Sequence[Read]) -> list[Judged]:
+    """Return the comparisons of the checkpoints of all runs: of each two, or of some where they are many."""
+    places = {
+        (number, place): one
         for number, run in enumerate(runs)
-        for place, one in enumerate(run.candidates)
-    ]
-    found: list[dict[str, Any]] = []
-    for (at_a, a), (at_b, b) in _pairs(places):
-        try:
-            pair = compare_pair(a, b)
-        except DataError:  # they have no benchmark in common
-            continue
-        found += [{"a": at_a, "b": at_b, **line} for line in _lines(pair)]
+        for place, one in enumerate(_named(run, several=len(runs) > 1))
+    }
+    found = []
+    for a, b in _pairs(list(places), {at: one.name for at, one in places.items()}):
+        with suppress(DataError):  # they have no benchmark in common
+            found.append(Judged(a, b, compare_pair(places[a], places[b])))
     return found
 
 
-def _pairs(places: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    for first in range(len(places)):
-        for second in range(first + 1, len(places)):
-            if len(places) <= ALL_PAIRS or first == 0 or second == first + 1:
-                yield places[first], places[second]
+def _named(run: Read, *, several: bool) -> list[Candidate]:
+    """Return a run's checkpoints, each with the run's id where there are several runs."""
+    if not several:
+        return list(run.candidates)
+    return [replace(one, name=f"{one.name} ({run.summary.run_id})") for one in run.candidates]
+
+
+Place: TypeAlias = tuple[int, int]
+
+
+def _pairs(places: Sequence[Place], names: Mapping[Place, str]) -> Iterator[tuple[Place, Place]]:
+    for number, first in enumerate(places):
+        for second in places[number + 1 :]:
+            neighbours = second == places[number + 1]
+            if (
+                len(places) <= ALL_PAIRS
+                or number == 0
+                or neighbours
+                or first == opposite(second, places, names)
+            ):
+                yield first, second
+
+
+def opposite(place: Place, places: Iterable[Place], names: Mapping[Place, str]) -> Place | None:
+    """Return the checkpoint of the first run that another run's is held against: the one of its name, else the
+    first; None for those of the first run."""
+    if place[0] == 0:
+        return None
+    own = [one for one in places if one[0] == 0]
+    short = names[place].rpartition(" (")[0]
+    same = (one for one in own if names[one].rpartition(" (")[0] == short)
+    return next(same, own[0] if own else None)
 
 
 _SHOWN: Final = (
@@ -189,5 +228,16 @@ _SHOWN: Final = (
 )
 
 
-def _lines(pair: Pair) -> list[dict[str, Any]]:
-    return [{name: one[name] for name in _SHOWN} for one in pair_facts(pair)["benchmarks"] if one["primary"]]
+def verdicts(found: Iterable[Judged], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the verdicts as the page has them; ``names`` are its benchmarks, whose number stands for each."""
+    return [
+        {
+            "a": dict(zip(("run", "checkpoint"), one.a, strict=True)),
+            "b": dict(zip(("run", "checkpoint"), one.b, strict=True)),
+            **{name: line[name] for name in _SHOWN},
+            "benchmark": names.index(line["benchmark"]),
+        }
+        for one in found
+        for line in pair_facts(one.pair)["benchmarks"]
+        if line["primary"] and line["benchmark"] in names
+    ]

@@ -16,6 +16,11 @@ from typing import Any, Final, NamedTuple
 from harness.core.errors import HarnessError
 from harness.core.text import count, listed
 
+
+class KeyFoundError(HarnessError):
+    """A setting or the command of a run holds what looks like a key: its page is not written."""
+
+
 MARK: Final = "[redacted: looks like {}]"
 SHOWN: Final = 6
 """The characters of a key that a message shows."""
@@ -113,12 +118,12 @@ class Redaction:
 
 
 def refuse_keys(manifest: Mapping[str, Any], where: str) -> None:
-    """Raise ``HarnessError`` where the command or a setting of a run holds what looks like a key."""
+    """Raise ``KeyFoundError`` where the command or a setting of a run holds what looks like a key."""
     for name in ("command", "arguments", "settings"):
         for path, text in _texts(manifest.get(name), name):
             if (found := next(keys_in(text), None)) is not None:
                 kind, key = found
-                raise HarnessError(
+                raise KeyFoundError(
                     f"no page of {where}: {path} holds what looks like {kind} ({key[:SHOWN]}...); give keys by "
                     f"the environment, take this one out of the run's files, then type `touchstone page {where}`"
                 )

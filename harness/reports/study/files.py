@@ -25,7 +25,13 @@ def _texts(study: Study, sections: Sequence[Section]) -> Files:
     return {"study.md": study_page(sections), "study.json": f"{data}\n"}
 
 
-FILES: Final[tuple[Callable[[Study, Sequence[Section]], Files], ...]] = (_texts,)
+def _page(study: Study, sections: Sequence[Section]) -> Files:
+    from harness.reports.page.builder import FILE, study_page
+
+    return {FILE: study_page(study, sections)}
+
+
+FILES: Final[tuple[Callable[[Study, Sequence[Section]], Files], ...]] = (_texts, _page)
 
 
 def write_files(folder: Path, study: Study, sections: Sequence[Section]) -> list[Path]:

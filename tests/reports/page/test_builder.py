@@ -1,0 +1,142 @@
+"""Whole pages: one file that needs nothing else, whose data says what the results say."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html import unescape
+
+import pytest
+
+from harness.compare.formats.run import read_run
+from harness.compare.pair import compare_pair
+from harness.reports.files import write_results
+from harness.reports.page.builder import comparison_page, run_page
+from harness.reports.page.items import unpacked
+from harness.reports.page.security import KeyFoundError
+from harness.results.journal import read_journal
+from harness.results.summary import load_summary
+from perf.page import make_run
+from tests.support.places import ROOT
+from tests.support.summaries import sample
+
+FORMER = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    return [
+        make_run(folder / name, 24, checkpoints, seed=seed)
+        for name, checkpoints, seed in (("a", 2, 1), ("b", 1, 2))
+    ]
+
+
+def block(page, name):
+    (found,) = re.findall(rf'<script type="[a-z/]+" id="{name}">(.*?)</script>', page, re.DOTALL)
+    return found
+
+
+def meta_of(page):
+    return json.loads(block(page, "page-meta"))
+
+
+def test_the_page_has_every_item_of_the_journal_with_its_scores():
+    page = run_page(load_summary(FORMER))
+    meta = meta_of(page)
+    found = {}
+    for part in meta["parts"]:
+        columns = unpacked(block(page, part["columns"]))
+        texts = [one for name in part["texts"] for one in unpacked(block(page, name))]
+        assert len(texts) == len(columns["example"]) == part["items"]
+        checkpoint = meta["runs"][part["run"]]["checkpoints"][part["checkpoint"]]["name"]
+        for number, example in enumerate(columns["example"]):
+            scores = {name: values[number] for name, values in columns["metrics"].items()}
+            found[checkpoint, example] = scores, texts[number]["asked"][0]["kind"]
+    records = read_journal(FORMER)
+    assert {key: scores for key, (scores, _) in found.items()} == {
+        (one.checkpoint, one.example): one.scores for one in records
+    }
+    assert {kind for _, kind in found.values()} == {"choices", "Generate", "FillMask"}
+
+
+def test_the_page_asks_for_nothing_and_runs_its_own_script_alone(runs):
+    page = run_page(load_summary(runs[0]))
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.*?)"', page)
+    policy = unescape(policy)
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    for text in (*scripts, style):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert not re.search(
+        r"""<(link|img|iframe|object|embed|base)\b|\b(src|style|on\w+)=""", page.split("<script")[0]
+    )
+    assert page.count("<script") == page.count("</script>") == len(scripts) + len(meta_blocks(page)) + 1
+
+
+def meta_blocks(page):
+    meta = meta_of(page)
+    return [name for part in meta["parts"] for name in (part["columns"], *part["texts"])]
+
+
+def test_names_of_others_cannot_end_the_data_that_they_stand_in(runs):
+    summary = load_summary(runs[0])
+    evil = "</script><script>alert(1)</script>&<!--"
+    page = run_page(replace(summary, run_id=evil))
+    assert "alert(1)</script>" not in page
+    assert meta_of(page)["title"] == f"Results of {evil}"
+
+
+def test_the_same_items_always_make_the_same_page(runs):
+    assert run_page(load_summary(runs[0])) == run_page(load_summary(runs[0]))
+
+
+def test_checkpoints_of_a_run_have_the_verdicts_of_the_comparison(runs):
+    meta = meta_of(run_page(load_summary(runs[0])))
+    first, second = read_run(runs[0])
+    pair = compare_pair(first, second)
+    for one, line in zip(meta["verdicts"], pair.judged.values(), strict=True):
+        assert line.verdict is not None
+        assert line.flips is not None
+        assert one["verdict"] == line.verdict.kind
+        assert meta["benchmarks"][one["benchmark"]]["name"] == line.benchmark
+        assert (one["a"]["checkpoint"], one["b"]["checkpoint"]) == (0, 1)
+        assert (one["gained"], one["lost"], one["p"]) == (
+            len(line.flips.gained),
+            len(line.flips.lost),
+            line.comparison.p,
+        )
+
+
+def test_runs_stand_side_by_side_with_their_verdicts_in_plain_html(runs):
+    page = comparison_page([load_summary(run) for run in runs], [None, None])
+    meta = meta_of(page)
+    assert (meta["kind"], [one["label"] for one in meta["runs"]]) == ("comparison", ["a", "b"])
+    assert {part["run"] for part in meta["parts"]} == {0, 1}
+    text = re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", " ", page[page.index('<main id="summary"') :])))
+    assert "model/checkpoint-100 (b) against model/checkpoint-100 (a)" in text
+    assert "model/checkpoint-200 (a) against" not in text
+    assert "inconclusive" in text
+
+
+def test_a_key_in_the_command_leaves_the_page_unwritten_and_all_else_written(tmp_path):
+    summary = sample(1)
+    key = "hf_" + "a1B2c3D4" * 4
+    manifest = {**summary.manifest, "command": ["evals/", f"--token={key}"]}
+    with pytest.raises(KeyFoundError, match="command holds what looks like an API key"):
+        write_results(replace(summary, manifest=manifest), tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert "summary.json" in names
+    assert "report.html" not in names
+
+
+def test_a_key_in_a_message_of_the_summary_is_left_out():
+    key = "ghp_" + "a1B2c3D4" * 5
+    page = run_page(replace(sample(1), faults=[{"item": "x", "status": "error", "message": f"no {key}"}]))
+    assert key not in page
+    assert "no [redacted: looks like an API key]" in page

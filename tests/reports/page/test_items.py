@@ -1,0 +1,161 @@
+"""Columns and chunks of a page's items, as they are made of records."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from harness.reports.page.data import DataRows
+from harness.reports.page.items import Kind, Part, error_of, unpacked
+from harness.reports.page.security import Redaction
+from harness.results.records import Record
+
+KEY = "sk-" + "a1B2c3D4" * 4
+
+
+def kind(rows=()):
+    return Kind("sums", "exact", "exact", DataRows(rows))
+
+
+def record(number, text="42", **fields):
+    told = {"extracted": {"strict": "42"}, "gold": "18", "length": 7}
+    samples = [{"text": text, "finish_reason": "stop", "tokens": 3}] * 2
+    exchange = {"kind": "Generate", "request": {"prompt": f"Sum {number}?"}, "answer": {"samples": samples}}
+    plain = {
+        "item": f"t.py::sums[m-sums/{number}]",
+        "benchmark": "sums",
+        "example": f"sums/{number}",
+        "checkpoint": "m",
+        "status": "scored",
+        "scores": {"exact": number % 2},
+        "row": f"row {number}",
+        "told": told,
+        "exchanges": [exchange],
+    }
+    return Record(**{**plain, **fields})
+
+
+def part_of(records, rows=(), size=4, redaction=None, tell=None):
+    part = Part(kind(rows), "m", redaction or Redaction(), tell, size)
+    for one in records:
+        part.add(one)
+    return part
+
+
+def items_of(part, order=None):
+    """The items as the page's script reads them: columns, and the texts that belong to each."""
+    order = order or {}
+    columns = unpacked(
+        part.columns(order, {name: place for place, name in enumerate(sorted(set(part.groups)))})
+    )
+    texts = [one for chunk in part.chunks() for one in unpacked(chunk)]
+    places = columns["place"] or range(len(texts))
+    return columns, [texts[place] for place in places]
+
+
+def test_an_item_has_its_columns_and_what_is_read_of_it():
+    row = {"source": "web", "text": "long " * 30, "level": 3}
+    others = [(f"row {number}", {"source": "book", "level": number}) for number in (4, 5, 6)]
+    columns, texts = items_of(part_of([record(1)], [("row 1", row), *others]))
+    assert columns["example"] == ["sums/1"]
+    assert columns["right"] == [1]
+    assert columns["length"] == [7]
+    assert (columns["tokens"], columns["repeats"]) == ([6], [2])
+    assert columns["fields"] == {
+        "source": {"values": ["web"], "codes": [0]},
+        "level": {"values": [3], "codes": [0]},
+    }
+    assert texts == [
+        {
+            "asked": [
+                {
+                    "kind": "Generate",
+                    "question": "Sum 1?",
+                    "answers": [{"text": "42", "remark": "ended at a stop sequence, 3 tokens"}] * 2,
+                }
+            ],
+            "extracted": {"strict": "42"},
+            "gold": "18",
+            "row": row,
+        }
+    ]
+
+
+def test_columns_are_in_the_order_of_collection_and_say_where_the_texts_are():
+    numbers = list(range(11))
+    random.Random(1).shuffle(numbers)
+    records = [record(number) for number in numbers]
+    order = {record(number).item: number for number in range(11)}
+    columns, texts = items_of(part_of(records), order)
+    assert columns["example"] == [f"sums/{number}" for number in range(11)]
+    assert [one["asked"][0]["question"] for one in texts] == [f"Sum {number}?" for number in range(11)]
+    assert items_of(part_of([record(number) for number in range(11)]), order)[0]["place"] is None
+
+
+@pytest.mark.parametrize("which", [0, 5, 9])
+def test_an_item_that_ran_again_has_its_last_record_and_stays_scored_when_it_is_said_to_be_lost(which):
+    records = [record(number) for number in range(10)]
+    again = record(which, "another", scores={"exact": 1})
+    columns, texts = items_of(part_of([*records, again, replace(again, status="lost", scores={})]))
+    assert len(texts) == 10
+    assert columns["right"][which] == 1
+    assert [one["asked"][0]["answers"][0]["text"] for one in texts].index("another") == which
+
+
+def test_a_key_in_an_answer_reaches_no_part_of_the_page_and_its_item_is_named():
+    redaction = Redaction()
+    records = [record(number, f"use {KEY} now" if number in (2, 5) else "42") for number in range(6)]
+    records.append(record(6, status="error", scores={}, told=None, message=f"ValueError: bad {KEY}"))
+    part = part_of([*records, record(5, f"again {KEY}")], redaction=redaction)
+    columns, texts = items_of(part)
+    assert KEY not in f"{columns}{texts}"
+    assert texts[2]["asked"][0]["answers"][0]["text"] == "use [redacted: looks like an API key] now"
+    assert list(redaction.places) == ["sums/2 of m", "sums/5 of m", "sums/6 of m"]
+
+
+def test_what_old_records_do_not_tell_is_asked_for():
+    asked = []
+
+    def tell(one, notes):
+        asked.append(one.example)
+        notes.append("started again")
+        return {"gold": "7"}
+
+    _, texts = items_of(part_of([record(0), record(1, told=None)], tell=tell))
+    assert asked == ["sums/1"]
+    assert (texts[1]["gold"], texts[1]["notes"]) == ("7", ["started again"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, None),
+        ({"programs": {"passed": 3, "wrong": 1, "timeout": 2}}, "timeout"),
+        ({"programs": {"passed": 3}}, None),
+        (
+            {"status": "error", "message": "benchmark x: ZeroDivisionError: division by zero"},
+            "ZeroDivisionError",
+        ),
+        ({"status": "error", "message": "it never yields"}, "error"),
+        ({"status": "timeout", "message": "ValueError"}, "timeout"),
+        ({"status": "lost", "message": None}, "lost"),
+    ],
+)
+def test_the_class_of_an_error_is_the_exceptions_the_faults_or_that_of_the_programs(fields, expected):
+    assert error_of(record(1, **fields)) == expected
+
+
+def test_fields_that_divide_the_rows_can_be_filtered_by():
+    rows = [
+        (
+            str(number),
+            {"id": f"n{number}", "level": number, "source": "ab"[number % 2], "same": 1, "text": "x" * 99},
+        )
+        for number in range(40)
+    ]
+    found = DataRows(rows)
+    assert found.fields == ("level", "source")
+    assert found.get("3") == rows[3][1]
+    assert found.get("none") is None
