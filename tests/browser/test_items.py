@@ -129,6 +129,17 @@ def test_a_pattern_that_is_none_is_said_and_leaves_all_items(items: Items) -> No
     assert page.get_attribute("#find", "aria-invalid") == "true"
 
 
+def test_a_pattern_that_does_not_end_is_given_up_and_the_next_search_works(items: Items) -> None:
+    page = items("items=&benchmark=sums")
+    page.wait_for_function("() => texts.ready")
+    page.evaluate("Texts.patience = 500")
+    page.fill("#find", r"/^(\w+\s?)+$/")
+    settled(page, "it takes too long")
+    page.evaluate("Texts.patience = 20000")
+    page.fill("#find", "number 17:")
+    settled(page, "1 of 300 items")
+
+
 def test_columns_sort_both_ways(items: Items) -> None:
     page = items("items=&benchmark=facts")
     page.get_by_role("button", name="example").click()

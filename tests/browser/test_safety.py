@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support import pages
+from harness.reports.page.builder import write_run
+from harness.results.summary import load_summary
+from tests.support import pages, runs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -82,6 +85,18 @@ def test_axe_finds_no_violation_in_any_view(items: Any, theme: str, width: int) 
     page.wait_for_selector("#summary")
     found["summary"] = violations(page)
     assert not {view: some for view, some in found.items() if some}
+
+
+def test_axe_finds_no_violation_in_the_summary_of_a_run(opened: Any, tmp_path: Path) -> None:
+    folder = runs.run(tmp_path, "one", "first", "second")
+    address = write_run(load_summary(folder)).as_uri()
+    for theme in ("light", "dark"):
+        for width in (1280, 390):
+            page = opened(address, color_scheme=theme, viewport={"width": width, "height": 800})
+            assert not violations(page)
+    page.get_by_role("link", name="Items of winogrande").click()
+    page.wait_for_selector("#rows .row")
+    assert page.input_value("#pick-benchmark") == "winogrande"
 
 
 def violations(page: Page) -> list[str]:

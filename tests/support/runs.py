@@ -10,6 +10,7 @@ from typing import Any
 from harness.reports.files import write_results
 from harness.results.aggregate import summarize
 from harness.results.journal import Journal
+from harness.results.run_directory import RunDirectory
 from harness.results.store import ResultStore
 from harness.results.store_entry import saved_of
 from tests.support import summaries
@@ -33,6 +34,7 @@ def run(output: Path, run_id: str, *names: str, seed: int = 0, when: int = 0, **
         ],
     )
     write_results(summary)
+    RunDirectory(folder).write_collected(items, {one.name: one for one in summary.declarations}, [])
     with Journal(folder, "main") as journal:
         for record in records:
             journal.append(record)

@@ -114,7 +114,7 @@ function figuresOf(part, item) {
   const scores = part.benchmark.metrics.map((name) => [name, part.measure(name, item)]);
   const measures = [
     ["length", part.measure("length", item), "characters"], ["seconds", part.measure("seconds", item), ""],
-    ["tokens of the answers", part.measure("tokens", item), ""], ["samples", part.columns.repeats?.[item] ?? null, ""],
+    ["tokens of the answers", part.measure("tokens", item), ""], ["samples", part.columns.repeats?.[item] > 1 ? part.columns.repeats[item] : null, ""],
   ];
   return [...scores, ...measures]
     .filter(([, value]) => value !== null)

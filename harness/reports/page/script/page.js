@@ -309,7 +309,7 @@ function route() {
   state = { ...newState(), ...stateOf(location.hash) };
   const known = (name) => candidates.some((one) => one.shown === name);
   const [first, second] = defaults();
-  if (state.a !== EVERY && !known(state.a)) [state.a, state.b] = [first, state.b || second];
+  if (candidates.length < 2 || (state.a !== EVERY && !known(state.a))) [state.a, state.b] = [first, state.b || second];
   if (!known(state.b) || state.a === EVERY) state.b = "";
   byId("to-items").href = addressOf({ ...state, ...NO_ITEM });
   refresh();
@@ -407,6 +407,7 @@ function escaped(target, event) {
 
 function begin() {
   byId("bar").hidden = false;
+  for (const link of document.querySelectorAll(".to-items")) link.hidden = false;
   setTheme(savedTheme());
   const choose = (id, name) => byId(id).addEventListener("change", ({ target }) => update({ [name]: target.value }));
   choose("pick-a", "a");

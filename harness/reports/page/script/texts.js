@@ -65,7 +65,8 @@ function textService(scope) {
       const read = Object.values(item.extracted ?? {}).find((text) => text != null);
       const chosen = (item.asked ?? []).flatMap((asked) => asked.choices ?? []).find((choice) => choice.chosen);
       const [prompt, answer, other] = slices.slice(3 * place, 3 * place + 3);
-      return { prefix: prefixes.get(prefix), said: read ?? chosen?.text ?? null, prompt, answer, other };
+      const first = item.asked?.[0]?.answers?.[0]?.text?.length ?? answer.length;
+      return { prefix: prefixes.get(prefix), said: read ?? chosen?.text ?? null, first, prompt, answer, other };
     });
   }
 
@@ -106,11 +107,15 @@ function textService(scope) {
         return { key, hits };
       });
     },
+    /** Return question and answer of items in a line each: of a question its last paragraph, after any examples. */
     brief({ wanted }) {
       const line = (text) => text.slice(0, 400).replace(/\s+/g, " ").trim().slice(0, 200);
+      const last = (text) => text.slice(text.trimEnd().lastIndexOf("\n\n") + 1);
       return wanted.map(({ key, place }) => {
         const text = chunks.get(key)?.texts?.[place];
-        return text ? { asked: line(text.prompt.slice(text.prefix.lead)), said: line(text.said ?? text.answer) } : null;
+        if (!text) return null;
+        const said = text.said ?? text.answer.slice(0, text.first);
+        return { asked: line(last(text.prompt.slice(text.prefix.lead))), said: line(said) };
       });
     },
     async item({ key, place }) {
@@ -133,7 +138,7 @@ function textService(scope) {
 
 /** The page's side of it: which worker has which chunk, and answers by call. */
 class Texts {
-  static PATIENCE = 15_000; // milliseconds after which a pattern counts as one that does not end
+  static patience = 15_000; // milliseconds after which a pattern counts as one that does not end
 
   constructor() {
     this.ready = false;
@@ -224,7 +229,7 @@ class Texts {
   async search(query) {
     let late;
     const tooLong = new Promise((_, reject) => {
-      late = setTimeout(() => reject(new Error("it takes too long; make it simpler")), Texts.PATIENCE);
+      late = setTimeout(() => reject(new Error("it takes too long; make it simpler")), Texts.patience);
     });
     try {
       const all = this.workers.map((_, which) => this.call(which, "search", query));
