@@ -23,7 +23,7 @@ def test_markup_in_texts_does_nothing_and_is_shown_as_it_is(items: Any, compared
     for place, planted in enumerate(pages.HOSTILE):
         page.evaluate(f"update({{example: 'facts/{place}', sort: 'example', item: ''}})")
         page.wait_for_function(
-            "start => document.querySelector('#row-0 .example')?.textContent.startsWith(start)",
+            "start => document.querySelector('#row-0 .example')?.title.startsWith(start)",
             arg=f"facts/{place}",
         )
         page.click("#row-0")

@@ -46,7 +46,7 @@ function fillRow(element, index) {
   const flip = state.b ? rows.flip(shown[index]) : null;
   const contents = {
     verdict: state.b ? pairVerdict(shown[index]) : [verdictOf(part, item)],
-    example: [visible(part.columns.example[item]), manyOf(part, item)],
+    example: [visible(withoutBenchmark(part, part.columns.example[item])), manyOf(part, item)],
     benchmark: [part.benchmark.name],
     checkpoint: [part.candidate.shown],
     group: [visible(part.group(item))],
@@ -57,6 +57,7 @@ function fillRow(element, index) {
   const cells = columnsShown().map(([name]) =>
     make("div", { role: "gridcell", class: `cell ${name || "brief"}` }, ...(contents[name] ?? [])));
   element.replaceChildren(...cells);
+  element.querySelector(".example").title = visible(part.columns.example[item]);
   element.className = `row ${flip ?? ""}`;
   element.onclick = () => {
     list.active = index;
@@ -71,6 +72,12 @@ function pairVerdict(row) {
   if (flip) return [make("span", { class: flip === "lost" ? "bad" : "good" }, flip === "lost" ? "✗ lost" : "✓ gained")];
   if (flip === "") return [make("span", { class: "faint" }, `both ${part.right(item)}`)];
   return [verdictOf(part, item), " → ", other ? verdictOf(other, otherItem) : make("span", { class: "faint" }, "not asked")];
+}
+
+/** Return an example without the benchmark's name, which stands elsewhere, so that its number is seen. */
+function withoutBenchmark(part, example) {
+  const start = `${part.benchmark.name}/`;
+  return example.startsWith(start) ? example.slice(start.length) : example;
 }
 
 /** Return the number of samples where there are several. */
