@@ -131,7 +131,7 @@ def test_a_pattern_that_is_none_is_said_and_leaves_all_items(items: Items) -> No
 
 def test_a_pattern_that_does_not_end_is_given_up_and_the_next_search_works(items: Items) -> None:
     page = items("items=&benchmark=sums")
-    page.wait_for_function("() => texts.ready")
+    page.evaluate("texts.prepare(chunksInView())")
     page.evaluate("Texts.patience = 500")
     page.fill("#find", r"/^(\w+\s?)+$/")
     settled(page, "it takes too long")

@@ -256,6 +256,7 @@ async function refresh() {
   }
   list.show(shown.length);
   drawCounts(note);
+  setTimeout(() => texts.prepare(chunksInView()).then(() => fillBriefs([...list.elements.keys()]), () => {}));
   if (place >= 0) {
     list.go(place);
     await drawItem(shown[place]);
@@ -268,6 +269,12 @@ async function refresh() {
   }
 }
 
+/** Return the chunks with the texts of A and B. */
+function chunksInView() {
+  const names = state.b ? [state.a, state.b] : [state.a];
+  return names.flatMap((name) => partsOf(name, state.benchmark)).flatMap((part) => part.texts);
+}
+
 /** Return by chunk what the search finds, and a note; no hits where nothing is searched for. */
 async function found(mine) {
   pattern = null;
@@ -276,12 +283,10 @@ async function found(mine) {
     query = queryOf(state);
     byId("find").removeAttribute("aria-invalid");
     if (!query) return { hits: null, note: "" };
-    if (!texts.ready) {
-      await texts.prepare((share) => {
-        if (mine === turn) byId("counts").textContent = `Unpacking the texts: ${Math.round(100 * share)} %`;
-      });
-    }
-    const keys = [state.a, state.b].flatMap((name) => (name ? partsOf(name, state.benchmark) : [])).flatMap((part) => part.texts);
+    const keys = chunksInView();
+    await texts.prepare(keys, (share) => {
+      if (mine === turn && share < 1) byId("counts").textContent = `Unpacking the texts: ${Math.round(100 * share)} %`;
+    });
     const hits = await texts.search({ ...query, keys });
     if (mine === turn) pattern = query;
     return { hits, note: "" };
@@ -320,7 +325,6 @@ function route() {
   if (!known(state.b) || state.a === EVERY) state.b = "";
   byId("to-items").href = addressOf({ ...state, ...NO_ITEM });
   refresh();
-  setTimeout(() => texts.prepare().then(() => fillBriefs([...list.elements.keys()]), () => {}), 300);
 }
 
 /** Return A and B as they are at first: what is compared; else the last checkpoint. */

@@ -141,7 +141,6 @@ class Texts {
   static patience = 15_000; // milliseconds after which a pattern counts as one that does not end
 
   constructor() {
-    this.ready = false;
     this.calls = new Map();
     this.next = 0;
     this.start();
@@ -149,7 +148,7 @@ class Texts {
 
   start() {
     this.sent = new Map();
-    this.preparing = null;
+    this.prepared = new Map(); // by chunk: the promise of its texts
     this.workers = [];
     const many = Math.max(1, Math.min(4, navigator.hardwareConcurrency ?? 2));
     try {
@@ -210,19 +209,15 @@ class Texts {
     });
   }
 
-  /** Make every text ready for searches, once. */
-  prepare(told = () => {}) {
-    this.preparing ??= (async () => {
-      const keys = parts.flatMap((part) => part.texts);
-      let done = 0;
-      await Promise.all(keys.map(async (key) => {
-        await this.call(key, "prepare", { key });
-        done += 1;
-        told(done / keys.length);
-      }));
-      this.ready = true;
-    })();
-    return this.preparing;
+  /** Make the texts of these chunks ready for searches, each chunk once; `told` hears which share is. */
+  async prepare(keys, told = () => {}) {
+    let done = 0;
+    await Promise.all(keys.map(async (key) => {
+      if (!this.prepared.has(key)) this.prepared.set(key, this.call(key, "prepare", { key }));
+      await this.prepared.get(key);
+      done += 1;
+      told(done / keys.length);
+    }));
   }
 
   /** Return by chunk which of its items have the pattern. */
@@ -247,7 +242,6 @@ class Texts {
     for (const worker of this.workers) worker.terminate();
     for (const { reject } of this.calls.values()) reject(new Error("it was given up"));
     this.calls.clear();
-    this.ready = false;
     this.start();
   }
 
