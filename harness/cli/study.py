@@ -6,9 +6,11 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness.cli.command import Output, add_output
+from harness.compare.formats.base import Table
 from harness.compare.load import parse_sizes
 from harness.compare.study.points import Study
 from harness.compare.study.reading import study_of
@@ -31,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("what", nargs="*", metavar="RUNS", help=text)
     add_output(parser)
+    text = "the results of an experiment in MLflow (MLFLOW_TRACKING_URI); draws comparison_DATASET.png"
+    add("--from-mlflow", metavar="EXPERIMENT", help=text)
     add("-v", "--verbose", action="store_true", help="show all tables")
     add(
         "-o",
@@ -52,11 +56,12 @@ def run(options: argparse.Namespace) -> Output:
         check_plots()
         if (why := unwritable(options.plots)) is not None:
             raise HarnessError(f"--plots {shown_path(options.plots)}: {why}; choose another folder")
-    project = Path("pyproject.toml")
+    project, sizes = Path("pyproject.toml"), parse_sizes(options.items)
     study = study_of(
         options.what,
         output=options.output,
-        sizes=parse_sizes(options.items),
+        sizes=sizes,
+        more=_tracked(options.from_mlflow, sizes),
         composites=project_composites(project),
         told=project_series(project),
         every=options.all_metrics,
@@ -86,15 +91,27 @@ def run(options: argparse.Namespace) -> Output:
     return Output(study_facts(study, sections), text, markdown=markdown)
 
 
+def _tracked(experiment: str | None, sizes: Mapping[str, int]) -> dict[str, Table]:
+    if experiment is None:
+        return {}
+    from harness.compare.tracked.reading import read_experiment
+
+    return {f"MLflow experiment {experiment}": read_experiment(experiment, sizes)}
+
+
 def _drawn(options: argparse.Namespace, study: Study) -> list[str]:
     """Draw the pictures that are asked for, and return a line on them; with ``-o`` alone they may be lacking."""
-    folder: Path | None = options.plots or options.folder
+    tracked = options.from_mlflow is not None
+    folder: Path | None = options.plots or options.folder or (Path() if tracked else None)
     if folder is None:
         return []
     if options.plots is None and not available():
         return ["no pictures: matplotlib is not installed (pip install 'pytest-touchstone[plots]')"]
-    from harness.reports.study.files import write_plots
+    from harness.reports.study.files import write_comparisons, write_plots
 
-    found = write_plots(folder, study)
+    if tracked and options.plots is None and options.folder is None:
+        found = write_comparisons(folder, study)
+        return [f"drawn:   {', '.join(map(shown_path, found))}"] if found else ["nothing to draw"]
+    found = write_plots(folder, study, bars="comparison" if tracked else "bars")
     half = count(len(found) // 2, "picture")
     return [f"drawn:   {half}, as PNG and SVG, in {shown_path(folder)}/"] if found else ["nothing to draw"]

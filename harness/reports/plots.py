@@ -74,13 +74,19 @@ def available() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def study_plots(study: Study) -> Files:
-    """Return the pictures of a study by file name: ``curve_MEASURE`` and ``bars_BENCHMARK``."""
+def study_plots(study: Study, bars: str = "bars") -> Files:
+    """Return the pictures of a study by file name: ``curve_MEASURE``, and those of ``bar_plots``."""
     files: Files = {}
     for curve in line_charts(study):
         files |= pictures(f"curve_{curve.key}", draw_curves, curve)
+    return files | bar_plots(study, bars)
+
+
+def bar_plots(study: Study, front: str) -> Files:
+    """Return the bar charts by file name, ``FRONT_BENCHMARK``."""
+    files: Files = {}
     for bars in bar_charts(study):
-        files |= pictures(f"bars_{bars.key}", draw_bars, bars)
+        files |= pictures(f"{front}_{bars.key}", draw_bars, bars)
     return files
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from tests.support.mlflow_server import mlflow_server
 from tests.support.project import Project
 
 IMPORTED = (
@@ -37,3 +40,19 @@ def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of tests are no jobs of GitHub, even where the tests themselves are one."""
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server for all tests."""
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as address:
+        yield address
+
+
+@pytest.fixture
+def tracked(server: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client of the server, to which runs are sent."""
+    from mlflow import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    return MlflowClient(server)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from harness.plugin.trackers import Tracking
 from harness.reports.trackers.mlflow import MLflow
 from harness.results.summary import load_summary
 from tests.support import runs
-from tests.support.mlflow_server import free_port, mlflow_server, stub
+from tests.support.mlflow_server import free_port, sent_to, stub
 from tests.support.project import Project
 
 SECRET = "planted-7f3b9c1e-value"
@@ -24,28 +23,6 @@ SECRET = "planted-7f3b9c1e-value"
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server for all tests."""
-    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as address:
-        yield address
-
-
-@pytest.fixture
-def tracked(server: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A client of the server, to which runs are sent."""
-    from mlflow import MlflowClient
-
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
-    return MlflowClient(server)
-
-
-def sent_to(client: Any, experiment: str) -> dict[str, Any]:
-    """The runs of an experiment by name."""
-    found = client.get_experiment_by_name(experiment)
-    return {one.info.run_name: one for one in client.search_runs([found.experiment_id])}
 
 
 def test_without_mlflow_the_mistake_is_one_line_before_anything_runs(
@@ -200,3 +177,30 @@ def test_a_result_that_is_not_valid_is_sent_and_marked(tmp_path: Path, tracked: 
     assert wrong.data.tags["mlflow.note.content"] == "**NOT VALID**: 9 of 24 outputs were cut off"
     assert wrong.data.metrics["acc"] == summary["results"][0]["metrics"]["acc"]["value"]
     assert found["touchstone invalid"].info.status == "FAILED"
+
+
+@pytest.mark.slow
+def test_a_study_of_an_experiment_has_our_results_and_those_of_another_script_and_draws_them(
+    tmp_path: Path, tracked: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = runs.run(tmp_path, "ours", "checkpoint-10", when=11)
+    assert main(["track", str(folder), "--mlflow-experiment", "study"]) == 0
+    experiment = tracked.get_experiment_by_name("study").experiment_id
+    script = tracked.create_run(experiment, run_name="eval_winogrande_checkpoint_best.pt").info.run_id
+    for name, value in {"checkpoint_path": "storage/checkpoint_best.pt", "dataset": "winogrande"}.items():
+        tracked.log_param(script, name, value)
+    tracked.log_metric(script, "acc", 0.625)
+    tracked.set_terminated(script)
+    capsys.readouterr()
+    assert main(["study", "--from-mlflow", "study", "--items", "winogrande=40", "--json"]) == 0
+    found = capsys.readouterr().out
+    assert main(["study", "--from-mlflow", "study"]) == 0
+    told = capsys.readouterr().out
+    values = {one["name"]: one for one in json.loads((folder / "summary.json").read_text())["results"]}
+    assert str(values["winogrande"]["metrics"]["acc"]["value"]) in found
+    assert "0.625" in found
+    assert "drawn:   comparison_" in told
+    assert (tmp_path / "comparison_winogrande.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["study", "--from-mlflow", "studi"]) == 4
+    assert "no such experiment" in capsys.readouterr().err

@@ -42,6 +42,12 @@ def mlflow_server(folder: Path) -> Iterator[str]:
             end(process)
 
 
+def sent_to(client: Any, experiment: str) -> dict[str, Any]:
+    """The runs of an experiment by name."""
+    found = client.get_experiment_by_name(experiment)
+    return {one.info.run_name: one for one in client.search_runs([found.experiment_id])}
+
+
 def free_port() -> int:
     """A port on which nobody listens."""
     with socket.socket() as one:

@@ -45,14 +45,15 @@ def study_of(
     composites: Iterable[Composite] = (),
     told: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     every: bool = False,
+    more: Mapping[str, Table] = MappingProxyType({}),
 ) -> Study:
     """The study of everything that is named; ``every``: with all metrics, not only those that decide.
 
-    ``composites`` and ``told`` (facts of series) are those of the project.
+    ``composites`` and ``told`` (facts of series) are those of the project; ``more`` are tables of other places.
 
-    Without arguments: all runs of ``output``. Raises ``DataError`` naming what cannot be read.
+    Without arguments and ``more``: all runs of ``output``. Raises ``DataError`` naming what cannot be read.
     """
-    read = read_tables(arguments, output, sizes or {})
+    read = read_tables(arguments, output, sizes or {}, more)
     return make_study(read, composites=composites, told=told, every=every)
 
 
@@ -64,14 +65,20 @@ class Read:
     notes: tuple[str, ...] = ()
 
 
-def read_tables(arguments: Sequence[str], output: Path, sizes: Mapping[str, int]) -> Read:
-    """Every file and run that is named, each once. Raises ``DataError``."""
+def read_tables(
+    arguments: Sequence[str],
+    output: Path,
+    sizes: Mapping[str, int],
+    more: Mapping[str, Table] = MappingProxyType({}),
+) -> Read:
+    """Every file and run that is named, each once, then ``more``. Raises ``DataError``."""
     places: dict[Path, tuple[Path, str]] = {}
     left_out: list[str] = []
-    for argument in arguments or [str(output)]:
+    for argument in arguments or ([] if more else [str(output)]):
         for path, name in _places(argument, output, left_out):
             places.setdefault(path.resolve() / name, (path, name))
     tables = [(str(path), _named(read_file(path, sizes), name, path)) for path, name in places.values()]
+    tables += more.items()
     if not any(table.candidates for _, table in tables):
         bad = next((f"{path}, {row}" for path, table in tables for row in table.bad), "")
         raise DataError(bad or f"no results in {listed(arguments) if arguments else f'{output}/'}")

@@ -39,12 +39,23 @@ def write_files(folder: Path, study: Study, sections: Sequence[Section]) -> list
     return [path for make in FILES for path in _write(folder, make(study, sections), "-o DIR")]
 
 
-def write_plots(folder: Path, study: Study) -> list[Path]:
-    """Write the pictures of ``harness.reports.plots`` into the folder and return their paths.
+def write_plots(folder: Path, study: Study, *, bars: str = "bars") -> list[Path]:
+    """Write the pictures of ``harness.reports.plots`` into the folder and return their paths; names of bar charts
+    begin with ``bars``.
 
     Raises ``HarnessError`` without matplotlib, and where the folder cannot be written."""
     plots.check_plots()
-    return _write(folder, plots.study_plots(study), "--plots DIR")
+    return _write(folder, plots.study_plots(study, bars), "--plots DIR")
+
+
+def write_comparisons(folder: Path, study: Study) -> list[Path]:
+    """Write a bar chart of the checkpoints for each benchmark, ``comparison_BENCHMARK.png``, as ``write_plots``
+    does."""
+    plots.check_plots()
+    found = plots.bar_plots(study, "comparison")
+    return _write(
+        folder, {name: data for name, data in found.items() if name.endswith(".png")}, "--plots DIR"
+    )
 
 
 def _write(folder: Path, files: Files, option: str) -> list[Path]:

@@ -5,17 +5,11 @@ A tracker of somebody else needs none of this: it implements the hooks of ``harn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from harness.core.errors import HarnessError
 from harness.reports.trackers.payload import TrackedRun
-
-
-class TrackerError(HarnessError):
-    """A tracker took nothing, or only a part; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +36,3 @@ class Tracker(Protocol):
 
     def send(self, identity: str, runs: Sequence[TrackedRun], settings: Mapping[str, Any]) -> Sent:
         """Send what is not there yet. Raises ``TrackerError``."""
-
-
-@contextmanager
-def defaults(environ: Any, values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of the environment that are not set, for a while."""
-    added = {name: value for name, value in values.items() if name not in environ}
-    environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            environ.pop(name, None)

@@ -1,35 +1,23 @@
-"""MLflow, by its client (``mlflow-skinny`` is enough); ``MLFLOW_TRACKING_URI`` says where.
+"""MLflow: sending, by its client (``mlflow-skinny`` is enough).
 
 Sending again sends only what is not there. Each run has the tags ``touchstone.run`` and ``touchstone.key``, by which it
 is found. A metric is sent where the run has no value of it at the step, a file where there is none of its name.
-
-MLflow's client by itself waits two minutes for an answer and repeats a request seven times. Here that is 10 seconds
-and once more, unless its own variables say otherwise.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from harness.reports.trackers.base import Sent, TrackerError, defaults
+from harness.compare.tracked.client import TrackerError, client, missing, place_of, search
+from harness.compare.tracked.names import IDENTITY, KEY
+from harness.reports.trackers.base import Sent
 from harness.reports.trackers.payload import Point, TrackedRun
-from harness.reports.trackers.secrets import without_password
 
 EXPERIMENT: Final = "touchstone"
-PATIENCE: Final[Mapping[str, str]] = {
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",
-    "MLFLOW_ARTIFACT_UPLOAD_DOWNLOAD_TIMEOUT": "30",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-}
-ADDRESS: Final = "MLFLOW_TRACKING_URI"
 
 MOST_POINTS: Final = 1000
 MOST_PAIRS: Final = 100
@@ -46,25 +34,12 @@ class MLflow:
 
     def missing(self) -> str | None:
         """Return what must be installed or set first."""
-        if importlib.util.find_spec("mlflow") is None:
-            return "MLflow is not installed: pip install 'pytest-touchstone[mlflow]'"
-        if not os.environ.get(ADDRESS) and importlib.util.find_spec("sqlalchemy") is None:
-            return f"{ADDRESS} is not set; give the address of your server, such as http://localhost:5000"
-        return None
+        return missing()
 
     def send(self, identity: str, runs: Sequence[TrackedRun], settings: Mapping[str, Any]) -> Sent:
         """Send the runs, the parent first. Raises ``TrackerError``."""
-        name = experiment_name(settings)
-        with defaults(os.environ, PATIENCE):
-            from mlflow import MlflowClient
-
-            try:
-                client = MlflowClient()
-                return _Sending(client, name, identity).all(runs)
-            except TrackerError:
-                raise
-            except Exception as error:  # whatever the server answered
-                raise TrackerError(f"{place_of(client)}: {reason(error)}") from error
+        with client() as mlflow:
+            return _Sending(mlflow, experiment_name(settings), identity).all(runs)
 
 
 def experiment_name(settings: Mapping[str, Any]) -> str:
@@ -107,13 +82,11 @@ class _Sending:
         return str(found.experiment_id)
 
     def _there(self, experiment: str) -> dict[str, Any]:
-        wanted = f"tags.`touchstone.run` = '{self._identity}'"
-        return {
-            one.data.tags.get("touchstone.key", ""): one for one in search(self._client, experiment, wanted)
-        }
+        wanted = f"tags.`{IDENTITY}` = '{self._identity}'"
+        return {one.data.tags.get(KEY, ""): one for one in search(self._client, experiment, wanted)}
 
     def _created(self, experiment: str, one: TrackedRun, parent: str) -> Any:
-        tags = {"touchstone.run": self._identity, "touchstone.key": one.key}
+        tags = {IDENTITY: self._identity, KEY: one.key}
         tags |= {"mlflow.parentRunId": parent} if parent else {}
         self._new += 1
         return self._client.create_run(experiment, tags=tags, run_name=one.name)
@@ -167,44 +140,9 @@ class _Sending:
                 self._files += 1
 
 
-def search(client: Any, experiment: str, wanted: str = "") -> Iterator[Any]:
-    """Yield all runs of an experiment that fit, page by page."""
-    token = None
-    while True:
-        page = client.search_runs([experiment], filter_string=wanted, max_results=1000, page_token=token)
-        yield from page
-        if not (token := page.token):
-            return
-
-
-def place_of(client: Any) -> str:
-    """Return the address without a password."""
-    return without_password(str(client.tracking_uri))
-
-
-_REASONS: Final = (
-    (r"timed? ?out", "no answer in time"),
-    (r"Connection refused|NewConnectionError", "nobody listens there"),
-    (r"Name or service not known|NameResolutionError|getaddrinfo", "no such host"),
-    (r"(?:error code|too many) (\d{3})", "answers with error {}"),
-    (r"Connection aborted|RemoteDisconnected|Connection reset", "the connection broke"),
-)
-
-
-def reason(error: Exception) -> str:
-    """Return in a few words why a request failed: MLflow's own sentence is several lines long."""
-    text = " ".join(str(error).split())
-    for pattern, said in _REASONS:
-        if found := re.search(pattern, text, re.IGNORECASE):
-            return said.format(*found.groups())
-    return without_password(f"{type(error).__name__}: {text[:200]}")
-
-
 def _key(name: str) -> str:
     return re.sub(r"[^\w.\- /]", "_", name)
 
 
 def _now() -> int:
-    import time
-
     return int(time.time() * 1000)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from harness.compare.formats.tracked import tracker_name
+from harness.compare.tracked.names import METRICS, tracker_name
 from harness.core.text import count, listed
 from harness.results.rows import result_rows
 from harness.results.store_entry import StoredResult, saved_of
@@ -247,7 +247,8 @@ def _tags(saved: StoredResult, manifest: Mapping[str, Any]) -> dict[str, Any]:
         **_commit(manifest),
         "touchstone.conditions": json.dumps(saved.conditions, ensure_ascii=False),
         "touchstone.aggregate": json.dumps(saved.aggregate, ensure_ascii=False),
-        "touchstone.metrics": json.dumps(
+        "touchstone.composites": json.dumps(saved.composites, ensure_ascii=False),
+        METRICS: json.dumps(
             {tracker_name(name): [name, one.method] for name, one in saved.metrics.items()},
             ensure_ascii=False,
         ),

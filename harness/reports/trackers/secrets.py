@@ -64,11 +64,6 @@ class Secrets:
         return None
 
 
-def without_password(address: str) -> str:
-    """Return an address without user and password."""
-    return re.sub(r"(?<=://)[^/@\s]+@", "", address)
-
-
 def _password(value: str) -> str:
     try:
         return (urlsplit(value).password or "") if "://" in value else ""

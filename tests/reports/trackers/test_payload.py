@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compare.formats.tracked import tracker_name
+from harness.compare.tracked.names import tracker_name
 from harness.reports.trackers.payload import (
     Found,
     Place,

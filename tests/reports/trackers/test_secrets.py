@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.reports.trackers.secrets import Secrets, without_password
+from harness.compare.tracked.client import without_password
+from harness.reports.trackers.secrets import Secrets
 
 ENVIRONMENT = {
     "HF_TOKEN": "hf_planted_value",

@@ -1,9 +1,15 @@
-"""Results in a tracker of experiments: the names of metrics there."""
+"""The names of metrics and groups in a tracker."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from typing import Final
+
+IDENTITY: Final = "touchstone.run"
+KEY: Final = "touchstone.key"
+METRICS: Final = "touchstone.metrics"
+"""Tags by which our runs are known: the run, the part of it, and the names and methods of its metrics."""
 
 
 def tracker_name(name: str) -> str:
