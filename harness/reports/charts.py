@@ -165,17 +165,31 @@ def _bars(study: Study, key: str, measures: Sequence[Measure]) -> BarChart | Non
     points = [point for point in study.points if any(_value(study, point, measure) for measure in measures)]
     if not points or not measures:
         return None
+    few = len(points) <= MOST_BARS
+    points = points if few else _chosen(study, points, measures[0])
     rows = tuple((one.label, tuple(_bar(_value(study, point, one)) for point in points)) for one in measures)
     series = [point.series for point in points]
     sections = tuple((series.index(name), name) for name in dict.fromkeys(series))
     names = tuple(point.short for point in points)
     return BarChart(
         key=chart_key(key),
-        title=key,
+        title=key if few else f"{key}: first, best {measures[0].label} and last of each series",
         groups=names,
         bars=rows,
         sections=sections if any(series.count(name) > 1 for _, name in sections) else (),
     )
+
+
+def _chosen(study: Study, points: Sequence[Point], measure: Measure) -> list[Point]:
+    """Return the first and the last point of each series, and its best by the measure."""
+    kept = set()
+    for series in study.series:
+        own = [point for point in points if point.series == series.name]
+        known = [(point, value) for point in own if (value := _value(study, point, measure)) is not None]
+        best = best_of((value.value for _, value in known), higher=measure.higher_is_better)
+        kept |= {point.name for point in (*own[:1], *own[-1:])}
+        kept |= set() if best is None else {known[best][0].name}
+    return [point for point in points if point.name in kept]
 
 
 def _value(study: Study, point: Point, measure: Measure) -> Value | None:
@@ -190,6 +204,9 @@ def chart_key(text: str) -> str:
     """Return a name that is safe in files and as an element's id: ``real_coref-real@1``."""
     return re.sub(r"[^\w.@+-]+", "-", text).strip("-") or "chart"
 
+
+MOST_BARS: Final = 60
+"""The checkpoints that one chart of bars has; of more only some of each series are shown."""
 
 TINY: Final = 1e-9
 """The difference below which numbers of a chart count as equal."""

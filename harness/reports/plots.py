@@ -35,6 +35,9 @@ HATCHES: Final = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "--")
 TOGETHER: Final = 4
 """The series whose bands one panel can show; more get a panel each."""
 
+DENSE: Final = 25
+"""The checkpoints of a series from which on it gets a panel of its own, and no marks."""
+
 LONGEST_ROW: Final = 24
 """The checkpoints that stand in one row of bars."""
 
@@ -125,6 +128,7 @@ def _style(key: str) -> Iterator[None]:
         "font.family": [*([korean] if korean else []), "DejaVu Sans"],
         "font.size": 9,
         "axes.unicode_minus": False,
+        "text.parse_math": False,
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,
@@ -182,6 +186,7 @@ def latin(letter: str) -> str:
 
 def shortened(text: str, most: int = 40) -> str:
     """Return a name with its beginning left out where it is long: its end tells checkpoints apart."""
+    text = f" {text}" if text.startswith("_") else text  # matplotlib leaves such names out of legends
     return text if len(text) <= most else f"..{text[2 - most :]}"
 
 
@@ -192,7 +197,8 @@ def draw_curves(chart: LineChart, spell: Spell) -> Figure:
     """Return a figure of the curves, each with its band: in one panel, or where they are many in a panel each."""
     from matplotlib.figure import Figure
 
-    panels = len(chart.lines) if len(chart.lines) > TOGETHER else 1
+    dense = any(len(line.dots) > DENSE for line in chart.lines)
+    panels = len(chart.lines) if dense or len(chart.lines) > TOGETHER else 1
     columns = 1 if panels == 1 else min(3, math.ceil(math.sqrt(panels)))
     rows = math.ceil(panels / columns)
     size = (7.2, 4.2) if panels == 1 else (3.4 * columns + 0.6, 2.7 * rows + 0.6)
@@ -245,7 +251,7 @@ def _curve(axes: Axes, line: Line, place: int, factor: float, spell: Spell) -> N
     axes.fill_between(places, lows, highs, color=COLOURS[at], alpha=0.15, linewidth=0)
     for alone in _alone(lows, highs):
         axes.vlines(places[alone], lows[alone], highs[alone], color=COLOURS[at], linewidth=1.2, alpha=0.6)
-    few = len(places) <= 60
+    few = len(places) <= DENSE
     axes.plot(
         places,
         values,
@@ -329,8 +335,9 @@ def _rows(chart: BarChart) -> list[tuple[int, int]]:
             found.append((start, last))
             start = last
         while end - start > LONGEST_ROW:
-            found.append((start, start + LONGEST_ROW))
-            start += LONGEST_ROW
+            part = math.ceil((end - start) / math.ceil((end - start) / LONGEST_ROW))
+            found.append((start, start + part))
+            start += part
         last = end
     return [*found, (start, last)] if last > start else found
 

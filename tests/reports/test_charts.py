@@ -57,6 +57,15 @@ def test_a_checkpoint_without_a_measure_has_no_bar_and_no_dot(tmp_path: Path) ->
     assert [bar.value for bar in bars.bars[0][1]] in ([0.35, None, 0.35], [0.35, 0.35])
 
 
+def test_of_very_many_checkpoints_bars_show_the_first_the_best_and_the_last_of_each_series(
+    tmp_path: Path,
+) -> None:
+    rows = [row("a", 100 * n, real1="0.7000" if n == 40 else "0.6000") for n in range(1, 71)]
+    (coref, *_) = bar_charts(study_of([str(write(tmp_path / "t.csv", *rows))], output=tmp_path))
+    assert coref.groups == ("checkpoint-100", "checkpoint-4000", "checkpoint-7000")
+    assert coref.title == "real_coref: first, best Real@1 and last of each series"
+
+
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.integers(2, 12))
 def test_ticks_are_round_and_hold_all_values(low: float, width: float, most: int) -> None:
     high = low + width
