@@ -101,10 +101,10 @@ def test_a_real_model_gives_the_same_scores_however_it_is_run(
     (tiny_masked if kind == "masked" else tiny_causal)(folder)
     if kind != "causal":
         (project.path / "test_sums.py").write_text({"masked": FILL, "texts": SAY}[kind])
-    assert project.run("--eval-batch", "1", checkpoint=str(folder), apart=True).ret == 0
+    assert project.run("--eval-batch", "1", checkpoint=str(folder)).ret == 0
     plain = project.scores()
     (project.path / "conftest.py").write_text(SHUFFLE)
     for arguments in (["--eval-batch", "32"], ["-n", "2"], ["--eval-batch-items", "5"]):
-        result = project.run(*arguments, checkpoint=str(folder), apart=True)
+        result = project.run(*arguments, checkpoint=str(folder))
         assert result.ret == 0
         assert close(project.scores(), plain), arguments
