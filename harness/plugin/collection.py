@@ -133,6 +133,7 @@ class Collection:
                 base_model=settings.base_model,
                 trust_remote_code=settings.trust_remote_code,
             )
+            _check_base(settings.base_model, series.infos, some_failed=bool(series.failed))
             self.checkpoints, self.failed = series.infos, series.failed
             self.deselected += series.left_out
         return self.checkpoints
@@ -163,6 +164,20 @@ class Collection:
         if self.sandbox is not None:
             self.sandbox.close()
             self.sandbox = None
+
+
+WITHOUT_BASE: Final = ("folder", "gguf", "fake")
+"""The checkpoint formats that take no ``--eval-base-model``."""
+
+
+def _check_base(base: str | None, infos: Sequence[CheckpointInfo], *, some_failed: bool) -> None:
+    """Raise ``CheckpointError`` for a base model that no checkpoint takes; one that failed to load may be meant."""
+    takes = any(info.base is not None or info.format not in WITHOUT_BASE for info in infos)
+    if base is not None and infos and not takes and not some_failed:
+        raise CheckpointError(
+            f"--eval-base-model {base}: no checkpoint of this run is a LoRA adapter or a .pt file, which take one; "
+            "leave it out, or check --checkpoint"
+        )
 
 
 @dataclass(frozen=True, slots=True)

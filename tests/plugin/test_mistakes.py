@@ -53,6 +53,7 @@ from tests.support.project import Project
         (["--eval-batch-items", "0"], ["--eval-batch-items '0': expected a whole number from 1 up"]),
         (["--eval-speculative", "on"], ["'on': expected auto or off"]),
         (["--eval-steps", "a"], ["invalid --eval-steps 'a': expected START:STOP:STEP"]),
+        (["--eval-base-model", "nosuch"], ["--eval-base-model nosuch: no checkpoint of this run is a LoRA"]),
         (["--eval-tasks", ""], ["--eval-tasks: the value is empty"]),
         (["--eval-tasks", "summs"], ["'summs'", "sums"]),
         (["--eval-output", "test_sums.py"], ["--eval-output test_sums.py: test_sums.py is no folder"]),
