@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
 import pytest
 
@@ -39,6 +39,9 @@ CHECKPOINT_FIXTURE: Final = "touchstone_checkpoint"
 
 FORMER: Final = ("shots_from", "hub", "hub_shots")
 """Fields that ``Dataset`` has replaced; they work for one more version."""
+
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
 
 _TAG: Final = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
 
@@ -190,6 +193,39 @@ class Benchmark:
         return scores.get(self.primary_score) if better else None
 
 
+EXAMPLES: Final = {
+    "name": '"NAME"',
+    "version": "version=1",
+    "asks": "asks=Loglikelihood",
+    "primary": 'primary="acc"',
+}
+"""The arguments that every declaration has, as one writes them."""
+
+
+def _complete(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+    """Make the lack of an argument a ``BenchmarkError`` that shows what to write, not a ``TypeError``."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def checked(*args: _Given.args, **more: _Given.kwargs) -> _Made:
+        try:
+            known = signature.bind_partial(*args, **more).arguments
+        except TypeError as error:
+            raise BenchmarkError(f"@benchmark: {error}") from None
+        if callable(known.get("name")):
+            raise BenchmarkError(
+                f"@benchmark without arguments; write @benchmark({', '.join(EXAMPLES.values())})"
+            )
+        if lacking := [text for name, text in EXAMPLES.items() if name not in known]:
+            where = f"benchmark {known['name']!r}" if "name" in known else "@benchmark"
+            names = ", ".join(text.partition("=")[0] for text in lacking)
+            raise BenchmarkError(f"{where}: no {names}; write {', '.join(lacking)}")
+        return function(*args, **more)
+
+    return checked
+
+
+@_complete
 def benchmark(
     name: str,
     *,

@@ -5,7 +5,7 @@ They depend neither on the selected items, nor on their order, nor on the worker
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from harness.core.draws import TOUCHSTONE, Wanted, draw_of
 from harness.core.errors import ShotsError
 from harness.core.few_shot import GREEDY, FewShot, Sampling, Shot
 from harness.core.requests import Turn
+from harness.core.text import did_you_mean, listed
 
 SEPARATOR = "\n\n"
 
@@ -49,7 +50,20 @@ class DrawnShots:
     def _rendered(self, spec: Benchmark, example: Example) -> list[str | Shot]:
         if not self.count or spec.shot is None:
             return []
-        return [spec.shot(shot.row) for shot in self.before[example.id]]
+        return [_example_of(spec.shot, shot) for shot in self.before[example.id]]
+
+
+def _example_of(shot: Callable[[Any], str | Shot], example: Example) -> str | Shot:
+    """Return what the benchmark makes of a row; an error of its says of which row, and what fields that has."""
+    try:
+        return shot(example.row)
+    except Exception as error:
+        note = f"in shot= of row {example.id}"
+        if isinstance(error, KeyError) and isinstance(example.row, Mapping):
+            near = did_you_mean(str(error.args[0]), example.row).strip() if error.args else ""
+            note += "; ".join(filter(None, (f", which has the fields {listed(example.row)}", near)))
+        error.add_note(note)
+        raise
 
 
 def shots_of(

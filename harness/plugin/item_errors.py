@@ -60,6 +60,11 @@ def sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def whole_sentence(error: BaseException) -> str:
+    """Return the same, with what was noted about the error on its way."""
+    return "; ".join([sentence(error), *map(plain_text, getattr(error, "__notes__", ()))])
+
+
 def place_of(error: BaseException, root: Path) -> str:
     """Return the last place in the project's own files where the error passed, as ``FILE:LINE``; else its origin."""
     frames = traceback.extract_tb(error.__traceback__)

@@ -32,7 +32,7 @@ from harness.plugin.batches import DEFAULT_SIZE, batch_size
 from harness.plugin.crashes import TOLD, FailedCheckpoints, WorkerCrashes
 from harness.plugin.declarations import collected_of, declarations_of, wrong_composite
 from harness.plugin.gate import FINE, GateSession
-from harness.plugin.item_errors import SAME, one_line, place_of, sentence
+from harness.plugin.item_errors import SAME, one_line, place_of, whole_sentence
 from harness.plugin.options import settings_of, take_former_gate_mode
 from harness.plugin.selection import settle
 from harness.results.run_directory import RunDirectory, free_run_path
@@ -329,7 +329,7 @@ class EvalSession:
             setattr(report, SAME, kind)
         if self._execution is not None and report.when != "teardown" and not report.passed:
             try:
-                self._execution.settle(item, "skipped" if report.skipped else "error", sentence(error))
+                self._execution.settle(item, "skipped" if report.skipped else "error", whole_sentence(error))
             except JournalError as fault:
                 setattr(report, TOLD, {"fatal": str(fault)})
         if isinstance(error, CheckpointError) and own:

@@ -172,3 +172,19 @@ def test_every_public_name_is_there_and_others_are_not() -> None:
     assert all(getattr(harness, name) is not None for name in harness.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'benchmarks'"):
         harness.benchmarks  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"asks": Loglikelihood, "primary": "acc"}, "benchmark 'x': no version; write version=1"),
+        ({"version": 1}, 'benchmark .x.: no asks, primary; write asks=Loglikelihood, primary="acc"'),
+    ],
+)
+def test_what_a_declaration_lacks_is_said_with_what_to_write(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(BenchmarkError, match=f"^{said}$"):
+        benchmark("x", **given)
+    with pytest.raises(BenchmarkError, match=r"^@benchmark without arguments; write @benchmark\("):
+        benchmark(made)  # type: ignore[arg-type, call-arg]
+    with pytest.raises(BenchmarkError, match=r"^@benchmark: too many positional arguments$"):
+        benchmark("x", 1)  # type: ignore[call-arg]

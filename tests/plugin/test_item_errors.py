@@ -121,3 +121,23 @@ def test_the_place_of_an_error_is_the_last_in_the_projects_files() -> None:
     assert re.fullmatch(r".*test_item_errors\.py:\d+", place_of(error, Path(__file__).parent))
     assert "json" in place_of(error, Path("/nowhere"))
     assert place_of(ValueError("never raised"), Path(__file__).parent) == ""
+
+
+def test_an_error_of_shot_says_of_which_row_and_what_fields_that_has(pytester: pytest.Pytester) -> None:
+    text = BENCHMARK.format(body="pass", arguments=", shots")
+    text = text.replace('primary="acc"', "primary='acc', shot=lambda row: row['anser'], num_fewshot=1")
+    pytester.makepyfile(test_b=text)
+    done = pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider", "--eval-limit", "2")
+    assert done.ret == 9
+    told = "which has the fields question, answer; did you mean 'answer'?"
+    assert told in " ".join(done.stdout.str().split())
+    (log,) = pytester.path.glob("results/*/errors.log")
+    assert log.read_text().count(told) == 2
+
+
+def test_a_declaration_without_a_version_is_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_b=BENCHMARK.format(body="pass", arguments="").replace("version=1, ", ""))
+    done = pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider")
+    assert done.ret == 4
+    done.stderr.fnmatch_lines(["ERROR: test_b.py:*: benchmark 'b': no version; write version=1"])
+    assert "Traceback" not in done.stdout.str()
