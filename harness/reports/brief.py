@@ -6,7 +6,9 @@ Errors, lost items and checkpoints that failed to load are told as fully as in a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from harness.core.aggregation import aggregation_of
@@ -19,6 +21,11 @@ NAMED: Final = 4
 """Names before "and N more"."""
 
 FAULTS_SHOWN: Final = 5
+
+SHORT: Final = 100
+"""Characters of what helps where a benchmark was left out; what is longer is left to ``-v``."""
+
+DETAILS: Final = "-v says what helps"
 
 _ASIDE: Final = re.compile(r" \([^)]*\)")
 
@@ -151,15 +158,24 @@ def _left_out(summary: Summary) -> str:
     classes: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         classes.setdefault(_ASIDE.sub("", reason).partition(";")[0], []).append(name)
-    return "; ".join(
-        # What is nearest to a name helps where it is one name.
-        f"{names[0]}: {reasons[names[0]]}"
-        if len(names) == 1 and "; nearest: " in reasons[names[0]]
-        else f"{_names(names)}: {kind}"
-        if kind
-        else _names(names)
-        for kind, names in classes.items()
-    )
+    found = [_class(kind, {name: reasons[name] for name in names}) for kind, names in classes.items()]
+    parts: list[str] = []
+    for remedy, several in groupby(found, key=itemgetter(1)):  # it is told once, after those that it helps
+        parts += [*(text for text, _ in several), remedy]
+    return "; ".join(filter(None, parts))
+
+
+def _class(kind: str, reasons: Mapping[str, str]) -> tuple[str, str]:
+    """Return benchmarks that were left out for reasons that begin alike, and what helps if it is the same and short.
+
+    Of a single benchmark the whole reason is told where it names what is nearest.
+    """
+    (first, *others), names = reasons.values(), _names(reasons)
+    if not others and "; nearest: " in first:
+        return f"{names}: {first}", ""
+    remedies = {reason.partition("; ")[2] for reason in reasons.values()}
+    remedy = remedies.pop() if len(remedies) == 1 else DETAILS
+    return f"{names}: {kind}" if kind else names, remedy if len(remedy) <= SHORT else DETAILS
 
 
 def _undefined(summary: Summary) -> str:

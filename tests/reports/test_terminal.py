@@ -151,6 +151,21 @@ def test_benchmarks_left_out_for_one_reason_share_a_line():
     ]
 
 
+@pytest.mark.parametrize(
+    ("reasons", "expected"),
+    [
+        (["a: no data (a/b); give DIR", "c: no data (c/d); give DIR"], "a, c: no data; give DIR"),
+        (["a: no data (a/b); " + "long " * 30], "a: no data; -v says what helps"),
+        (["a: no data (a/b); give DIR", "c: it needs a GPU"], "a: no data; give DIR; c: it needs a GPU"),
+        (["a: no data (a/b); nearest: a/c"], "a: no data (a/b); nearest: a/c"),
+        (["a: too long; ask all", "b: too hard; ask all"], "a: too long; b: too hard; ask all"),
+    ],
+)
+def test_a_short_report_tells_what_helps_where_it_is_short(reasons: list[str], expected: str) -> None:
+    text = render(replace(sample(1), deselected=reasons), 120, False)
+    assert re.findall("left out.*", text) == [f"left out    {expected}"]
+
+
 def test_a_short_report_names_what_no_checkpoint_was_asked_once_in_one_line():
     lines = [
         "apps: asks Generate, which tiny (masked LM) cannot answer",
@@ -159,7 +174,7 @@ def test_a_short_report_names_what_no_checkpoint_was_asked_once_in_one_line():
         "other: no data (other/test); put it there",
     ]
     text = render(replace(sample(1), deselected=lines), 80, False)
-    assert re.findall("left out.*", text) == ["left out    apps, other: no data"]
+    assert re.findall("left out.*", text) == ["left out    apps, other: no data; -v says what helps"]
     long = words(render(replace(sample(1), deselected=lines), 80, False, details=True))
     assert all(line in long for line in lines)
 
