@@ -53,6 +53,7 @@ COMMANDS: Final = (
     _ours("compare", "compare results: which differences are more than chance", markdown=True),
     _ours("study", "study the checkpoints of trainings: curves, peaks, series against series", markdown=True),
     _ours("export", "write a run in the form of lm-evaluation-harness"),
+    _ours("plan", "say what a gate could decide, before anything is asked"),
     _ours("import", "import published results, to compare with", "import_"),
     _ours("conformance", "compare a scorer's verdicts with recorded ones"),
     Command(

@@ -31,6 +31,7 @@ from harness.compare.metric import (
     shared_columns,
 )
 from harness.compare.pooled import POOLED, pool
+from harness.compare.pooled import Part as PooledPart
 from harness.compare.prompts import known_by_prompts
 from harness.core.composite import Composite
 from harness.core.errors import DataError
@@ -249,7 +250,9 @@ def _pooled(
     """The verdict on the items of all benchmarks that are compared item by item."""
     before, after = entries
     parts = {
-        line.benchmark: (line.metric, after[line.benchmark], [before[line.benchmark]])
+        line.benchmark: PooledPart(
+            line.metric, after[line.benchmark], [before[line.benchmark]], line.compared
+        )
         for line in lines
         if line.paired
     }

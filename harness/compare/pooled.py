@@ -2,10 +2,11 @@
 
 A loss that is spread over a suite may be too small to be seen on any one benchmark, and plain on all of them together.
 The pooled test takes all items of all benchmarks as one (Kuebler et al. 2026, arXiv 2602.10144, section 4, "pooled").
-For right and wrong answers it is McNemar's on the sums of gained and lost items, else their permutation test. Each
-benchmark weighs as many items as it has. It is computed as a composite with these weights. So clusters stay whole, and
-of several earlier checkpoints that have all the benchmarks the one that is best over all items is the baseline, whose
-luck is allowed for.
+For right and wrong answers it is McNemar's on the sums of gained and lost items. Else it is a permutation test, as that
+of a composite in which each benchmark weighs as many items as it has, with clusters whole.
+
+Of several earlier checkpoints that have all the benchmarks the one that is best over all items is the baseline. That it
+was chosen is allowed for.
 
 Benchmarks are left out whose scores are no shares (log-probabilities), or better when lower, and what was compared by
 another metric than the first of its benchmark.
@@ -15,16 +16,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.compare.candidate import Entry
 from harness.compare.items import score_name
 from harness.compare.judge import Compared, Weighed, compare_composite
 from harness.core.errors import GateError
 from harness.core.text import count
+from harness.statistics.paired import compare_flips
 
 POOLED: Final = "pooled"
 """The word that stands for the metric of all items together."""
+
+
+class Part(NamedTuple):
+    """One benchmark: the metric, the new result, its baselines, and their comparison."""
+
+    metric: str
+    new: Entry
+    baselines: Sequence[Entry]
+    compared: Compared
+
+    @property
+    def is_flips(self) -> bool:
+        """Return whether a single baseline and gained and lost items of their own say everything."""
+        one = self.compared.comparison
+        return len(self.baselines) == 1 and one.gained is not None and one.units == one.n
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,38 +58,59 @@ class Pooled:
         return count(len(self.benchmarks), "benchmark")
 
 
-def pool(parts: Mapping[str, tuple[str, Entry, Sequence[Entry]]], *, level: float) -> Pooled | None:
-    """The benchmarks (metric, new result and baselines by name) as one; None for fewer than two, and where no earlier
-    checkpoint has all of them."""
-    kept = {name: part for name, part in parts.items() if _is_share(*part)}
+def pool(parts: Mapping[str, Part], *, level: float) -> Pooled | None:
+    """The benchmarks as one; None for fewer than two, and where no earlier checkpoint has all of them."""
+    kept = {name: part for name, part in parts.items() if _is_share(part)}
     if len(kept) < 2:
         return None
-    keys = [{one.saved.checkpoint_key: one for one in baselines} for _, _, baselines in kept.values()]
+    keys = [{one.saved.checkpoint_key: one for one in part.baselines} for part in kept.values()]
     common = [key for key in keys[0] if all(key in other for other in keys[1:])]
     if not common:
         return None
-    sizes = {name: _size(metric, new) for name, (metric, new, _) in kept.items()}
-    total = sum(sizes.values())
-    weighed = [
-        Weighed(sizes[name] / total, metric, new, [by_key[key] for key in common])
-        for (name, (metric, new, _)), by_key in zip(kept.items(), keys, strict=True)
-    ]
-    compared = compare_composite(POOLED, weighed, level=level)
+    if all(part.is_flips for part in kept.values()):
+        compared = _by_flips([part.compared for part in kept.values()], level)
+    else:
+        sizes = [_size(part) for part in kept.values()]
+        weighed = [
+            Weighed(size / sum(sizes), part.metric, part.new, [by_key[key] for key in common])
+            for size, part, by_key in zip(sizes, kept.values(), keys, strict=True)
+        ]
+        compared = compare_composite(POOLED, weighed, level=level)
     return Pooled(tuple(kept), compared, tuple(keys[0][key] for key in common))
 
 
-def _size(metric: str, new: Entry) -> int:
-    column = new.items.scores[score_name(new.saved, metric)]
+def _by_flips(parts: Sequence[Compared], level: float) -> Compared:
+    """The comparison of all items from what each benchmark has gained and lost against one and the same checkpoint."""
+    found = [one.comparison for one in parts]
+    gained, lost = (sum(getattr(one, name) or 0 for one in found) for name in ("gained", "lost"))
+    right = sum(round((one.baseline or 0.0) * one.n) - (one.lost or 0) for one in found)
+    whole = compare_flips(
+        right, gained, lost, sum(one.n for one in found) - right - gained - lost, level=level
+    )
+    return Compared(
+        metric=POOLED,
+        comparison=whole,
+        as_measured=whole,
+        measured=whole.baseline,
+        shrunk=whole.baseline,
+        identical=all(one.identical for one in parts),
+    )
+
+
+def _size(part: Part) -> int:
+    column = part.new.items.scores[score_name(part.new.saved, part.metric)]
     return sum(value is not None for value in column)
 
 
-def _is_share(metric: str, new: Entry, baselines: Sequence[Entry]) -> bool:
+def _is_share(part: Part) -> bool:
     """Return whether all scores lie in [0, 1], and higher ones are better."""
     try:
-        score = score_name(new.saved, metric)
+        score = score_name(part.new.saved, part.metric)
     except GateError:  # a mean over groups
         return False
-    columns = [one.items.scores.get(score) for one in (new, *baselines)]
-    return new.saved.aggregation(metric).higher_score_is_better and all(
-        column and all(value is None or 0 <= value <= 1 for value in column) for column in columns
-    )
+    if not part.new.saved.aggregation(part.metric).higher_score_is_better:
+        return False
+    if part.compared.comparison.gained is not None and len(part.baselines) == 1:
+        return True
+    columns = [one.items.scores.get(score) for one in (part.new, *part.baselines)]
+    return all(column and all(value is None or 0 <= value <= 1 for value in column) for column in columns)

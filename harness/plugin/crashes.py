@@ -14,7 +14,9 @@ from typing import Final
 
 import pytest
 
+from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.find import none_usable
+from harness.checkpoints.series import FailedToLoad
 
 MOST_CRASHES: Final = 2
 """An item is given up when this many workers have died running it."""
@@ -60,6 +62,13 @@ class FailedCheckpoints:
             path, line, _ = report.location
             report.outcome = "skipped"
             report.longrepr = (path, line or 0, f"Skipped: {checkpoint} failed to load, as said before")
+
+    def rows(self, unknown: Iterable[FailedToLoad], infos: Iterable[CheckpointInfo]) -> list[dict[str, str]]:
+        """Return the checkpoints that could not be recognised, then those of ``infos`` that could not be loaded."""
+        paths = {info.name: str(info.path) for info in infos}
+        rows = [(one.name, one.path, one.message) for one in unknown]
+        rows += [(name, paths.get(name, ""), message) for name, message in self.messages.items()]
+        return [dict(zip(("name", "path", "message"), row, strict=True)) for row in rows]
 
     def take(self, report: pytest.TestReport, checkpoints: Iterable[str]) -> None:
         """Note what a report tells, in the controller.

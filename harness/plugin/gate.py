@@ -4,16 +4,18 @@
     --eval-gate-mode MODE     so too, by a mode: plain or strict
     --baseline WHAT           what the run is compared with; without --gate verdicts are only shown
     --eval-gate-config FILE   margins, floors and the rest; by default pyproject.toml
+    --gate-plan               nothing is asked: what such a gate could decide is shown
 
 Only the controlling process has a gate.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -36,6 +38,9 @@ from harness.results.run_directory import RunDirectory
 from harness.results.store_entry import ItemScores, StoredResult
 from harness.results.summary import Collected, Declaration, Summary, wholes
 
+if TYPE_CHECKING:
+    from harness.compare.plan import Plan
+
 FINE: Final = (ExitCode.OK, ExitCode.FAILED)
 """pytest's exit codes of sessions that ran to their end."""
 
@@ -52,6 +57,8 @@ class GateSession:
         self._root = config.rootpath
         self._exit_code = ExitCode.OK
         self._asked = bool(settings.checkpoint)
+        self._only_plans = settings.gate_plan
+        self._planned: tuple[Plan, int] | None = None
         self._checkpoints: list[str] = []
         try:
             self.plan = _plan(config, settings)
@@ -83,6 +90,33 @@ class GateSession:
             check_plan(self.plan, declared, saved, files)
         except HarnessError as error:
             raise pytest.UsageError(str(error)) from None
+
+    def make_plan(self, items: Sequence[Collected], declared: Mapping[str, Declaration]) -> None:
+        """Find what the gate could decide about these items, to be shown at the end; raise ``pytest.UsageError``."""
+        from harness.compare.plan import make_plan, targets_of_run
+
+        assert self.plan is not None
+        self.check(items, declared, ())
+        counts = Counter((item.checkpoint, item.benchmark) for item in items)
+        sizes: dict[str, int] = {}
+        for (_, benchmark), n in counts.items():
+            sizes[benchmark] = max(n, sizes.get(benchmark, 0))
+        try:
+            source, known = self.source(), open_source("best", self._output, folder=self._folder)
+            plan = make_plan(targets_of_run(declared, sizes, self.plan), source, known, self.plan)
+        except HarnessError as error:
+            raise pytest.UsageError(str(error)) from None
+        self._planned = plan, len({item.checkpoint for item in items})
+
+    def show_plan(self, reporter: pytest.TerminalReporter) -> None:
+        """Write the plan that was made, if any."""
+        if self._planned is not None:
+            from harness.reports.plan import render
+
+            plan, checkpoints = self._planned
+            width, color = reporter.config.get_terminal_writer().fullwidth, reporter.hasmarkup
+            reporter.write_sep("=", "plan of the gate")
+            reporter.write_line(render(plan, width=width, color=color, checkpoints=checkpoints))
 
     def judge(
         self,
@@ -149,7 +183,12 @@ class GateSession:
 
         None where nobody asked for a gate, and where pytest itself says why the session has failed.
         """
-        if self.plan is None or self.plan.mode is None or session.config.option.collectonly:
+        if (
+            self.plan is None
+            or self.plan.mode is None
+            or session.config.option.collectonly
+            or self._only_plans
+        ):
             return None
         if session.exitstatus not in (*FINE, ExitCode.NOTHING):
             return None
@@ -176,8 +215,10 @@ def _with_asked(gate: GateResult, summary: Summary) -> GateResult:
 
 def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
     """Return what the options and the configuration ask for together; None without --gate and --baseline."""
-    gate = settings.gate or settings.gate_mode is not None
+    gate = settings.gate or settings.gate_plan or settings.gate_mode is not None
     path = settings.gate_config
+    if settings.gate_plan and settings.values["workers"] > 1:
+        raise GateError("--gate-plan asks nothing, in one process: leave -n out, or add -n 0")
     allow = [name for given in settings.baseline_allow for name in given.split(",") if name]
     if not gate and settings.baseline is None:
         lone = next((name for name in ALONE if settings.values[name]), None)

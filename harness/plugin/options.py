@@ -65,6 +65,7 @@ class Settings:
     baseline_allow: tuple[str, ...]
     gate_metric: tuple[str, ...]
     gate_sequential: bool
+    gate_plan: bool
     gate_config: str | None
 
     @property

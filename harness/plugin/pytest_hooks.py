@@ -124,6 +124,11 @@ class ControllerHooks(Hooks):
     def pytest_collection_finish(self) -> None:
         self.session.begin()
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Run nothing where only a plan was asked for."""
+        return True if self.session.settings.gate_plan and not session.testsfailed else None
+
     def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
         """Say which benchmarks --eval-tasks means; at ``--co`` also what was left out, which a run says below its
         table."""

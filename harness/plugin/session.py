@@ -210,6 +210,9 @@ class EvalSession:
         left_out = self.collection.selected and self.collection.deselected if self.fault is None else ()
         if self.config.option.collectonly or not self._selected or not (own or left_out):
             return
+        if self.settings.gate_plan:
+            self._gate.make_plan(collected_of(own), declarations_of(own))
+            return
         try:
             self.directory.make()
         except JournalError as error:
@@ -430,7 +433,8 @@ class EvalSession:
             summary, records = results.whole(
                 functools.partial(self._crashes.why_lost, early=early), time.time() - self._began
             )
-            summary = replace(summary, failed_to_load=self._failed_to_load())
+            told = self._failed.rows(self.collection.failed, self.collection.known_checkpoints())
+            summary = replace(summary, failed_to_load=told)
             kept = results.save(summary, records)
             summary = replace(summary, changes=results.changes(kept), leaders=results.leaders(kept))
             fault = self._fault_of(summary)
@@ -457,19 +461,13 @@ class EvalSession:
         names = ", ".join(one["name"] for one in summary.failed_to_load)
         return f"{names} cannot be used" if names else None
 
-    def _failed_to_load(self) -> list[dict[str, str]]:
-        """Return the checkpoints that could not be recognised, then those that could not be loaded."""
-        paths = {info.name: str(info.path) for info in self.collection.known_checkpoints()}
-        rows = [(one.name, one.path, one.message) for one in self.collection.failed]
-        rows += [(name, paths.get(name, ""), message) for name, message in self._failed.messages.items()]
-        return [dict(zip(("name", "path", "message"), row, strict=True)) for row in rows]
-
     def show(self, reporter: pytest.TerminalReporter, status: int) -> None:
         """Write the table of results, and the sections of others, on the terminal."""
         if self.fault is not None:
             return
         for note in self.settings.notes:
             reporter.write_line(note, yellow=True)
+        self._gate.show_plan(reporter)
         if self._summary is not None:
             self._hooks.write_sections(reporter, self._summary)
             return

@@ -227,9 +227,11 @@ def _as_steps(sizes: Sequence[float]) -> list[int] | None:
 def _counted(steps: Sequence[int], statistic: int) -> float:
     """P(|sum of +-steps| >= statistic), from the distribution of the sum of the positive ones."""
     import numpy as np
-    from scipy.special import gammaln
+    from scipy.special import bdtr, gammaln
 
     total = sum(steps)
+    if steps[0] == steps[-1]:  # all of one size: McNemar's
+        return min(1.0, 2 * float(bdtr((total - statistic) // (2 * steps[0]), len(steps), 0.5)))
     chance = np.ones(1)
     for size, count in Counter(steps).items():
         ways = np.arange(count + 1)

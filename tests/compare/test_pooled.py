@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from harness.compare.gate.config import GateConfig, gate_config_of
 from harness.compare.gate.decide import cases_of, decide
 from harness.compare.gate.result import GateResult, gate_json, lines_from_json
 from harness.compare.gate.validate import check_plan
+from harness.compare.judge import Compared, compare
 from harness.compare.pair import compare_pair
-from harness.compare.pooled import pool
+from harness.compare.pooled import Part, pool
 from harness.core.errors import GateError
 from harness.reports import comparison
 from harness.reports.gate import decision_text
@@ -48,15 +50,30 @@ def gate(earlier: list[Entry], mine: list[Entry], **plan: Any) -> GateResult:
     return decide(cases_of(mine, []), source(*earlier), GateConfig(**{"mode": "plain", **plan}))
 
 
+def with_clusters(one: Compared) -> Compared:
+    """The comparison as one whose items are not their own units."""
+    return replace(one, comparison=replace(one.comparison, units=one.comparison.n - 1))
+
+
 def test_all_items_together_are_mcnemars_test_of_all_flips() -> None:
     earlier, mine = results((5, 20), (9, 12), n=200)
-    found = pool(
-        {one.saved.benchmark: ("acc", one, [old]) for one, old in zip(mine, earlier, strict=True)}, level=0.95
-    )
+    parts = {
+        one.saved.benchmark: Part("acc", one, [old], compare(one, [old]))
+        for one, old in zip(mine, earlier, strict=True)
+    }
+    found = pool(parts, level=0.95)
     assert found is not None
-    exact = compare_flips(186, 14, 32, 168)
+    exact = compare_flips(168, 14, 32, 186)
     assert found.compared.comparison.p == pytest.approx(exact.p)
-    assert found.compared.comparison.difference == pytest.approx(exact.difference)
+    assert found.compared.comparison == exact
+    # As a composite, the way for clusters and graded scores, it is the same test.
+    clustered = pool(
+        {name: part._replace(compared=with_clusters(part.compared)) for name, part in parts.items()},
+        level=0.95,
+    )
+    assert clustered is not None
+    assert clustered.compared.comparison.p == pytest.approx(exact.p)
+    assert clustered.compared.comparison.difference == pytest.approx(exact.difference)
     assert found.benchmarks == ("a", "b")
 
 

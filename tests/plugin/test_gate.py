@@ -400,3 +400,22 @@ def test_a_refused_baseline_is_explained_once_and_the_decision_is_the_last_line(
     assert text.count("--eval-baseline-allow items") == 1  # the remedy
     assert text.count("gate not valid (exit code 9): skills acc: ") == 1
     assert " passed in " in text.partition("gate not valid")[0]
+
+
+def test_a_plan_of_the_gate_is_shown_and_nothing_is_asked(skilled: Project) -> None:
+    assert score(skilled, 150, "first", "--gate").ret == 0
+    planned = skilled.run("--gate-plan")
+    assert planned.ret == 0
+    planned.stdout.fnmatch_lines(
+        [
+            "*= plan of the gate =*",
+            "plan  against best, margin 1 point, alpha 0.05",
+            "skills acc * 200 *",
+            "from  skills: assumed: * % of the items flip, *",
+        ]
+    )
+    assert sorted(one.name for one in (skilled.path / "results").iterdir() if one.is_dir()) == [
+        "first",
+        "saved",
+    ]
+    planned.assert_outcomes()

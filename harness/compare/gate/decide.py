@@ -30,7 +30,7 @@ from harness.compare.gate.config import Floor, GateConfig, check_names
 from harness.compare.gate.result import COMPOSITE, STRICT, BaselineRef, GateLine, GateResult
 from harness.compare.items import score_name
 from harness.compare.judge import Compared, Judged, Weighed, compare, compare_composite, judge
-from harness.compare.pooled import POOLED, Pooled, pool
+from harness.compare.pooled import POOLED, Part, Pooled, pool
 from harness.core.composite import Composite
 from harness.core.errors import GateError
 from harness.results.store_entry import StoredResult, composites_of
@@ -111,7 +111,7 @@ def judge_case(
     composites = [one for name in plan.metrics if (one := plan.composite_of(name)) is not None]
     wholes = [_whole(case, composite, source, plan) for composite in composites]
     compared = _compare(case, wholes, found, settled, plan)
-    pooled = None if settled else _pool(case, found, plan)
+    pooled = None if settled else _pool(case, found, compared, plan)
     if pooled is not None and plan.pooled:
         compared[pooled.name, POOLED] = pooled.compared
     own = {key: margin for key in compared if (margin := plan.own(key[0]).margin) is not None}
@@ -142,12 +142,18 @@ def judge_case(
     return lines + _composite_floors(case, plan), whole
 
 
-def _pool(case: Case, found: Mapping[tuple[str, str], BaselineChoice], plan: GateConfig) -> Pooled | None:
+def _pool(
+    case: Case,
+    found: Mapping[tuple[str, str], BaselineChoice],
+    compared: Mapping[tuple[str, str], Compared],
+    plan: GateConfig,
+) -> Pooled | None:
     """All items of the benchmarks that are compared, by the first metric of each."""
-    parts: dict[str, tuple[str, Entry, Sequence[Entry]]] = {}
+    parts: dict[str, Part] = {}
     for (name, metric), one in found.items():
         if one.state == "chosen":
-            parts.setdefault(name, (metric, case.entries[name], one.baselines))
+            mine = compared[name, metric]
+            parts.setdefault(name, Part(metric, case.entries[name], one.baselines, mine))
     return pool(parts, level=1 - plan.alpha)
 
 

@@ -1,0 +1,206 @@
+"""A plan before a run: where its designs are from, and what it says the gate could decide."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.cli import main
+from harness.compare.baselines import BaselineSource
+from harness.compare.candidate import Entry
+from harness.compare.gate.config import BenchmarkRules, GateConfig
+from harness.compare.plan import Plan, Target, make_plan, targets_of
+from harness.core.errors import GateError
+from harness.reports.plan import plan_facts, render
+from harness.results.store import ResultStore
+from harness.statistics.power import binary_design, items_for_not_worse, power_of_drop, smallest_drop
+from tests.support.entries import entry, source
+
+PLAIN = GateConfig(mode="plain")
+
+
+def answers(n: int, seed: int, lucky: float = 0.3) -> list[float]:
+    """Right and wrong answers: the same half of the items is right always, and ``lucky`` of the others."""
+    draw = np.random.default_rng(seed).random(n)
+    return [float(place < n // 2 or one < lucky) for place, one in enumerate(draw)]
+
+
+def series(
+    benchmark: str, n: int = 400, count: int = 3, name: str | None = "runs/a", **more: Any
+) -> list[Entry]:
+    """Checkpoints of one series, saved in another order than that of their steps."""
+    found = []
+    for place in range(count):
+        one = entry(
+            answers(n, place),
+            checkpoint=f"step-{place}",
+            benchmark=benchmark,
+            run_id=f"run-{place}",
+            began=10.0 - place,
+            **more,
+        )
+        about = {} if name is None else {"series": name}
+        found.append(replace(one, saved=replace(one.saved, step=place, checkpoint_info=about)))
+    return found
+
+
+def flips(one: Entry, other: Entry) -> int:
+    a, b = (side.items.scores["acc"] for side in (one, other))
+    return sum(x != y for x, y in zip(a, b, strict=True))
+
+
+def plan(
+    where: BaselineSource, targets: Sequence[Target] | None = None, config: GateConfig = PLAIN, **more: Any
+) -> Plan:
+    wanted = targets if targets is not None else targets_of(where, where, {}, config)
+    return make_plan(wanted, where, where, config, **more)
+
+
+def test_flips_are_those_of_neighbouring_checkpoints_of_a_series() -> None:
+    found = series("b")
+    (row,) = plan(source(*found)).rows
+    shares = [(flips(*pair) + 0.5) / 401 for pair in ((found[0], found[1]), (found[1], found[2]))]
+    assert row.design.flips == pytest.approx(np.mean(shares))
+    assert row.basis == "measured: 2 pairs of saved results of runs/a, step-0 to step-2"
+    assert not row.assumed
+    assert (row.benchmark, row.metric, row.design.items) == ("b", "acc", 400)
+
+
+def test_without_a_series_those_that_were_saved_one_after_the_other_are_compared() -> None:
+    (row,) = plan(source(*series("b", count=2, name=None))).rows
+    assert row.basis == "measured: 1 pair of saved results, step-1 and step-0"
+
+
+def test_results_on_other_items_or_asked_otherwise_are_no_pair() -> None:
+    one, other = series("b", count=2)
+    asked = replace(other, saved=replace(other.saved, conditions={**other.saved.conditions, "shots": 5}))
+    (row,) = plan(source(one, asked)).rows
+    assert row.assumed
+    assert row.basis.startswith("assumed: ")
+
+
+def test_a_single_result_is_taken_to_correlate_by_half_with_another_one() -> None:
+    (one,) = series("b", count=1)
+    (row,) = plan(source(one)).rows
+    share = one.saved.metrics["acc"].value
+    assert share is not None
+    assert row.design.flips == pytest.approx(share * (1 - share))
+    assert row.basis.endswith("as of two runs like step-0 with correlation 1/2")
+    graded = [0.1, 0.4, 0.9, 0.6] * 20
+    (row,) = plan(source(entry(graded))).rows
+    assert row.design.flips is None
+    assert row.design.spread == pytest.approx(np.std(graded, ddof=1))
+
+
+def test_a_benchmark_without_results_needs_its_size_and_says_what_is_assumed() -> None:
+    none = BaselineSource(name="best", kind="best")
+    (row,) = plan(none, [Target(benchmark="new", items=500)]).rows
+    assert row.design == binary_design(500, 0.15)
+    assert row.basis == "assumed: 15 % of the items flip; no result is saved"
+    (row,) = plan(none, [Target(benchmark="new", items=500)], flips=0.3).rows
+    assert row.basis == "given: 30 % of the items flip; no result is saved"
+    with pytest.raises(GateError, match="--items NAME=N"):
+        plan(none, [])
+    assert plan(none, [Target(benchmark="new", items=0)]).unknown == {
+        "new": "no result of it is saved; --items new=N gives its size"
+    }
+
+
+def test_the_numbers_are_those_of_the_power_of_the_gate_over_all_benchmarks() -> None:
+    where = source(*series("a"), *series("b", 900))
+    run = replace(where, kind="run", saved=[one for one in where.saved if one.checkpoint == "step-2"])
+    found = make_plan(targets_of(run, where, {}, PLAIN), run, where, PLAIN, drop=0.05)
+    first, second = found.rows
+    assert first.design.runs == 1
+    assert first.sees == smallest_drop(first.design, family=2)
+    assert first.finds == power_of_drop(first.design, 0.05, family=2)
+    assert first.items_for_not_worse == items_for_not_worse(first.design)
+    one = found.together
+    assert one is not None
+    assert one.finds_all == pytest.approx(1 - (1 - first.finds) * (1 - second.finds))
+    assert one.items == 1300
+    assert one.sees_all is not None
+    assert first.sees is not None
+    assert one.sees_all < first.sees
+    assert one.pooled_finds > second.finds
+
+
+def test_the_plan_has_the_margins_metrics_and_limits_of_the_gate() -> None:
+    both = {"acc": answers(300, 1), "other": [0.5, 0.25] * 150}
+    config = replace(
+        PLAIN, metrics=("acc", "other"), benchmarks={"b": BenchmarkRules(margin=0.03)}, alpha=0.1
+    )
+    found = plan(source(entry(both, benchmark="b"), entry(answers(300, 2), benchmark="c")), config=config)
+    assert [(row.benchmark, row.metric, row.margin) for row in found.rows] == [
+        ("b", "acc", 0.03),
+        ("b", "other", 0.03),
+        ("c", "acc", 0.01),
+    ]
+    assert found.rows[2].finds == power_of_drop(found.rows[2].design, 0.02, family=3, alpha=0.1)
+    assert found.together is not None
+    assert found.together.items == 600  # each benchmark once
+
+
+def test_a_best_of_several_counts_those_that_may_be_the_best() -> None:
+    (row,) = plan(source(*series("b"))).rows
+    assert row.design.runs == 3
+
+
+def test_clusters_and_a_smaller_number_of_items_are_in_the_design() -> None:
+    clusters = [f"text {place // 4}" for place in range(400)]
+    alike = [[float((place // 4 + seed) % 3 > 0) for place in range(400)] for seed in range(2)]
+    pair = [entry(values, checkpoint=f"c{n}", clusters=clusters) for n, values in enumerate(alike)]
+    (row,) = plan(source(*pair), [Target(benchmark="b", items=100)]).rows
+    assert row.design.effect > 3
+    assert row.design.items == 100
+
+
+def test_the_text_says_it_in_words_and_the_plain_data_in_shares() -> None:
+    found = plan(source(*series("a"), *series("b", 900)))
+    for width in (80, 100):
+        text = render(found, width=width, color=False)
+        assert max(map(len, text.splitlines())) <= width
+        words = " ".join(text.split())
+        assert words.startswith("plan against best, margin 1 point, alpha 0.05 over 2 benchmarks")
+        assert "from a, b: measured: 2 pairs of saved results of runs/a, step-0 to step-2" in words
+        assert (
+            f"this gate sees a drop of {100 * (found.rows[1].sees or 0):.1f} points on b with 80 %" in words
+        )
+    plain = json.loads(json.dumps(plan_facts(found)))
+    assert [row["items"] for row in plain["benchmarks"]] == [400, 900]
+    assert plain["benchmarks"][0]["sees"] == found.rows[0].sees
+    assert plain["together"]["items"] == 1300
+
+
+def test_the_command_plans_for_saved_results_and_says_what_is_wrong_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for one in series("gsm8k"):
+        ResultStore(tmp_path / "results").save(one.saved, one.items)
+    assert main(["plan", "--drop", "3", "--items", "arc=1000", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["drop"] == 0.03
+    assert [(row["benchmark"], row["items"], row["assumed"]) for row in found["benchmarks"]] == [
+        ("gsm8k", 400, False),
+        ("arc", 1000, True),
+    ]
+    assert main(["plan", "gsm8k", "--baseline", "run-1"]) == 0
+    assert "against run-1" in capsys.readouterr().out
+    for arguments, told in (
+        (["--drop", "0"], "invalid --drop '0': expected points above 0 and below 100"),
+        (["--power", "2"], "invalid --power '2'"),
+        (["--flips", "none"], "invalid --flips 'none'"),
+        (["--margin", "x"], "invalid --margin 'x'"),
+        (["gsmk"], "unknown benchmark 'gsmk'; did you mean 'gsm8k'?"),
+        (["--output", "elsewhere"], "nothing to plan for"),
+    ):
+        assert main(["plan", *arguments]) == 4
+        (line,) = capsys.readouterr().err.splitlines()
+        assert told in line
