@@ -72,7 +72,7 @@ def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, detai
         )
         rows += [(Text(), Text(text, style="" if text in bad else "dim")) for text in told]
     if not details and (text := _seen([line for line in lines if not line.fails], several)):
-        rows.append((Text(), Text(text, style="dim")))
+        rows.append((Text("sees", style="dim"), Text(text, style="dim")))
     together = [line for line in lines if line not in apart]
     for kind in dict.fromkeys(line.kind for line in together):
         names = [_label(line, several) for line in together if line.kind == kind]
@@ -110,7 +110,7 @@ def _seen(lines: Sequence[GateLine], several: bool) -> str:
     ]
     told = [f"{drop:.1f} on {f'{line.checkpoint}, ' * several}{line.benchmark}" for line, drop in seen]
     if len(told) > 1:
-        return f"with {100 * POWER:.0f} % this gate sees drops, in points, of {listed(told, NAMED)}"
+        return f"this gate sees drops, in points, of {listed(told, NAMED)}, with {100 * POWER:.0f} %"
     return sees_text(seen[0][0]) if seen else ""
 
 
