@@ -24,10 +24,12 @@ Every rule sees the same two results of each suite. A suite fails, passes, or th
 - *a point*: fails where a measured value has dropped by more than one point. It always can tell.
 
 Suites: *ten benchmarks* of 200 to 2400 items, accuracies 0.3 to 0.9 (``simulations.gate``), every other one critical
-and the rest supporting. *tutorial*: the benchmarks of the tutorial's policy with their published sizes (TriviaQA: 2,000
-items): MMLU-Pro and GPQA critical, HumanEval supporting, AIME 2025 critical with the relative guard, TriviaQA
-advisory. Each item has its own chance of being right, and each result its own luck. A loss "on one" is on a benchmark
-drawn anew for each suite (of the tutorial's, one that is not advisory and has more than 30 items).
+and the rest supporting. *few flips*: the same ten, where only 8 % of the items change their verdict from one result to
+the other, as with a checkpoint and its quantised form. *tutorial*: the benchmarks of the tutorial's policy with their
+published sizes (TriviaQA: 2,000 items). MMLU-Pro and GPQA are critical, HumanEval supporting, AIME 2025 critical with
+the relative guard, TriviaQA advisory. Where nothing is said of flips, each item has its own chance of being right, and
+each result its own luck; about a quarter of the items flip. A loss "on one" is on a benchmark drawn anew for each
+suite (of the tutorial's, MMLU-Pro, GPQA or HumanEval).
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ LOSSES: Final = (0.01, 0.02, 0.03, 0.05)
 @dataclass(frozen=True, slots=True)
 class Task:
     """A benchmark of a suite: its size and accuracy, its tier in a policy of NeMo Evaluator, whether it is guarded
-    relatively, and whether a loss "on one" may fall on it."""
+    relatively, whether a loss "on one" may fall on it, and the share of items that flip, where that is given."""
 
     name: str
     n: int
@@ -61,12 +63,14 @@ class Task:
     tier: Literal["critical", "supporting", "advisory"]
     guarded: bool = False
     may_lose: bool = True
+    flips: float | None = None
 
 
 TEN: Final = tuple(
     Task(f"bench{place}", n, accuracy, "supporting" if place % 2 else "critical")
     for place, (n, accuracy) in enumerate(zip(SIZES, ACCURACIES, strict=True))
 )
+FEW: Final = tuple(replace(task, flips=0.08) for task in TEN)
 TUTORIAL: Final = (
     Task("mmlu_pro", 12_032, 0.5, "critical"),
     Task("gpqa", 198, 0.45, "critical"),
@@ -101,15 +105,28 @@ def suites(runs: int, seed: int, tasks: Sequence[Task], loss: float, everywhere:
     for _ in range(runs):
         one = int(generator.choice(possible))
         pairs = []
-        for place, (before, after) in enumerate(zip(easy, losing, strict=True)):
-            first, second = generator.random((2, len(before)))
-            pairs.append((first < before, second < (after if everywhere or place == one else before)))
+        for place, (task, before, after) in enumerate(zip(tasks, easy, losing, strict=True)):
+            loses = everywhere or place == one
+            if task.flips is None:
+                first, second = generator.random((2, task.n))
+                pairs.append((first < before, second < (after if loses else before)))
+            else:
+                pairs.append(_flipping(task, task.flips, loss if loses else 0.0, generator))
         yield Suite(
             tasks,
             pairs,
             [bench.result(old, "old") for bench, (old, _) in zip(found, pairs, strict=True)],
             [bench.result(new, "new", began=1.0) for bench, (_, new) in zip(found, pairs, strict=True)],
         )
+
+
+def _flipping(
+    task: Task, flips: float, drop: float, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Two results of which this share of the items differs, with this true drop."""
+    shares = [task.accuracy - flips / 2, (flips - drop) / 2, (flips + drop) / 2]  # both right, gained, lost
+    kind = np.searchsorted(np.cumsum(shares), generator.random(task.n), side="right")
+    return (kind == 0) | (kind == 2), kind <= 1
 
 
 # The rules
@@ -197,7 +214,7 @@ def contest(
 def simulations(runs: int, seed: int) -> dict[str, Callable[[], dict[str, dict[Answer, int]]]]:
     """All simulations by name; each has a generator of its own."""
     found: dict[str, Callable[[], dict[str, dict[Answer, int]]]] = {}
-    for label, tasks in (("ten benchmarks", TEN), ("tutorial", TUTORIAL)):
+    for label, tasks in (("ten benchmarks", TEN), ("tutorial", TUTORIAL), ("few flips", FEW)):
         cases = [("equal", 0.0, False)]
         cases += [(f"{100 * loss:g} lost on one", loss, False) for loss in LOSSES]
         cases += [(f"{100 * loss:g} lost on all", loss, True) for loss in LOSSES]
