@@ -127,7 +127,10 @@ class ControllerHooks(Hooks):
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Run nothing where only a plan was asked for."""
-        return True if self.session.settings.gate_plan and not session.testsfailed else None
+        if not session.config.option.eval_gate_plan:
+            return None
+        self.session.raise_fault()
+        return None if session.testsfailed else True
 
     def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
         """Say which benchmarks --eval-tasks means; at ``--co`` also what was left out, which a run says below its
