@@ -180,7 +180,7 @@ def make_run(
         for score in [KINDS[kind]]
     }
     words = Words(seed)
-    questions = [words.text(600) for _ in range(items)]
+    questions = [words.text(200 + int(400 * words.chance())) for _ in range(items)]
     shots = words.text(2600)
     light: list[Record] = []
     collected: list[Collected] = []
@@ -200,6 +200,7 @@ def make_run(
                     row=f"{number:016x}",
                     seconds=words.chance(),
                     outputs=int(kind in ("texts", "programs")),
+                    told={"length": len(questions[number]), "gold": questions[number][-9:]},
                     exchanges=exchanges_of(kind, words, questions[number], shots),
                 )
                 journal.append(record)

@@ -10,11 +10,12 @@ from typing import Any, Final
 from harness.compare.study.points import Study
 from harness.core.files import write_atomic
 from harness.reports import formatting, gate, notes
+from harness.reports.charts import line_charts
 from harness.reports.page import comparison, payload
 from harness.reports.page.items import Tell
 from harness.reports.page.security import Redaction, policy, refuse_keys
 from harness.reports.page.studies import study_runs
-from harness.reports.page.summary import content
+from harness.reports.page.summary import content, drawn
 from harness.reports.study.section import Section
 from harness.results.summary import Summary
 
@@ -46,7 +47,7 @@ def run_page(summary: Summary, tell: Tell | None = None) -> str:
     redaction = Redaction()
     several = len(summary.checkpoints) > 1
     runs = [payload.read(summary, redaction, compared=several, tell=tell)]
-    text = _rendered("summary.html.j2", content(summary), redaction)
+    text = _rendered("summary.html.j2", content(summary, runs[0].parts), redaction)
     facts = {"title": f"Results of {summary.run_id}", "kind": "run"}
     return _page(text, runs, payload.judged(runs), facts, redaction)
 
@@ -80,7 +81,8 @@ def study_page(study: Study, sections: Sequence[Section]) -> str:
     for summary in summaries:
         refuse_keys(summary.manifest, summary.run_id)
     runs = [payload.read(summary, redaction, compared=False) for summary in summaries]
-    text = _rendered("study.html.j2", {"sections": sections, "study": study, "note": note}, redaction)
+    curves = drawn(line_charts(study))
+    text = _rendered("study.html.j2", {"sections": sections, "note": note, "curves": curves}, redaction)
     return _page(text, runs, [], {"title": "Study of checkpoints", "kind": "study"}, redaction)
 
 

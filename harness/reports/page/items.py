@@ -76,6 +76,7 @@ class Row(NamedTuple):
     right: int | None
     scores: Mapping[str, float]
     group: str | None
+    cluster: str | None
     length: int
     seconds: float
     tokens: int
@@ -151,6 +152,11 @@ class Part:
     def groups(self) -> Iterator[str]:
         """The groups of its items."""
         return (row.group for row in self._rows if row.group is not None)
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """The items, as they came."""
+        return self._rows
 
     @property
     def scores(self) -> dict[str, None]:
@@ -243,6 +249,7 @@ def row_of(
         right=None if right is None else int(right),
         scores=record.scores,
         group=record.group,
+        cluster=record.cluster,
         length=told.get("length") or (len(asked[0].text) if asked else 0),
         seconds=round(record.seconds, 4),
         tokens=sum(one.get("tokens", 0) for one in (*samples, *answers)),

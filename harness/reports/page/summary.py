@@ -6,12 +6,19 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from harness.checkpoints.training_state import step_of_row
 from harness.compare.formats import korean_mlm
 from harness.compare.gate.result import shown_lines
+from harness.compare.study.points import Axis
+from harness.core.aggregation import aggregation_of
 from harness.core.text import count
 from harness.reports import formatting, notes
+from harness.reports.charts import Dot, Line, LineChart, best_of, chart_key
+from harness.reports.page.breakdown import Share, breakdown
+from harness.reports.page.curves import svg
+from harness.reports.page.items import Part
 from harness.results.run_directory import command_words
-from harness.results.summary import Declaration, Metric, Result, Summary, totals
+from harness.results.summary import Declaration, Metric, Result, Summary, totals, wholes
 
 FAULTS_SHOWN: Final = 200
 OPEN_GROUPS: Final = 60
@@ -41,8 +48,9 @@ class Row(NamedTuple):
     strong: bool = True
 
 
-def content(summary: Summary) -> dict[str, Any]:
-    """Return what the template shows."""
+def content(summary: Summary, parts: Sequence[Part] = ()) -> dict[str, Any]:
+    """Return what the template shows; ``parts`` are the items of the run."""
+    shares = breakdown(parts)
     known = {str(info.get("name")): info for info in summary.checkpoints}
     return {
         "summary": summary,
@@ -59,7 +67,11 @@ def content(summary: Summary) -> dict[str, Any]:
         ],
         "warnings": [*notes.failed_to_load(summary), *notes.warnings(summary)],
         "gate_lines": shown_lines(summary.gate or {}),
-        "benchmarks": [_benchmark(one, summary.results) for one in summary.declarations],
+        "benchmarks": [
+            {**_benchmark(one, summary.results), "parts": _shares(shares.get(one.name, ()))}
+            for one in summary.declarations
+        ],
+        "curves": drawn(curves_of(summary)),
         "composites": [_composite(one) for one in summary.composites],
         "composite_notes": _composite_notes(summary),
         "changed": formatting.shown_changes(summary),
@@ -158,6 +170,61 @@ def _rows(
             )
         )
     return rows
+
+
+def _shares(shares: Iterable[Share]) -> list[Row]:
+    """Return a row per share, the field and its value on the first of each."""
+    rows: list[Row] = []
+    before = ""
+    for one in shares:
+        label = f"{one.field}: {one.value}"
+        bar = _bar(one.mean, one.low, one.high, (0.0, 1.0)) if 0 <= (one.mean or 0) <= 1 else None
+        method, counts = f"{one.method} interval", (one.n, "", "")
+        shown = "" if label == before else label
+        rows.append(Row(shown, one.checkpoint, one.mean, one.low, one.high, method, bar, "", counts, False))
+        before = label
+    return rows
+
+
+def drawn(charts: Iterable[LineChart]) -> list[str]:
+    """Return the charts as elements of a page, which need no name space."""
+    return [svg(chart).replace(' xmlns="http://www.w3.org/2000/svg"', "", 1) for chart in charts]
+
+
+def curves_of(summary: Summary) -> list[LineChart]:
+    """Return a chart for each benchmark's primary metric over the steps or epochs of the run's series."""
+    places = {str(row["name"]): row for row in summary.checkpoints}
+    axis: Axis = "epoch" if all(row.get("epoch") is not None for row in places.values()) else "step"
+    charts = []
+    for declared in summary.declarations:
+        series: dict[str, list[Dot]] = {}
+        for result in (one for one in wholes(summary) if one.benchmark == declared.name):
+            row, metric = places.get(result.checkpoint, {}), result.metrics[result.primary]
+            place = row.get("epoch") if axis == "epoch" else step_of_row(row) if row else None
+            if place is not None and metric.value is not None:
+                dot = Dot(place, metric.value, metric.low, metric.high, result.checkpoint)
+                series.setdefault(row.get("series") or "", []).append(dot)
+        charts.append(_curve(declared, series, axis))
+    return [chart for chart in charts if chart.lines]
+
+
+def _curve(declared: Declaration, series: Mapping[str, Sequence[Dot]], axis: Axis) -> LineChart:
+    """Return the chart of a benchmark, with a line for each series of several checkpoints."""
+    higher = aggregation_of(declared.aggregate, declared.primary).higher_is_better
+    lines = []
+    for name, found in series.items():
+        dots = tuple(sorted(found, key=lambda dot: dot.place))
+        if len(dots) > 1:
+            lines.append(Line(name, dots, best_of([dot.value for dot in dots], higher=higher)))
+    values = [dot.value for line in lines for dot in line.dots]
+    return LineChart(
+        key=chart_key(declared.name),
+        title=f"{declared.name} {declared.primary}",
+        axis=axis,
+        lines=tuple(lines),
+        percent=all(0 <= value <= 1 for value in values),
+        higher_is_better=higher,
+    )
 
 
 def _composite(one: Mapping[str, Any]) -> Row:

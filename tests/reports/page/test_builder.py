@@ -14,9 +14,11 @@ import pytest
 from harness.compare.formats.run import read_run
 from harness.compare.pair import compare_pair
 from harness.reports.files import write_results
+from harness.reports.page.breakdown import breakdown
 from harness.reports.page.builder import comparison_page, run_page
 from harness.reports.page.items import unpacked
-from harness.reports.page.security import KeyFoundError
+from harness.reports.page.payload import read
+from harness.reports.page.security import KeyFoundError, Redaction
 from harness.results.journal import read_journal
 from harness.results.summary import load_summary
 from perf.page import make_run
@@ -111,6 +113,24 @@ def test_checkpoints_of_a_run_have_the_verdicts_of_the_comparison(runs):
             len(line.flips.lost),
             line.comparison.p,
         )
+
+
+def test_a_run_over_a_training_has_a_curve_for_each_benchmark(runs):
+    page = run_page(load_summary(runs[0]))
+    assert page.count('<svg class="curve"') == 4
+    assert '<svg class="curve"' not in run_page(load_summary(runs[1]))  # one checkpoint makes none
+
+
+def test_the_summary_divides_a_benchmark_by_length_and_fields(tmp_path):
+    run = make_run(tmp_path / "a", 96, chosen=["texts"])
+    summary = load_summary(run)
+    text = re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", " ", run_page(summary))))
+    assert "by length of the question, and by fields of the data" in text
+    found = breakdown(read(summary, Redaction(), compared=False).parts)["texts"]
+    assert [one.field for one in found] == ["length"] * 3
+    assert sum(one.n for one in found) == 96
+    total = sum(one.mean * one.n for one in found if one.mean is not None)
+    assert total / 96 == pytest.approx(summary.results[-1].metrics["exact_match"].value)
 
 
 def test_runs_stand_side_by_side_with_their_verdicts_in_plain_html(runs):
