@@ -167,7 +167,10 @@ def _bars(study: Study, key: str, measures: Sequence[Measure]) -> BarChart | Non
         return None
     few = len(points) <= MOST_BARS
     points = points if few else _chosen(study, points, measures[0])
-    rows = tuple((one.label, tuple(_bar(_value(study, point, one)) for point in points)) for one in measures)
+    rows = tuple(
+        (one.label.removeprefix(f"{key} "), tuple(_bar(_value(study, point, one)) for point in points))
+        for one in measures
+    )
     series = [point.series for point in points]
     sections = tuple((series.index(name), name) for name in dict.fromkeys(series))
     names = tuple(point.short for point in points)
