@@ -4,7 +4,7 @@
     python -m perf.page --make DIR [--items N] [--checkpoints N]    the folder of one run, to open
 
 The texts are chains of words, each following two that it followed in the shipped English datasets, so that no text is
-there twice. gzip makes them 2.6 times smaller, as it does rows of GSM8K (2.7), ARC (2.3) and MMLU (2.8).
+there twice. Compressed by gzip they are 2.6 times smaller; rows of GSM8K 2.7, ARC 2.3 and MMLU 2.8 times.
 
 A quarter of the items each are choices (four after a question), texts, programs with their tests, and masks. Texts come
 after the end of a prompt (1,000 characters, as the journal keeps it) whose few-shot examples all items share. Seconds

@@ -1,11 +1,11 @@
-"""How well the progress line knows the time left: runs pytest, notes the line at every look, and holds it against the
-truth.
+"""Measure how well the progress line knows the time left: run pytest, note the line at every look, compare it with
+the truth.
 
     python -m perf.time_left [--cpu] [--json FILE] -- evals/ [any option of pytest]
 
-For shares of the run's time (25, 50 and 75 %) it prints the time left as the line had it, the middle of the range
-(geometric) where it was one, the truth, and the error of the middle in per cent of the truth. The run ends with
-pytest's process, so what comes after the last answer counts too.
+It prints the time left after 25, 50 and 75 % of the run's time: as the line had it, the geometric middle where that
+was a range, and the truth. The error of the middle is in per cent of the truth. The run ends with pytest's process, so
+the time after the last answer counts too.
 
 With ``--cpu`` all clocks of the line are the process's own CPU time, for a machine on which others compute too; only
 without xdist, and with one thread best (``taskset -c 0``).
@@ -48,7 +48,7 @@ SINGLE: Final = re.compile(r"(?:(\d+):)?(\d+):(\d\d) left")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the line said at a share of the run's time: ``low`` to ``high`` seconds, and the truth."""
+    """The time left by the line at a share of the run's time, ``low`` to ``high`` seconds, and the truth."""
 
     share: float
     line: str
@@ -68,7 +68,7 @@ class Row:
 
     @property
     def within(self) -> bool | None:
-        """Whether the truth lay in the range, None where there was none."""
+        """True where the truth lay in the range; None where there was no range."""
         if self.low is None or self.high is None or self.low == self.high:
             return None
         return self.low <= self.truth <= self.high

@@ -32,7 +32,7 @@ FILES = ("report.html", "results.csv", "checkpoints.csv")
 """Files of a run that its report names."""
 
 SHOWN = ("schema", "run_id", "began", "command", "demonstration", "settings")
-"""What the picture needs of the manifest."""
+"""The keys of the manifest that the picture needs."""
 
 COMMAND = "$ pytest evals/"
 FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', 'Liberation Mono', monospace"

@@ -19,7 +19,7 @@ PROGRAMS = ("harness/engines/sandbox/self_test_program.py",)
 
 MODULES = [
     path.relative_to(ROOT)
-    for folder in ("harness", "evals")
+    for folder in ("harness", "evals", "perf", "simulations", "docs/build", "fixtures/build")
     for path in sorted((ROOT / folder).rglob("*.py"))
     if str(path.relative_to(ROOT)) not in PROGRAMS
 ]
