@@ -221,4 +221,4 @@ def test_a_comparison_and_the_lists_have_them(
     assert main(["baseline", "list", "--output", str(tmp_path / "results")]) == 0
     assert f"n 4 ({PART})" in capsys.readouterr().out
     assert main(["list", "--output", str(tmp_path / "results")]) == 0
-    assert "(40 of 86 items)" in capsys.readouterr().out
+    assert " 40/86" in capsys.readouterr().out
