@@ -161,7 +161,7 @@ def test_an_item_shows_its_question_answers_choices_programs_and_what_was_read(i
     shown = page.inner_text("#item")
     assert "shared with other items" in shown
     assert shown.count("◀ chosen") == 1
-    assert shown.count("✓ right") >= 1
+    assert shown.count("✓ right") >= 1  # the choice that is due
     assert "Question: number 1:" in shown
     assert "topic" in shown
     page.goto(page.url.split("#")[0] + "#item=sums/2&on=sums")
@@ -335,3 +335,11 @@ def test_texts_are_searched_also_where_the_browser_has_no_workers(made: Any, ope
     page.goto(f"{made()}#items=&benchmark=sums&q=number 17:")
     page.wait_for_selector("#rows .row")
     settled(page, "1 of 300 items")
+
+
+def test_a_comparison_begins_with_its_two_runs_side_by_side(items: Items) -> None:
+    page = items(runs=2, checkpoints=1, kind="comparison")
+    assert page.input_value("#pick-a") == "run 0"
+    assert page.input_value("#pick-b") == "run 1"
+    assert page.inner_text("#row-0 .verdict") == "✗ lost"
+    assert "(McNemar, exact)" in page.inner_text("#paired")

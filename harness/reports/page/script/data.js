@@ -2,18 +2,15 @@
 
 const meta = JSON.parse(byId("page-meta").textContent);
 
-/** The checkpoints of all runs, each with a name that no other has. */
+/** The checkpoints of all runs. Each is called by its name; where others have it too by its run's, or by both. */
 const candidates = meta.runs.flatMap((run, number) =>
   run.checkpoints.map((checkpoint, place) => ({ ...checkpoint, run: number, place, runLabel: run.label ?? run.id })));
 {
-  const rivals = (one, name) => candidates.filter((other) => name(other) === name(one)).length > 1;
-  const full = (one) => `${one.runLabel}: ${one.name}`;
-  const names = candidates.map((one, number) => {
-    if (!rivals(one, ({ name }) => name)) return one.name;
-    return rivals(one, full) ? `${full(one)} (${number + 1})` : full(one);
-  });
+  const ways = [(one) => one.name, (one) => one.runLabel, (one) => `${one.name}, ${one.runLabel}`];
+  const alone = (one, way) => candidates.filter((other) => way(other) === way(one)).length === 1;
   candidates.forEach((one, number) => {
-    one.shown = names[number];
+    const way = ways.find((some) => alone(one, some)) ?? (() => `${one.name}, ${one.runLabel} (${number + 1})`);
+    one.shown = way(one);
     one.number = number;
   });
 }

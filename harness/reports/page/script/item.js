@@ -63,14 +63,13 @@ function questionBlock(asked, lead, pattern) {
 function choiceTable(asked, other) {
   const finite = (choice) => choice.logprob !== null && choice.logprob !== undefined;
   const number = (choice) => (choice && finite(choice) ? choice.logprob.toFixed(2) : "no token");
-  const head = ["choice", "right", ...(other ? ["A", "B"] : ["log-probability"])];
+  const head = ["choice", ...(other ? ["A", "B"] : ["log-probability"])];
   const chosen = (choice) =>
     [number(choice), choice?.chosen ? make("span", { class: "chosen" }, " ◀ chosen") : null];
   const rows = asked.choices.map((choice, place) => {
     const mate = other?.choices?.find((one) => one.text === choice.text) ?? other?.choices?.[place];
     return make("tr", { class: choice.right ? "due" : null },
-      make("th", { scope: "row" }, visible(choice.text)),
-      make("td", {}, choice.right ? "✓ right" : ""),
+      make("th", { scope: "row" }, visible(choice.text), choice.right ? make("b", {}, " ✓ right") : null),
       make("td", { class: "number" }, ...chosen(choice)),
       other ? make("td", { class: "number" }, ...chosen(mate)) : null);
   });
