@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from harness.compare.study.reading import study_of
 from harness.core.files import file_name
 from harness.reports.trackers.payload import Found, Place
 from harness.reports.trackers.secrets import Secrets
@@ -31,7 +32,6 @@ PAGE: Final = "report.html"
 PACKED: Final = (".html", ".png")
 """The kinds of file that are sent as they are: the page has no keys already, or is left out."""
 OF_RUN: Final = (SUMMARY, "results.csv", "errors.log", PAGE)
-PLOTS: Final = ("*.png", "*.svg")
 
 
 class Artifacts:
@@ -47,7 +47,6 @@ class Artifacts:
     def of_run(self) -> dict[str, Path]:
         """Return the files of the whole run, by name. Raises ``OSError`` as the system does."""
         paths = [self._folder / name for name in OF_RUN]
-        paths += [path for pattern in PLOTS for path in sorted(self._folder.glob(pattern))]
         found = {}
         for path in (one for one in paths if one.is_file() and one.stat().st_size):
             if path.name == PAGE and (name := self._secret_in_texts()) is not None:
@@ -57,6 +56,16 @@ class Artifacts:
             else:
                 found[path.name] = self._written(f"run/{path.name}", path.read_bytes())
         return found
+
+    def pictures(self) -> dict[str, Path]:
+        """Return the curves and bars of a study of the run, by name; none without matplotlib."""
+        from harness.reports.plots import available, study_plots
+
+        if not available():
+            return {}
+        study = study_of([str(self._folder)], output=self._folder.parent)
+        files = {name: data for name, data in study_plots(study).items() if name.endswith(".png")}
+        return {name: self._written(f"plots/{name}", data) for name, data in files.items()}
 
     def of_results(self) -> dict[Place, Found]:
         """Return the files of each result, by name, with what its first records tell.

@@ -87,7 +87,8 @@ class _Sending:
 
     def _created(self, experiment: str, one: TrackedRun, parent: str) -> Any:
         tags = {IDENTITY: self._identity, KEY: one.key}
-        tags |= {"mlflow.parentRunId": parent} if parent else {}
+        if parent and one.kind != "series":  # charts show what is below a parent only where that is opened
+            tags["mlflow.parentRunId"] = parent
         self._new += 1
         return self._client.create_run(experiment, tags=tags, run_name=one.name)
 

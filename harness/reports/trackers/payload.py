@@ -3,7 +3,7 @@
     touchstone RUN_ID                 the parent: totals, tags, summary.json, results.csv, the page
       eval_BENCHMARK_CHECKPOINT       a result: parameters, metrics at the checkpoint's step, tasks, first samples
       eval_COMPOSITE_CHECKPOINT       a composite, such as score
-      series_NAME                     a series: every metric at every step, which a tracker draws as a curve
+    series_NAME                       a series: every metric at every step, which a tracker draws as a curve
 
 A curve is drawn of the points of one run; several series are several runs, drawn in one chart. What is not valid is
 sent, with the tag ``valid`` false and the reason; in a series its points have names of their own (``not valid/...``).
@@ -313,7 +313,7 @@ def _series(summary: Summary, steps: Steps) -> Iterator[TrackedRun]:
             key=f"series/{series}",
             name=f"series_{Path(series).name}",
             kind="series",
-            params=texts({"series": series, "checkpoints": len(at)}),
+            params=texts({"series": series, "checkpoints": len(at), "run_id": summary.run_id}),
             points=tuple(points),
             tags=texts(tags | _commit(summary.manifest) | steps.tags(names[0])),
             why_not=f"{count(len(wrong), 'point')} of results that are not valid" if wrong else None,

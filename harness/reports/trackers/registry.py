@@ -42,7 +42,11 @@ def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> Outcom
             runs = tracked_runs(summary, artifacts.of_run(), artifacts.of_results())
         except OSError as error:
             raise HarnessError(f"{folder}: cannot be read: {error.strerror}") from error
-        sent = tracker.send(identity(summary), [_without(secrets, one) for one in runs], settings)
+        runs = [_without(secrets, one) for one in runs]
+        sent = tracker.send(identity(summary), runs, settings)
+        if pictures := artifacts.pictures():  # last, since drawing them takes long
+            more = tracker.send(identity(summary), [replace(runs[0], files=pictures)], settings)
+            sent = replace(sent, files=sent.files + more.files)
     return Outcome(sent, artifacts.left_out)
 
 
