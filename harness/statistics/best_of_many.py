@@ -26,6 +26,7 @@ lie. So a new run just as good looks worse than "the best", and a plain paired t
 **The best of some runs against the best of others**: each is tested as the best against the other's measured best. One
 of the two was measured higher, and only its test allows for luck. The other's choice can only have narrowed the gap,
 which makes the test cautious. Its p is the result; each end of the interval is that of the test which allows for it.
+A p below what the draws can tell is replaced by Bonferroni's, which many pairs of series need.
 
 **Which of several runs is the best**, with no new run: the one measured best, if it is better than each other one.
 That it is not is one of as many possible accidents as there are runs: some run has beaten one that is as good or
@@ -38,6 +39,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.statistics.comparison import LEVEL, Comparison, undefined
@@ -206,15 +208,20 @@ class Choice(NamedTuple):
     candidates: tuple[int, ...]
 
 
-def best_of(means: Sequence[float], noise: Noise, draws: int = DRAWS) -> Choice:
-    """The best of the runs, with no new one; the noise is that of their means alone."""
+def best_of(
+    means: Sequence[float], noise: Noise, *, draws: int = DRAWS, sample: np.ndarray | None = None
+) -> Choice:
+    """The best of the runs, with no new one; the noise is that of their means alone, ``sample`` are draws of it, if
+    there are any yet."""
     import numpy as np
 
     best = list(means).index(max(means))
     if len(means) == 1:
         return Choice(best, means[best], means[best], (best,))
-    padded = Noise(np.pad(noise.covariance, (0, 1)), noise.units)  # a new run without noise changes nothing
-    found = select(best, means, undefined("no new run"), padded, draws=draws)
+    # A new run without noise changes nothing.
+    padded = Noise(np.pad(noise.covariance, (0, 1)), noise.units)
+    drawn = None if sample is None else np.pad(sample, ((0, 0), (0, 1)))
+    found = select(best, means, undefined("no new run"), padded, draws=draws, sample=drawn)
     return Choice(best, found.measured, found.shrunk, found.candidates)
 
 
@@ -223,12 +230,14 @@ def compare_bests(
     seconds: Sequence[float],
     plain: Comparison,
     noise: Noise,
+    *,
     draws: int = DRAWS,
+    sample: np.ndarray | None = None,
 ) -> Comparison:
     """The best of the second runs against the best of the first ones, allowing for both choices.
 
     ``plain`` is the comparison of the two measured best. The noise is that of the first runs' means, then the second
-    ones'.
+    ones'; ``sample`` are draws of it, if there are any yet.
     """
     import numpy as np
 
@@ -238,9 +247,10 @@ def compare_bests(
         if len(runs) == 1:
             return nothing_chosen(best, runs[best], 1, known)
         places = [*range(start, start + len(runs)), new]
-        return select(
-            best, runs, known, Noise(noise.covariance[np.ix_(places, places)], noise.units), draws=draws
-        )
+        own = Noise(noise.covariance[np.ix_(places, places)], noise.units)
+        drawn = None if sample is None else sample[:, places]
+        found = select(best, runs, known, own, draws=draws, sample=drawn)
+        return replace(found, comparison=_with_small_p(found, runs, own))
 
     ahead = against(first, firsts, 0, count + second, plain)
     behind = against(second, seconds, count, first, plain.turned)
@@ -258,6 +268,22 @@ def compare_bests(
         p=None if upper.p is None or lower.p is None else max(upper.p, lower.p),
         method=f"{plain.method}; shrunk for selection: best of {count} and best of {len(seconds)}",
     )
+
+
+def _with_small_p(found: Selection, runs: Sequence[float], noise: Noise) -> Comparison:
+    """The comparison with a p that draws are too few for: at most the sum, over the runs, of the chances that each
+    alone is as far ahead (Bonferroni), and at least the plain one."""
+    p, gap = found.comparison.p, found.as_measured.difference
+    if p is None or gap is None or gap >= 0 or found.as_measured.p is None:
+        return found.comparison
+    covariance, new = noise.covariance, len(runs)
+    chance = 0.0
+    for place, mean in enumerate(runs):
+        square = covariance[place, place] + covariance[new, new] - 2 * covariance[place, new]
+        behind = 0.0 if place in found.candidates else max(runs) - mean
+        if square > 0:
+            chance += NormalDist().cdf((gap - behind) / math.sqrt(square))
+    return replace(found.comparison, p=max(found.as_measured.p, min(p, 2 * chance)))
 
 
 def _allowing(plain: Comparison, optimism: float, gaps: np.ndarray, note: str) -> Comparison:

@@ -23,6 +23,7 @@ from simulations import contest, gates, planned
 from simulations import gate as simulate_gate
 from simulations import selection as simulate_selection
 from simulations import sequential as simulate_sequential
+from simulations import series as simulate_series
 from simulations.gate import ACCURACIES, SIZES, SUBJECTS
 
 SMALLER = tuple(size // 4 for size in SIZES)
@@ -168,3 +169,10 @@ def test_nemos_relative_guard_looks_at_low_accuracies_only() -> None:
         )
         == "passes"
     )
+
+
+@pytest.mark.slow
+def test_closing_matrices_of_equal_series_are_seldom_wrong_and_find_a_better_one() -> None:
+    """Of 60 matrices with an error rate of 5 %, more than 7 would be wrong with chance 0.01."""
+    assert simulate_series.matrices(60, 1, (5, 5, 5)).wrong <= 7 / 60
+    assert simulate_series.matrices(20, 2, (5, 5), (0.12,) * 5).found >= 0.9

@@ -21,7 +21,7 @@ def bests(
     *runs, last = [*firsts, *seconds]
     plain = compare_paired(one, other)
     noise = known(noise_of(runs, last, None))
-    return compare_bests(means[0], means[1], plain, noise, draws), plain
+    return compare_bests(means[0], means[1], plain, noise, draws=draws), plain
 
 
 def test_turned_round_everything_has_the_other_sign() -> None:
@@ -71,3 +71,9 @@ def test_the_best_alone_is_shrunk_by_what_luck_gives() -> None:
 
 def test_a_single_run_is_not_shrunk() -> None:
     assert best_of([0.6], Noise(np.eye(1), 100)) == (0, 0.6, 0.6, (0,))
+
+
+def test_a_difference_far_beyond_luck_has_a_p_that_many_pairs_leave_told() -> None:
+    found, plain = bests(answers([0.5] * 6, 5), answers([0.8] * 6, 6), draws=500)
+    assert known(found.p) < 1e-6 < 2 / 501
+    assert known(found.p) >= known(plain.p)

@@ -126,7 +126,7 @@ def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen 
     noise = pool.noise(places)
     if len(places) < 2 or noise is None:
         return None
-    choice = best_of(pool.means, noise)
+    choice = best_of(pool.means, noise, sample=pool.sample())
     rivals = pool.rivals(choice.place, places, study.level)
     candidates = sorted([choice.place, *rivals], key=lambda place: -pool.means[place])
     vetoed = _vetoed([pool.points[place] for place in candidates], study, pools, measure)

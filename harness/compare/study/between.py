@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from harness.compare.study.differences import difference
 from harness.compare.study.points import Measure, Point, Series, Study
@@ -32,6 +32,9 @@ from harness.statistics.contrasts import (
 )
 from harness.statistics.curves import Trend, trend
 from harness.statistics.verdicts import MARGIN, holm
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Told = Literal["better", "worse", "cannot tell"]
 
@@ -163,8 +166,8 @@ def by_length(study: Study, pools: Mapping[str, Pool]) -> list[Lengths]:
                 for one in ordered
                 if (best := best_of_series(one, pools[measure.key], study.level)) is not None
             ]
-            pairs = combinations(bests, 2)
-            duels = [_duel(study, pools[measure.key], *pair) for pair in pairs if _differ(*pair)]
+            pairs = [pair for pair in combinations(bests, 2) if _differ(*pair)]
+            duels = [_duel(study, pools[measure.key], first, second) for first, second in pairs]
             found += [Lengths(training=training, measure=measure, duel=duel) for duel in duels]
     judged = _judged([one.duel for one in found], 1 - study.level)
     return [replace(one, duel=duel) for one, duel in zip(found, judged, strict=True)]
@@ -193,8 +196,11 @@ def turned(one: Duel) -> Duel:
     )
 
 
-def best_of_series(series: Series, pool: Pool, level: float = LEVEL) -> Best | None:
-    """The best point of the series; None where none has the measure."""
+def best_of_series(
+    series: Series, pool: Pool, level: float = LEVEL, sample: np.ndarray | None = None
+) -> Best | None:
+    """The best point of the series; None where none has the measure. ``sample`` are draws of the pool's noise, if there
+    are any yet."""
     places = pool.places(series.points)
     if not places:
         return None
@@ -203,7 +209,8 @@ def best_of_series(series: Series, pool: Pool, level: float = LEVEL) -> Best | N
     sign = 1 if pool.measure.higher_is_better else -1
     luck = 0.0
     if noise is not None:
-        choice = best_of([pool.means[place] for place in places], noise)
+        drawn = None if sample is None else sample[:, places]
+        choice = best_of([pool.means[place] for place in places], noise, sample=drawn)
         luck = choice.measured - choice.shrunk
     return Best(
         series=series,
@@ -217,7 +224,9 @@ def best_of_series(series: Series, pool: Pool, level: float = LEVEL) -> Best | N
 
 
 def _of_measure(study: Study, pool: Pool) -> Between:
-    bests = [best for one in study.series if (best := best_of_series(one, pool, study.level)) is not None]
+    sample = pool.sample()
+    found = (best_of_series(one, pool, study.level, sample) for one in study.series)
+    bests = [best for best in found if best is not None]
     overall = None
     for best in bests:
         if overall is None or pool.measure.better(best.value, overall.value):
@@ -228,7 +237,7 @@ def _of_measure(study: Study, pool: Pool) -> Between:
         measure=pool.measure,
         bests=tuple(bests),
         overall=overall,
-        duels=tuple(_duel(study, pool, *pair) for pair in combinations(bests, 2)),
+        duels=tuple(_duel(study, pool, *pair, sample) for pair in combinations(bests, 2)),
         epochs=tuple(_judged_epochs(epochs, pool.measure, 1 - study.level)),
         efficiency=tuple(efficiency(best.series, pool, study.level) for best in bests),
     )
@@ -237,7 +246,7 @@ def _of_measure(study: Study, pool: Pool) -> Between:
 # Bests
 
 
-def _duel(study: Study, pool: Pool, first: Best, second: Best) -> Duel:
+def _duel(study: Study, pool: Pool, first: Best, second: Best, sample: np.ndarray | None = None) -> Duel:
     plain = difference(first.point, second.point, pool.measure, study.level)
     ours, theirs = pool.places(first.series.points), pool.places(second.series.points)
     noise = pool.noise([*ours, *theirs])
@@ -248,6 +257,7 @@ def _duel(study: Study, pool: Pool, first: Best, second: Best) -> Duel:
             [pool.means[place] for place in theirs],
             plain.oriented,
             noise,
+            sample=None if sample is None else sample[:, [*ours, *theirs]],
         )
         found = oriented if plain.higher_is_better else oriented.mirrored()
     return Duel(

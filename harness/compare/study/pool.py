@@ -11,7 +11,7 @@ Points whose result is not valid are left out: they decide nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -22,8 +22,9 @@ from harness.compare.study.points import Measure, Point, Study
 from harness.compare.study.values import with_limits
 from harness.core.errors import GateError
 from harness.results.store_entry import ItemScores
-from harness.statistics.best_of_many import Noise, is_told_best, noise_of
+from harness.statistics.best_of_many import Noise, is_told_best, noise_of, sample_of
 from harness.statistics.contrasts import Contrast, Weighted, contrast
+from harness.statistics.curves import DRAWS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,12 +36,13 @@ UNKNOWN_UNITS: Final = 0
 class Pool:
     """A measure at the points that have it, in the study's order; ``means`` are turned so that larger is better.
 
-    ``units`` counts the independent items behind each, 0 where nothing is known of the noise. ``left_out`` are points
-    whose result is not valid.
+    ``index`` has the points' places by name. ``units`` counts the independent items behind each, 0 where nothing is
+    known of the noise. ``left_out`` are points whose result is not valid.
     """
 
     measure: Measure
     points: tuple[Point, ...]
+    index: Mapping[str, int]
     means: tuple[float, ...]
     covariance: np.ndarray
     errors: tuple[float, ...]
@@ -50,8 +52,7 @@ class Pool:
 
     def places(self, points: Sequence[Point]) -> list[int]:
         """The places of those of the points that are here."""
-        known = {point.name: place for place, point in enumerate(self.points)}
-        return [known[point.name] for point in points if point.name in known]
+        return [self.index[point.name] for point in points if point.name in self.index]
 
     @property
     def spread(self) -> np.ndarray:
@@ -70,6 +71,11 @@ class Pool:
         if units < 2:
             return None
         return Noise(self.spread[np.ix_(places, places)], units)
+
+    def sample(self) -> np.ndarray | None:
+        """Draws of the noise, a column for each point, to be made once for all comparisons; None where the noise of
+        any is not known."""
+        return sample_of(self.spread, DRAWS) if self.points and all(self.units) else None
 
     def contrast(self, weights: Sequence[Weighted], *, level: float, extra: float = 0.0) -> Contrast:
         """The weighted sum of means."""
@@ -119,6 +125,7 @@ def pool_of(study: Study, measure: Measure) -> Pool:
     return Pool(
         measure=measure,
         points=tuple(points),
+        index={point.name: place for place, point in enumerate(points)},
         means=tuple(means.tolist()),
         covariance=covariance,
         errors=tuple(errors.tolist()),

@@ -48,7 +48,10 @@ def versus(study: Study, found: Sequence[Between], lengths: Sequence[Lengths]) -
         title="Series against series",
         parts=tuple(parts),
         details=tuple(details),
-        data=[_facts(one) for one in found] + [_length_facts(one) for one in lengths],
+        data={
+            "measures": [_facts(one) for one in found],
+            "lengths": [_length_facts(one) for one in lengths],
+        },
     )
 
 

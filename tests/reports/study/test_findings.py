@@ -45,7 +45,7 @@ def test_all_forms_have_the_same_findings(sections: tuple[Study, list[Section]])
     study, found = sections
     data = study_facts(study, found)
     assert [one.key for one in found] == KEYS
-    bests = {best["series"]: best for best in data["between"][0]["bests"]}
+    bests = {best["series"]: best for best in data["between"]["measures"][0]["bests"]}
     page = study_page(found)
     assert f"{100 * bests['combined/1536']['value']:.2f} %" == "66.75 %"
     assert f"{100 * bests['combined/1536']['corrected']:.2f} %" in page
