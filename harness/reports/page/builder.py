@@ -110,6 +110,7 @@ def assembled(summary: str, meta: Mapping[str, Any], blocks: Sequence[payload.Bl
         .get_template("page.html.j2")
         .render(
             title=meta["title"],
+            notes=meta["notes"],
             policy=policy(scripts, style),
             style=Markup(style),
             scripts=[Markup(one) for one in scripts],

@@ -160,3 +160,4 @@ def test_a_key_in_a_message_of_the_summary_is_left_out():
     page = run_page(replace(sample(1), faults=[{"item": "x", "status": "error", "message": f"no {key}"}]))
     assert key not in page
     assert "no [redacted: looks like an API key]" in page
+    assert '<p class="note">What looks like a key was left out in 1 place: the summary.</p>' in page
