@@ -1,4 +1,4 @@
-"""What a plan predicts against what the shipped gate does: power, "not worse", and the pooled verdict.
+"""The predictions of a plan against the decisions of the shipped gate: power, "not worse", and the pooled verdict.
 
 python -m simulations.planned [--runs 2000] [--seed 1] [--only NAME]
 
