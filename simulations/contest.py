@@ -54,8 +54,10 @@ LOSSES: Final = (0.01, 0.02, 0.03, 0.05)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A benchmark of a suite: its size and accuracy, its tier in a policy of NeMo Evaluator, whether it is guarded
-    relatively, whether a loss "on one" may fall on it, and the share of items that flip, where that is given."""
+    """A benchmark of a suite: its size and accuracy, and the share of items that flip, where that is given.
+
+    It has a tier in a policy of NeMo Evaluator. It may be guarded relatively, and a loss "on one" may fall on it.
+    """
 
     name: str
     n: int
