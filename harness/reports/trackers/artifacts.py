@@ -58,10 +58,10 @@ class Artifacts:
         return found
 
     def pictures(self) -> dict[str, Path]:
-        """Return the curves and bars of a study of the run, by name; none without matplotlib."""
+        """Return the curves and bars of a study of the run, by name; none without matplotlib, or with a secret."""
         from harness.reports.plots import available, study_plots
 
-        if not available():
+        if not available() or self._secret_in_texts() is not None:
             return {}
         study = study_of([str(self._folder)], output=self._folder.parent)
         files = {name: data for name, data in study_plots(study).items() if name.endswith(".png")}

@@ -135,15 +135,16 @@ def _parent(summary: Summary, files: Mapping[str, Path]) -> TrackedRun:
         "gate": str(gate.get("decision") or ""),
         "gate_text": str(gate.get("text") or ""),
     }
-    numbers = {"seconds": summary.seconds, **{f"items/{name}": n for name, n in totals(summary).items()}}
     versions = manifest.get("versions") or {}
-    told = {**{f"versions.{name}": value for name, value in versions.items()}, "run_id": summary.run_id}
+    told = {f"versions.{name}": value for name, value in versions.items()}
+    # Parameters: as metrics they would be the first charts of an experiment, before its curves.
+    told |= {f"items.{name}": n for name, n in totals(summary).items()}
+    told |= {"seconds": round(summary.seconds, 1), "run_id": summary.run_id}
     return TrackedRun(
         key="run",
         name=f"touchstone {summary.run_id}",
         kind="run",
         params=texts(told),
-        points=tuple(_points(numbers, 0)),
         tags=texts(tags),
         why_not="; ".join(wrong) or None,
         files=files,
