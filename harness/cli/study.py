@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.cli.command import Output, add_output
@@ -57,15 +59,16 @@ def run(options: argparse.Namespace) -> Output:
         if (why := unwritable(options.plots)) is not None:
             raise HarnessError(f"--plots {shown_path(options.plots)}: {why}; choose another folder")
     project, sizes = Path("pyproject.toml"), parse_sizes(options.items)
-    study = study_of(
-        options.what,
-        output=options.output,
-        sizes=sizes,
-        more=_tracked(options.from_mlflow, sizes),
-        composites=project_composites(project),
-        told=project_series(project),
-        every=options.all_metrics,
-    )
+    with _without_collection():
+        study = study_of(
+            options.what,
+            output=options.output,
+            sizes=sizes,
+            more=_tracked(options.from_mlflow, sizes),
+            composites=project_composites(project),
+            told=project_series(project),
+            every=options.all_metrics,
+        )
     sections = sections_of(study)
     files: list[Path] = []
     if options.folder is not None:
@@ -115,3 +118,15 @@ def _drawn(options: argparse.Namespace, study: Study) -> list[str]:
     found = write_plots(folder, study, bars="comparison" if tracked else "bars")
     half = count(len(found) // 2, "picture")
     return [f"drawn:   {half}, as PNG and SVG, in {shown_path(folder)}/"] if found else ["nothing to draw"]
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Search for no garbage: hundreds of thousands of items are read, and all of them are kept."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

@@ -248,11 +248,21 @@ def saved_of(
     for record in records:
         if record.status == "scored":
             by_place.setdefault((record.checkpoint, record.benchmark), []).append(record)
+    return entries_of(summary, {place: items_of(own) for place, own in by_place.items()}, codes=codes)
+
+
+def entries_of(
+    summary: Summary,
+    scores: Mapping[tuple[str, str], ItemScores],
+    *,
+    codes: Mapping[str, str] | None = None,
+) -> list[tuple[StoredResult, ItemScores]]:
+    """Return the same from the scored items by checkpoint and benchmark."""
     rows = {row["name"]: row for row in summary.checkpoints}
     declared = {declaration.name: declaration for declaration in summary.declarations}
     found = []
     for result in wholes(summary):
-        items = items_of(by_place.get((result.checkpoint, result.benchmark), []))
+        items = scores.get((result.checkpoint, result.benchmark)) or items_of([])
         whole = stored_result(
             declared[result.benchmark],
             summary.manifest,

@@ -36,6 +36,7 @@ better. Each has at most half the chance of a two-sided test, so p is the larges
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -324,7 +325,17 @@ def sample_of(covariance: np.ndarray, draws: int) -> np.ndarray:
 
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(0.0, values))
-    found: np.ndarray = np.random.default_rng(SEED).standard_normal((draws, len(values))) @ root.T
+    found: np.ndarray = _normals(draws, len(values)) @ root.T
+    return found
+
+
+@functools.lru_cache(maxsize=4)
+def _normals(draws: int, count: int) -> np.ndarray:
+    """Independent normal numbers, the same ones each time: a study of many series asks for them very often."""
+    import numpy as np
+
+    found: np.ndarray = np.random.default_rng(SEED).standard_normal((draws, count))
+    found.flags.writeable = False
     return found
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from harness.checkpoints.training_state import step_of_row
 from harness.compare.candidate import Candidate, Entry
 from harness.compare.formats.base import Table
-from harness.results.journal import latest, read_journal
+from harness.results.item_scores import read_scores
 from harness.results.records import Record
-from harness.results.store_entry import StoredResult, saved_of
+from harness.results.store_entry import ItemScores, StoredResult, entries_of, saved_of
 from harness.results.summary import SUMMARY, Metric, Summary, load_summary
 
 
@@ -34,13 +34,19 @@ class RunFolder:
 def read_run(folder: Path) -> list[Candidate]:
     """The checkpoints of a run, in its order. Raises ``HarnessError`` where summary or journal cannot be read."""
     summary = load_summary(folder)
-    return candidates_of(summary, latest(read_journal(folder, exchanges=False)).values(), folder)
+    return _candidates(summary, entries_of(summary, read_scores(folder)), folder)
 
 
 def candidates_of(summary: Summary, records: Iterable[Record], folder: Path) -> list[Candidate]:
     """The checkpoints of a run by its summary and records, one record per item."""
+    return _candidates(summary, saved_of(summary, records), folder)
+
+
+def _candidates(
+    summary: Summary, entries: Iterable[tuple[StoredResult, ItemScores]], folder: Path
+) -> list[Candidate]:
     found: dict[str, Candidate] = {}
-    for saved, items in saved_of(summary, records):
+    for saved, items in entries:
         candidate = found.setdefault(
             saved.checkpoint,
             Candidate(

@@ -9,7 +9,7 @@
   many points, as ``statistics.best_of_many`` says, and for the number of curves. **Early** is the first of them, or the
   peak. Nothing that these items can show was gained after it.
 
-``tested_curves`` has the verdicts on all curves, each kind (rises, drops, trends, changes) corrected together (Holm).
+``judged_curves`` has the verdicts on all curves, each kind (rises, drops, trends, changes) corrected together (Holm).
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _ties(known: Together, peak: int, alpha: float) -> tuple[int, ...]:
     return tuple(found)
 
 
-class Test(NamedTuple):
+class Change(NamedTuple):
     """A number of a curve in its measure's unit, with its limits, its p, that after Holm's correction, and the
     verdict."""
 
@@ -157,30 +157,30 @@ class Test(NamedTuple):
     verdict: str
 
 
-NO_TEST: Final = Test(None, None, None, None, None, UNTESTED)
+NO_CHANGE: Final = Change(None, None, None, None, None, UNTESTED)
 
 
-class Tested(NamedTuple):
+class JudgedCurve(NamedTuple):
     """A curve and its four tests: rise and drop as measured, with the p that allows for the choice of the peak."""
 
     curve: Curve
-    rise: Test
-    drop: Test
-    trend: Test
-    steadiness: Test
+    rise: Change
+    drop: Change
+    trend: Change
+    steadiness: Change
 
     @property
-    def tests(self) -> dict[str, Test]:
+    def tests(self) -> dict[str, Change]:
         """The tests by their names in reports."""
         names = ("start to peak", "peak to last", "trend", "stability")
         return dict(zip(names, (self.rise, self.drop, self.trend, self.steadiness), strict=True))
 
 
-def tested_curves(study: Study) -> list[Tested]:
-    """All curves with their tests, each kind corrected together (Holm); ``study.once(tested_curves)`` keeps them."""
+def judged_curves(study: Study) -> list[JudgedCurve]:
+    """All curves with their tests, each kind corrected together (Holm); ``study.once(judged_curves)`` keeps them."""
     curves = curves_of(study)
 
-    def of_kind(found: list[Test]) -> list[Test]:
+    def of_kind(found: list[Change]) -> list[Change]:
         adjusted = holm([one.p for one in found])
         return [
             one._replace(adjusted=p, verdict=verdict_on(p, study.level))
@@ -191,24 +191,30 @@ def tested_curves(study: Study) -> list[Tested]:
     drops = of_kind([_of_choice(one.drop, turn=False) for one in curves])
     trends = of_kind([_of_trend(one.trend) for one in curves])
     changes = of_kind([_of_changes(one.steadiness) for one in curves])
-    return [Tested(*one) for one in zip(curves, rises, drops, trends, changes, strict=True)]
+    return [JudgedCurve(*one) for one in zip(curves, rises, drops, trends, changes, strict=True)]
 
 
-def _of_choice(found: Compared | None, *, turn: bool) -> Test:
+def _of_choice(found: Compared | None, *, turn: bool) -> Change:
     """``turn``: the comparison is of the start with the peak, and the other way round is wanted."""
     if found is None or found.as_measured.difference is None:
-        return NO_TEST
+        return NO_CHANGE
     one = found.as_measured
     limits = (one.low, one.high)
     if turn:
         limits = (None if one.high is None else -one.high, None if one.low is None else -one.low)
     value = -one.difference if turn and one.difference is not None else one.difference
-    return NO_TEST._replace(value=value, low=limits[0], high=limits[1], p=found.comparison.p)
+    return NO_CHANGE._replace(value=value, low=limits[0], high=limits[1], p=found.comparison.p)
 
 
-def _of_trend(one: Trend | None) -> Test:
-    return NO_TEST if one is None else NO_TEST._replace(value=one.slope, low=one.low, high=one.high, p=one.p)
+def _of_trend(one: Trend | None) -> Change:
+    return (
+        NO_CHANGE if one is None else NO_CHANGE._replace(value=one.slope, low=one.low, high=one.high, p=one.p)
+    )
 
 
-def _of_changes(one: Steadiness | None) -> Test:
-    return NO_TEST if one is None else NO_TEST._replace(value=one.change, low=one.low, high=one.high, p=one.p)
+def _of_changes(one: Steadiness | None) -> Change:
+    return (
+        NO_CHANGE
+        if one is None
+        else NO_CHANGE._replace(value=one.change, low=one.low, high=one.high, p=one.p)
+    )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from harness.compare.judge import Compared
-from harness.compare.study.curves import Curve, Test, Tested, tested_curves
+from harness.compare.study.curves import Change, Curve, JudgedCurve, judged_curves
 from harness.compare.study.differences import MORE
 from harness.compare.study.points import Measure, Study
 from harness.core.text import count
@@ -25,7 +25,7 @@ PER: Final = {"epoch": "per epoch", "step": "per 1000 steps", "order": "per chec
 
 def curves(study: Study) -> Section | None:
     """Return the curves of every measure, and the changes that are more than noise."""
-    found = study.once(tested_curves)
+    found = study.once(judged_curves)
     if not found:
         return None
     parts: list[Part] = list(_brief_tables(found)) if len(found) <= MOST else []
@@ -46,9 +46,9 @@ def curves(study: Study) -> Section | None:
     return Section(key="curves", title="Curves", parts=tuple(parts), details=details, data=data)
 
 
-def by_measure(found: Iterable[Tested]) -> list[tuple[Measure, list[Tested]]]:
+def by_measure(found: Iterable[JudgedCurve]) -> list[tuple[Measure, list[JudgedCurve]]]:
     """Return the curves by their measure."""
-    same: dict[str, list[Tested]] = {}
+    same: dict[str, list[JudgedCurve]] = {}
     for one in found:
         same.setdefault(one.curve.measure.key, []).append(one)
     return [(members[0].curve.measure, members) for members in same.values()]
@@ -73,7 +73,7 @@ def moved(value: float | None, measure: Measure) -> str:
     return f"{100 * value:+.2f}" if measure.share else f"{value:+.4g}"
 
 
-def limits(one: Test, measure: Measure) -> str:
+def limits(one: Change, measure: Measure) -> str:
     """Return the limits of a change: ``[-4.06, +1.32]``; ``-`` where there are none."""
     if one.low is None or one.high is None:
         return NOTHING
@@ -90,7 +90,7 @@ def at(curve: Curve, place: int) -> str:
 # In brief
 
 
-def _brief_tables(found: Sequence[Tested]) -> Iterable[Table]:
+def _brief_tables(found: Sequence[JudgedCurve]) -> Iterable[Table]:
     for measure, same in by_measure(found):
         axes = " or ".join(dict.fromkeys(one.curve.series.axis for one in same))
         rows = tuple(
@@ -109,7 +109,7 @@ def _brief_tables(found: Sequence[Tested]) -> Iterable[Table]:
         yield Table(header=header, rows=rows, words=True, title=title)
 
 
-def _told(found: Sequence[Tested]) -> list[Part]:
+def _told(found: Sequence[JudgedCurve]) -> list[Part]:
     """Return what is more than noise, out of how much; and what could not be tested."""
     kinds = ("start to peak", "peak to last", "trend")
     tested = [test for one in found for kind in kinds if (test := one.tests[kind]).p is not None]
@@ -136,7 +136,7 @@ def _told(found: Sequence[Tested]) -> list[Part]:
 # The whole
 
 
-def _whole_tables(found: Sequence[Tested]) -> list[Part]:
+def _whole_tables(found: Sequence[JudgedCurve]) -> list[Part]:
     parts: list[Part] = []
     for measure, same in by_measure(found):
         rows = tuple(_value_row(one.curve) for one in same)
@@ -163,7 +163,7 @@ def _value_row(curve: Curve) -> tuple[str, ...]:
     return (curve.series.name, *cells)
 
 
-def _per(one: Tested) -> Test:
+def _per(one: JudgedCurve) -> Change:
     """Return the trend, per thousand steps where its axis has steps."""
     if one.curve.series.axis != "step" or one.trend.value is None:
         return one.trend
@@ -173,13 +173,13 @@ def _per(one: Tested) -> Test:
     return one.trend._replace(value=scaled[0], low=scaled[1], high=scaled[2])
 
 
-def _cell(one: Test, measure: Measure) -> str:
+def _cell(one: Change, measure: Measure) -> str:
     if one.value is None:
         return NOTHING
     return f"{moved(one.value, measure)} {limits(one, measure)}\n{one.verdict}"
 
 
-def _rows_of_tests(one: Tested, only: str | None = None) -> list[tuple[str, ...]]:
+def _rows_of_tests(one: JudgedCurve, only: str | None = None) -> list[tuple[str, ...]]:
     measure = one.curve.measure
     tests = {**one.tests, "trend": _per(one)}
     per = PER[one.curve.series.axis]
@@ -201,7 +201,7 @@ def _rows_of_tests(one: Tested, only: str | None = None) -> list[tuple[str, ...]
 # Plain data
 
 
-def curve_facts(one: Tested) -> dict[str, Any]:
+def curve_facts(one: JudgedCurve) -> dict[str, Any]:
     """Return a curve with its tests as plain data."""
     curve = one.curve
 
@@ -232,7 +232,7 @@ def curve_facts(one: Tested) -> dict[str, Any]:
     }
 
 
-def _test_facts(one: Test) -> dict[str, Any]:
+def _test_facts(one: Change) -> dict[str, Any]:
     return {**one._asdict(), "verdict": one.verdict if one.value is not None else None}
 
 

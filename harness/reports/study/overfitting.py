@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.compare.study.curves import Curve, Tested, tested_curves
+from harness.compare.study.curves import Curve, JudgedCurve, judged_curves
 from harness.compare.study.differences import MORE
 from harness.compare.study.points import Series, Study
 from harness.core.text import count, listed
@@ -19,7 +19,7 @@ LEAST: int = 3
 
 def overfitting(study: Study) -> Section | None:
     """Return the drops from the peak, how much of them is luck, and when to stop."""
-    found = [one for one in study.once(tested_curves) if len(one.curve.points) >= LEAST]
+    found = [one for one in study.once(judged_curves) if len(one.curve.points) >= LEAST]
     if not found:
         return None
     drops = [one for one in found if one.drop.value is not None]
@@ -44,7 +44,7 @@ def overfitting(study: Study) -> Section | None:
     )
 
 
-def _table(found: Sequence[Tested]) -> Table:
+def _table(found: Sequence[JudgedCurve]) -> Table:
     rows = tuple(
         (
             one.curve.measure.label,
@@ -60,7 +60,7 @@ def _table(found: Sequence[Tested]) -> Table:
     return Table(header=header, rows=rows, left=2)
 
 
-def _whole_table(found: Sequence[Tested]) -> Table:
+def _whole_table(found: Sequence[JudgedCurve]) -> Table:
     rows = tuple(
         (
             one.curve.measure.label,
@@ -77,7 +77,7 @@ def _whole_table(found: Sequence[Tested]) -> Table:
     return Table(header=header, rows=rows, left=2, words=True)
 
 
-def _verdict(drops: Sequence[Tested], told: Sequence[Tested], *, level: int) -> str:
+def _verdict(drops: Sequence[JudgedCurve], told: Sequence[JudgedCurve], *, level: int) -> str:
     ends = f"{level} of the curves end at their peak. " if level else ""
     if not drops:
         return f"{ends}No curve falls from its peak."
@@ -91,11 +91,11 @@ def _verdict(drops: Sequence[Tested], told: Sequence[Tested], *, level: int) -> 
     return f"{ends}{one_of} {verb} more than noise{why}{names}."
 
 
-def _named(one: Tested) -> str:
+def _named(one: JudgedCurve) -> str:
     return f"{one.curve.measure.label} of {one.curve.series.name}"
 
 
-def _advice(series: Series, found: Sequence[Tested]) -> str:
+def _advice(series: Series, found: Sequence[JudgedCurve]) -> str:
     """Return when to stop the training of a series, by all of its measures."""
     own = [one for one in found if one.curve.series.name == series.name]
     falls = [one.curve for one in own if one.drop.verdict == MORE]
@@ -123,7 +123,7 @@ def _advice(series: Series, found: Sequence[Tested]) -> str:
     return f"{none}: {told}; nothing is shown to be gained after that"
 
 
-def _improves(one: Tested) -> bool:
+def _improves(one: JudgedCurve) -> bool:
     slope = one.trend.value or 0.0
     return slope > 0 if one.curve.measure.higher_is_better else slope < 0
 

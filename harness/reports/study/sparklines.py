@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from harness.compare.study.curves import Curve, tested_curves
+from harness.compare.study.curves import Curve, judged_curves
 from harness.compare.study.points import Axis, Measure, Series, Study
 from harness.reports.charts import best_of, ticks
 from harness.reports.formatting import cell_width, number
@@ -207,7 +207,7 @@ def _fit(text: str, width: int) -> str:
 def glance(study: Study) -> Section | None:
     """Return the section, with a line on every sign that occurs; None where no series has two values."""
     signs = {
-        (one.curve.series.name, one.curve.measure.key): _sign(one.curve) for one in study.once(tested_curves)
+        (one.curve.series.name, one.curve.measure.key): _sign(one.curve) for one in study.once(judged_curves)
     }
     blocks = sparklines(study, signs)
     if not blocks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.compare.study.curves import Tested, tested_curves
+from harness.compare.study.curves import JudgedCurve, judged_curves
 from harness.compare.study.differences import MORE
 from harness.compare.study.points import Study
 from harness.core.text import count
@@ -14,7 +14,7 @@ from harness.reports.study.section import Part, Section, Table
 
 def stability(study: Study) -> Section | None:
     """Return which curves change more between neighbours than noise alone makes them."""
-    found = [one for one in study.once(tested_curves) if one.curve.steadiness is not None]
+    found = [one for one in study.once(judged_curves) if one.curve.steadiness is not None]
     if not found:
         return None
     told = [one for one in found if one.steadiness.verdict == MORE]
@@ -36,12 +36,12 @@ def stability(study: Study) -> Section | None:
     return Section(key="stability", title=title, parts=tuple(parts), details=(_table(found),))
 
 
-def _below(one: Tested) -> bool:
+def _below(one: JudgedCurve) -> bool:
     test = one.steadiness
     return not one.curve.items and test.value is not None and test.low is not None and test.value < test.low
 
 
-def _table(found: Sequence[Tested]) -> Table:
+def _table(found: Sequence[JudgedCurve]) -> Table:
     rows = []
     for one in found:
         curve, test = one.curve, one.steadiness

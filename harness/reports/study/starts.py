@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from harness.compare.study.curves import NO_TEST
+from harness.compare.study.curves import NO_CHANGE
 from harness.compare.study.differences import MORE, verdict_on
 from harness.compare.study.points import Measure, Series, Study
 from harness.compare.study.starts import Start, starts_of
@@ -89,7 +89,7 @@ def _table(found: Sequence[Judged], *, verdicts: bool = True) -> Table:
 def _row(one: Judged, verdicts: bool) -> tuple[str, ...]:
     start, comparison = one.start, one.start.comparison
     measure = start.measure
-    test = NO_TEST._replace(value=comparison.difference, low=comparison.low, high=comparison.high)
+    test = NO_CHANGE._replace(value=comparison.difference, low=comparison.low, high=comparison.high)
     known = None if start.between is None else start.between[0].series
 
     def value(given: float | None, series: Series) -> str:

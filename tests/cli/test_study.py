@@ -1,0 +1,98 @@
+"""``touchstone study``, from the command line to what is printed and written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from tests.support.published import published
+from tests.support.runs import run
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, with a terminal of 80 columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    return tmp_path
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    """What the command prints; of a mistake its one line."""
+    assert main(["study", *arguments]) == code
+    out, err = capsys.readouterr()
+    if code:
+        assert (out, err.count("\n")) == ("", 1)
+    return err if code else out
+
+
+def test_the_published_study_in_a_terminal(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, published(here).name)
+    assert max(map(len, text.splitlines())) <= 80
+    for line in (
+        "33 checkpoints in 5 series, 4 measures",
+        "Real@1     67.78 %  [66.14, 69.38]  epoch 2.84  entity_ft/2048/checkpoint-1600",
+        "20 of 33 checkpoints have a composite in the data that does not follow from the",
+        "checkpoint-390   390      3   66.04*    81.58       34.33   61.19",
+        "Real@1     mlm_v2/1536       66.04 at 3    64.67 at 5  -1.37  [-4.06, +1.32]",
+        "Real@1     mlm_v2/2048     65.31 at 0.5  64.53 at 4.5  -0.78  [-3.12, +1.56]",
+    ):
+        assert line in text
+    assert "None of the 12 drops is more than noise" in text
+
+
+def test_details_fit_the_terminal_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, published(here).name, "-v")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "[64.12, 67.91]" in text
+
+
+def test_json_markdown_and_files_say_the_same(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = published(here).name
+    found = json.loads(printed(capsys, table, "--json", "-o", "written"))
+    (curve,) = (
+        one
+        for one in found["curves"]
+        if (one["series"], one["measure"]) == ("mlm_v2/1536", "real_coref:real@1")
+    )
+    assert (curve["peak"]["at"], curve["peak"]["value"]) == (3.0, 0.6604)
+    assert curve["drop"]["verdict"] == "not more than noise"
+    assert len(found["faults_of_data"]["contradictions"]) == 20
+    assert json.loads((here / "written" / "study.json").read_text()) == found
+    page = printed(capsys, table, "--markdown")
+    assert (here / "written" / "study.md").read_text() == page
+    assert "| **66.04** |" in page
+
+
+def test_runs_of_a_results_folder_are_the_default(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed, name in enumerate(("checkpoint-100", "checkpoint-200")):
+        run(here / "results", name, name, seed=seed)
+    assert "2 checkpoints" in printed(capsys)
+
+
+def test_what_is_known_of_series_is_shown_and_what_is_not_is_said(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "pyproject.toml").write_text('[tool.touchstone.series.mlm_v2]\ndata = "KLUE"\n')
+    text = printed(capsys, published(here).name)
+    assert "mlm_v2/1536    KLUE" in text
+    assert "Not known: data of combined/1536, combined/2048, entity_ft, method of all" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing"], "nothing: no such run, file, folder or pattern of them, nor in results/"),
+        ([], "results: no such run"),
+        (["checkpoints.csv", "--items", "nope=3"], "--items: no benchmark 'nope'"),
+        (["checkpoints.csv#step-7"], "no checkpoint 'step-7'"),
+    ],
+)
+def test_mistakes_are_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    published(here)
+    assert said in printed(capsys, *arguments, code=4)

@@ -1,0 +1,66 @@
+"""The sections of a study, and the forms that they are shown in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.compare.study.reading import study_of
+from harness.reports.study.markdown import study_page
+from harness.reports.study.section import Facts, Section, Table, Verbatim
+from harness.reports.study.sections import sections_of
+from harness.reports.study.terminal import render
+from tests.support.korean_table import row, write
+
+SECTION = Section(
+    key="x",
+    title="A | title",
+    parts=(
+        "Text with <b> and `code`.",
+        Table(
+            header=("name", "two\nlines"),
+            rows=(("a|b", "1\n[0, 2]"), ("c", "2"))[:2],
+            best=frozenset({(1, 1)}),
+        ),
+        Facts((("note", "*not bold*"),)),
+        Verbatim(("```", "▁▂█")),
+    ),
+    details=("More.",),
+)
+
+
+def test_texts_of_others_cannot_break_out_of_markdown() -> None:
+    page = study_page([SECTION])
+    assert "| a&#124;b | 1<br>&#91;0, 2&#93; |" in page
+    assert "| c | **2** |" in page
+    assert "&#60;b&#62;" in page
+    assert page.count("\n```") == 2
+    assert "More." in page
+
+
+def test_details_are_shown_on_demand() -> None:
+    brief = render([SECTION], width=80, color=False)
+    assert "More." not in brief
+    assert "-v shows all tables" in brief
+    assert "More." in render([SECTION], width=80, color=False, details=True)
+
+
+def test_the_best_value_is_marked_in_a_terminal() -> None:
+    assert "2*" in render([SECTION], width=80, color=False)
+
+
+def test_a_study_of_one_checkpoint_has_no_curve(tmp_path: Path) -> None:
+    study = study_of([str(write(tmp_path / "t.csv", row()))], output=tmp_path)
+    assert not {"curves", "stability", "early_stopping", "starts"} & {one.key for one in sections_of(study)}
+
+
+def test_rows_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", row(), row(step=200, real1="lots", score="0.6"))
+    text = render(sections_of(study_of([str(table)], output=tmp_path)), width=300, color=False)
+    assert "line 3, real1: 'lots'" in text
+
+
+def test_values_over_part_of_the_items_are_marked(tmp_path: Path) -> None:
+    header = "checkpoint,step,epoch,real1,coref_samples,coref_of"
+    table = write(tmp_path / "t.csv", "x,1,1,0.66,24,2400", "y,2,2,0.66,24,2400", header=header)
+    text = render(sections_of(study_of([str(table)], output=tmp_path)), width=100, color=False)
+    assert "real_coref: 24 of 2,400 items" in text

@@ -1,0 +1,82 @@
+"""Trend, steadiness and interpolation of a measure along a training."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.statistics.best_of_many import independent_noise, noise_of
+from harness.statistics.curves import between, steadiness, trend
+
+MEANS = st.lists(st.floats(0, 1), min_size=3, max_size=8)
+
+
+def test_the_trend_is_the_slope_of_the_least_squares_line() -> None:
+    found = trend([1, 2, 3, 4], [0.1, 0.2, 0.3, 0.4], independent_noise([0.01] * 4, 1000))
+    assert found is not None
+    assert found.slope == pytest.approx(0.1)
+    assert found.stderr == pytest.approx(0.01 / math.sqrt(5))  # sum of squared distances: 5
+    assert found.p < 1e-6
+
+
+@pytest.mark.parametrize("places", [[1, 2], [2, 2, 2, 2]])
+def test_there_is_no_trend_of_two_places(places: list[float]) -> None:
+    assert trend(places, [0.5] * len(places), independent_noise([0.1] * len(places), 100)) is None
+
+
+def test_noise_alone_gives_the_mean_of_a_half_normal() -> None:
+    found = steadiness([0.5, 0.5, 0.5], independent_noise([0.03, 0.04, 0.03], 100))
+    assert found is not None
+    assert found.noise == pytest.approx(0.05 * math.sqrt(2 / math.pi))
+    assert found.low < found.noise < found.high
+    assert found.change == 0
+    assert found.p == 1
+
+
+def test_jumps_far_above_the_noise_are_told() -> None:
+    found = steadiness([0.2, 0.8, 0.2, 0.8], independent_noise([0.01] * 4, 1000))
+    assert found is not None
+    assert found.p < 0.01
+
+
+def test_on_the_same_items_the_noise_of_a_change_is_that_of_the_items_that_differ() -> None:
+    draw = random.Random(0)
+    first = [float(draw.random() < 0.6) for _ in range(400)]
+    second = [1 - one if place < 8 else one for place, one in enumerate(first)]
+    third = [1 - one if 8 <= place < 16 else one for place, one in enumerate(second)]
+    noise = noise_of([first, second], third, None)
+    assert noise is not None
+    paired = steadiness([sum(one) / 400 for one in (first, second, third)], noise)
+    alone = steadiness([0.6, 0.6, 0.6], independent_noise([0.0245] * 3, 400))
+    assert paired is not None
+    assert alone is not None
+    assert paired.noise < alone.noise / 4
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+def test_a_value_between_lies_between_with_an_error_of_at_most_the_larger(
+    t: float, a: float, b: float
+) -> None:
+    found = between(t, (0.0, 1.0), (a, b), independent_noise([0.02, 0.03], 100))
+    assert min(a, b) - 1e-12 <= found.value <= max(a, b) + 1e-12
+    assert found.stderr is not None
+    assert found.stderr <= 0.03 + 1e-12
+
+
+def test_no_curve_is_continued_beyond_its_ends() -> None:
+    with pytest.raises(ValueError, match="not continued beyond its ends"):
+        between(3.0, (1.0, 2.0), (0.5, 0.6), None)
+
+
+@given(MEANS)
+def test_turning_a_curve_around_turns_its_trend(means: list[float]) -> None:
+    noise = independent_noise([0.01] * len(means), 500)
+    places = list(range(len(means)))
+    one, other = trend(places, means, noise), trend(places, means[::-1], noise)
+    assert one is not None
+    assert other is not None
+    assert one.slope == pytest.approx(-other.slope, abs=1e-12)
