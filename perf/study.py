@@ -152,7 +152,7 @@ def _records(
                 right = difficulty[example] + draw.gauss(0, 0.15) < skill
                 text = " ".join(draw.choices(WORDS, k=options.words))
                 yield Record(
-                    item=f"evals/test_{benchmark}.py::test_{benchmark}[{name}-{benchmark}/{example}]",
+                    item=f"{benchmark}[{name}-{benchmark}/{example}]",
                     benchmark=benchmark,
                     example=f"{benchmark}/{example}",
                     checkpoint=name,
