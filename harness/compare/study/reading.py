@@ -90,8 +90,10 @@ def _places(argument: str, output: Path, left_out: list[str]) -> Iterator[tuple[
     """The runs and files that an argument names, each with the checkpoint that is meant (empty: all)."""
     place = place_of(argument, output)
     if place is None:
-        found = sorted(glob.glob(argument, recursive=True))  # noqa: PTH207 -- pathlib refuses absolute patterns
-        found = found or sorted(str(path) for path in output.glob(argument)) if argument else []
+        # pathlib refuses absolute patterns and odd ones ("a/**b"), the module glob does not; an absolute pattern
+        # stays itself below the results folder.
+        found = sorted(glob.glob(argument, recursive=True))  # noqa: PTH207
+        found = found or sorted(glob.glob(str(output / argument), recursive=True))  # noqa: PTH207
         if not found:
             raise DataError(f"{argument}: no such run, file, folder or pattern of them, nor in {output}/")
         for one in found:

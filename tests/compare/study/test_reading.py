@@ -108,6 +108,8 @@ def test_a_pattern_names_runs(tmp_path: Path) -> None:
     ("what", "said"),
     [
         ("nothing-*", "no such run, file, folder or pattern"),
+        ("/no/such/place.csv", "no such run, file, folder or pattern"),
+        ("**of/odd", "no such run, file, folder or pattern"),
         ("empty", "no run and no results file"),
         ("unfinished", "this run has not ended"),
     ],
