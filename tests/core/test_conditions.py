@@ -56,6 +56,10 @@ OTHER = {
     "gate_metric": ["acc"],
     "gate_sequential": True,
     "gate_config": "elsewhere",
+    "gate_plan": True,
+    "beside": True,
+    "mlflow": True,
+    "mlflow_experiment": "other",
 }
 """A value of each option that is not its default."""
 

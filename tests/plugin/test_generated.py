@@ -132,8 +132,8 @@ def test_scoring_again_writes_a_new_run_or_a_table_and_never_over_another(
     assert (project.path / "again.csv").read_bytes() == (again / "results.csv").read_bytes()
     kept = {record.example: record for record in latest(read_journal(again)).values()}
     assert len(kept) == 20
-    assert kept["sums/19"].scores["acc"] == 1.0
-    assert kept["sums/19"].exchanges
+    assert kept["says/19"].scores["acc"] == 1.0
+    assert kept["says/19"].exchanges
     assert main(["compare", "first", "again"]) == 0
     assert {path.name: path.read_bytes() for path in (project.path / "results" / "first").iterdir()} == before
 

@@ -309,7 +309,7 @@ class Checker(HTMLParser):
         if tag not in ("meta", "br", "img", "link"):
             self.open.append(tag)
         if tag in ("script", "link", "img", "iframe", "object") or any(
-            k in ("src", "href") for k, _ in attrs
+            name in ("src", "href") and not value.startswith("#") for name, value in attrs
         ):
             self.fetches.append(tag)
 
