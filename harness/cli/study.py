@@ -54,6 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Read everything that is named and report on it. Raises ``HarnessError`` for a mistake."""
+    # Before numpy is imported: its matrices here are small, and threads that wait for each other cost more.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if options.plots is not None:
         check_plots()
         if (why := unwritable(options.plots)) is not None:
