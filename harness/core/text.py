@@ -29,6 +29,11 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
+def place_text(place: float) -> str:
+    """Return an epoch or a step as text: in full up to the point, and at most three decimals."""
+    return f"{round(place, 3):.15g}"
+
+
 def alike(wanted: str, names: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:
     """Return the names that are like the wanted one, the most similar first."""
     return difflib.get_close_matches(wanted, list(names), most, cutoff)

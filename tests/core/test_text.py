@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.text import alike, count, did_you_mean, either, listed
+from harness.core.text import alike, count, did_you_mean, either, listed, place_text
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,18 @@ def test_the_most_similar_name_is_asked_for() -> None:
     assert did_you_mean("shot", ["seed", "shots"]) == "did you mean 'shots'? "
     assert did_you_mean("zzz", ["seed", "shots"]) == ""
     assert alike("mmlu", ["mmlu_pro", "mmlu", "arc"], 2)[0] == "mmlu"
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        (0.5, "0.5"),
+        (3.0, "3"),
+        (2.4867, "2.487"),
+        (0.126904, "0.127"),
+        (143000, "143000"),
+        (12345678.0, "12345678"),
+    ],
+)
+def test_an_epoch_is_short_and_a_step_is_whole(place: float, text: str) -> None:
+    assert place_text(place) == text

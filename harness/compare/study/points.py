@@ -25,6 +25,7 @@ from harness.compare.candidate import Candidate
 from harness.compare.formats.base import BadRow, Contradiction
 from harness.compare.gate.result import COMPOSITE
 from harness.core.composite import Composite
+from harness.core.text import place_text
 
 Found = TypeVar("Found")
 Axis: TypeAlias = Literal["epoch", "step", "order"]
@@ -153,7 +154,7 @@ class Series:
     def where(self, point: Point) -> str:
         """The place in words: ``epoch 3``, ``step 390``, or the checkpoint's name."""
         place = self.place(point)
-        return point.short if place is None else f"{self.axis} {place:g}"
+        return point.short if place is None else f"{self.axis} {place_text(place)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

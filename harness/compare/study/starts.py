@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from harness.compare.study.differences import difference, together
 from harness.compare.study.points import Measure, Point, Series, Study
+from harness.core.text import place_text
 from harness.statistics.comparison import Comparison, undefined
 from harness.statistics.curves import between
 from harness.statistics.moments import t_quantile
@@ -63,7 +64,9 @@ def _start(study: Study, measure: Measure, first: Series, second: Series) -> Sta
     own = places[early]
     if own[-1][0] < epoch:
         name, other = (first, second)[early].name, (first, second)[1 - early].name
-        return without(f"{name} ends at epoch {own[-1][0]:g}, and {other} begins at {epoch:g}", epoch)
+        return without(
+            f"{name} ends at epoch {place_text(own[-1][0])}, and {other} begins at {place_text(epoch)}", epoch
+        )
     after = next(number for number, (at, _) in enumerate(own) if at > epoch)
     pair = own[after - 1], own[after]
     comparison = _interpolated(study, measure, pair, places[1 - early][0][1], epoch, turn=early == 1)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
+from harness.core.text import place_text
 from harness.reports.charts import LIMITS, Dot, Line, LineChart, extent, ticks
 from harness.reports.formatting import cell_width, number
 
@@ -95,8 +96,9 @@ def description(chart: LineChart) -> str:
         first, last = line.dots[0], line.dots[-1]
         best = line.dots[line.best] if line.best is not None else last
         found.append(
-            f"{line.name}: {shown(chart, first.value)} at {first.place:g}, best {shown(chart, best.value)} at "
-            f"{best.place:g}, {shown(chart, last.value)} at {last.place:g}."
+            f"{line.name}: {shown(chart, first.value)} at {place_text(first.place)}, "
+            f"best {shown(chart, best.value)} at {place_text(best.place)}, "
+            f"{shown(chart, last.value)} at {place_text(last.place)}."
         )
     return " ".join(found)
 
@@ -133,7 +135,7 @@ def _axes(chart: LineChart, x: Scale, y: Scale) -> Iterator[str]:
         if x.low <= place <= x.high:
             at = f"{x.at(place):.1f}"
             yield f'<path d="M{at},{bottom}v5" stroke="currentColor" stroke-opacity="0.6"/>'
-            yield f'<text x="{at}" y="{bottom + 18}" text-anchor="middle">{place:g}</text>'
+            yield f'<text x="{at}" y="{bottom + 18}" text-anchor="middle">{place_text(place)}</text>'
     yield f'<path d="M{LEFT},{bottom}H{WIDTH - RIGHT}" stroke="currentColor" stroke-opacity="0.6"/>'
     yield f'<text x="{WIDTH - RIGHT}" y="{bottom + 33}" text-anchor="end">{escape(chart.axis)}</text>'
 
@@ -181,7 +183,7 @@ def _line(chart: LineChart, place: int, line: Line, x: Scale, y: Scale) -> Itera
         if dot.low is not None and dot.high is not None:
             limits = f" [{shown(chart, dot.low)}, {shown(chart, dot.high)}]"
         best = ", the best of its series" if number_ == line.best else ""
-        text = f"{line.name}, {chart.axis} {dot.place:g}: {shown(chart, dot.value)}{limits}{best}"
+        text = f"{line.name}, {chart.axis} {place_text(dot.place)}: {shown(chart, dot.value)}{limits}{best}"
         if dot.name:
             text += f" ({dot.name})"
         ring = (

@@ -13,7 +13,7 @@ from harness.compare.judge import Compared
 from harness.compare.study.curves import Change, Curve, JudgedCurve, judged_curves
 from harness.compare.study.differences import MORE
 from harness.compare.study.points import Measure, Study
-from harness.core.text import count
+from harness.core.text import count, place_text
 from harness.reports.formatting import NOTHING, number, p_exact
 from harness.reports.study.section import Part, Section, Table, range_text
 
@@ -84,7 +84,7 @@ def at(curve: Curve, place: int) -> str:
     """Return a value with its place: ``66.04 at 3``."""
     where = curve.series.place(curve.points[place])
     text = amount(curve.at(place), curve.measure)
-    return f"{text} at {where:.4g}" if where is not None else f"{text} at {curve.points[place].short}"
+    return f"{text} at {place_text(where)}" if where is not None else f"{text} at {curve.points[place].short}"
 
 
 # In brief

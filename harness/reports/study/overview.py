@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from harness.compare.study.points import UNKNOWN, Measure, Point, Series, Study, Value
 from harness.compare.study.series import SHOWN
-from harness.core.text import count, listed
+from harness.core.text import count, listed, place_text
 from harness.reports.formatting import NOTHING, number, points
 from harness.reports.study.section import Facts, Part, Section, Table, range_text, share_text
 
@@ -76,7 +76,7 @@ def _span(one: Series) -> str:
     if one.axis == "order":
         return NOTHING
     places = [place for point in one.points if (place := one.place(point)) is not None]
-    return f"{one.axis} {places[0]:g} - {places[-1]:g}" if len(places) > 1 else f"{one.axis} {places[0]:g}"
+    return f"{one.axis} {' - '.join(dict.fromkeys(map(place_text, (places[0], places[-1]))))}"
 
 
 def _unknown(study: Study, unknown: dict[str, list[str]]) -> str:
@@ -207,7 +207,7 @@ def _tables(study: Study, series: Series) -> Iterator[Table]:
             (
                 point.short,
                 NOTHING if point.step is None else str(point.step),
-                NOTHING if point.epoch is None else f"{point.epoch:.4g}",
+                NOTHING if point.epoch is None else place_text(point.epoch),
                 *([NOTHING if point.val_loss is None else f"{point.val_loss:.4g}"] if losses else []),
                 *(_cell(study, point, one) for one in measures),
             )

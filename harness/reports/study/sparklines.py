@@ -17,6 +17,7 @@ from typing import Final
 
 from harness.compare.study.curves import Curve, judged_curves
 from harness.compare.study.points import Axis, Measure, Series, Study
+from harness.core.text import place_text
 from harness.reports.charts import best_of, ticks
 from harness.reports.formatting import cell_width, number
 from harness.reports.study.section import Section, Verbatim, share_text
@@ -125,7 +126,7 @@ def scale(grid: Grid) -> str:
     last = grid.first + grid.step * (grid.columns - 1)
     cells = [" "] * (2 * grid.columns + 9)
     for place in [grid.first, last, *ticks(grid.first, last, 9)]:
-        text, start = f"{place:.4g}", 2 * grid.column(place) + 1
+        text, start = place_text(place), 2 * grid.column(place) + 1
         inside = grid.first <= place <= last
         around = cells[start - 1 : start + len(text) + 1]
         if inside and start + len(text) <= len(cells) and set(around) == {" "}:

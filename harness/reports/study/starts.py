@@ -9,7 +9,7 @@ from harness.compare.study.curves import NO_CHANGE
 from harness.compare.study.differences import MORE, verdict_on
 from harness.compare.study.points import Measure, Series, Study
 from harness.compare.study.starts import Start, starts_of
-from harness.core.text import count
+from harness.core.text import count, place_text
 from harness.reports.formatting import NOTHING
 from harness.reports.study.curves import MOST, amount, limits, moved
 from harness.reports.study.section import Part, Section, Table, comparison_facts
@@ -104,7 +104,7 @@ def _row(one: Judged, verdicts: bool) -> tuple[str, ...]:
         measure.label,
         start.first.name,
         start.second.name,
-        NOTHING if start.epoch is None else f"{start.epoch:.4g}",
+        NOTHING if start.epoch is None else place_text(start.epoch),
         value(comparison.baseline, start.first),
         value(comparison.new, start.second),
         "\n".join(line for line in lines if line != NOTHING),

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from harness.compare.study.between import AtEpochs, Between, Duel, Lengths
 from harness.compare.study.points import Measure, Study
-from harness.core.text import count
+from harness.core.text import count, place_text
 from harness.reports.formatting import NOTHING
 from harness.reports.study.section import Facts, Part, Section, Table, comparison_facts, share_text
 from harness.statistics.comparison import Comparison
@@ -240,7 +240,7 @@ def _efficiency(one: Between) -> Iterable[Part]:
 
 
 def _place(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.3g}" if abs(value) < 100 else f"{value:g}"
+    return NOTHING if value is None else place_text(value)
 
 
 # The matrix
