@@ -1,4 +1,4 @@
-"""One Chromium for all tests of the page, and pages of made-up items."""
+"""A Chromium per module of tests of the page, and pages of made-up items."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """The browser; Debian has it as the package chromium."""
+    """The browser; Debian has it as the package chromium.
+
+    Playwright keeps an event loop running in its thread, so it ends before other modules' tests, which have their own.
+    """
     from playwright.sync_api import sync_playwright
 
     path = shutil.which("chromium")

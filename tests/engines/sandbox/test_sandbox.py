@@ -241,7 +241,8 @@ def test_without_a_container_engine_that_answers_it_says_so(
 
 
 OWNER = """
-import sys, time
+import signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background begins with ignored
 from harness.core.requests import CallTests, RunProgram
 from harness.engines.sandbox import open_sandbox
 with open_sandbox("bwrap", workers=2) as sandbox:
