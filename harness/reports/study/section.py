@@ -83,17 +83,6 @@ def range_text(value: Value, *, share: bool = True) -> str:
     return f"[{number(value.low)}, {number(value.high)}]"
 
 
-def difference_text(one: Comparison, *, share: bool = True) -> str:
-    """Return ``-1.37 points [-4.06, +1.32]``, without an interval where there is none."""
-    if one.difference is None:
-        return NOTHING
-    if not share:
-        limits = "" if one.low is None or one.high is None else f" [{one.low:+.4f}, {one.high:+.4f}]"
-        return f"{one.difference:+.4f}{limits}"
-    limits = "" if one.low is None or one.high is None else f" [{100 * one.low:+.2f}, {100 * one.high:+.2f}]"
-    return f"{100 * one.difference:+.2f} points{limits}"
-
-
 def comparison_facts(one: Comparison | None) -> dict[str, Any] | None:
     """Return a comparison as plain data."""
     if one is None:

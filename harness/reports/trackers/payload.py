@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -343,8 +343,3 @@ def texts(values: Mapping[str, Any]) -> dict[str, str]:
         for name, value in values.items()
         if value not in (None, "")
     }
-
-
-def points_of(runs: Sequence[TrackedRun]) -> int:
-    """Return the number of numbers that are sent."""
-    return sum(len(one.points) for one in runs)
