@@ -45,6 +45,10 @@ class JournalError(HarnessError):
     """A journal file cannot be read or written: the message names the file and the line."""
 
 
+class ServerError(HarnessError):
+    """A server is not asked on: it is gone, or the run's time is up. What is done is kept; the same command goes on."""
+
+
 class SandboxError(HarnessError):
     """Programs cannot be run safely here: the message names the reason and the remedy."""
 

@@ -16,7 +16,7 @@ Kind: TypeAlias = Literal["refused", "gone", "deadline", "malformed", "limited",
 """The kinds of failure.
 
 ``refused``: the server will not answer this call (most of 4xx), or cannot be reached as asked (redirects, TLS).
-``gone``: nothing answered at the address. ``deadline``: time ran out, of the attempt, the item or the run.
+``gone``: there was no connection, or it broke. ``deadline``: time ran out, of the attempt, the item or the run.
 ``malformed``: the last reply was not what was asked for. ``limited``: 429 to the end, or a wait beyond the deadline.
 ``server``: 5xx or 408, 409, 425 to the end.
 """
@@ -102,7 +102,7 @@ class Failure:
     said: str = ""
 
 
-Ended: TypeAlias = Callable[[int, Reply[T] | Failure], None]
+Receiver: TypeAlias = Callable[[int, Reply[T] | Failure], None]
 """Called with the place of a call in the sequence given, and its end."""
 
 TOKENS: Final = ("prompt_tokens", "completion_tokens")
