@@ -28,7 +28,7 @@ from harness.compare.named_baselines import (
     set_named_baseline,
 )
 from harness.compare.ranking import Ranking, rank
-from harness.core.composite import Composite, missing_parts, project_composites
+from harness.core.composite import COMPOSITE, Composite, missing_parts, project_composites
 from harness.core.errors import GateError
 from harness.reports.formatting import number
 from harness.results.store import ResultStore
@@ -157,7 +157,7 @@ def _no_ranking(
 def _ranking_head(one: Ranking, rankings: Sequence[Ranking]) -> str:
     """The benchmark and metric; where there are several rankings of it, the conditions of this one that differ."""
     others = [other for other in rankings if other.name == one.name and other is not one]
-    head = one.name if one.metric == "composite" else f"{one.name} {one.metric}"
+    head = one.name if one.metric == COMPOSITE else f"{one.name} {one.metric}"
     known = [_flat(other.conditions) for other in others]
     apart = [
         f"{name} {shown(value)}"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from harness.cli.command import Output
+from harness.cli.command import Output, terminal
 from harness.core.benchmark import generator_function
 from harness.core.dataset import HUB, load_dataset
 from harness.core.errors import DataError, HarnessError
@@ -121,15 +119,12 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _width() -> int:
-    return shutil.get_terminal_size((100, 24)).columns
-
-
 def _table(rows: Sequence[dict[str, Any]]) -> str:
     from harness.reports.formatting import NOTHING, console_of, labelled, open_table, written
 
-    console = console_of(_width(), color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
-    table = open_table(2 if _width() >= WIDE else 1)
+    width, color = terminal()
+    console = console_of(width, color=color)
+    table = open_table(2 if width >= WIDE else 1)
     table.add_column("benchmark", no_wrap=True)
     for label in ("v", "shots", "here", "full"):
         table.add_column(label, justify="right", no_wrap=True)
@@ -160,7 +155,8 @@ def _kinds(tags: Sequence[str]) -> list[str]:
 def _blocks(rows: Sequence[dict[str, Any]]) -> str:
     from harness.reports.formatting import console_of, labelled, written
 
-    console = console_of(_width(), color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+    width, color = terminal()
+    console = console_of(width, color=color)
     for place, row in enumerate(rows):
         if place:
             console.print()

@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +81,19 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     """Add ``--output``, the results folder."""
     text = "the results folder (default: results)"
     parser.add_argument("--output", default=Path("results"), type=Path, metavar="DIR", help=text)
+
+
+def add_items(
+    parser: argparse.ArgumentParser, text: str = "items of a benchmark in a published table"
+) -> None:
+    """Add ``--items``, the sizes of benchmarks, for ``compare.load.parse_sizes``; ``text`` is its help."""
+    parser.add_argument("--items", action="append", default=[], metavar="NAME=N", help=text)
+
+
+def terminal() -> tuple[int, bool]:
+    """Return the width of the terminal, and whether it wants colours."""
+    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return shutil.get_terminal_size((100, 24)).columns, color
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.cli.command import Output, add_output
+from harness.cli.command import Output, add_items, add_output, terminal
 from harness.compare.answers import Shown, shown_answers
 from harness.compare.gate.config import number_of
 from harness.compare.load import find_candidates, parse_sizes
@@ -33,8 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--metric", metavar="NAME", help="judge by this metric where a benchmark has it")
     add("--all-metrics", action="store_true", help="show every metric, not only the primary ones")
     add("--groups", action="store_true", help="compare the groups of a benchmark (subjects), not the whole")
-    text = "items of a benchmark in a published table"
-    add("--items", action="append", default=[], metavar="NAME=N", help=text)
+    add_items(parser)
     text = "a loss that does not matter (default: 0.01, one point)"
     add("--margin", default=str(MARGIN), metavar="D", help=text)
     add("--alpha", default=str(ALPHA), metavar="P", help="chance of a false verdict (default: 0.05)")
@@ -67,8 +63,8 @@ def run(options: argparse.Namespace) -> Output:
     def text() -> str:
         from harness.reports.comparison_terminal import render
 
-        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        return render(pairs, flips, width=shutil.get_terminal_size((100, 24)).columns, color=color)
+        width, color = terminal()
+        return render(pairs, flips, width=width, color=color)
 
     def markdown() -> str:
         from harness.reports.markdown import comparison_page

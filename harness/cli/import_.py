@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from harness.cli.command import Output, add_output
+from harness.cli.command import Output, add_items, add_output
 from harness.compare.candidate import Candidate
 from harness.compare.formats.base import Table
 from harness.compare.load import check_sizes, parse_sizes, read_file
@@ -23,8 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", type=Path, metavar="FILE", help="a .csv or .json file of published results")
     add_output(parser)
-    text = "items of a benchmark, where the file does not say"
-    add("--items", action="append", default=[], metavar="NAME=N", help=text)
+    add_items(parser, "items of a benchmark, where the file does not say")
 
 
 def run(options: argparse.Namespace) -> Output:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Callable, Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from harness.cli.command import Output, add_run, run_folder
+from harness.cli.command import Output, add_run, run_folder, terminal
 from harness.core.errors import HarnessError
 from harness.core.text import count, did_you_mean, listed
 from harness.plugin.api.items import Item, Items
@@ -61,7 +60,7 @@ def run(options: argparse.Namespace) -> Output:
     views = [view_of(item) for item in found[: int(options.n)]]
 
     def text() -> str:
-        width = shutil.get_terminal_size((100, 24)).columns
+        width, _ = terminal()
         blocks = [rendered(view, width, full=options.full) for view in views]
         what = count(len(found), f"{options.kind} item" if options.kind else "item")
         if options.kind == "error":

@@ -8,12 +8,9 @@ touchstone plan --items gsm8k=1319           a benchmark without saved results, 
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import sys
 from pathlib import Path
 
-from harness.cli.command import Output, add_output
+from harness.cli.command import Output, add_items, add_output, terminal
 from harness.compare.baseline_source import open_source
 from harness.compare.baselines import BaselineSource
 from harness.compare.gate.config import GateConfig, check_names, number_of, read_gate_config
@@ -36,8 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--power", default=str(POWER), metavar="P", help="the chance to find it (default: 0.8, or 80%%)")
     add("--margin", metavar="D", help="a loss that does not matter (default: the gate's, else one point)")
     add("--alpha", metavar="P", help="chance of a false verdict (default: the gate's, else 0.05)")
-    text = "plan for so many items of a benchmark"
-    add("--items", action="append", default=[], metavar="NAME=N", help=text)
+    add_items(parser, "plan for so many items of a benchmark")
     add("--flips", metavar="SHARE", help="take this share of items to flip in place of what is saved: 15%%")
 
 
@@ -61,8 +57,8 @@ def run(options: argparse.Namespace) -> Output:
     def text() -> str:
         from harness.reports.plan import render
 
-        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        return render(plan, width=shutil.get_terminal_size((100, 24)).columns, color=color)
+        width, color = terminal()
+        return render(plan, width=width, color=color)
 
     from harness.reports.plan import plan_facts
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from harness.cli.command import Output, add_output, add_run, run_folder
+from harness.cli.command import Output, add_output, add_run, run_folder, terminal
 from harness.core.text import count, listed
 from harness.results.rows import results_csv
 from harness.results.summary import SUMMARY, Summary, load_summary, summary_json, wholes
@@ -43,15 +40,9 @@ def report_run(options: argparse.Namespace) -> Output:
     def text() -> str:
         from harness.reports.terminal import render
 
-        return render(summary, *_terminal(), details=options.verbose)
+        return render(summary, *terminal(), details=options.verbose)
 
     return Output(summary_json(summary), text, csv=lambda: results_csv(summary))
-
-
-def _terminal() -> tuple[int, bool]:
-    """Return the width of the terminal, and whether it wants colours."""
-    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return shutil.get_terminal_size((100, 24)).columns, color
 
 
 def _row(summary: Summary) -> dict[str, Any]:
@@ -94,7 +85,7 @@ def _table(summaries: Sequence[Summary]) -> str:
 
     from harness.reports.formatting import console_of, open_table, written
 
-    width, color = _terminal()
+    width, color = terminal()
     console = console_of(width, color=color)
     table = open_table()
     for title, fixed in {"run": 1, "began": 1, "checkpoints": 0, "benchmarks": 0, "items": 1, "": 0}.items():

@@ -12,10 +12,9 @@ from typing import NamedTuple, TypeVar
 from harness.compare.baselines import worth
 from harness.compare.candidate import Entry
 from harness.compare.gate.changes import values_of
-from harness.compare.gate.result import COMPOSITE
 from harness.compare.judge import Weighed, compare, compare_composite
 from harness.compare.metric import conditions_apart
-from harness.core.composite import Composite, composite_value
+from harness.core.composite import COMPOSITE, Composite, composite_value
 from harness.core.errors import GateError
 from harness.results.store_entry import composites_of
 from harness.statistics.best_of_many import is_told_best

@@ -14,8 +14,7 @@ from typing import Any
 from harness.compare.baselines import one_each, worth
 from harness.compare.gate.changes import composite_sets
 from harness.compare.gate.config import check_names
-from harness.compare.gate.result import COMPOSITE
-from harness.core.composite import Composite
+from harness.core.composite import COMPOSITE, Composite
 from harness.core.conditions import ways_of_asking
 from harness.core.data_files import DatasetInfo
 from harness.results.aggregate import composite_of_records

@@ -62,6 +62,9 @@ class Composite:
         return {"name": self.name, "parts": [list(part) for part in self.parts]}
 
 
+COMPOSITE: Final = "composite"
+"""The word that stands for the metric where a composite has a row or a line, under its own name."""
+
 ATTRIBUTE: Final = "__touchstone_composites__"
 """The name under which a module holds the composites that it declares."""
 

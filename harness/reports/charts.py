@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from harness.compare.gate.result import COMPOSITE
 from harness.compare.study.points import Axis, Measure, Point, Series, Study, Value
 from harness.compare.study.values import value_of
+from harness.core.composite import COMPOSITE
 
 LIMITS: Final = "95 % intervals"
 """The words of charts for their intervals."""

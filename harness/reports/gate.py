@@ -19,6 +19,7 @@ from harness.compare.gate.result import (
     shown_lines,
 )
 from harness.compare.pooled import POOLED
+from harness.core.composite import COMPOSITE
 from harness.core.text import listed
 from harness.reports.formatting import labelled, number, p_short, points, points_interval
 from harness.statistics.verdicts import POWER, points_text
@@ -153,7 +154,7 @@ def _numbers(line: GateLine, several: bool, *, details: bool) -> str:
 
 def _label(line: GateLine, several: bool) -> str:
     """Return benchmark and metric; of several checkpoints with the checkpoint."""
-    metric = "" if line.metric == "composite" else f" {line.metric}"
+    metric = "" if line.metric == COMPOSITE else f" {line.metric}"
     return f"{f'{line.checkpoint}, ' * several}{line.benchmark}{metric}"
 
 

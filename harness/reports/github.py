@@ -15,6 +15,7 @@ from typing import Any, Final
 from harness.compare.gate.result import lines_from_json, ordered, shown_lines
 from harness.compare.pooled import POOLED
 from harness.core import marks
+from harness.core.composite import COMPOSITE
 from harness.reports import formatting
 from harness.reports.gate import difference_text, reason_texts
 from harness.results.summary import Summary, wholes
@@ -43,7 +44,7 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
         found += [(f"{where}.mark", one["mark"])] if one.get("mark") else []
         found.append((where, _text(one["value"])))
     for row in summary.changes:
-        metric = "" if row["metric"] == "composite" else f".{row['metric']}"
+        metric = "" if row["metric"] == COMPOSITE else f".{row['metric']}"
         where = f"touchstone.{row['checkpoint']}.{row['benchmark']}{metric}"
         _, _, change = formatting.change_cells(row)
         found += [

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from harness.compare.gate.result import GateLine, shown_lines
 from harness.compare.pair import Pair
+from harness.core.composite import COMPOSITE
 from harness.reports import comparison, formatting, notes
 from harness.reports.comparison import Cells, Flip, Flips
 from harness.reports.gate import difference_text, heading, reason_texts
@@ -74,7 +75,7 @@ def _gate(gate: dict[str, Any] | None) -> list[str]:
 
 
 def _row(line: GateLine) -> tuple[str, ...]:
-    metric = "" if line.metric == "composite" else f" {code(line.metric)}"
+    metric = "" if line.metric == COMPOSITE else f" {code(line.metric)}"
     strong = "**" if line.fails or line.invalid else ""
     return (
         f"{strong}{line.kind}{strong}",

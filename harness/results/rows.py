@@ -13,11 +13,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from harness.checkpoints.training_state import step_of_row
+from harness.core.composite import COMPOSITE
 from harness.results.summary import Result, Summary, finite
 
 FILE: Final = "results.csv"
-COMPOSITE: Final = "composite"
-"""The metric of a composite's row, whose benchmark is the composite's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from harness.compare.baselines import comparable, one_each, worth
-from harness.compare.gate.result import COMPOSITE
 from harness.core.aggregation import Aggregation, mean
-from harness.core.composite import Composite, composite_value
+from harness.core.composite import COMPOSITE, Composite, composite_value
 from harness.results.store_entry import StoredResult, composites_of
 
 

@@ -27,11 +27,11 @@ from typing import Any, Final, NamedTuple
 from harness.compare.baselines import BaselineChoice, BaselineSource, find, incomplete
 from harness.compare.candidate import Entry
 from harness.compare.gate.config import Floor, GateConfig, check_names
-from harness.compare.gate.result import COMPOSITE, STRICT, BaselineRef, GateLine, GateResult
+from harness.compare.gate.result import STRICT, BaselineRef, GateLine, GateResult
 from harness.compare.items import score_name
 from harness.compare.judge import Compared, Judged, Weighed, compare, compare_composite, judge
 from harness.compare.pooled import POOLED, Part, Pooled, pool
-from harness.core.composite import Composite
+from harness.core.composite import COMPOSITE, Composite
 from harness.core.errors import GateError
 from harness.results.store_entry import StoredResult, composites_of
 from harness.results.summary import base_name

@@ -25,9 +25,6 @@ KINDS: Final = (
 )
 """The kinds of line, the most pressing first. "failed": by a floor or max_drop, whatever the verdict."""
 
-COMPOSITE: Final = "composite"
-"""The word that stands for the metric in a composite's line."""
-
 WITHOUT: Final = {"first": "first", "apart": "not compared"}
 """The kind of a line without a comparison, by the state of its baseline."""
 

@@ -23,8 +23,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from harness.compare.candidate import Candidate
 from harness.compare.formats.base import BadRow, Contradiction
-from harness.compare.gate.result import COMPOSITE
-from harness.core.composite import Composite
+from harness.core.composite import COMPOSITE, Composite
 from harness.core.text import place_text
 
 Found = TypeVar("Found")

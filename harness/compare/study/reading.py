@@ -20,14 +20,13 @@ from harness.compare.candidate import Candidate
 from harness.compare.formats import format_of
 from harness.compare.formats.base import BadRow, Contradiction, Table
 from harness.compare.formats.korean_mlm import COLUMNS
-from harness.compare.gate.result import COMPOSITE
 from harness.compare.load import OF_RUNS, check_sizes, place_of, read_file, result_files
 from harness.compare.load import select as select_candidates
 from harness.compare.metric import by_score, condition_text, conditions_apart
 from harness.compare.study.points import Measure, Point, Series, Study, Value
 from harness.compare.study.series import about_series, steps_per_epoch
 from harness.compare.study.values import value_of
-from harness.core.composite import Composite
+from harness.core.composite import COMPOSITE, Composite
 from harness.core.errors import DataError
 from harness.core.text import count, listed
 from harness.results.store_entry import composites_of

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.compare.tracked.names import tracker_name
+from harness.core.composite import COMPOSITE
 from harness.reports.trackers.payload import (
     Found,
     Place,
@@ -19,7 +20,7 @@ from harness.reports.trackers.payload import (
     tracked_runs,
     why_not,
 )
-from harness.results.rows import COMPOSITE, result_rows
+from harness.results.rows import result_rows
 from harness.results.summary import Summary, wholes
 from tests.support.summaries import sample
 
