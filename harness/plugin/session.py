@@ -12,9 +12,7 @@ import functools
 import gc
 import os
 import time
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +21,13 @@ import pytest
 from harness.checkpoints import CheckpointInfo
 from harness.core.benchmark import declared
 from harness.core.errors import CheckpointError, HarnessError, JournalError
-from harness.core.exit_codes import ExitCode
 from harness.core.files import shown_path
-from harness.core.hooks import Run
 from harness.core.text import listed
 from harness.plugin import collection as collecting
 from harness.plugin.batches import DEFAULT_SIZE, batch_size
-from harness.plugin.crashes import TOLD, FailedCheckpoints, WorkerCrashes
+from harness.plugin.crashes import TOLD, FailedCheckpoints
 from harness.plugin.declarations import collected_of, declarations_of, wrong_composite
-from harness.plugin.gate import FINE, GateSession
+from harness.plugin.gate import GateSession
 from harness.plugin.item_errors import SAME, one_line, place_of, whole_sentence
 from harness.plugin.options import settings_of, take_former_gate_mode
 from harness.plugin.selection import settle
@@ -40,11 +36,9 @@ from harness.results.run_directory import RunDirectory, free_run_path
 if TYPE_CHECKING:
     from harness.engines.base import Engine
     from harness.engines.pool import EnginePool
+    from harness.plugin.controller import Controller
     from harness.plugin.execution import Execution
-    from harness.plugin.run_results import RunResults
     from harness.plugin.sequential import Sequential
-    from harness.reports.progress import Progress
-    from harness.results.summary import Summary
 
 
 class EvalSession:
@@ -58,7 +52,6 @@ class EvalSession:
         self.worker = hasattr(config, "workerinput")
         self._told = told
         self.fault: str | None = told.get("fault")
-        self._summary: Summary | None = None
         self._began = time.time()
         self._selected = False
         gc.unfreeze()  # for a former session of this process; at the end it would only cost a scan
@@ -68,11 +61,8 @@ class EvalSession:
         self._pool: EnginePool | None = None
         self._sequential: Sequential | None = None
         self._execution: Execution | None = None
-        self._results: RunResults | None = None
-        self._progress: Progress | None = None
-        self._crashes = WorkerCrashes()
+        self._controller: Controller | None = None
         self._failed = FailedCheckpoints()
-        self._scored: set[str] = set()
         if self.fault is None:
             try:
                 self._create()
@@ -97,13 +87,18 @@ class EvalSession:
             )
         if settings.checkpoint:
             self.collection.known_checkpoints()
-        self._gate = self._open_gate()
-        from harness.plugin.reporters import Calls, check_paths
+        gate = self._open_gate()
+        from harness.plugin.controller import Controller
 
-        markdown = self.config.invocation_params.dir / settings.markdown if settings.markdown else None
-        if self.config.getoption("--eval-output") is not None or markdown is not None:
-            check_paths(self.directory.path.parent, markdown)
-        self._hooks = Calls(self.config, markdown, self._scored, settings.trackers, beside=settings.beside)
+        self._controller = Controller(
+            self.config,
+            settings=settings,
+            directory=self.directory,
+            collection=self.collection,
+            gate=gate,
+            failed=self._failed,
+            began=self._began,
+        )
 
     def _run_path(self) -> Path:
         if "run" in self._told:
@@ -211,7 +206,8 @@ class EvalSession:
         if self.config.option.collectonly or not self._selected or not (own or left_out):
             return
         if self.settings.gate_plan:
-            self._gate.make_plan(collected_of(own), declarations_of(own))
+            assert self._controller is not None
+            self._controller.gate.make_plan(collected_of(own), declarations_of(own))
             return
         try:
             self.directory.make()
@@ -255,41 +251,15 @@ class EvalSession:
             )
         )
 
-    def begin(self) -> bool:
-        """Write the manifest and start the progress line, once, where there is a benchmark; return whether it did."""
-        if self._results is not None or self.fault is not None or not self.directory.collected.is_file():
-            return False
-        from harness.plugin.run_results import RunResults
-        from harness.results.reuse import decide, write_decision
-
-        results = RunResults(self.directory)
-        infos = self.collection.known_checkpoints()
-        self._gate.check(results.items, results.declarations, [info.name for info in infos])
-        used = [info for info in infos if info.name in results.checkpoints]
-        told = {"run_id": self.directory.run_id, "began": self._began, "settings": self.settings.recorded()}
-        manifest = results.write_manifest(told, self.config, used, self.collection.failed)
-        self._hooks.tell_demonstration(manifest)
-        if not self.settings.no_cache:
-            write_decision(self.directory.path, decide(manifest, self.directory.path.parent))
-        count, names = len(results.items), ", ".join(sorted(results.checkpoints))
-        self.directory.log(f"begin: {count} items, {names}, {self.settings.workers} process(es)")
-        for line in results.deselected:
-            self.directory.log(f"left out: {line}")
-        self._results = results
-        self._hooks.call(
-            "pytest_touchstone_run_started",
-            run=Run(self.directory.run_id, self.directory.path, count, manifest),
-        )
-        self._progress = self._hooks.start_progress(self.directory.path, count, self.settings.workers)
-        return True
+    def begin(self) -> None:
+        """Write the manifest and start the progress line, once, where there is a benchmark."""
+        if self._controller is not None and self.fault is None:
+            self._controller.begin()
 
     def workers_collected(self) -> None:
         """Begin, when the first of xdist's workers has collected; its items come to the workers in batches."""
-        if self._results is None and self.begin():
-            from harness.plugin.xdist import schedule_batches
-
-            limit = self.settings.batch_items or DEFAULT_SIZE
-            schedule_batches(self.config, limit, self.directory.quarantine)
+        if self._controller is not None and self.fault is None:
+            self._controller.workers_collected()
 
     # Items
 
@@ -341,47 +311,12 @@ class EvalSession:
 
     def item_reported(self, report: pytest.TestReport) -> None:
         """Take note of an item in the controlling process; raises ``pytest.UsageError`` for what ends the run."""
-        if self._results is None:
-            return
-        self._failed.take(report, self._results.checkpoints)
-        if report.when != "teardown":
-            return
-        self._tell_records()
-        checkpoint = self._results.reported(report.nodeid)
-        if checkpoint is not None and len(self._results.checkpoints) > 1:
-            self._checkpoint_finished(checkpoint)
-
-    def _tell_records(self) -> None:
-        assert self._results is not None
-        if self._hooks.wanted("pytest_touchstone_item_finished"):
-            for record in self._results.new_records():
-                self._hooks.call("pytest_touchstone_item_finished", record=record)
+        if self._controller is not None:
+            self._controller.item_reported(report)
 
     def worker_crashed(self, item: str) -> bool:
         """Take note of a worker that died in an item; return whether the item runs once more."""
-        if self._results is None:
-            return False
-        again = self._crashes.again(item)
-        self.directory.log(
-            f"a worker died while running {item}; {'it runs again, alone' if again else 'given up'}"
-        )
-        return again
-
-    # Checkpoint finished
-
-    def _checkpoint_finished(self, name: str) -> None:
-        """Write a checkpoint's results as soon as they are complete, whatever becomes of the others.
-
-        What cannot be written now is tried again, and reported, at the end.
-        """
-        assert self._results is not None
-        try:
-            summary = self._results.of_checkpoint(name, time.time() - self._began)
-        except (HarnessError, OSError) as error:
-            self.directory.log(f"{name}: its results are written at the end: {error}")
-            return
-        self._hooks.call("pytest_touchstone_checkpoint_finished", summary=summary)
-        self.directory.log(f"ended: {name}")
+        return self._controller is not None and self._controller.worker_crashed(item)
 
     # Finish
 
@@ -410,71 +345,20 @@ class EvalSession:
         # alone.
         if self.fault is not None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
             return
-        if self._results is not None:
-            self._finish(self._results, session)
-        elif (text := self._gate.nothing_ran(session)) is not None:
-            if self.collection.nothing is None:  # which says it better
-                self._hooks.note(text)
-            session.exitstatus = self._gate.exit_code(session.exitstatus)
-        worst = max((one.exit_code for one in self._hooks.notices), default=0)
-        if worst and session.exitstatus in (FINE if worst == ExitCode.NOT_VALID else FINE[:1]):
-            session.exitstatus = worst
+        if self._controller is not None:
+            self._controller.finish(session)
 
     def _end_progress(self) -> None:
         """End the watch of this process and the line; calling it again does nothing."""
         if self._execution is not None:
             self._execution.close()
-        if self._progress is not None:
-            self._progress.stop()
-
-    def _finish(self, results: RunResults, session: pytest.Session) -> None:
-        early = bool(session.shouldstop or session.shouldfail) or session.exitstatus == 2
-        try:
-            summary, records = results.whole(
-                functools.partial(self._crashes.why_lost, early=early), time.time() - self._began
-            )
-            told = self._failed.rows(self.collection.failed, self.collection.known_checkpoints())
-            summary = replace(summary, failed_to_load=told)
-            kept = results.save(summary, records)
-            summary = replace(summary, changes=results.changes(kept), leaders=results.leaders(kept))
-            fault = self._fault_of(summary)
-            faulty = (summary.faults or fault) and session.exitstatus in FINE
-            status = ExitCode.NOT_VALID if faulty else session.exitstatus
-            self._summary = self._gate.judge(summary, kept, fault=fault, status=status)
-        except (HarnessError, OSError) as error:
-            self._hooks.note(f"the results cannot be written: {error}", ExitCode.NOT_VALID)
-            return
-        session.exitstatus = self._gate.exit_code(status)
-        self._scored |= {record.item for record in records if record.status == "scored"}
-        self._tell_records()
-        if len(results.checkpoints) == 1 and not early:
-            self._hooks.call("pytest_touchstone_checkpoint_finished", summary=self._summary)
-        for text in self._hooks.call("pytest_touchstone_run_finished", summary=self._summary):
-            self._hooks.note(text)
-        counts = Counter(fault["status"] for fault in summary.faults)
-        self.directory.log(f"end: {len(results.items)} items, {dict(counts) or 'no faults'}")
-
-    def _fault_of(self, summary: Summary) -> str | None:
-        """Return what speaks against the run besides faults of items."""
-        if self.settings.strict and any(result.invalid for result in summary.results):
-            return "a result is not valid (--eval-strict)"
-        names = ", ".join(one["name"] for one in summary.failed_to_load)
-        return f"{names} cannot be used" if names else None
+        if self._controller is not None:
+            self._controller.end_progress()
 
     def show(self, reporter: pytest.TerminalReporter, status: int) -> None:
         """Write the table of results, and the sections of others, on the terminal."""
-        if self.fault is not None:
-            return
-        for note in self.settings.notes:
-            reporter.write_line(note, yellow=True)
-        self._gate.show_plan(reporter)
-        if self._summary is not None:
-            self._hooks.write_sections(reporter, self._summary)
-            return
-        if self.collection.nothing is not None and status == pytest.ExitCode.NO_TESTS_COLLECTED:
-            reporter.write_line(self.collection.nothing)
-        for one in self._hooks.notices:
-            reporter.write_line(one.line)
+        if self.fault is None and self._controller is not None:
+            self._controller.show(reporter, status)
 
     def say_last_lines(self, session: pytest.Session) -> None:
         """Write what must not be overlooked below pytest's own last line; after a usage error nothing is left."""
@@ -482,7 +366,8 @@ class EvalSession:
             if self.fault is None:
                 self.directory.discard()  # now that workers have ended
             return
-        self._hooks.write_last_lines(self._summary, session.exitstatus)
+        if self._controller is not None:
+            self._controller.say_last_lines(session.exitstatus)
 
     # Close
 

@@ -1,0 +1,222 @@
+"""``Controller``: the part of a run that the process has which a person has started.
+
+It begins the run, takes note of every item that is reported, and at the end writes, judges and shows what was found.
+The workers of xdist answer items, as this process does without them, and have no such part.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.core.errors import HarnessError
+from harness.core.exit_codes import ExitCode
+from harness.core.hooks import Run
+from harness.plugin.batches import DEFAULT_SIZE
+from harness.plugin.crashes import FailedCheckpoints, WorkerCrashes
+from harness.plugin.gate import FINE, GateSession
+
+if TYPE_CHECKING:
+    from harness.plugin.collection import Collection
+    from harness.plugin.options import Settings
+    from harness.plugin.run_results import RunResults
+    from harness.reports.progress import Progress
+    from harness.results.run_directory import RunDirectory
+    from harness.results.summary import Summary
+
+
+class Controller:
+    """The course of a run, from its manifest to its last line; ``gate`` judges it."""
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        *,
+        settings: Settings,
+        directory: RunDirectory,
+        collection: Collection,
+        gate: GateSession,
+        failed: FailedCheckpoints,
+        began: float,
+    ) -> None:
+        """``failed`` are the checkpoints that this process knows to have failed, as ``began`` is its beginning.
+
+        Raises ``pytest.UsageError`` where the results could not be written, or not to a tracker.
+        """
+        from harness.plugin.reporters import Calls, check_paths
+
+        self._config = config
+        self._settings = settings
+        self._directory = directory
+        self._collection = collection
+        self.gate = gate
+        self._failed = failed
+        self._began = began
+        self._results: RunResults | None = None
+        self._summary: Summary | None = None
+        self._progress: Progress | None = None
+        self._crashes = WorkerCrashes()
+        self._scored: set[str] = set()
+        markdown = config.invocation_params.dir / settings.markdown if settings.markdown else None
+        if config.getoption("--eval-output") is not None or markdown is not None:
+            check_paths(directory.path.parent, markdown)
+        self._hooks = Calls(config, markdown, self._scored, settings.trackers, beside=settings.beside)
+
+    # Begin
+
+    def begin(self) -> bool:
+        """Write the manifest and start the progress line, once, where there is a benchmark; return whether it did."""
+        if self._results is not None or not self._directory.collected.is_file():
+            return False
+        from harness.plugin.run_results import RunResults
+        from harness.results.reuse import decide, write_decision
+
+        results = RunResults(self._directory)
+        infos = self._collection.known_checkpoints()
+        self.gate.check(results.items, results.declarations, [info.name for info in infos])
+        used = [info for info in infos if info.name in results.checkpoints]
+        told = {
+            "run_id": self._directory.run_id,
+            "began": self._began,
+            "settings": self._settings.recorded(),
+        }
+        manifest = results.write_manifest(told, self._config, used, self._collection.failed)
+        self._hooks.tell_demonstration(manifest)
+        if not self._settings.no_cache:
+            write_decision(self._directory.path, decide(manifest, self._directory.path.parent))
+        count, names = len(results.items), ", ".join(sorted(results.checkpoints))
+        self._directory.log(f"begin: {count} items, {names}, {self._settings.workers} process(es)")
+        for line in results.deselected:
+            self._directory.log(f"left out: {line}")
+        self._results = results
+        self._hooks.call(
+            "pytest_touchstone_run_started",
+            run=Run(self._directory.run_id, self._directory.path, count, manifest),
+        )
+        self._progress = self._hooks.start_progress(self._directory.path, count, self._settings.workers)
+        return True
+
+    def workers_collected(self) -> None:
+        """Begin, when the first of xdist's workers has collected; its items come to the workers in batches."""
+        if self.begin():
+            from harness.plugin.xdist import schedule_batches
+
+            limit = self._settings.batch_items or DEFAULT_SIZE
+            schedule_batches(self._config, limit, self._directory.quarantine)
+
+    # Items
+
+    def item_reported(self, report: pytest.TestReport) -> None:
+        """Take note of an item; raises ``pytest.UsageError`` for what ends the run."""
+        if self._results is None:
+            return
+        self._failed.take(report, self._results.checkpoints)
+        if report.when != "teardown":
+            return
+        self._tell_records(self._results)
+        checkpoint = self._results.reported(report.nodeid)
+        if checkpoint is not None and len(self._results.checkpoints) > 1:
+            self._checkpoint_finished(checkpoint, self._results)
+
+    def _tell_records(self, results: RunResults) -> None:
+        if self._hooks.wanted("pytest_touchstone_item_finished"):
+            for record in results.new_records():
+                self._hooks.call("pytest_touchstone_item_finished", record=record)
+
+    def _checkpoint_finished(self, name: str, results: RunResults) -> None:
+        """Write a checkpoint's results as soon as they are complete, whatever becomes of the others.
+
+        What cannot be written now is tried again, and reported, at the end.
+        """
+        try:
+            summary = results.of_checkpoint(name, time.time() - self._began)
+        except (HarnessError, OSError) as error:
+            self._directory.log(f"{name}: its results are written at the end: {error}")
+            return
+        self._hooks.call("pytest_touchstone_checkpoint_finished", summary=summary)
+        self._directory.log(f"ended: {name}")
+
+    def worker_crashed(self, item: str) -> bool:
+        """Take note of a worker that died in an item; return whether the item runs once more."""
+        if self._results is None:
+            return False
+        again = self._crashes.again(item)
+        self._directory.log(
+            f"a worker died while running {item}; {'it runs again, alone' if again else 'given up'}"
+        )
+        return again
+
+    # Finish
+
+    def end_progress(self) -> None:
+        """End the progress line; calling it again does nothing."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    def finish(self, session: pytest.Session) -> None:
+        """Check every collected item against the journal, summarize, judge, and report; set the exit code."""
+        if self._results is not None:
+            self._finish(self._results, session)
+        elif (text := self.gate.nothing_ran(session)) is not None:
+            if self._collection.nothing is None:  # which says it better
+                self._hooks.note(text)
+            session.exitstatus = self.gate.exit_code(session.exitstatus)
+        worst = max((one.exit_code for one in self._hooks.notices), default=0)
+        if worst and session.exitstatus in (FINE if worst == ExitCode.NOT_VALID else FINE[:1]):
+            session.exitstatus = worst
+
+    def _finish(self, results: RunResults, session: pytest.Session) -> None:
+        early = bool(session.shouldstop or session.shouldfail) or session.exitstatus == 2
+        try:
+            summary, records = results.whole(
+                functools.partial(self._crashes.why_lost, early=early), time.time() - self._began
+            )
+            told = self._failed.rows(self._collection.failed, self._collection.known_checkpoints())
+            summary = replace(summary, failed_to_load=told)
+            kept = results.save(summary, records)
+            summary = replace(summary, changes=results.changes(kept), leaders=results.leaders(kept))
+            fault = self._fault_of(summary)
+            faulty = (summary.faults or fault) and session.exitstatus in FINE
+            status = ExitCode.NOT_VALID if faulty else session.exitstatus
+            self._summary = self.gate.judge(summary, kept, fault=fault, status=status)
+        except (HarnessError, OSError) as error:
+            self._hooks.note(f"the results cannot be written: {error}", ExitCode.NOT_VALID)
+            return
+        session.exitstatus = self.gate.exit_code(status)
+        self._scored |= {record.item for record in records if record.status == "scored"}
+        self._tell_records(results)
+        if len(results.checkpoints) == 1 and not early:
+            self._hooks.call("pytest_touchstone_checkpoint_finished", summary=self._summary)
+        for text in self._hooks.call("pytest_touchstone_run_finished", summary=self._summary):
+            self._hooks.note(text)
+        counts = Counter(fault["status"] for fault in summary.faults)
+        self._directory.log(f"end: {len(results.items)} items, {dict(counts) or 'no faults'}")
+
+    def _fault_of(self, summary: Summary) -> str | None:
+        """Return what speaks against the run besides faults of items."""
+        if self._settings.strict and any(result.invalid for result in summary.results):
+            return "a result is not valid (--eval-strict)"
+        names = ", ".join(one["name"] for one in summary.failed_to_load)
+        return f"{names} cannot be used" if names else None
+
+    def show(self, reporter: pytest.TerminalReporter, status: int) -> None:
+        """Write the table of results, and the sections of others, on the terminal."""
+        for note in self._settings.notes:
+            reporter.write_line(note, yellow=True)
+        self.gate.show_plan(reporter)
+        if self._summary is not None:
+            self._hooks.write_sections(reporter, self._summary)
+            return
+        if self._collection.nothing is not None and status == pytest.ExitCode.NO_TESTS_COLLECTED:
+            reporter.write_line(self._collection.nothing)
+        for one in self._hooks.notices:
+            reporter.write_line(one.line)
+
+    def say_last_lines(self, status: int) -> None:
+        """Write what must not be overlooked below pytest's own last line."""
+        self._hooks.write_last_lines(self._summary, status)
