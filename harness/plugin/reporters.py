@@ -20,9 +20,10 @@ from harness.core.exit_codes import ExitCode
 from harness.core.files import shown_path, unwritable, write_atomic
 from harness.core.hooks import add_specifications
 from harness.reports import beside, files, github, markdown, program_files, terminal
-from harness.reports.notes import last_lines, wrapped
+from harness.reports.formatting import wrapped
 from harness.reports.page.security import KeyFoundError
 from harness.reports.progress import Progress
+from harness.reports.validity import last_lines
 from harness.results.live import remove_live
 from harness.results.summary import Summary, summary_json
 

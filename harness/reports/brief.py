@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from harness.core.aggregation import aggregation_of
 from harness.core.text import count, listed
 from harness.engines.base import SLOW_WAYS
-from harness.reports import by_checkpoint, formatting, notes
+from harness.reports import by_checkpoint, formatting, notes, validity
 from harness.results.summary import Summary, totals, wholes
 
 NAMED: Final = 4
@@ -62,7 +62,7 @@ def loud(summary: Summary) -> list[Line]:
         found.append(Line("", f"and {rest} other messages, in errors.log", "red"))
     if names := [one.benchmark for one in wholes(summary) if one.unsandboxed]:
         found.append(Line("no sandbox", f"{_names(names)}: programs ran without isolation", "bold red"))
-    return found + [Line("not valid", text, "bold red") for text in notes.not_valid(summary)]
+    return found + [Line("not valid", text, "bold red") for text in validity.not_valid(summary)]
 
 
 def legend(summary: Summary, *, many: bool) -> str:

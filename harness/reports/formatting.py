@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.checkpoints.training_state import step_of_row
 from harness.core import marks
+from harness.core.composite import COMPOSITE
 from harness.core.data_files import DatasetInfo
 from harness.core.text import count
 from harness.results.summary import Metric, Result, Summary, wholes
@@ -232,7 +234,7 @@ def _primary_changes(summary: Summary) -> list[dict[str, Any]]:
     return [
         row
         for row in summary.changes
-        if row["metric"] == "composite" or (row["benchmark"], row["metric"]) in primary
+        if row["metric"] == COMPOSITE or (row["benchmark"], row["metric"]) in primary
     ]
 
 
@@ -242,7 +244,7 @@ def _changed_checkpoints(summary: Summary) -> int:
 
 def change_label(row: Mapping[str, Any]) -> str:
     """Return benchmark and metric; for a composite its name."""
-    return str(row["benchmark"]) if row["metric"] == "composite" else f"{row['benchmark']} {row['metric']}"
+    return str(row["benchmark"]) if row["metric"] == COMPOSITE else f"{row['benchmark']} {row['metric']}"
 
 
 def change_cells(row: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -297,6 +299,13 @@ def folded(text: str, width: int) -> list[str]:
             lines.append("")
         lines[-1] += piece
     return [line.rstrip() for line in lines]
+
+
+def wrapped(text: str, width: int) -> Sequence[str]:
+    """Return the text in lines of at most ``width`` columns, where its words allow that."""
+    return textwrap.wrap(
+        text, max(width, 40), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def open_table(gap: int = 1) -> Table:

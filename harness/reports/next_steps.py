@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from harness.compare.gate.result import lines_from_json
 from harness.reports import formatting
-from harness.reports.notes import options_for_valid
+from harness.reports.validity import options_for_valid
 from harness.results.run_directory import command_words
 from harness.results.summary import Summary, wholes
 
