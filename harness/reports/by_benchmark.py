@@ -1,6 +1,7 @@
 """Results as one row per benchmark and checkpoint: primary metric, interval, items, marks.
 
-With details, the other metrics of a benchmark and its groups stand below its row.
+Each checkpoint has a table; where all have the same single benchmark, they are the rows of one table. With details, the
+other metrics of a benchmark and its groups stand below its row.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from harness.compare.gate.result import COMPOSITE
+from harness.core.composite import COMPOSITE
 from harness.core.text import count
-from harness.reports import formatting
+from harness.reports import by_checkpoint, formatting
 from harness.reports.formatting import cell_width, folded, open_table
 from harness.results.summary import Metric, Result, Summary, wholes
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 HEADER: Final = ("  benchmark", "metric", "value", "95 % interval", "n/N", "")
+BY_CHECKPOINT: Final = ("  checkpoint", *HEADER[1:])
 LABEL, METRIC, MARKS = 0, 1, 5
 """The columns that may fold: numbers stay whole."""
 
@@ -49,11 +51,37 @@ def row_count(summary: Summary) -> int:
 
 
 def tables(summary: Summary, width: int, *, details: bool) -> Iterator[tuple[str, str, Table]]:
-    """Yield each checkpoint's name, what it is, and its table; the columns of all tables are equally wide."""
+    """Yield each checkpoint's name, what it is, and its table; the columns of all tables are equally wide.
+
+    Of checkpoints with the same single benchmark it is the benchmark's name, what they all are, and their table.
+    """
+    if not details and has_one_benchmark(summary):
+        yield _of_one_benchmark(summary, width)
+        return
     found = {name: list(_rows(summary, name, details)) for name in formatting.checkpoints(summary)}
     widths = _widths(list(chain.from_iterable(found.values())), width)
     for place, (name, what) in enumerate(formatting.checkpoints(summary).items()):
-        yield name, what, _table(found[name], widths, header=not place)
+        yield name, what, _table(found[name], widths, None if place else HEADER)
+
+
+def has_one_benchmark(summary: Summary) -> bool:
+    """Return whether several checkpoints have the same single benchmark, and nothing else."""
+    same = {one.benchmark for one in wholes(summary)}
+    return len(same) == 1 and len(formatting.checkpoints(summary)) > 1 and not summary.composites
+
+
+def _of_one_benchmark(summary: Summary, width: int) -> tuple[str, str, Table]:
+    own, best = formatting.own_rows(summary), {one["checkpoint"] for one in summary.leaders}
+    known = {one.checkpoint: one for one in wholes(summary)}
+    same = [known[name] for name in by_checkpoint.in_order(summary)]
+    rows = [
+        _primary(one, one.checkpoint in best, one.benchmark in own, formatting.who(one, same)) for one in same
+    ]
+    what = dict.fromkeys(formatting.checkpoints(summary).values())
+    about = (formatting.asked_alike(same), next(iter(what)) if len(what) == 1 else "")
+    widths = _widths(rows, width, BY_CHECKPOINT)
+    gaps = by_checkpoint.ends(summary, [one.checkpoint for one in same])
+    return same[0].benchmark, ", ".join(filter(None, about)), _table(rows, widths, BY_CHECKPOINT, gaps)
 
 
 # Rows
@@ -73,11 +101,12 @@ def _rows(summary: Summary, checkpoint: str, details: bool) -> Iterator[Row]:
         yield _composite(one, one["name"] in best)
 
 
-def _primary(result: Result, best: bool, own: bool) -> Row:
+def _primary(result: Result, best: bool, own: bool, name: str = "") -> Row:
+    """Return the row, under the benchmark's name or another one."""
     metric = result.metrics[result.primary]
     label = f"{result.benchmark} {formatting.asked(result)}".rstrip()
     return Row(
-        (f"  {label}", *_numbers(metric), formatting.of_all(result, own=own)),
+        (f"  {name or label}", *_numbers(metric), formatting.of_all(result, own=own)),
         tuple(_marks(result, best, own)),
     )
 
@@ -128,9 +157,9 @@ def _numbers(metric: Metric) -> tuple[str, str, str]:
 # Columns
 
 
-def _widths(rows: Sequence[Row], width: int) -> list[int]:
+def _widths(rows: Sequence[Row], width: int, header: Sequence[str] = HEADER) -> list[int]:
     """Return the width of each column: what its cells need, or less for those that may fold."""
-    every = [HEADER, *(row.texts for row in rows)]
+    every = [header, *(row.texts for row in rows)]
     found = [max(map(cell_width, column)) for column in zip(*every, strict=True)]
     for least in LEAST:
         for column, enough in least.items():
@@ -139,17 +168,20 @@ def _widths(rows: Sequence[Row], width: int) -> list[int]:
     return found
 
 
-def _table(rows: Iterable[Row], widths: Sequence[int], *, header: bool) -> Table:
+def _table(
+    rows: Sequence[Row], widths: Sequence[int], header: Sequence[str] | None, gaps: Sequence[bool] = ()
+) -> Table:
+    """Return the rows as a table; an empty one follows where there is a gap."""
     from rich.text import Text
 
     table = open_table()
-    table.show_header = header
-    for place, (title, width) in enumerate(zip(HEADER, widths, strict=True)):
+    table.show_header = header is not None
+    for place, (title, width) in enumerate(zip(header or HEADER, widths, strict=True)):
         right = place not in (LABEL, METRIC, MARKS)
         table.add_column(
             title, width=width, justify="right" if right else "left", overflow="fold", no_wrap=right
         )
-    for row in rows:
+    for number, row in enumerate(rows):
         label, metric, *numbers = row.cells
         indent = label[: len(label) - len(label.lstrip())]
         lines = folded(label.strip(), widths[LABEL] - len(indent))
@@ -158,6 +190,8 @@ def _table(rows: Iterable[Row], widths: Sequence[int], *, header: bool) -> Table
         styles = ["", "", "" if loud or not row.primary else "bold", "", ""]
         texts = [Text(cell, style=style) for cell, style in zip((*names, *numbers), styles, strict=True)]
         table.add_row(*texts, _marked(row.marks))
+        if gaps and gaps[number]:
+            table.add_row()
     return table
 
 

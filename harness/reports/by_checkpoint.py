@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from harness.compare.gate.result import COMPOSITE
+from harness.core.composite import COMPOSITE
 from harness.reports import formatting
 from harness.reports.formatting import cell_width, folded, open_table
 from harness.results.summary import Result, Summary, wholes
@@ -74,13 +74,13 @@ class Column(NamedTuple):
 def tables(summary: Summary, width: int) -> Iterator[Table]:
     """Yield the tables of primary metrics and composites, block by block; each kind of checkpoint has its own."""
     kinds = {str(info.get("name")): info.get("kind") for info in summary.checkpoints}
-    names = _in_order(summary)
+    names = in_order(summary)
     for kind in dict.fromkeys(kinds.get(name) for name in names):
         same = [name for name in names if kinds.get(name) == kind]
         longest = max(map(cell_width, [f"checkpoint {ITEMS}", *same]))
         title = f"checkpoint{ITEMS:>{longest - len('checkpoint')}}"
         first = Column(((), (), (title,)), [Cell(name) for name in same], SPREAD)
-        yield from _blocks(first, list(_columns(summary, same)), width, _ends(summary, same))
+        yield from _blocks(first, list(_columns(summary, same)), width, ends(summary, same))
 
 
 def details(summary: Summary, benchmark: str, width: int) -> Iterator[Table]:
@@ -96,24 +96,24 @@ def details(summary: Summary, benchmark: str, width: int) -> Iterator[Table]:
         counts = [getattr(one, field) for one in same]
         columns += [Column(((heading,),), [Cell(str(one)) for one in counts])] if any(counts) else []
     columns += [_metric(same, name) for name in names if name != primary]
-    yield from _blocks(first, columns, width, _ends(summary, [one.checkpoint for one in same]))
+    yield from _blocks(first, columns, width, ends(summary, [one.checkpoint for one in same]))
 
 
 def occurring(summary: Summary) -> list[str]:
     """Return the signs that occur in ``tables``, in the order of the legend."""
-    names = _in_order(summary)
+    names = in_order(summary)
     found = {sign for column in _columns(summary, names) for cell in column.cells for sign in cell.signs}
     return [sign for sign in SIGNS if sign in found]
 
 
-def _in_order(summary: Summary) -> list[str]:
+def in_order(summary: Summary) -> list[str]:
     """Return the checkpoints that have results, as they were given: by series and step."""
     known = formatting.checkpoints(summary)
     listed = [str(info.get("name")) for info in summary.checkpoints]
     return [*(name for name in listed if name in known), *(name for name in known if name not in listed)]
 
 
-def _ends(summary: Summary, names: Sequence[str]) -> list[bool]:
+def ends(summary: Summary, names: Sequence[str]) -> list[bool]:
     """Return for each checkpoint whether a series ends with it and another follows."""
     series = {str(info.get("name")): info.get("series") for info in summary.checkpoints}
     return [*(series.get(one) != series.get(after) for one, after in pairwise(names)), False]

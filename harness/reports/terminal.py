@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.compare.formats import korean_mlm
+from harness.core.composite import COMPOSITE
 from harness.reports import brief, by_benchmark, by_checkpoint, formatting, next_steps, notes
 from harness.reports.brief import Line
 from harness.reports.formatting import console_of, labelled, open_table, written
@@ -28,7 +29,7 @@ ON_A_SCREEN: Final = 32
 """Lines of tables with a row per benchmark and checkpoint; for more there is a row per checkpoint."""
 
 MOST: Final = 6
-"""Of more checkpoints each has a row, whether or not more would fit."""
+"""Of more checkpoints each has a row, whether or not more would fit; with a single benchmark also of fewer."""
 
 UNFOLDED: Final = 24
 """A checkpoint's or benchmark's name of so many characters stands on one line, and metrics fold instead."""
@@ -51,6 +52,7 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False, 
     _demonstration(summary, write)
     names = formatting.checkpoints(summary)
     many = len(names) > MOST or (len(names) > 1 and by_benchmark.row_count(summary) > ON_A_SCREEN)
+    many = many and (details or not by_benchmark.has_one_benchmark(summary))
     (_many if many else _few)(summary, write, width, details)
     _changes(summary, write, details)
     if summary.gate is not None:
@@ -139,7 +141,7 @@ def _change_table(rows: Sequence[Mapping[str, Any]], *, several: bool) -> Table:
     before = ""
     for row in rows:
         name = str(row[first])
-        alone = "" if row["metric"] == "composite" else str(row["metric"])
+        alone = "" if row["metric"] == COMPOSITE else str(row["metric"])
         metric = formatting.change_label(row) if several else alone
         best, now, change = formatting.change_cells(row)
         whose = formatting.best_so_far(row, of=same == 1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.reports import by_checkpoint, formatting, notes
+from harness.reports import by_checkpoint, formatting, notes, validity
 from harness.reports.page.builder import run_page as page
 from harness.reports.terminal import render
 from harness.results.summary import Summary
@@ -290,7 +290,7 @@ def test_what_is_not_valid_has_one_line_with_the_remedy_and_the_command():
 def test_the_last_lines_of_a_run_name_what_is_not_valid_and_what_lacks_items():
     whole = sample(2)
     results = [one for one in whole.results if one.benchmark != "mmlu_stem"]
-    assert notes.last_lines(cut_off(replace(whole, results=results), "real_coref"), 100) == [
+    assert validity.last_lines(cut_off(replace(whole, results=results), "real_coref"), 100) == [
         "not valid: real_coref of 2 checkpoints; --eval-max-new-tokens 64",
         "not valid: checkpoint-100 winogrande: 1 of 24 items ended in error, 1 of 24 items timed out, 1 of 24",
         "  items never finished",
@@ -456,6 +456,25 @@ def test_the_form_is_chosen_by_what_fits_a_screen(checkpoints, form):
     text = render(sample(checkpoints, faults=False), 100, False)
     assert form in text.splitlines()[1] or text.splitlines()[3].startswith("checkpoint ")
     assert len(text.splitlines()) <= 45
+
+
+@pytest.mark.parametrize("checkpoints", [2, 9])
+def test_checkpoints_with_the_same_single_benchmark_are_the_rows_of_one_table(checkpoints: int) -> None:
+    whole = sample(checkpoints, benchmarks=["mmlu_stem"], faults=False)
+    names = [str(one["name"]) for one in whole.checkpoints]
+    series = [{**one, "series": f"s{place > 0}"} for place, one in enumerate(whole.checkpoints)]
+    text = render(replace(whole, checkpoints=series), 80, False)
+    assert max(map(len, text.splitlines())) <= 80
+    heading = next(
+        place for place, line in enumerate(text.splitlines()) if line.startswith("mmlu_stem  5-shot")
+    )
+    rows = text.splitlines()[heading + 1 : heading + 3 + checkpoints]
+    assert rows[0].split()[:2] == ["checkpoint", "metric"]
+    assert [row.split()[0] for row in rows[1:] if row] == names
+    assert rows[2] == ""  # between series
+    assert "[" in rows[1]
+    assert "acc_norm" not in text
+    assert "acc_norm" in render(whole, 80, False, details=True)
 
 
 def test_what_was_reused_is_said_a_line_a_benchmark():
