@@ -10,6 +10,8 @@ the first one, or all, lose the drop. The predictions are those of ``touchstone 
   worse or better; *fails*: that fail; *pooled*: whose line of all items is worse.
 - *z*: the difference of measured and predicted in standard errors of the simulation. Predictions are exact for one
   benchmark with right or wrong answers, but for the later steps of Holm's procedure, which find a little more.
+- *composite*: the same gates where a sum of the benchmarks with equal weights is compared too
+  (``--eval-gate-metric``), and is one more test in Holm's family; *worse, sum*: the share in which it is called worse.
 - *best of 11*: the new result against the best of 11 equal ones (``simulations.selection``), where the prediction
   takes the luck of the runs as normal and independent.
 """
@@ -18,21 +20,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from harness.compare.candidate import Entry
 from harness.compare.gate.result import GateResult
+from harness.core.composite import COMPOSITE, Composite, Part
 from harness.statistics.power import (
     Design,
     any_of,
     binary_design,
     chance_not_worse,
+    composite_design,
     pooled_design,
     power_of_drop,
 )
 from simulations.gate import benches, chances, choose, flipping
-from simulations.gates import failed, gate_of
+from simulations.gates import METRIC, PLAIN, failed, gate_of
 from simulations.selection import moved
 
 LUCKY = 11
@@ -55,18 +60,30 @@ class Checked:
 
 
 def gates(
-    runs: int, seed: int, sizes: Sequence[int], flips: float, drops: Sequence[float]
+    runs: int,
+    seed: int,
+    sizes: Sequence[int],
+    flips: float,
+    drops: Sequence[float],
+    *,
+    composite: Composite | None = None,
 ) -> Iterator[GateResult]:
-    """Gates over benchmarks of these sizes, each of which truly loses its drop."""
+    """Gates over benchmarks of these sizes, each of which truly loses its drop, and over a ``composite`` of them."""
     generator = np.random.default_rng(seed)
     found = benches(sizes)
+    plan = PLAIN if composite is None else replace(PLAIN, metrics=(composite.name,))
+
+    def known(one: Entry) -> Entry:
+        named = [] if composite is None else [composite.plain()]
+        return replace(one, saved=replace(one.saved, composites=named))
+
     for _ in range(runs):
         earlier, new = [], []
         for bench, drop in zip(found, drops, strict=True):
             old, now = flipping(bench.n, drop, flips, generator)
-            earlier.append(bench.result(old, "old"))
-            new.append(bench.result(now, "new", began=1.0))
-        yield gate_of(new, earlier)
+            earlier.append(known(bench.result(old, "old")))
+            new.append(known(bench.result(now, "new", began=1.0)))
+        yield gate_of(new, earlier, plan)
 
 
 def against_best(runs: int, seed: int, n: int, accuracy: float, drop: float) -> Iterator[GateResult]:
@@ -83,22 +100,34 @@ def against_best(runs: int, seed: int, n: int, accuracy: float, drop: float) -> 
         yield gate_of([bench.result(generator.random(n) < new, "new", began=99.0)], earlier)
 
 
-def checked(found: Iterator[GateResult], designs: Sequence[Design], drops: Sequence[float]) -> list[Checked]:
-    """The predictions about the first benchmark and about all of them, with what the gates did."""
-    worse, calm, fails, pooled = [], [], [], []
+def checked(
+    found: Iterator[GateResult],
+    designs: Sequence[Design],
+    drops: Sequence[float],
+    composite: tuple[Design, float] | None = None,
+) -> list[Checked]:
+    """The predictions about the first benchmark and about all of them, with what the gates did; ``composite`` is the
+    design of a sum of them, and what it loses."""
+    worse, calm, fails, pooled, sums = [], [], [], [], []
     for gate in found:
         first = gate.lines[0]
         worse.append(first.verdict == "worse")
         calm.append(first.verdict in ("not worse", "better"))
         fails.append(failed(gate))
         pooled += [line.verdict == "worse" for line in gate.pooled]
-    family = len(designs)
+        sums += [line.verdict == "worse" for line in gate.lines if line.metric == COMPOSITE]
+    family = len(designs) + (composite is not None)
     powers = [power_of_drop(one, drop, family=family) for one, drop in zip(designs, drops, strict=True)]
     rows = [
         ("worse", powers[0], worse),
         ("not worse", chance_not_worse(designs[0], drop=drops[0]), calm),
-        ("fails", any_of(powers), fails),
     ]
+    whole = any_of(powers)
+    if composite is not None:
+        power = power_of_drop(*composite, family=family)
+        rows.append(("worse, sum", power, sums))
+        whole = max(whole, power)
+    rows.append(("fails", whole, fails))
     if pooled:
         total = sum(one.items for one in designs)
         mean = math.fsum(one.items * drop for one, drop in zip(designs, drops, strict=True)) / total
@@ -110,6 +139,18 @@ def check(runs: int, seed: int, sizes: Sequence[int], flips: float, drops: Seque
     """The same for benchmarks with right and wrong answers."""
     designs = [binary_design(n, flips) for n in sizes]
     return checked(gates(runs, seed, sizes, flips, drops), designs, drops)
+
+
+def check_composite(
+    runs: int, seed: int, sizes: Sequence[int], flips: float, drops: Sequence[float]
+) -> list[Checked]:
+    """The same with a composite of all benchmarks with equal weights."""
+    share = 1 / len(sizes)
+    made = Composite("sum", tuple(Part(share, bench.name, METRIC) for bench in benches(sizes)))
+    designs = [binary_design(n, flips) for n in sizes]
+    whole = composite_design([replace(one, spread=share * one.spread) for one in designs])
+    lost = math.fsum(drops) / len(drops)
+    return checked(gates(runs, seed, sizes, flips, drops, composite=made), designs, drops, (whole, lost))
 
 
 def check_best(runs: int, seed: int, n: int, accuracy: float, drop: float) -> list[Checked]:
@@ -129,6 +170,14 @@ def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], list[Checked]
         "nothing lost, 6 of 400": lambda: check(runs, seed + 4, (400,) * 6, 0.2, (0.0,) * 6),
         "one of 164 loses 10": lambda: check(runs, seed + 5, (164,), 0.2, (0.1,)),
         "nothing lost, 8000, few flips": lambda: check(runs, seed + 6, (8000,), 0.05, (0.0,)),
+        "composite, one of 3 loses 3": lambda: check_composite(
+            runs, seed + 9, (2400,) * 3, 0.15, (0.03, 0, 0)
+        ),
+        "composite, all of 3 lose 2": lambda: check_composite(
+            runs, seed + 10, (2400,) * 3, 0.15, (0.02,) * 3
+        ),
+        "composite, 6 of 400 lose 3": lambda: check_composite(runs, seed + 11, (400,) * 6, 0.2, (0.03,) * 6),
+        "composite, nothing lost": lambda: check_composite(runs, seed + 12, (400,) * 6, 0.2, (0.0,) * 6),
         "best of 11, 2400, loses 3": lambda: check_best(runs, seed + 7, 2400, 0.6, 0.03),
         "best of 11, 2400, nothing lost": lambda: check_best(runs, seed + 8, 2400, 0.6, 0.0),
     }

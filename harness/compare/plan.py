@@ -1,44 +1,30 @@
 """A plan of a gate before anything is asked: what each benchmark, and all of them together, can decide.
 
-The share of items that flip from one checkpoint to the next decides what a paired comparison can see
-(``statistics.power``). It is taken, for each benchmark, from
-
-1. pairs of saved results of neighbouring checkpoints of one series on the same items, asked alike; else from those of
-   checkpoints that were saved one after the other;
-2. without a pair, from one saved result: two runs correlate by 1/2, in the middle of what Miller found between models
-   (2024, arXiv 2411.00640: 0.3 to 0.7). Of right or wrong answers with accuracy p, p (1 - p) then flip;
-3. without any result, from a number that is given, or from ``FLIPS``.
-
-Each row says which. Against the best of several saved results, those that may be the best count, as in the gate.
+``plan_basis`` tells the share of items that flip, from saved results where there are any. A composite that the gate
+compares is a row too, and one more of the tests that are corrected together; so are all items together, where the
+gate's configuration has ``pooled = true``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
-from harness.compare.baselines import BaselineSource, comparable, one_each
+from harness.compare.baselines import BaselineSource
 from harness.compare.gate.config import GateConfig
-from harness.compare.items import columns, score_name
+from harness.compare.plan_basis import Basis, Target, basis_of, basis_of_composite
+from harness.core.composite import COMPOSITE
 from harness.core.errors import GateError
-from harness.core.text import count
-from harness.results.store_entry import StoredResult
+from harness.results.store_entry import StoredResult, composites_of
 from harness.results.summary import Declaration
-from harness.statistics.best_of_many import compare_with_best
-from harness.statistics.moments import is_binary, moments_of
 from harness.statistics.power import (
     Design,
     all_of,
     any_of,
-    binary_design,
     chance_not_worse,
-    design_of,
     items_for_drop,
     items_for_not_worse,
-    mean_design,
     pooled_design,
     power_of_drop,
     smallest,
@@ -46,25 +32,8 @@ from harness.statistics.power import (
 )
 from harness.statistics.verdicts import POWER
 
-FLIPS: Final = 0.15
-"""The share of items that are taken to flip where nothing is known of a benchmark."""
-
 DROP: Final = 0.02
 """The drop that a plan is about by default: two points."""
-
-PAIRS: Final = 10
-"""The most pairs of saved results that are looked at for a benchmark: the newest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A benchmark that is to be asked, by one metric (None: its primary one, not known yet), with so many items."""
-
-    benchmark: str
-    metric: str | None = None
-    items: int
-    version: int | None = None
-    data: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +60,7 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Together:
-    """The decisions of all benchmarks together.
+    """The decisions of all benchmarks and composites together.
 
     ``false_alarm`` and ``finds_all`` are the chances that the gate fails where nothing is lost, and where each loses
     the drop. ``sees_all`` is the smallest drop of all that it finds, ``not_worse`` the chance that each is called so
@@ -141,13 +110,21 @@ def make_plan(
             "nothing to plan for: no result is saved; name benchmarks and their sizes with --items NAME=N"
         )
     unknown: dict[str, str] = {}
-    bases: list[tuple[Target, Basis]] = []
+    bases: list[tuple[str, Basis]] = []
     for target in targets:
         try:
-            bases.append((target, _basis(target, source, known, flips)))
+            bases.append((target.benchmark, basis_of(target, source, known, flips)))
         except GateError as error:
             unknown[target.benchmark] = str(error)
-    family = max(1, len(bases))
+    by_name = {target.benchmark: target for target in reversed(targets)}
+    pooled = config.pooled and len({name for name, _ in bases}) > 1
+    for one in composites_of([*source.saved, *known.saved], config.composites):
+        if one.name in config.metrics:
+            try:
+                bases.append((one.name, basis_of_composite(one, by_name, source, known, flips)))
+            except GateError as error:
+                unknown[one.name] = str(error)
+    family = max(1, len(bases) + pooled)
     rows = tuple(_row(*one, config, family, drop=drop, power=power) for one in bases)
     return Plan(
         baseline=source.name,
@@ -156,7 +133,7 @@ def make_plan(
         alpha=config.alpha,
         margin=config.margin,
         rows=rows,
-        together=_together(rows, config, drop, power) if len(rows) > 1 else None,
+        together=_together(rows, config, family, drop, power) if len(rows) > 1 else None,
         unknown=unknown,
     )
 
@@ -207,150 +184,14 @@ def _metrics(name: str, primary: str, known: Iterable[str], config: GateConfig) 
     return config.own(name).metrics or tuple(one for one in config.metrics if one in there) or (primary,)
 
 
-# Where the designs are from
-
-
-class Basis(NamedTuple):
-    """A design, the metric that it is of, where it is from in words, and whether it was assumed."""
-
-    design: Design
-    metric: str
-    text: str
-    assumed: bool
-
-
-def _basis(target: Target, source: BaselineSource, known: BaselineSource, flips: float | None) -> Basis:
-    group = _group(target, source, known)
-    metric = target.metric or (group[-1].primary if group else "")
-    if not group:
-        if target.items < 1:
-            raise GateError(f"no result of it is saved; --items {target.benchmark}=N gives its size")
-        share = FLIPS if flips is None else flips
-        text = f"{'assumed' if flips is None else 'given'}: {100 * share:g} % of the items flip; no result is saved"
-        return Basis(binary_design(target.items, share), metric, text, True)
-    loader = source if group[-1] in source.saved else known
-    runs = _rivals(
-        group if source.kind == "best" else [one for one in group if one in source.saved], metric, loader
-    )
-    pairs = _pairs(group)[-PAIRS:]
-    if flips is None and pairs:
-        designs = [_of_pair(one, other, metric, loader) for one, other in pairs]
-        design, text, assumed = mean_design(designs), _pairs_text(pairs), False
-    else:
-        design, text = _of_one(group[-1], metric, loader, flips)
-        assumed = True
-    return Basis(replace(design, items=target.items or design.items, runs=runs), metric, text, assumed)
-
-
-def _group(target: Target, source: BaselineSource, known: BaselineSource) -> list[StoredResult]:
-    """The saved results that are comparable with each other and with the target, one per checkpoint, oldest first: of
-    the source where it has any, and the largest group that there is."""
-    groups = [found for where in (source, known) for found in _groups(target, where.saved, known.saved)]
-    return max(groups, key=len, default=[])
-
-
-def _groups(
-    target: Target, results: Iterable[StoredResult], known: Iterable[StoredResult]
-) -> list[list[StoredResult]]:
-    whole = [one for one in (*results, *known) if one.benchmark == target.benchmark and one.complete]
-    mine = [
-        one
-        for one in whole
-        if not one.published
-        and target.version in (None, one.conditions.get("version"))
-        and target.data in (None, one.conditions.get("data"))
-        and (target.metric is None or target.metric in one.metrics)
-    ]
-    found, left = [], list({(one.run_id, one.checkpoint): one for one in mine}.values())
-    while left:
-        last = max(left, key=lambda one: one.began)
-        alike = [
-            last,
-            *comparable(replace(last, run_id="", began=math.inf), (one for one in left if one is not last)),
-        ]
-        found.append(one_each(alike, target.metric or last.primary))
-        left = [one for one in left if one not in alike]
-    return found
-
-
-def _pairs(group: Sequence[StoredResult]) -> list[tuple[StoredResult, StoredResult]]:
-    """Neighbouring checkpoints of a series; where no series has two, those that were saved one after the other."""
-    by_series: dict[str, list[StoredResult]] = {}
-    for one in group:
-        if (series := one.checkpoint_info.get("series")) is not None:
-            by_series.setdefault(str(series), []).append(one)
-    found = [
-        pair
-        for same in by_series.values()
-        for pair in pairwise(sorted(same, key=lambda one: (one.step is None, one.step or 0)))
-    ]
-    return found or list(pairwise(group))
-
-
-def _pairs_text(pairs: Sequence[tuple[StoredResult, StoredResult]]) -> str:
-    names = dict.fromkeys(one.checkpoint for pair in pairs for one in pair)
-    first, last = next(iter(names)), list(names)[-1]
-    series = {pair[0].checkpoint_info.get("series") for pair in pairs} - {None}
-    where = f" of {next(iter(series))}" if len(series) == 1 else ""
-    pair = count(len(pairs), "pair")
-    return f"measured: {pair} of saved results{where}, {first} {'and' if len(names) == 2 else 'to'} {last}"
-
-
-def _of_pair(one: StoredResult, other: StoredResult, metric: str, source: BaselineSource) -> Design:
-    found = columns(source.load(other).items, [source.load(one).items], score_name(other, metric))
-    if not found.new:
-        raise GateError(f"{one.checkpoint} and {other.checkpoint} have no scored item in common")
-    return design_of(found.baselines[0], found.new, found.clusters)
-
-
-def _of_one(
-    saved: StoredResult, metric: str, source: BaselineSource, flips: float | None
-) -> tuple[Design, str]:
-    """The design of two runs like this one that correlate by 1/2, or with this share of flips."""
-    items = source.load(saved).items
-    found = columns(items, [items], score_name(saved, metric))
-    if not found.new:
-        raise GateError(f"{saved.checkpoint} has no scored item")
-    moments = moments_of(found.new, found.clusters)
-    effect = moments.variance / moments.plain if moments.variance and moments.plain else 1.0
-    if is_binary(found.new):
-        share = max(moments.mean * (1 - moments.mean), 1 / (moments.n + 1)) if flips is None else flips
-        which = f"given: {100 * share:.3g} % of the items flip"
-        if flips is None:
-            alike = f"as of two runs like {saved.checkpoint} with correlation 1/2"
-            which = f"assumed: {100 * share:.3g} % of the items flip, {alike}"
-        return binary_design(moments.n, share, effect=max(1.0, effect)), which
-    spread = math.sqrt((moments.plain or 0.0) * moments.n)
-    bounded = all(0 <= value <= 1 for value in found.new)
-    text = f"assumed: two runs of {saved.checkpoint} with correlation 1/2"
-    return Design(items=moments.n, spread=spread, effect=max(1.0, effect), bounded=bounded), text
-
-
-def _rivals(results: Sequence[StoredResult], metric: str, source: BaselineSource) -> int:
-    """The number of results that may be the best of them."""
-    if len(results) < 2:
-        return 1
-    *others, last = (source.load(one).items for one in results)
-    found = columns(last, others, score_name(results[-1], metric))
-    if not found.new:
-        return 1
-    runs = [*found.baselines, found.new]
-    sign = 1 if results[-1].aggregation(metric).higher_score_is_better else -1
-    turned = [[sign * value for value in run] for run in runs]
-    return len(compare_with_best(turned, turned[-1], found.clusters).candidates)
-
-
 # What they can decide
 
 
-def _row(
-    target: Target, basis: Basis, config: GateConfig, family: int, *, drop: float, power: float
-) -> PlanRow:
-    design, own = basis.design, config.own(target.benchmark).margin
-    margin = config.margin if own is None else own
+def _row(name: str, basis: Basis, config: GateConfig, family: int, *, drop: float, power: float) -> PlanRow:
+    design, margin = basis.design, config.margin_of(name)
     rule: dict[str, Any] = {"margin": margin, "alpha": config.alpha}
     return PlanRow(
-        benchmark=target.benchmark,
+        benchmark=name,
         metric=basis.metric,
         design=design,
         basis=basis.text,
@@ -364,22 +205,33 @@ def _row(
     )
 
 
-def _together(rows: Sequence[PlanRow], config: GateConfig, drop: float, power: float) -> Together:
-    def fails(lost: float) -> float:
-        return any_of(
-            power_of_drop(row.design, lost, family=len(rows), margin=row.margin, alpha=config.alpha)
-            for row in rows
-        )
-
-    first = {row.benchmark: row.design for row in reversed(rows) if row.design.bounded}
-    whole = pooled_design(list(first.values()) or [row.design for row in rows])
+def _together(
+    rows: Sequence[PlanRow], config: GateConfig, family: int, drop: float, power: float
+) -> Together:
+    """Composites and all items together move with their benchmarks: they count where they alone find more."""
+    own = [row for row in rows if row.metric != COMPOSITE]
+    made = [row for row in rows if row.metric == COMPOSITE]
+    first = {row.benchmark: row.design for row in reversed(own) if row.design.bounded}
+    whole = pooled_design(list(first.values()) or [row.design for row in own])
     rule: dict[str, Any] = {"margin": config.margin, "alpha": config.alpha}
+    pooled = rule | {"family": family if config.pooled else 1}
+
+    def found(some: Sequence[PlanRow], lost: float) -> list[float]:
+        return [
+            power_of_drop(row.design, lost, family=family, margin=row.margin, alpha=config.alpha)
+            for row in some
+        ]
+
+    def fails(lost: float) -> float:
+        more = [power_of_drop(whole, lost, **pooled)] if config.pooled else []
+        return max([any_of(found(own, lost)), *found(made, lost), *more])
+
     return Together(
         false_alarm=fails(0.0),
         finds_all=fails(drop),
         sees_all=smallest(fails, power),
-        not_worse=all_of(row.not_worse for row in rows),
+        not_worse=min([all_of(row.not_worse for row in own), *(row.not_worse for row in made)]),
         items=whole.items,
-        pooled_sees=smallest_drop(whole, power=power, **rule),
-        pooled_finds=power_of_drop(whole, drop, **rule),
+        pooled_sees=smallest_drop(whole, power=power, **pooled),
+        pooled_finds=power_of_drop(whole, drop, **pooled),
     )

@@ -25,7 +25,7 @@ from harness.compare.candidate import Entry
 from harness.compare.gate.config import GateConfig, check_names, read_gate_config
 from harness.compare.gate.decide import Early, cases_of, decide
 from harness.compare.gate.result import GateResult, gate_json
-from harness.compare.gate.validate import check_plan
+from harness.compare.gate.validate import check_plan, declared_composites
 from harness.compare.sequential import InterimSchedule, SequentialMonitor, Series
 from harness.core.conditions import condition_names
 from harness.core.errors import GateError, HarnessError
@@ -103,7 +103,8 @@ class GateSession:
             sizes[benchmark] = max(n, sizes.get(benchmark, 0))
         try:
             source, known = self.source(), open_source("best", self._output, folder=self._folder)
-            plan = make_plan(targets_of_run(declared, sizes, self.plan), source, known, self.plan)
+            asked = replace(self.plan, composites=tuple(declared_composites(declared)))
+            plan = make_plan(targets_of_run(declared, sizes, asked), source, known, asked)
         except HarnessError as error:
             raise pytest.UsageError(str(error)) from None
         self._planned = plan, len({item.checkpoint for item in items})

@@ -14,8 +14,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from harness.compare.plan import Plan, PlanRow
+from harness.core.composite import COMPOSITE
 from harness.core.files import SCHEMA
-from harness.core.text import listed
+from harness.core.text import count, listed
 from harness.reports.formatting import NOTHING, console_of, labelled, open_table, written
 from harness.results.summary import finite
 from harness.statistics.power import MOST_ITEMS
@@ -42,7 +43,9 @@ def render(plan: Plan, *, width: int, color: bool, checkpoints: int = 1) -> str:
 
 
 def _heading(plan: Plan, checkpoints: int) -> str:
-    over = f" over {len(plan.rows)} benchmarks" if len(plan.rows) > 1 else ""
+    made = sum(row.metric == COMPOSITE for row in plan.rows)
+    whole = f" and {count(made, 'composite')}" if made else ""
+    over = f" over {count(len(plan.rows) - made, 'benchmark')}{whole}" if len(plan.rows) > 1 else ""
     each = f", for each of {checkpoints} checkpoints" if checkpoints > 1 else ""
     return (
         f"plan  against {plan.baseline}, margin {points_text(plan.margin)}, alpha {plan.alpha:g}{over}{each}"

@@ -146,6 +146,21 @@ def pooled_design(designs: Sequence[Design]) -> Design:
     )
 
 
+def composite_design(designs: Sequence[Design]) -> Design:
+    """The design of a sum over several benchmarks, each of which has the spread of an item's weighted difference.
+
+    Its items are those of all of them: with more of each in the same proportions, errors shrink alike.
+    """
+    items = sum(one.items for one in designs)
+    variance = math.fsum(one.spread**2 / one.effective for one in designs)
+    return Design(
+        items=items,
+        spread=math.sqrt(items * variance),
+        runs=max(one.runs for one in designs),
+        bounded=all(one.bounded for one in designs),
+    )
+
+
 def _share(flips: int, n: int) -> float:
     return (flips + 0.5) / (n + 1)
 

@@ -15,7 +15,8 @@ from harness.cli import main
 from harness.compare.baselines import BaselineSource
 from harness.compare.candidate import Entry
 from harness.compare.gate.config import BenchmarkRules, GateConfig
-from harness.compare.plan import Plan, Target, make_plan, targets_of
+from harness.compare.plan import Plan, make_plan, targets_of
+from harness.compare.plan_basis import Target
 from harness.core.errors import GateError
 from harness.reports.plan import plan_facts, render
 from harness.results.store import ResultStore
@@ -145,6 +146,42 @@ def test_the_plan_has_the_margins_metrics_and_limits_of_the_gate() -> None:
     assert found.rows[2].finds == power_of_drop(found.rows[2].design, 0.02, family=3, alpha=0.1)
     assert found.together is not None
     assert found.together.items == 600  # each benchmark once
+
+
+def test_a_composite_that_the_gate_compares_is_a_row_and_one_more_test() -> None:
+    parts = {"name": "sum", "parts": [[0.5, "a", "acc"], [0.2, "a", "other"], [0.3, "b", "acc"]]}
+
+    def both(one: Entry, shift: int) -> Entry:
+        right = one.items.scores["acc"]
+        more = replace(one.items, scores={"acc": right, "other": right[shift:] + right[:shift]})
+        metrics = one.saved.metrics | {"other": one.saved.metrics["acc"]}
+        return replace(one, items=more, saved=replace(one.saved, metrics=metrics))
+
+    found = [*(both(one, 7) for one in series("a", 300, 2)), *series("b", 900, 2)]
+    found = [replace(one, saved=replace(one.saved, composites=[parts])) for one in found]
+    config = replace(PLAIN, metrics=("sum",), benchmarks={"sum": BenchmarkRules(margin=0.02)})
+    planned = plan(source(*found), config=config)
+    first, second, whole = planned.rows
+    assert [(row.benchmark, row.metric, row.margin) for row in planned.rows[1:]] == [
+        ("b", "acc", 0.01),
+        ("sum", "composite", 0.02),
+    ]
+    assert first.finds == power_of_drop(first.design, 0.02, family=3)
+    assert second.finds == power_of_drop(second.design, 0.02, family=3)
+    assert whole.design.items == 1200
+    one, other = (
+        0.5 * np.asarray(side.items.scores["acc"], float)
+        + 0.2 * np.asarray(side.items.scores["other"], float)
+        for side in found[:2]
+    )
+    variance = np.var(other - one, ddof=1) / 300 + 0.3**2 * second.design.spread**2 / 900
+    assert whole.design.spread**2 / 1200 == pytest.approx(variance, rel=0.01)
+    text = render(planned, width=80, color=False)
+    assert "over 2 benchmarks and 1 composite" in " ".join(text.split())
+    pooled = plan(source(*found), config=replace(config, pooled=True))
+    assert pooled.rows[0].finds == power_of_drop(first.design, 0.02, family=4)
+    alone = [one for one in targets_of(source(*found), source(*found), {}, config) if one.benchmark == "b"]
+    assert plan(source(*found), alone, config).unknown == {"sum": "it needs a, which is not asked"}
 
 
 def test_a_best_of_several_counts_those_that_may_be_the_best() -> None:

@@ -18,7 +18,7 @@ from typing import Final
 
 from harness.compare.gate.config import Floor, GateConfig, check_names
 from harness.core.aggregation import aggregation_of
-from harness.core.composite import composites_from_plain
+from harness.core.composite import Composite, composites_from_plain
 from harness.core.errors import GateError
 from harness.results.store_entry import StoredResult, composites_of
 from harness.results.summary import Declaration, base_name
@@ -42,8 +42,7 @@ def check_plan(
     ``declared`` are the run's benchmarks; those that were saved, and those that stand in the same folders as the run's
     ``files``, are known too.
     """
-    composites = composites_from_plain(row for one in declared.values() for row in one.composites or ())
-    plan = replace(plan, composites=tuple(composites_of(saved, composites)))
+    plan = replace(plan, composites=tuple(composites_of(saved, declared_composites(declared))))
     made = [one.name for one in plan.composites]
     _check_sequential(plan)
     found = [_metrics(name, declared, saved) for name in declared]
@@ -62,6 +61,11 @@ def check_plan(
         if name in made and own.metrics not in ((), (name,)):
             raise GateError(f"gate, {name}: a composite has no other metric than itself")
     check_floors(plan, declared, saved)
+
+
+def declared_composites(declared: Mapping[str, Declaration]) -> list[Composite]:
+    """The composites that the benchmarks of a run name."""
+    return composites_from_plain(row for one in declared.values() for row in one.composites or ())
 
 
 def check_floors(
