@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.cli.command import Output, add_output
+from harness.cli.command import Output, add_items, add_output, terminal
 from harness.compare.formats.base import Table
 from harness.compare.load import parse_sizes
 from harness.compare.study.points import Study
@@ -20,8 +19,9 @@ from harness.compare.study.series import project_series
 from harness.core.composite import project_composites
 from harness.core.errors import HarnessError
 from harness.core.files import shown_path, unwritable
-from harness.core.text import count
+from harness.core.text import count, did_you_mean
 from harness.reports.plots import available, check_plots
+from harness.reports.study.section import Section
 from harness.reports.study.sections import sections_of, study_facts
 from harness.reports.study.sparklines import spelled
 
@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
     text = "the results of an experiment in MLflow (MLFLOW_TRACKING_URI); draws comparison_DATASET.png"
     add("--from-mlflow", metavar="EXPERIMENT", help=text)
-    add("-v", "--verbose", action="store_true", help="show all tables")
+    add("-v", "--verbose", action="store_true", help="show all sections with all tables")
+    text = "show these sections alone, by the names that the brief report ends with: curves,advice"
+    add("--section", action="append", default=[], metavar="NAME[,NAME]", help=text)
     add(
         "-o",
         dest="folder",
@@ -48,8 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "draw curves and bars as PNG and SVG into this folder (extra plots); -o does so too where it can"
     add("--plots", type=Path, metavar="DIR", help=text)
     add("--all-metrics", action="store_true", help="every metric, not only those that decide")
-    text = "items of a benchmark in a published table"
-    add("--items", action="append", default=[], metavar="NAME=N", help=text)
+    add_items(parser)
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -72,6 +73,7 @@ def run(options: argparse.Namespace) -> Output:
             every=options.all_metrics,
         )
     sections = sections_of(study)
+    chosen = _chosen(sections, options.section)
     files: list[Path] = []
     if options.folder is not None:
         from harness.reports.study.files import write_files
@@ -80,20 +82,35 @@ def run(options: argparse.Namespace) -> Output:
     drawn = _drawn(options, study)
 
     def text() -> str:
-        from harness.reports.study.terminal import render
+        from harness.reports.study.terminal import render, render_brief
 
-        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        width = shutil.get_terminal_size((100, 24)).columns
-        shown = render(sections, width=width, color=color, details=options.verbose)
+        width, color = terminal()
+        if options.verbose or options.section:
+            shown = render(chosen, width=width, color=color, details=options.verbose)
+        else:
+            shown = render_brief(sections, width=width, color=color)
         told = [*(f"written: {shown_path(one)}" for one in files), *drawn]
         return "\n".join([spelled(shown, sys.stdout.encoding), *([""] if told else []), *told])
 
     def markdown() -> str:
         from harness.reports.study.markdown import study_page
 
-        return study_page(sections).rstrip("\n")
+        return study_page(chosen).rstrip("\n")
 
-    return Output(study_facts(study, sections), text, markdown=markdown)
+    return Output(study_facts(study, chosen), text, markdown=markdown)
+
+
+def _chosen(sections: Sequence[Section], given: Sequence[str]) -> Sequence[Section]:
+    """Return the sections that are asked for, all where none is. Raises ``HarnessError`` for one that there is not."""
+    names = [name for text in given for name in text.split(",")]
+    known = [one.key for one in sections]
+    for name in names:
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise HarnessError(
+                f"invalid --section {name!r}: {near}this study has the sections {', '.join(known)}"
+            )
+    return [one for one in sections if one.key in names] if names else sections
 
 
 def _tracked(experiment: str | None, sizes: Mapping[str, int]) -> dict[str, Table]:

@@ -29,8 +29,35 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) 
     return err if code else out
 
 
-def test_the_published_study_in_a_terminal(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = printed(capsys, published(here).name)
+def test_the_published_study_fits_two_screens_and_ends_with_the_advice_and_the_rest(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = printed(capsys, published(here).name).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 80
+    text = " ".join(" ".join(lines).split())
+    for told in (
+        "33 checkpoints in 5 series, 4 measures",
+        "20 of 33 checkpoints have a composite in the data that does not follow from the",
+        "66.04 [64.12, 67.91] at 3 ~",
+        "curves 1 of 49 rises to peaks, drops from them, and trends: Real@1 of combined/1536, trend per epoch +0.97 "
+        "[+0.37, +1.57] (only totals are known: taken as runs on different items)",
+        "early_stopping none of 12 drops from a peak",
+        "forgetting no evidence: the scores of items are not known",
+        "noise no measure can decide; too few items: Real@1, LAMBADA@1, score",
+        "E entity_ft ? 3,000 ? 3,800 ? 3,000 ? 3,800",
+        "go on from entity_ft/2048/checkpoint-1600: score 63.14 %, the highest measured",
+        "type pytest evals/ --checkpoint 'runs/NEW/checkpoint-*' --eval-tasks real_coref,ko_lambada",
+    ):
+        assert told in text
+    assert "More: -v shows all, -o DIR writes it as files, --section NAME[,NAME] shows one of best," in text
+    assert text.endswith("noise, matrix, advice.")
+
+
+def test_a_section_is_shown_by_its_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(
+        capsys, published(here).name, "--section", "best,faults_of_data,checkpoints,early_stopping"
+    )
     assert max(map(len, text.splitlines())) <= 80
     for line in (
         "33 checkpoints in 5 series, 4 measures",
@@ -42,6 +69,11 @@ def test_the_published_study_in_a_terminal(here: Path, capsys: pytest.CaptureFix
     ):
         assert line in text
     assert "None of the 12 drops is more than noise" in text
+    assert "Series against series" not in text
+    found = json.loads(
+        printed(capsys, "checkpoints.csv", "--section", "advice", "--section", "noise", "--json")
+    )
+    assert {"noise", "advice"} == {"noise", "advice", "matrix", "curves", "best"} & set(found)
 
 
 def test_details_fit_the_terminal_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +109,7 @@ def test_what_is_known_of_series_is_shown_and_what_is_not_is_said(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "pyproject.toml").write_text('[tool.touchstone.series.mlm_v2]\ndata = "KLUE"\n')
-    text = printed(capsys, published(here).name)
+    text = printed(capsys, published(here).name, "--section", "best")
     assert "mlm_v2/1536    KLUE" in text
     assert "Not known: data of combined/1536, combined/2048, entity_ft, method of all" in text
 
@@ -89,6 +121,11 @@ def test_what_is_known_of_series_is_shown_and_what_is_not_is_said(
         ([], "results: no such run"),
         (["checkpoints.csv", "--items", "nope=3"], "--items: no benchmark 'nope'"),
         (["checkpoints.csv#step-7"], "no checkpoint 'step-7'"),
+        (["checkpoints.csv", "--section", "curve"], "invalid --section 'curve': did you mean 'curves'?"),
+        (
+            ["checkpoints.csv", "--section", ""],
+            "this study has the sections best, faults_of_data, checkpoints",
+        ),
     ],
 )
 def test_mistakes_are_one_line(

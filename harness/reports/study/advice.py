@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from harness.compare.study.advice import Advice, Chosen, MoreItems, times_text
-from harness.core.text import listed
+from harness.core.text import count, listed
 from harness.reports.formatting import NOTHING
 from harness.reports.study.section import Facts, Part, Section, Table, share_text
 from harness.reports.study.versus import contrast_facts, duel_facts, moved
 from harness.statistics.verdicts import POWER
+
+STEPS: Final = 2
+"""The steps that are shown unless the section is asked for."""
 
 
 def advice_section(found: Advice) -> Section:
@@ -23,21 +26,48 @@ def advice_section(found: Advice) -> Section:
         )
         for one in found.plan
     ]
-    return Section(key="advice", title="What to do next", parts=tuple(parts), data=_facts(found))
+    title = "What to do next"
+    return Section(
+        key="advice", title=title, parts=tuple(parts), brief=tuple(_brief(found)), data=_facts(found)
+    )
+
+
+def _brief(found: Advice) -> Iterable[Part]:
+    """The checkpoint to go on from, and the first step of each kind with its command."""
+    one = found.chosen
+    if one is None:
+        yield f"{_capital(found.why)}."
+    else:
+        yield Facts((*_chosen(one, names=0), *_needed(found.more)))
+    for step in found.plan[:STEPS]:
+        yield Facts((("to do", step.aim), *((("type", step.command),) if step.command else ())))
+    if len(found.plan) > STEPS:
+        yield f"{count(len(found.plan) - STEPS, 'step')} more, and what to expect: --section advice"
+
+
+def _needed(found: Sequence[MoreItems]) -> Iterable[tuple[str, str]]:
+    """The items that the nearest comparison takes that the data cannot decide."""
+    for one in found[:1]:
+        first, second = one.duel.first.series.name, one.duel.second.series.name
+        takes = (
+            f"takes {one.needed:,} items, x {times_text(one.times)}" if one.needed and one.times else one.why
+        )
+        yield "undecided", f"{first} against {second} by {one.measure.label}: {takes}"
 
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _chosen(one: Chosen) -> Iterable[tuple[str, str]]:
+def _chosen(one: Chosen, names: int = 3) -> Iterable[tuple[str, str]]:
+    """The checkpoint and why it is; so many ``names`` of those that cannot be told from it."""
     value = share_text(one.value, share=one.measure.share)
     yield "go on from", f"{one.point.name}: {one.measure.label} {value}, the highest measured"
     if one.rivals:
-        names = listed((point.name for point in one.rivals), 3)
+        who = f": {listed((point.name for point in one.rivals), names)}" if names else ""
         yield (
             "reason",
-            f"nothing better is known; {len(one.rivals)} of {one.of - 1} others cannot be told from it: {names}",
+            f"nothing better is known; {len(one.rivals)} of {one.of - 1} others cannot be told from it{who}",
         )
     else:
         yield "reason", f"it is told from all {one.of - 1} others"

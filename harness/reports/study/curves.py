@@ -15,7 +15,7 @@ from harness.compare.study.differences import MORE
 from harness.compare.study.points import Measure, Study
 from harness.core.text import count, place_text
 from harness.reports.formatting import NOTHING, number, p_exact
-from harness.reports.study.section import Part, Section, Table, range_text
+from harness.reports.study.section import Part, Section, Table, found_among, range_text
 
 MOST: Final = 40
 """The lines of a kind that are shown without ``-v``."""
@@ -43,7 +43,9 @@ def curves(study: Study) -> Section | None:
     tests = [Table(header=header, rows=rows, left=3, title="All changes")] if rows else []
     details = (how, *_whole_tables(found), *tests)
     data = [curve_facts(one) for one in found]
-    return Section(key="curves", title="Curves", parts=tuple(parts), details=details, data=data)
+    return Section(
+        key="curves", title="Curves", parts=tuple(parts), details=details, line=_line(found), data=data
+    )
 
 
 def by_measure(found: Iterable[JudgedCurve]) -> list[tuple[Measure, list[JudgedCurve]]]:
@@ -111,19 +113,18 @@ def _brief_tables(found: Sequence[JudgedCurve]) -> Iterable[Table]:
 
 def _told(found: Sequence[JudgedCurve]) -> list[Part]:
     """Return what is more than noise, out of how much; and what could not be tested."""
-    kinds = ("start to peak", "peak to last", "trend")
-    tested = [test for one in found for kind in kinds if (test := one.tests[kind]).p is not None]
+    tested = _tested(found)
     rows = [row[:5] for one in found for row in _rows_of_tests(one, only=MORE)]
     parts: list[Part] = []
     if tested:
         what = "rises to the peak, drops from it, and trends"
         told = f"{len(rows)} of them {'is' if len(rows) == 1 else 'are'}" if rows else "none of them is"
         parts.append(
-            f"More than noise: of {count(len(tested), 'change')} ({what}) {told}, after Holm's correction for so many."
+            f"More than noise: of {count(tested, 'change')} ({what}) {told}, after Holm's correction for so many."
         )
         header = ("measure", "series", "change", "points", "95 % interval")
         parts += [Table(header=header, rows=tuple(rows[:MOST]), left=3)] if rows else []
-    if any(not one.curve.items and one.curve.trend for one in found):
+    if _by_totals(found):
         parts.append(
             "Only totals are known, so checkpoints are taken as asked different items. On the same items, differences "
             "are known better than this says; the scores of the items would tell."
@@ -131,6 +132,26 @@ def _told(found: Sequence[JudgedCurve]) -> list[Part]:
     whys = dict.fromkeys(one.curve.why for one in found if one.curve.why)
     parts += [f"Not tested: {why}." for why in whys if why]
     return parts
+
+
+def _line(found: Sequence[JudgedCurve]) -> str:
+    tested = _tested(found)
+    if not tested:
+        whys = dict.fromkeys(one.curve.why for one in found if one.curve.why)
+        return f"cannot be tested: {next(iter(whys), 'an error is not known')}"
+    rows = [row for one in found for row in _rows_of_tests(one, only=MORE)]
+    told = [f"{label} of {name}, {change} {by} {within}" for label, name, change, by, within, *_ in rows]
+    basis = " (only totals are known: taken as runs on different items)" if _by_totals(found) else ""
+    return found_among(told, tested, "rises to peaks, drops from them, and trends") + basis
+
+
+def _tested(found: Sequence[JudgedCurve]) -> int:
+    kinds = ("start to peak", "peak to last", "trend")
+    return sum(one.tests[kind].p is not None for one in found for kind in kinds)
+
+
+def _by_totals(found: Sequence[JudgedCurve]) -> bool:
+    return any(not one.curve.items and one.curve.trend for one in found)
 
 
 # The whole

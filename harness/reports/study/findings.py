@@ -6,9 +6,10 @@ from harness.compare.study.findings import find
 from harness.compare.study.points import Study
 from harness.reports.study.advice import advice_section
 from harness.reports.study.forgetting import forgotten
+from harness.reports.study.matrix import matrix
 from harness.reports.study.noise import noise_section
 from harness.reports.study.section import Section
-from harness.reports.study.versus import matrix, versus
+from harness.reports.study.versus import versus
 
 
 def finding_sections(study: Study) -> list[Section]:

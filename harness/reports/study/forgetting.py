@@ -8,7 +8,7 @@ from typing import Any, Final
 from harness.compare.study.forgetting import Example, Forgetting, Step
 from harness.core.text import count
 from harness.reports.formatting import NOTHING, p_short
-from harness.reports.study.section import Facts, Part, Section, Table
+from harness.reports.study.section import Facts, Part, Section, Table, found_among
 from harness.statistics.verdicts import ALPHA
 
 NO_ITEMS: Final = (
@@ -33,7 +33,8 @@ def forgotten(found: Sequence[Forgetting]) -> Section:
     """Return the section; it says so where nothing is known."""
     title = "Learned and forgotten"
     if not found:
-        return Section(key="forgetting", title=title, parts=(NO_ITEMS,), data=[])
+        line = "no evidence: the scores of items are not known"
+        return Section(key="forgetting", title=title, parts=(NO_ITEMS,), line=line, data=[])
     table = Table(
         header=("series", "benchmark", "items", "kept", "never", "learned", "lost", "unsteady"),
         rows=tuple(
@@ -48,11 +49,16 @@ def forgotten(found: Sequence[Forgetting]) -> Section:
     )
     parts: list[Part] = [table, Facts((*LEGEND, *_noise(found)))]
     parts += [*_losses(found), *_examples(found)]
+    named = [
+        f"{one.measure.benchmark} of {one.series.name}, {_between(one, step)}" for one, step in _lost(found)
+    ]
+    steps = sum(len(one.steps) for one in found)
     return Section(
         key="forgetting",
         title=title,
         parts=tuple(parts),
         details=tuple(part for one in found for part in _steps(one)),
+        line=found_among(named, steps, "steps that lost more items than they gained"),
         data=[_facts(one) for one in found],
     )
 
@@ -81,12 +87,7 @@ def _noise(found: Sequence[Forgetting]) -> Iterable[tuple[str, str]]:
 
 def _losses(found: Sequence[Forgetting]) -> Iterable[Part]:
     """The steps at which more was forgotten than learned, by more than chance."""
-    rows = [
-        (one.series.name, one.measure.benchmark, *_cells(one, step))
-        for one in found
-        for step in one.steps
-        if step.p <= ALPHA and step.forgotten > step.learned
-    ]
+    rows = [(one.series.name, one.measure.benchmark, *_cells(one, step)) for one, step in _lost(found)]
     if rows:
         header = ("series", "benchmark", "step", "forgotten", "learned", "by chance", "p")
         title = "Steps that lost more than they gained, by more than chance"
@@ -98,6 +99,15 @@ def _losses(found: Sequence[Forgetting]) -> Iterable[Part]:
         )
 
 
+def _lost(found: Sequence[Forgetting]) -> list[tuple[Forgetting, Step]]:
+    return [
+        (one, step)
+        for one in found
+        for step in one.steps
+        if step.p <= ALPHA and step.forgotten > step.learned
+    ]
+
+
 def _steps(one: Forgetting) -> Iterable[Part]:
     yield Table(
         title=f"{one.series.name}, {one.measure.benchmark}: from each checkpoint to the next",
@@ -107,9 +117,13 @@ def _steps(one: Forgetting) -> Iterable[Part]:
 
 
 def _cells(one: Forgetting, step: Step) -> tuple[str, ...]:
-    where = f"{one.series.where(step.before)} to {one.series.where(step.after).removeprefix(f'{one.series.axis} ')}"
     chance = NOTHING if step.by_chance is None else f"{step.by_chance:.0f}"
-    return (where, str(step.forgotten), str(step.learned), chance, p_short(step.p))
+    return (_between(one, step), str(step.forgotten), str(step.learned), chance, p_short(step.p))
+
+
+def _between(one: Forgetting, step: Step) -> str:
+    after = one.series.where(step.after).removeprefix(f"{one.series.axis} ")
+    return f"{one.series.where(step.before)} to {after}"
 
 
 def _examples(found: Sequence[Forgetting]) -> Iterable[Part]:

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from harness.compare.study.noise import Noise
-from harness.core.text import count
+from harness.core.text import count, listed
 from harness.reports.formatting import NOTHING, number
-from harness.reports.study.section import Facts, Section, Table
+from harness.reports.study.section import MOST_IN_LINE, Facts, Section, Table
 from harness.reports.study.versus import contrast_facts
 from harness.statistics.signal_noise import LAST
 
@@ -44,7 +44,20 @@ def noise_section(found: Sequence[Noise]) -> Section | None:
         parts=(Table(header=header, rows=rows, words=True), Facts(tuple(facts)))
         if known
         else (f"No evidence: {next(iter(whys))}.",),
+        line=_line(found) if known else f"no evidence: {next(iter(whys))}",
         data=[_facts(one) for one in found],
+    )
+
+
+def _line(found: Sequence[Noise]) -> str:
+    """Return the measures by what they can do: ``none can decide; too few items: Real@1``."""
+    by: dict[str, list[str]] = {"can decide": []}
+    for one in found:
+        by.setdefault(one.verdict, []).append(one.measure.label)
+    decide = by.pop("can decide")
+    words = [f"can decide: {listed(decide, MOST_IN_LINE)}" if decide else "no measure can decide"]
+    return "; ".join(
+        [*words, *(f"{verdict}: {listed(names, MOST_IN_LINE)}" for verdict, names in by.items())]
     )
 
 

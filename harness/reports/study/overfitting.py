@@ -11,7 +11,7 @@ from harness.compare.study.points import Series, Study
 from harness.core.text import count, listed
 from harness.reports.formatting import p_exact
 from harness.reports.study.curves import MOST, amount, at, limits, moved
-from harness.reports.study.section import Facts, Part, Section, Table
+from harness.reports.study.section import Facts, Part, Section, Table, found_among
 
 LEAST: int = 3
 """The checkpoints from which a curve can be said to over-fit."""
@@ -40,6 +40,7 @@ def overfitting(study: Study) -> Section | None:
         title="Over-fitting and when to stop",
         parts=tuple(parts),
         details=(how, _whole_table(drops)) if drops else (),
+        line=_line(drops, told),
         data=data,
     )
 
@@ -89,6 +90,15 @@ def _verdict(drops: Sequence[JudgedCurve], told: Sequence[JudgedCurve], *, level
     names = f": {listed(_named(one) for one in told)}" if told else ""
     why = ", allowing for the peak's being the best of several, and for so many tests"
     return f"{ends}{one_of} {verb} more than noise{why}{names}."
+
+
+def _line(drops: Sequence[JudgedCurve], told: Sequence[JudgedCurve]) -> str:
+    if not drops:
+        return "no curve falls from its peak"
+    tested = sum(one.drop.p is not None for one in drops)
+    if not tested:
+        return f"the {count(len(drops), 'drop')} from a peak cannot be tested"
+    return found_among([_named(one) for one in told], tested, "drops from a peak to the last checkpoint")
 
 
 def _named(one: JudgedCurve) -> str:

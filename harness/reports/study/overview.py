@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from harness.compare.study.curves import judged_curves
 from harness.compare.study.points import UNKNOWN, Measure, Point, Series, Study, Value
 from harness.compare.study.series import SHOWN
 from harness.core.text import count, listed, place_text
@@ -15,7 +16,7 @@ MOST_POINTS: Final = 40
 """The checkpoints whose values are shown without ``-v``."""
 
 MOST_WRONG: Final = 5
-"""Contradictions, and rows that could not be read, that are shown without ``-v``."""
+"""Contradictions, rows that could not be read, and notes that are shown without ``-v``."""
 
 COLUMNS: Final = 5
 """Measures in one table."""
@@ -25,6 +26,10 @@ def overview(study: Study) -> Section:
     """Return the series, the best checkpoint by each measure, and what a reader must know before believing them."""
     unknown = {name: [one.name for one in study.series if one.about.get(name) == UNKNOWN] for name in SHOWN}
     notes = [("note", note) for note in [*_marks(study), *study.notes]]
+    few = notes[:MOST_WRONG]
+    few += [("note", f"and {len(notes) - len(few)} notes more")] if len(notes) > len(few) else []
+    brief: list[Part] = [_counts(study), *([Facts(tuple(few))] if few else [])]
+    brief += [] if study.once(judged_curves) else [_best(study)]
     parts: list[Part] = [_counts(study), _series(study, unknown)]
     parts += [text for text in [_unknown(study, unknown)] if text]
     parts.append(_best(study))
@@ -45,6 +50,7 @@ def overview(study: Study) -> Section:
         title="The study",
         parts=tuple(parts),
         details=(Facts(tuple(facts)),) if facts else (),
+        brief=tuple(brief),
         data=data,
     )
 
@@ -142,6 +148,7 @@ def contradictions(study: Study) -> Section | None:
     if not study.contradictions and not study.bad:
         return None
     parts: list[Part] = []
+    brief: list[Part] = []
     details: list[Part] = []
     if study.contradictions:
         formulas = {one.composite.name: one.composite for one in study.measures if one.composite}
@@ -154,6 +161,10 @@ def contradictions(study: Study) -> Section | None:
         parts.append(
             f"{wrong} of {len(study.points)} checkpoints have a composite in the data that does not follow from "
             f"the values beside it by more than rounding ({names}). This report computes it."
+        )
+        brief.append(
+            f"{wrong} of {len(study.points)} checkpoints have a composite in the data that does not follow from the "
+            "values beside it by more than rounding. This report computes it."
         )
         rows = [
             (
@@ -173,15 +184,24 @@ def contradictions(study: Study) -> Section | None:
         details += [] if few else [Table(header=header, rows=tuple(rows), left=2, title=f"All {wrong}")]
     if study.bad:
         told = [("not read", f"{path}, {row}") for path, row in study.bad]
-        parts.append(Facts(tuple(told[:MOST_WRONG])))
-        parts += [f"and {len(told) - MOST_WRONG} rows more (-v)"] if len(told) > MOST_WRONG else []
+        shown: list[Part] = [Facts(tuple(told[:MOST_WRONG]))]
+        shown += [f"and {len(told) - MOST_WRONG} rows more (-v)"] if len(told) > MOST_WRONG else []
+        parts += shown
+        brief += shown
         details += [Facts(tuple(told))] if len(told) > MOST_WRONG else []
     data: dict[str, Any] = {
         "contradictions": [one._asdict() for one in study.contradictions],
         "not_read": [{"file": path, "row": str(row)} for path, row in study.bad],
     }
     title = "What the data contradict"
-    return Section(key="faults_of_data", title=title, parts=tuple(parts), details=tuple(details), data=data)
+    return Section(
+        key="faults_of_data",
+        title=title,
+        parts=tuple(parts),
+        details=tuple(details),
+        brief=tuple(brief),
+        data=data,
+    )
 
 
 def checkpoints(study: Study) -> Section:

@@ -3,18 +3,25 @@
 A section's ``parts`` are shown in order: a ``str`` is a paragraph, ``Facts`` are labels with texts, a ``Table`` is a
 table, and ``Verbatim`` keeps its lines as they are (sparklines). ``details`` are shown in a terminal with ``-v`` only,
 and always in Markdown. Texts are plain: each form escapes what it must.
+
+A terminal shows the whole section with ``-v`` or by its name (``--section``); else its ``brief`` parts, and its
+``line`` among those of all sections. Without either it shows nothing of the section.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from harness.compare.study.differences import verdict_on
 from harness.compare.study.points import Study, Value
+from harness.core.text import listed
 from harness.reports.formatting import NOTHING, number
 from harness.statistics.comparison import Comparison
+
+MOST_IN_LINE: Final = 3
+"""The findings that a section's line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +62,29 @@ Part: TypeAlias = str | Table | Facts | Verbatim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A section: its title, its parts, and its findings as plain data under ``key``."""
+    """A section: its title, its parts, and its findings as plain data under ``key``, which is its name too.
+
+    ``brief`` and ``line`` are what a reader sees who asks for no section: parts, and what of the section's tests is
+    more than noise in one line.
+    """
 
     key: str
     title: str
     parts: tuple[Part, ...]
     details: tuple[Part, ...] = ()
+    brief: tuple[Part, ...] = ()
+    line: str = ""
     data: Any = None
 
 
 Maker: TypeAlias = Callable[[Study], Section | None]
+
+
+def found_among(told: Sequence[str], tested: int, tests: str) -> str:
+    """Return which of so many tests are more than noise: ``1 of 49 drops: Real@1 of mlm``, ``none of 12 drops``."""
+    if not told:
+        return f"none of {tested} {tests}"
+    return f"{len(told)} of {tested} {tests}: {listed(told, MOST_IN_LINE, between='; ')}"
 
 
 def share_text(value: float | None, *, share: bool = True) -> str:

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from harness.compare.study.curves import Curve, judged_curves
 from harness.compare.study.points import Axis, Measure, Series, Study
 from harness.core.text import place_text
 from harness.reports.charts import best_of, ticks
-from harness.reports.formatting import cell_width, number
-from harness.reports.study.section import Section, Verbatim, share_text
+from harness.reports.formatting import NOTHING, cell_width, number
+from harness.reports.study.section import Part, Section, Verbatim, range_text, share_text
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 LACKING: Final = "·"
@@ -32,8 +32,17 @@ ASCII: Final = str.maketrans(dict(zip(f"{BARS}{LACKING}", "12345678.", strict=Tr
 MOST: Final = 20
 """The most columns that an axis has."""
 
+FEWEST: Final = 6
+"""The most columns that an axis has beside the longest texts."""
+
 SHOWN: Final = 6
 """The measures that a terminal shows without ``-v``."""
+
+LINES: Final = 24
+"""The lines of curves that a reader sees who asks for no section."""
+
+WIDTH: Final = 76
+"""The columns of a line with its interval."""
 
 LONGEST: Final = 18
 """The columns of a series' name."""
@@ -55,6 +64,8 @@ class Spark:
     values: tuple[float | None, ...]
     higher_is_better: bool = True
     sign: str = ""
+    peak: str = ""
+    """The best value and its place as text."""
 
     @property
     def best(self) -> int | None:
@@ -134,33 +145,81 @@ def scale(grid: Grid) -> str:
     return "".join(cells).rstrip()
 
 
-def sparklines(study: Study, signs: Mapping[tuple[str, str], str]) -> list[list[str]]:
-    """Return the lines of each measure; ``signs`` are those of the peaks, by series and key of the measure."""
+def sparklines(
+    study: Study,
+    signs: Mapping[tuple[str, str], str],
+    measures: Sequence[Measure] | None = None,
+    *,
+    intervals: bool = False,
+    most: int | None = None,
+) -> list[list[str]]:
+    """Return the lines of each measure; ``signs`` are those of the peaks, by series and key of the measure.
+
+    With ``intervals`` each peak has its interval. ``most``: so many series of a measure, those with the best peaks.
+    """
     blocks = []
-    for measure in study.measures:
-        sparks = {one.name: _spark(study, one, measure, signs) for one in study.series}
+    for measure in study.measures if measures is None else measures:
+        every = {one.name: _spark(study, one, measure, signs, intervals) for one in study.series}
+        sparks = {one.name: one for one in _best_of(list(every.values()), most)}
         known = [value for one in sparks.values() for value in one.values if value is not None]
-        curves = [one for one in study.series if _measured(sparks[one.name]) > 1]
+        curves = [one for one in study.series if one.name in sparks and _measured(sparks[one.name]) > 1]
         if not curves:
             continue
         low, high = min(known), max(known)
         spread = f"{share_text(low, share=measure.share)} to {share_text(high, share=measure.share)}"
-        lines = [f"{measure.label}  {spread}"]
+        lines = [] if intervals else [f"{measure.label}  {spread}"]
         for axis in dict.fromkeys(one.axis for one in curves):
-            same = [one for one in study.series if one.axis == axis and _measured(sparks[one.name])]
-            lines += _block(same, sparks, measure, axis, (low, high))
+            own = [sparks[one.name] for one in study.series if one.axis == axis and one.name in sparks]
+            head = (measure.label, spread) if intervals else None
+            lines += _block([one for one in own if _measured(one)], axis, (low, high), head)
         blocks.append(lines)
     return blocks
 
 
-def _spark(study: Study, series: Series, measure: Measure, signs: Mapping[tuple[str, str], str]) -> Spark:
+def _best_of(sparks: Sequence[Spark], most: int | None) -> Sequence[Spark]:
+    """Return so many with the best peaks, in their order."""
+    if most is None or len(sparks) <= most:
+        return sparks
+
+    def height(one: Spark) -> float:
+        value = None if one.best is None else one.values[one.best]
+        return -math.inf if value is None else value if one.higher_is_better else -value
+
+    chosen = {one.name for one in sorted(sparks, key=height, reverse=True)[:most]}
+    return [one for one in sparks if one.name in chosen]
+
+
+def _spark(
+    study: Study,
+    series: Series,
+    measure: Measure,
+    signs: Mapping[tuple[str, str], str],
+    intervals: bool,
+) -> Spark:
     places, values = [], []
     for order, point in enumerate(series.points):
         place, found = series.place(point), study.value(point, measure)
         places.append(float(order if place is None else place))
         values.append(found.value if found is not None and math.isfinite(found.value) else None)
     sign = signs.get((series.name, measure.key), "")
-    return Spark(series.name, tuple(places), tuple(values), measure.higher_is_better, sign)
+    spark = Spark(series.name, tuple(places), tuple(values), measure.higher_is_better, sign)
+    return (
+        spark
+        if spark.best is None
+        else replace(spark, peak=_peak(study, series, measure, spark.best, intervals))
+    )
+
+
+def _peak(study: Study, series: Series, measure: Measure, best: int, interval: bool) -> str:
+    """Return the value and its place: ``66.04 % at 3``, or ``66.04 [64.12, 67.91] at 3``."""
+    point = series.points[best]
+    place, value = series.place(point), study.value(point, measure)
+    where = point.short if place is None else number_text(place)
+    if value is None:
+        return where
+    text = share_text(value.value, share=measure.share)
+    limits = range_text(value, share=measure.share) if interval else NOTHING
+    return f"{text} at {where}" if limits == NOTHING else f"{text.removesuffix(' %')} {limits} at {where}"
 
 
 def _measured(spark: Spark) -> int:
@@ -168,26 +227,24 @@ def _measured(spark: Spark) -> int:
 
 
 def _block(
-    same: Sequence[Series],
-    sparks: Mapping[str, Spark],
-    measure: Measure,
-    axis: Axis,
-    limits: tuple[float, float],
+    own: Sequence[Spark], axis: Axis, limits: tuple[float, float], head: tuple[str, str] | None
 ) -> list[str]:
-    """Return the lines of the series on one axis, below its numbers."""
-    own = [sparks[one.name] for one in same]
-    grid = grid_of(own)
-    width = min(LONGEST, max(map(cell_width, (axis, *(one.name for one in same)))))
-    lines = [] if axis == "order" else [f"{_fit(axis, width)} {scale(grid)}"]
-    for series, spark in zip(same, own, strict=True):
-        best = spark.best
-        value = "" if best is None else share_text(spark.values[best], share=measure.share)
-        where = ""
-        if best is not None:
-            place = series.place(series.points[best])
-            where = f" at {series.points[best].short if place is None else number_text(place)}"
-        told = f"{value}{where} {spark.sign}".rstrip()
-        lines.append(f"{_fit(spark.name, width)} {line(spark, grid, *limits)}  {told}")
+    """Return the lines of the series on one axis, below its numbers; all fit ``WIDTH``, if names of places allow.
+
+    ``head`` are the measure's name and range, which then stand beside the numbers.
+    """
+    title = head[0] if head else axis
+    width = min(LONGEST, max(map(cell_width, (title, *(one.name for one in own)))))
+    told = [f"{spark.peak} {spark.sign}".rstrip() for spark in own]
+    room = (WIDTH - width - max(map(cell_width, told)) - len("   ") - 1) // 2
+    grid = grid_of(own, max(FEWEST, min(MOST, room)))
+    numbers = "" if axis == "order" else scale(grid)
+    lines = [f"{_fit(title, width)} {numbers}"] if numbers else []
+    if head:
+        by = "" if axis == "order" else f"by {axis}, "
+        lines = [f"{_fit(title, width)} {numbers:{2 * grid.columns + 1}}  {by}{head[1]}"]
+    for spark, text in zip(own, told, strict=True):
+        lines.append(f"{_fit(spark.name, width)} {line(spark, grid, *limits)}  {text}")
     return lines
 
 
@@ -218,12 +275,27 @@ def glance(study: Study) -> Section | None:
     lacking = f"{LACKING}   a checkpoint without a value"
     about += [lacking] if any(LACKING in line for block in blocks for line in block) else []
     parts = [Verbatim(tuple(block)) for block in blocks]
+    brief = [*_brief(study, signs), "\n".join(about)]
     return Section(
         key="sparklines",
         title="Curves at a glance",
         parts=(*parts[:SHOWN], Verbatim(tuple(about))),
         details=tuple(parts[SHOWN:]),
+        brief=tuple(brief),
     )
+
+
+def _brief(study: Study, signs: Mapping[tuple[str, str], str]) -> Sequence[Part]:
+    """Return the curves of the primary measures as far as there is room, the first composite before others."""
+    primary = [one for one in study.measures if one.primary]
+    ordered = sorted(primary, key=lambda one: one.composite is None)
+    room = max(1, LINES // len(study.series))
+    shown = [one for one in primary if one in ordered[:room]]
+    blocks = sparklines(study, signs, shown, intervals=True, most=LINES)
+    hidden = [f"{len(primary) - len(shown)} primary measures more"] if len(primary) > len(shown) else []
+    hidden += [f"{len(study.series) - LINES} series more"] if len(study.series) > LINES else []
+    told = [f"{' and '.join(hidden)}: --section sparklines"] if hidden else []
+    return [*(Verbatim(tuple(block)) for block in blocks), *told]
 
 
 def _sign(curve: Curve) -> str:

@@ -9,7 +9,7 @@ from harness.compare.study.differences import MORE
 from harness.compare.study.points import Study
 from harness.core.text import count
 from harness.reports.study.curves import MOST, amount
-from harness.reports.study.section import Part, Section, Table
+from harness.reports.study.section import Part, Section, Table, found_among
 
 
 def stability(study: Study) -> Section | None:
@@ -33,7 +33,9 @@ def stability(study: Study) -> Section | None:
             "items do. The noise between them is then smaller, and only the scores of the items would tell it."
         )
     title = "Stability"
-    return Section(key="stability", title=title, parts=tuple(parts), details=(_table(found),))
+    named = [f"{one.curve.measure.label} of {one.curve.series.name}" for one in told]
+    line = found_among(named, len(found), "curves, between neighbouring checkpoints")
+    return Section(key="stability", title=title, parts=tuple(parts), details=(_table(found),), line=line)
 
 
 def _below(one: JudgedCurve) -> bool:

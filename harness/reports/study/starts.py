@@ -12,7 +12,7 @@ from harness.compare.study.starts import Start, starts_of
 from harness.core.text import count, place_text
 from harness.reports.formatting import NOTHING
 from harness.reports.study.curves import MOST, amount, limits, moved
-from harness.reports.study.section import Part, Section, Table, comparison_facts
+from harness.reports.study.section import Part, Section, Table, comparison_facts, found_among
 from harness.statistics.verdicts import holm
 
 MOST_STARTS: Final = 400
@@ -61,8 +61,13 @@ def starts(study: Study) -> Section | None:
         title="Beginnings",
         parts=tuple(parts),
         details=(_table(shown),) if shown else (),
+        line=found_among([_named(one) for one in told], tested, "pairs of beginnings") if tested else "",
         data=[_facts(one) for one in found],
     )
+
+
+def _named(one: Judged) -> str:
+    return f"{one.start.measure.label} of {one.start.first.name} and {one.start.second.name}"
 
 
 def leading_measures(study: Study) -> list[Measure]:

@@ -1,4 +1,4 @@
-"""A study for terminals: its sections, each with a title; details with ``-v``."""
+"""A study for terminals: the brief parts of its sections, or whole sections, with their details by ``-v``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from harness.reports.formatting import console_of, labelled, open_table, written
+from harness.reports.study.brief import brief_sections, where_more
 from harness.reports.study.section import Facts, Part, Section, Table, Verbatim
 
 NARROWEST: Final = 76
@@ -17,8 +18,25 @@ BEST: Final = "*"
 _STYLES: Final = {"not more than noise": "", "more than noise": "bold", "cannot be tested": "yellow"}
 
 
+def render_brief(sections: Sequence[Section], *, width: int, color: bool) -> str:
+    """Return what decides, in a screen or two of at most ``width`` columns (of at least 76)."""
+    from rich.text import Text
+
+    console = console_of(max(width, NARROWEST), color=color)
+    for section in brief_sections(sections):
+        console.print(Text(section.title, style="bold cyan"))
+        for place, part in enumerate(section.parts):
+            if place and not isinstance(part, str):  # a paragraph explains what stands above it
+                console.print()
+            for line in _drawn(part):
+                console.print(line)
+        console.print()
+    console.print(Text(where_more(sections), style="dim"))
+    return written(console)
+
+
 def render(sections: Sequence[Section], *, width: int, color: bool, details: bool = False) -> str:
-    """Return all sections as text of at most ``width`` columns (of at least 76)."""
+    """Return whole sections as text of at most ``width`` columns (of at least 76)."""
     from rich.text import Text
 
     console = console_of(max(width, NARROWEST), color=color)

@@ -1,4 +1,4 @@
-"""Series against series: their bests, sequence lengths, equal epochs, efficiency, and the closing matrix."""
+"""Series against series: their bests, sequence lengths, equal epochs, and efficiency."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from harness.compare.study.between import AtEpochs, Between, Duel, Lengths
+from harness.compare.study.between import AtEpochs, Between, Duel, Lengths, Told
+from harness.compare.study.curves import judged_curves
 from harness.compare.study.points import Measure, Study
 from harness.core.text import count, place_text
 from harness.reports.formatting import NOTHING
-from harness.reports.study.section import Facts, Part, Section, Table, comparison_facts, share_text
+from harness.reports.study.section import (
+    Facts,
+    Part,
+    Section,
+    Table,
+    comparison_facts,
+    found_among,
+    share_text,
+)
 from harness.statistics.comparison import Comparison
 from harness.statistics.contrasts import Contrast
 
 SHOWN: Final = 3
 """Measures that are shown in full at once; of more, the first alone, and the others among the details."""
 
-ACROSS: Final = 6
-"""Columns of a matrix that fit a line; more series go into several tables."""
-
-CELLS: Final = {"better": "better", "worse": "worse", "cannot tell": "?"}
+UNTOLD: Final[Told] = "cannot tell"
 
 CORRECTED: Final = "the best value less the part that luck has in being the best of several"
 TOTALS: Final = (
@@ -35,7 +41,7 @@ def versus(study: Study, found: Sequence[Between], lengths: Sequence[Lengths]) -
     several = [one for one in found if len(one.bests) > 1]
     if len(study.series) < 2 or not several:
         return None
-    shown = _shown(several)
+    shown = shown_first(several)
     rest = [one for one in several if one not in shown]
     first = main_of(several)
     parts: list[Part] = [part for one in shown for part in _bests(one)]
@@ -48,6 +54,8 @@ def versus(study: Study, found: Sequence[Between], lengths: Sequence[Lengths]) -
         title="Series against series",
         parts=tuple(parts),
         details=tuple(details),
+        brief=() if study.once(judged_curves) else tuple(_bests(first)),
+        line=_line(several, lengths),
         data={
             "measures": [_facts(one) for one in found],
             "lengths": [_length_facts(one) for one in lengths],
@@ -55,12 +63,37 @@ def versus(study: Study, found: Sequence[Between], lengths: Sequence[Lengths]) -
     )
 
 
+def _line(several: Sequence[Between], lengths: Sequence[Lengths]) -> str:
+    epochs = [(one, pair) for one in several for pair in one.epochs if pair.p is not None]
+    at_epochs = [
+        f"{one.measure.label}, {pair.second.name} {pair.told} than {pair.first.name}"
+        for one, pair in epochs
+        if pair.told != UNTOLD
+    ]
+    kinds = [
+        ([(one.measure, duel) for one in several for duel in one.duels], "pairs of the series' bests"),
+        ([(one.measure, one.duel) for one in lengths], "pairs of sequence lengths"),
+    ]
+    lines = []
+    for duels, tests in kinds:
+        told = [f"{measure.label}, {_said(duel)}" for measure, duel in duels if duel.told != UNTOLD]
+        tested = sum(duel.p is not None for _, duel in duels)
+        lines += [found_among(told, tested, tests)] if tested else []
+    lines += [found_among(at_epochs, len(epochs), "pairs at equal epochs")] if epochs else []
+    return "; ".join(lines) or "no pair of series can be tested"
+
+
+def _said(duel: Duel) -> str:
+    return f"{duel.second.series.name} {duel.told} than {duel.first.series.name}"
+
+
 def main_of(found: Sequence[Between]) -> Between:
     """Return the measure that is shown first: the first composite, else the first of all."""
     return next((one for one in found if one.measure.composite is not None), found[0])
 
 
-def _shown(several: Sequence[Between]) -> Sequence[Between]:
+def shown_first(several: Sequence[Between]) -> Sequence[Between]:
+    """Return the measures that are shown without ``-v``: all of a few, else the first alone."""
     return several if len(several) <= SHOWN else [main_of(several)]
 
 
@@ -243,54 +276,6 @@ def _place(value: float | None) -> str:
     return NOTHING if value is None else place_text(value)
 
 
-# The matrix
-
-
-def matrix(found: Sequence[Between]) -> Section | None:
-    """Return the closing matrix, series by series; None where there are fewer than two."""
-    several = [one for one in found if len(one.bests) > 1]
-    if not several:
-        return None
-    shown = _shown(several)
-    return Section(
-        key="matrix",
-        title="Every series against every other",
-        parts=(*(part for one in shown for part in _matrix(one)), LEGEND),
-        details=tuple(part for one in several if one not in shown for part in _matrix(one)),
-        data=[_matrix_facts(one) for one in several],
-    )
-
-
-LEGEND: Final = (
-    "Read from the left: the row's best is better or worse than the column's; ? cannot tell. Beside it the number of "
-    "items, of the side with fewer; of a composite those of all its benchmarks. Corrected for all pairs together."
-)
-
-
-def _matrix(one: Between) -> Iterable[Part]:
-    series = [best.series for best in one.bests]
-    letters = [_letter(place) for place in range(len(series))]
-    for start in range(0, len(series), ACROSS):
-        columns = range(start, min(start + ACROSS, len(series)))
-        rows = []
-        for place, own in enumerate(series):
-            cells = [_cell(one.duel(series[other], own)) for other in columns]
-            rows.append((f"{letters[place]}  {own.name}", *cells))
-        title = one.measure.label if start == 0 else ""
-        yield Table(title=title, header=("", *(letters[other] for other in columns)), rows=tuple(rows))
-
-
-def _cell(duel: Duel | None) -> str:
-    if duel is None:
-        return ""
-    return f"{CELLS[duel.told]} {duel.items:,}" if duel.items else CELLS[duel.told]
-
-
-def _letter(place: int) -> str:
-    more, own = divmod(place, 26)
-    return (_letter(more - 1) if more else "") + chr(ord("A") + own)
-
-
 # Data
 
 
@@ -362,16 +347,3 @@ def contrast_facts(one: Contrast | None) -> dict[str, Any]:
 
 def _length_facts(one: Lengths) -> dict[str, Any]:
     return {"training": one.training, "measure": one.measure.key, **duel_facts(one.duel)}
-
-
-def _matrix_facts(one: Between) -> dict[str, Any]:
-    names = [best.series.name for best in one.bests]
-    cells = {
-        own.series.name: {
-            other.series.name: duel.told
-            for other in one.bests
-            if (duel := one.duel(other.series, own.series)) is not None
-        }
-        for own in one.bests
-    }
-    return {"measure": one.measure.key, "series": names, "is": cells}

@@ -12,7 +12,7 @@ from harness.reports.study.findings import finding_sections
 from harness.reports.study.markdown import study_page
 from harness.reports.study.section import Section
 from harness.reports.study.sections import study_facts
-from harness.reports.study.terminal import render
+from harness.reports.study.terminal import render, render_brief
 from tests.support.published import published
 from tests.support.studies import answers, of_items, of_totals
 
@@ -83,6 +83,20 @@ def test_more_series_than_fit_a_line_have_a_matrix_in_parts() -> None:
     text = shown(of_items({f"series_{place}": [run] for place, run in enumerate(runs)}))
     assert max(map(len, text.splitlines())) <= 80
     assert text.count("I  series_8") == 2
+
+
+def test_a_brief_study_of_many_series_says_how_many_others_each_is_better_than() -> None:
+    def brief(accuracies: list[float], n: int) -> str:
+        runs = enumerate(answers(accuracies, n, 6))
+        sections = finding_sections(of_items({f"s{place}": [run] for place, run in runs}))
+        return render_brief(sections, width=80, color=False)
+
+    lines = brief([0.5] * 4 + [0.8] * 4, 600).splitlines()
+    start = lines.index("series  better than  worse than  cannot tell")
+    assert [line.split()[1:] for line in lines[start + 1 : start + 9]] == [["4", "0", "3"]] * 4 + [
+        ["0", "4", "3"]
+    ] * 4
+    assert "no series can be told from another." in brief([0.6] * 8, 50)
 
 
 def test_long_questions_are_cut_and_hostile_texts_are_text(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from harness.compare.study.reading import study_of
 from harness.reports.study.markdown import study_page
 from harness.reports.study.section import Facts, Section, Table, Verbatim
 from harness.reports.study.sections import sections_of
-from harness.reports.study.terminal import render
+from harness.reports.study.terminal import render, render_brief
 from tests.support.korean_table import row, write
 
 SECTION = Section(
@@ -42,6 +42,24 @@ def test_details_are_shown_on_demand() -> None:
     assert "More." not in brief
     assert "-v shows all tables" in brief
     assert "More." in render([SECTION], width=80, color=False, details=True)
+
+
+def test_unless_more_is_asked_for_sections_have_their_brief_parts_and_lines() -> None:
+    sections = [
+        Section(key="a", title="A title", parts=("Long.",), brief=("Short.",)),
+        Section(key="b", title="Another", parts=("Long.",), line="none of 3 tests"),
+        Section(key="c", title="A third", parts=("Long.",)),
+        Section(key="d", title="Last", parts=("Long.",), brief=("End.",), line="none of 2"),
+    ]
+    text = render_brief(sections, width=80, color=False)
+    assert "Long." not in text
+    assert "A third" not in text
+    told = [
+        text.index(one)
+        for one in ("A title", "Short.", "What is more than noise", "b  none of 3 tests", "Last")
+    ]
+    assert told == sorted(told)
+    assert " ".join(text.split()).endswith("--section NAME[,NAME] shows one of a, b, c, d.")
 
 
 def test_the_best_value_is_marked_in_a_terminal() -> None:

@@ -74,6 +74,15 @@ def test_published_curves_have_their_peaks_and_fit_a_narrow_terminal(tmp_path: P
     assert sum(one.startswith("LAMBADA@1") for one in lines) == 1
 
 
+def test_with_intervals_they_are_narrower_and_of_many_series_the_best_are_shown(tmp_path: Path) -> None:
+    study = study_of([str(published(tmp_path))], output=tmp_path)
+    (lines,) = sparklines(study, {}, study.measures[:1], intervals=True, most=2)
+    assert max(map(cell_width, lines)) <= 76
+    assert [one.split()[0] for one in lines] == ["Real@1", "combined/1536", "entity_ft"]
+    assert lines[0].endswith("by epoch, 62.92 % to 67.78 %")
+    assert lines[-1].endswith("67.78 [66.14, 69.38] at 2.84")
+
+
 def test_long_and_korean_names_keep_the_columns(tmp_path: Path) -> None:
     long = "a-very-long-name-of-a-training-run"
     table = write(tmp_path / "t.csv", *(row(name, step) for name in ("한국어", long) for step in (100, 200)))
