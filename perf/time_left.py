@@ -2,10 +2,14 @@
 the truth.
 
     python -m perf.time_left [--cpu] [--json FILE] -- evals/ [any option of pytest]
+    python -m perf.time_left --replay FILE
 
 It prints the time left after 25, 50 and 75 % of the run's time: as the line had it, the geometric middle where that
 was a range, and the truth. The error of the middle is in per cent of the truth. The run ends with pytest's process, so
 the time after the last answer counts too.
+
+The file has the lines, and what they were made of: all that the processes told of themselves. ``--replay`` reckons the
+time left from such a file again, by today's code.
 
 With ``--cpu`` all clocks of the line are the process's own CPU time, for a machine on which others compute too; only
 without xdist, and with one thread best (``taskset -c 0``).
@@ -28,13 +32,16 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+
+from harness.reports.progress_line import Live, Moment, remaining
+from harness.results.live import PROGRESS, WORKLOAD
 
 COLUMNS: Final = 120
 SHARES: Final = (0.25, 0.5, 0.75)
@@ -122,24 +129,62 @@ def pytest_configure(config: pytest.Config) -> None:
             module.time = clocks
     if hasattr(config, "workerinput"):
         return
-    notes, text_of = Path(os.environ[NOTES]), modules[1].line
+    text_of = modules[1].line
+
+    def note(**told: Any) -> None:
+        with Path(os.environ[NOTES]).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"at": clock(), **told}) + "\n")
 
     def noted(*arguments: Any) -> str:
         text: str = text_of(*arguments)
-        with notes.open("a", encoding="utf-8") as file:
-            file.write(json.dumps([clock(), text]) + "\n")
+        note(line=text)
         return text
 
-    modules[1].line = noted
+    class NotedLive(Live):
+        """Notes the files that it reads."""
 
-    @atexit.register
-    def _() -> None:
-        with notes.open("a", encoding="utf-8") as file:
-            file.write(json.dumps([clock(), None]) + "\n")
+        def __init__(self, directory: Path, processes: int) -> None:
+            super().__init__(directory, processes)
+            self.directory, self.processes = directory, processes
+
+        def moment(self, now: float) -> Moment:
+            files = {
+                path.name: path.read_text(encoding="utf-8")
+                for path in (self.directory / WORKLOAD, *self.directory.glob(PROGRESS))
+                if path.is_file()
+            }
+            note(now=now, processes=self.processes, files=files)
+            return super().moment(now)
+
+    modules[1].line, modules[1].Live = noted, NotedLive
+    atexit.register(note)
 
 
-def run(arguments: Sequence[str], *, cpu: bool) -> tuple[list[tuple[float, str]], float]:
-    """Run pytest in a terminal of its own; return its lines with their times, and how long it took."""
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run of pytest: its ``lines`` with their times since the start, its ``looks`` at the files of its processes, and
+    how long it took."""
+
+    lines: Sequence[tuple[float, str]]
+    looks: Sequence[Mapping[str, Any]]
+    seconds: float
+
+
+def replayed(looks: Sequence[Mapping[str, Any]]) -> list[tuple[float, str]]:
+    """Return the time left in words by today's code, with its times, from what an earlier run looked at."""
+    lines = []
+    with tempfile.TemporaryDirectory() as temporary:
+        live = Live(Path(temporary), looks[0]["processes"])
+        for look in looks:
+            for name, text in look["files"].items():
+                (Path(temporary) / name).write_text(text, encoding="utf-8")
+            left = live.moment(look["now"]).left
+            lines.append((look["at"], remaining(left) if left is not None else ""))
+    return lines
+
+
+def run(arguments: Sequence[str], *, cpu: bool) -> Ran:
+    """Run pytest in a terminal of its own."""
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as notes:
         environ = {
             **os.environ,
@@ -167,8 +212,14 @@ def run(arguments: Sequence[str], *, cpu: bool) -> tuple[list[tuple[float, str]]
         sys.exit(
             f"pytest showed no progress line (exit code {child.returncode}):\n{written.decode(errors='replace')}"
         )
-    end = (found[-1][0] if found[-1][1] is None else time.monotonic()) - began
-    return [(seconds - began, text) for seconds, text in found if text is not None], end
+    end = found[-1]["at"] if found[-1].keys() == {"at"} else time.monotonic()
+    for one in found:
+        one["at"] -= began
+    return Ran(
+        lines=[(one["at"], one["line"]) for one in found if "line" in one],
+        looks=[one for one in found if "files" in one],
+        seconds=end - began,
+    )
 
 
 def main() -> None:
@@ -177,16 +228,27 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--cpu", action="store_true", help="measure by the process's CPU time")
-    parser.add_argument("--json", type=Path, help="write all lines and the table's rows to this file")
-    parser.add_argument("arguments", nargs="+", help="of pytest, after --")
+    parser.add_argument(
+        "--json", type=Path, help="write the table's rows and all lines and looks to this file"
+    )
+    parser.add_argument(
+        "--replay", type=Path, help="reckon again from a file that --json wrote; runs nothing"
+    )
+    parser.add_argument("arguments", nargs="*", help="of pytest, after --")
     options = parser.parse_args()
-    lines, end = run(options.arguments, cpu=options.cpu)
-    rows = rows_of(lines, end)
-    print(f"pytest {' '.join(options.arguments)}: {end:.0f} s{' of CPU time' if options.cpu else ''}")
+    if (options.replay is None) == (not options.arguments):
+        parser.error("give either the arguments of pytest after -- or --replay FILE")
+    if options.replay is not None:
+        told = json.loads(options.replay.read_text(encoding="utf-8"))
+        print(table(rows_of(replayed(told["looks"]), told["seconds"])))
+        return
+    ran = run(options.arguments, cpu=options.cpu)
+    rows = rows_of(ran.lines, ran.seconds)
+    print(f"pytest {' '.join(options.arguments)}: {ran.seconds:.0f} s{' of CPU time' if options.cpu else ''}")
     print(table(rows))
     if options.json is not None:
-        told = {"seconds": end, "rows": [asdict(row) for row in rows], "lines": lines}
-        options.json.write_text(json.dumps(told, indent=1), encoding="utf-8")
+        told = {**asdict(ran), "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(told), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,40 +13,27 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from harness.reports.text_lengths import HAZARDS, Growing, Lengths, hazards, lengths_of, steps_seconds
 from harness.results.live import BINS, STEP_TOKENS, Part, PartProgress, ProcessProgress, Workload
 
 LOAD_SECONDS: Final = 6.0
+IMPORTS: Final = 0.6
 ITEM_SECONDS: Final = 0.004
 PROGRAM_SECONDS: Final = 0.4
 TOKEN_SECONDS: Final = 2e-11
-"""Guesses until something is known: loading a checkpoint; an item beside its tokens; waiting for a program; a token,
-per parameter."""
+"""Guesses until something is known: loading a process's first checkpoint, and the share of imports in that; an item
+beside its tokens; waiting for a program; a token, per parameter."""
 
 PARAMETERS: Final = 100_000_000
 """Of a checkpoint that does not say."""
 
 UNKNOWN_TOKENS: Final = 100.0
 """Per item of a part whose sizes are unknown, where none are known."""
-
-HAZARDS: Final = (0.5, 0.2, 0.05)
-"""The share of texts that end in the first sixteenth of their limit, before anything is known: most, middle, least.
-
-In the n-th sixteenth it is an n-th of that: what has gone on for long is likely to go on, small models in circles.
-"""
-
-TEXTS_KNOWN: Final = 2.0
-"""So many texts count as much as what was believed before."""
-
-ALIKE: Final = 4.0
-"""So many texts of other benchmarks count as much as the guess."""
-
-GRID: Final = 48
-"""Points at which the number of growing texts is looked at."""
 
 
 class Estimate(NamedTuple):
@@ -74,117 +61,6 @@ def total(parts: Iterable[Estimate]) -> Estimate:
         return Estimate(0.0)
     variance = sum((one.seconds * math.log(max(1.0, one.factor))) ** 2 for one in known)
     return Estimate(seconds, math.exp(math.sqrt(variance) / seconds))
-
-
-# Texts
-
-
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """Survival of texts by sixteenths of their limit; ``survival[i]`` have more than i sixteenths."""
-
-    survival: tuple[float, ...]
-    limit: int
-
-    def beyond(self, tokens: float) -> float:
-        """Return the share of texts with more tokens than these."""
-        place = BINS * tokens / max(1, self.limit)
-        if place >= BINS:
-            return 0.0
-        low = int(place)
-        part = place - low
-        return (
-            self.survival[low] * (1.0 - part) + self.survival[low + 1] * part if part else self.survival[low]
-        )
-
-
-def lengths_of(
-    ended: Sequence[float], growing: Iterable[int], before: Sequence[float], limit: int
-) -> Lengths:
-    """Return the lengths of texts: ``ended`` counts those that have, by bins, ``growing`` has the tokens of the others,
-    ``before`` the hazards believed before."""
-    at_risk = [sum(ended[place:]) for place in range(BINS)]
-    for tokens in growing:
-        # Its own sixteenth too: it has outlived those that have ended there.
-        for place in range(min(BINS, BINS * tokens // max(1, limit) + 1)):
-            at_risk[place] += 1
-    survival = [1.0]
-    for place in range(BINS):
-        hazard = (ended[place] + TEXTS_KNOWN * before[place]) / (at_risk[place] + TEXTS_KNOWN)
-        survival.append(survival[-1] * (1.0 - min(1.0, hazard)))
-    return Lengths(tuple(survival), limit)
-
-
-def hazards(ended: Sequence[float], guess: float) -> list[float]:
-    """Return the hazards of all texts of a checkpoint, which are believed of a benchmark before its own have ended.
-
-    However many they are, they count no more than the guess: other benchmarks have texts of other lengths.
-    """
-    found = []
-    for place in range(BINS):
-        at_risk = sum(ended[place:])
-        counted = min(at_risk, ALIKE)
-        usual = ended[place] / at_risk if at_risk else 0.0
-        found.append((counted * usual + ALIKE * guess / (1 + place)) / (counted + ALIKE))
-    return found
-
-
-class Growing(NamedTuple):
-    """Texts of the same lengths that have the same number of tokens; ``begun`` is 0 for those that wait."""
-
-    texts: float
-    lengths: Lengths
-    begun: int = 0
-
-    def alive(self, tokens: float) -> float:
-        """Return the probability that one of them goes on for more than so many tokens."""
-        now = self.lengths.beyond(self.begun)
-        return min(1.0, self.lengths.beyond(self.begun + tokens) / now) if now > 0 else 0.0
-
-    @property
-    def most(self) -> int:
-        """The most tokens that are left of one."""
-        return max(0, self.lengths.limit - self.begun)
-
-    @property
-    def mean(self) -> float:
-        """The tokens that are left of one in the mean."""
-        points = [self.most * (number + 0.5) / BINS for number in range(BINS)]
-        return self.most / BINS * sum(map(self.alive, points))
-
-
-def steps_seconds(texts: Sequence[Growing], rows: int, seconds: Callable[[float], float]) -> float:
-    """Return the time until all texts are at their ends, at most ``rows`` of them at once.
-
-    ``seconds`` gives the time of a step with so many.
-    """
-    many = sum(one.texts for one in texts)
-    if not many:
-        return 0.0
-    if many <= rows:
-        return _drained(texts, seconds)
-    # First all rows are in use, then as many texts as there are rows come to their ends together.
-    share = rows / many
-    tokens = sum(one.texts * one.mean for one in texts)
-    last = [one._replace(texts=one.texts * share) for one in texts]
-    return tokens * (1.0 - share) / rows * seconds(rows) + _drained(last, seconds)
-
-
-def _drained(texts: Sequence[Growing], seconds: Callable[[float], float]) -> float:
-    """Return the same where all go on at once."""
-    most = max((one.most for one in texts), default=0)
-    width = most / GRID
-    found = 0.0
-    for number in range(GRID):
-        tokens = (number + 0.5) * width
-        rows, none = 0.0, 1.0
-        for one in texts:
-            alive = one.alive(tokens)
-            rows += one.texts * alive
-            none *= (1.0 - alive) ** one.texts
-        if none < 1.0:
-            found += width * (1.0 - none) * seconds(max(1.0, rows / (1.0 - none)))
-    return found
 
 
 # Costs
@@ -276,12 +152,12 @@ class Sums:
         seen = {name: one for name, one in own.items() if one.seen > 0}
         weight = sum(one.seen for one in seen.values())
         per_parameter = (
-            sum(one.token / self._parameters(name) * one.seen for name, one in seen.items()) / weight
+            sum(one.token / self.parameters(name) * one.seen for name, one in seen.items()) / weight
             if weight
             else TOKEN_SECONDS
         )
         return {
-            name: one if one.seen > 0 else Costs(per_parameter * self._parameters(name), 0.0, one.steps)
+            name: one if one.seen > 0 else Costs(per_parameter * self.parameters(name), 0.0, one.steps)
             for name, one in own.items()
         }
 
@@ -308,14 +184,18 @@ class Sums:
         begun = [number for number in numbers if self.items_done(number)]
         return sum(self.done[one].seconds for one in begun), sum(map(self.tokens_done, begun))
 
-    def _parameters(self, name: str) -> int:
+    def parameters(self, name: str) -> int:
+        """Return the number of parameters of a checkpoint."""
         return self.load.parameters.get(name) or PARAMETERS
 
     def lengths(self, number: int, numbers: Iterable[int], guess: float) -> Lengths:
         """Return the lengths of a part's texts; ``numbers`` are the parts of its checkpoint with texts like these."""
         part = self.load.parts[number]
-        own = [one for one in numbers if self.load.parts[one].benchmark == part.benchmark]
-        before = hazards(self.ended(numbers), guess)
+        benchmarks: dict[str, list[int]] = {}
+        for one in numbers:
+            benchmarks.setdefault(self.load.parts[one].benchmark, []).append(one)
+        own = benchmarks.pop(part.benchmark, [])
+        before = hazards(map(self.ended, benchmarks.values()), guess)
         growing = [tokens for one in own for tokens in self.growing.get(one, ())]
         return lengths_of(self.ended(own), growing, before, part.limit)
 
@@ -369,7 +249,12 @@ def _of_checkpoint(sums: Sums, name: str) -> Estimate:
     numbers = [number for number, part in enumerate(sums.load.parts) if part.checkpoint == name]
     tokens = total(_tokens_left(sums, number) for number in numbers)
     pools = Counter(_pools_left(sums, numbers))
-    steps = total(one for pool, many in pools.items() for one in [_pool_left(sums, pool)] * many)
+    # What is guessed of one pool's texts is guessed of those like it too.
+    steps = total(
+        Estimate(one.seconds * many, one.factor)
+        for pool, many in pools.items()
+        for one in [_pool_left(sums, pool)]
+    )
     programs = total(_programs_left(sums, number) for number in numbers)
     cost = sums.costs[name]
     return total((_less_sure(tokens, cost.seen), steps, programs))
@@ -458,8 +343,9 @@ def _programs_left(sums: Sums, number: int) -> Estimate:
     if not part.programs:
         return Estimate(0.0)
     ended, left = done.programs[0], max(0.0, part.items * max(1.0, part.texts) - done.programs[0])
-    each = (done.waited + 4 * PROGRAM_SECONDS) / (ended + 4)
-    return Estimate(left * each, 2.0)
+    waited, others = sum(one.waited for one in sums.done), sum(one.programs[0] for one in sums.done)
+    usual = (waited + 4 * PROGRAM_SECONDS) / (others + 4)
+    return Estimate(left * (done.waited + 4 * usual) / (ended + 4), 2.0)
 
 
 def _loads(sums: Sums, state: ProcessProgress | None) -> list[Estimate]:
@@ -471,16 +357,26 @@ def _loads(sums: Sums, state: ProcessProgress | None) -> list[Estimate]:
     for number, part in enumerate(load.parts):
         if part.items > sums.items_begun(number):
             wanted.setdefault(models.get(part.checkpoint, part.checkpoint), part.checkpoint)
-    return [Estimate(_load_seconds(sums, name), 1.6) for model, name in wanted.items() if model not in loaded]
+    return [_load(sums, name, state) for model, name in wanted.items() if model not in loaded]
 
 
-def _load_seconds(sums: Sums, name: str) -> float:
-    """Return the seconds that loading a checkpoint takes, less those that it has taken so far."""
-    seen = [cost.load for state in sums.states for cost in state.costs.values() if cost.load is not None]
-    usual = sum(seen) / len(seen) if seen else LOAD_SECONDS
-    since = [
-        state.at - state.since
-        for state in sums.states
-        if state.doing == "loading" and state.checkpoint == name
-    ]
-    return max(0.3 * usual, usual - max(since, default=0.0))
+def _load(sums: Sums, name: str, state: ProcessProgress | None) -> Estimate:
+    """Return the time that a process takes to load a checkpoint, less what it has taken so far.
+
+    The first one of a process takes its imports too; what remains is by the number of parameters.
+    """
+    firsts, own, parameters = list[float](), 0.0, 0
+    for one in sums.states:
+        known = [(name, cost.load) for name, cost in one.costs.items() if cost.load is not None]
+        firsts += [seconds for _, seconds in known[:1]]
+        own += sum(seconds * (1.0 if place else 1.0 - IMPORTS) for place, (_, seconds) in enumerate(known))
+        parameters += sum(sums.parameters(name) for name, _ in known)
+    first = state is None or not any(cost.load is not None for cost in state.costs.values())
+    if not firsts:
+        usual = LOAD_SECONDS
+    else:
+        imports = IMPORTS * sum(firsts) / len(firsts) if first else 0.0
+        usual = imports + own / parameters * sums.parameters(name)
+    loading = state is not None and (state.doing, state.checkpoint) == ("loading", name)
+    since = state.at - state.since if state is not None and loading else 0.0
+    return Estimate(max(0.3 * usual, usual - since), 1.6 if first else 2.0)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.reports.time_left import (
-    HAZARDS,
-    Costs,
-    Estimate,
-    Growing,
-    hazards,
-    lengths_of,
-    steps_seconds,
-    time_left,
-    total,
-)
+from harness.reports.text_lengths import HAZARDS, Growing, hazards, lengths_of, steps_seconds
+from harness.reports.time_left import Costs, Estimate, time_left, total
 from harness.results.live import BINS, STEP_TOKENS, Cost, Part, PartProgress, ProcessProgress, Workload
+from perf.time_left import replayed, rows_of, table
 
 NOTHING = [0.0] * (BINS + 1)
 TOKEN = 0.001
@@ -164,7 +158,7 @@ def test_texts_that_go_on_together_take_as_long_as_the_longest():
     guess=st.sampled_from(HAZARDS),
 )
 def test_steps_are_at_least_those_of_one_text_and_at_most_those_of_all_one_by_one(texts, rows, begun, guess):
-    lengths = lengths_of(NOTHING, (), hazards(NOTHING, guess), 160)
+    lengths = lengths_of(NOTHING, (), hazards([], guess), 160)
     one = Growing(1.0, lengths, begun)
     seconds = steps_seconds([one._replace(texts=float(texts))], rows, step_seconds)
     assert seconds >= steps_seconds([one], 1, step_seconds) * 0.99
@@ -173,14 +167,24 @@ def test_steps_are_at_least_those_of_one_text_and_at_most_those_of_all_one_by_on
 
 def test_lengths_are_learned_from_texts_that_have_ended_and_from_those_that_go_on():
     short = [float(100 * (place == 2)) for place in range(BINS + 1)]
-    known = lengths_of(short, (), hazards(NOTHING, HAZARDS[1]), 160)
+    known = lengths_of(short, (), hazards([], HAZARDS[1]), 160)
     assert known.beyond(20) > 0.8
     assert known.beyond(31) < 0.05
-    outlived = lengths_of([0.0, 0.0, 9.0, *NOTHING[3:]], [29] * 9, hazards(NOTHING, HAZARDS[1]), 160)
+    outlived = lengths_of([0.0, 0.0, 9.0, *NOTHING[3:]], [29] * 9, hazards([], HAZARDS[1]), 160)
     assert outlived.beyond(30) / outlived.beyond(20) == pytest.approx(0.5, abs=0.05)
-    growing = lengths_of(NOTHING, [150] * 100, hazards(NOTHING, HAZARDS[1]), 160)
+    growing = lengths_of(NOTHING, [150] * 100, hazards([], HAZARDS[1]), 160)
     assert growing.beyond(140) > 0.9
     assert growing.beyond(160) == 0
+
+
+def test_lengths_of_a_benchmark_that_has_not_begun_are_believed_by_the_number_of_others_that_have():
+    short = [float(100 * (place == 2)) for place in range(BINS + 1)]
+    shares = [
+        lengths_of(NOTHING, (), hazards([short] * many, HAZARDS[1]), 160).beyond(80) for many in (0, 1, 3, 9)
+    ]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > 0.35
+    assert shares[-1] < 0.1
 
 
 @given(
@@ -188,7 +192,7 @@ def test_lengths_are_learned_from_texts_that_have_ended_and_from_those_that_go_o
     st.lists(st.integers(0, 160), max_size=9),
 )
 def test_survival_only_falls(ended, growing):
-    lengths = lengths_of(ended, growing, hazards(ended, HAZARDS[1]), 160)
+    lengths = lengths_of(ended, growing, hazards([ended], HAZARDS[1]), 160)
     points = [lengths.beyond(tokens) for tokens in range(161)]
     assert points == sorted(points, reverse=True)
     assert points[0] == 1.0
@@ -247,12 +251,25 @@ def test_texts_of_an_engine_that_tells_of_no_steps_are_reckoned_like_scores():
 
 
 def test_checkpoints_still_to_be_loaded_are_reckoned_once_a_model():
-    parts = [scoring(10, checkpoint=name) for name in "cde"]
-    costs = {"c": Cost(load=30.0, tokens=500, seconds=0.5)}
-    now = [state(parts={0: scored(10, parts[0])}, costs=costs)]
+    parts = [scoring(10, checkpoint=name) for name in "bcde"]
+    costs = {"b": Cost(load=60.0), "c": Cost(load=30.0, tokens=500, seconds=0.5)}
+    now = [state(parts={1: scored(10, parts[1])}, costs=costs)]
     alone = time_left(load(*parts), now)
     together = time_left(load(*parts, models={"d": "m", "e": "m"}), now)
-    assert alone.seconds - together.seconds == pytest.approx(30, rel=0.1)
+    assert alone.seconds - together.seconds == pytest.approx(27, rel=0.1)
+
+
+def test_a_small_checkpoint_is_loaded_quickly_where_a_large_one_has_been_and_imports_are_done():
+    parts = [scoring(10), scoring(0, checkpoint="small"), scoring(1, checkpoint="small")]
+    sizes = {"c": 10**8, "small": 10**6}
+    parameters = {"parameters": sizes}
+    now = [state(parts={0: scored(10, parts[0])}, costs={"c": Cost(load=20.0, tokens=500, seconds=0.5)})]
+    seconds = [
+        time_left(load(*parts[:many], **parameters), states, len(states)).seconds
+        for many, states in ((3, now), (2, now), (3, [*now, replace(now[0], who="gw1", costs={})]))
+    ]
+    assert seconds[0] - seconds[1] < 0.5
+    assert seconds[2] == pytest.approx(12, rel=0.1)  # imports, in a process that has loaded nothing
 
 
 def test_programs_take_as_long_as_was_waited_for_others():
@@ -260,6 +277,26 @@ def test_programs_take_as_long_as_was_waited_for_others():
     done = PartProgress(ended=50, programs=[50, 50], waited=100.0, seconds=0.1)
     left = time_left(load(part), [state(parts={0: done})])
     assert left.seconds == pytest.approx(100, rel=0.2)
+
+
+def test_programs_of_a_benchmark_that_has_not_begun_take_as_long_as_those_of_others():
+    parts = [generating(100, benchmark=name, programs=True, limit=0, tokens=1.0) for name in ("one", "other")]
+    for waited in (0.0, 50.0):
+        done = PartProgress(ended=100, programs=[100, 100], texts=[100, 100], waited=waited, seconds=0.1)
+        left = time_left(load(*parts), [state(parts={0: done})])
+        assert left.seconds == pytest.approx(waited, rel=0.1, abs=3)
+
+
+# Whole runs
+
+
+@pytest.mark.parametrize("run", ["one_process", "two_workers"])
+def test_of_a_recorded_run_of_the_demonstration_the_time_left_is_known_within_three_tenths(run: str):
+    """What ``python -m perf.time_left --json`` wrote of a run, thinned out to a few looks."""
+    told = json.loads((Path(__file__).parent / "recorded" / f"{run}.json").read_text(encoding="utf-8"))
+    rows = rows_of(replayed(told["looks"]), told["seconds"])
+    assert [row.share for row in rows] == [0.25, 0.5, 0.75]
+    assert all(abs(row.error or 9.0) < 0.3 for row in rows), table(rows)
 
 
 # Sums
