@@ -74,12 +74,12 @@ def run(options: argparse.Namespace) -> Output:
         )
     sections = sections_of(study)
     chosen = _chosen(sections, options.section)
+    pictures, drawn = _drawn(options, study)
     files: list[Path] = []
     if options.folder is not None:
         from harness.reports.study.files import write_files
 
-        files = write_files(options.folder, study, sections)
-    drawn = _drawn(options, study)
+        files = write_files(options.folder, study, sections, pictures)
 
     def text() -> str:
         from harness.reports.study.terminal import render, render_brief
@@ -121,22 +121,23 @@ def _tracked(experiment: str | None, sizes: Mapping[str, int]) -> dict[str, Tabl
     return {f"MLflow experiment {experiment}": read_experiment(experiment, sizes)}
 
 
-def _drawn(options: argparse.Namespace, study: Study) -> list[str]:
-    """Draw the pictures that are asked for, and return a line on them; with ``-o`` alone they may be lacking."""
+def _drawn(options: argparse.Namespace, study: Study) -> tuple[list[Path], list[str]]:
+    """Draw the pictures that are asked for, and return them with a line; with ``-o`` alone they may be lacking."""
     tracked = options.from_mlflow is not None
     folder: Path | None = options.plots or options.folder or (Path() if tracked else None)
     if folder is None:
-        return []
+        return [], []
     if options.plots is None and not available():
-        return ["no pictures: matplotlib is not installed (pip install 'pytest-touchstone[plots]')"]
+        return [], ["no pictures: matplotlib is not installed (pip install 'pytest-touchstone[plots]')"]
     from harness.reports.study.files import write_comparisons, write_plots
 
     if tracked and options.plots is None and options.folder is None:
         found = write_comparisons(folder, study)
-        return [f"drawn:   {', '.join(map(shown_path, found))}"] if found else ["nothing to draw"]
-    found = write_plots(folder, study, bars="comparison" if tracked else "bars")
-    half = count(len(found) // 2, "picture")
-    return [f"drawn:   {half}, as PNG and SVG, in {shown_path(folder)}/"] if found else ["nothing to draw"]
+        told = f"drawn:   {', '.join(map(shown_path, found))}"
+    else:
+        found = write_plots(folder, study, bars="comparison" if tracked else "bars")
+        told = f"drawn:   {count(len(found) // 2, 'picture')}, as PNG and SVG, in {shown_path(folder)}/"
+    return found, [told] if found else ["nothing to draw"]
 
 
 @contextmanager

@@ -157,6 +157,17 @@ def lists(pair: Pair) -> list[tuple[str, str]]:
     return found
 
 
+def findings(pair: Pair) -> list[tuple[str, str]]:
+    """Return labels and texts that stand below the table: the lists, composites, the mean, and all items as one."""
+    found = lists(pair)
+    found += [
+        (line.benchmark, f"{line.verdict.why if line.verdict else ''}; = {line.metric}")
+        for line in pair.composites
+    ]
+    found += [("mean", mean(pair.mean))] if pair.mean is not None else []
+    return found + ([(pair.pooled.metric, pooled(pair.pooled))] if pair.pooled is not None else [])
+
+
 def mean(found: Mean) -> str:
     """Return the mean improvement in one line."""
     one = found.comparison

@@ -126,14 +126,8 @@ def _texts(one: Cells, primary: bool, *, wide: bool) -> list[Any]:
 def _notes(pair: Pair) -> Table:
     from rich.text import Text
 
-    rows: list[tuple[str, str | Text]] = [*comparison.lists(pair)]
-    rows += [
-        (line.benchmark, f"{line.verdict.why if line.verdict else ''}; = {line.metric}")
-        for line in pair.composites
-    ]
-    rows += [("mean", comparison.mean(pair.mean))] if pair.mean is not None else []
-    rows += [(pair.pooled.metric, comparison.pooled(pair.pooled))] if pair.pooled is not None else []
-    return labelled([*rows, *(("note", Text(text, style="yellow")) for text in comparison.notes(pair))])
+    notes = (("note", Text(text, style="yellow")) for text in comparison.notes(pair))
+    return labelled([*comparison.findings(pair), *notes])
 
 
 def _flips(name: str, found: Sequence[Flip], write: Callable[..., None], width: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,12 @@ def test_json_markdown_and_files_say_the_same(here: Path, capsys: pytest.Capture
     assert len(found["faults_of_data"]["contradictions"]) == 20
     assert json.loads((here / "written" / "study.json").read_text()) == found
     page = printed(capsys, table, "--markdown")
-    assert (here / "written" / "study.md").read_text() == page
+    written, _, pictures = (here / "written" / "study.md").read_text().partition("\n## Pictures\n")
+    assert written == page
+    shown = re.findall(r"\[!\[[^]]+\]\(([^)]+\.png)\)\]\(([^)]+\.svg)\)", pictures)
+    drawn = {path.name for path in (here / "written").glob("*.png")}
+    assert {png for png, _ in shown} == drawn != set()
+    assert all((here / "written" / svg).is_file() for _, svg in shown)
     assert "| **66.04** |" in page
 
 

@@ -4,6 +4,5 @@ A section is made by a function ``Study -> Section | None`` (``section`` has the
 made of); None leaves it out. It is added by one line in ``sections.SECTIONS``, which is their order, and is then in
 the terminal, in Markdown and in JSON (``sections.study_facts``: the section's ``data`` under its ``key``).
 
-Files that ``touchstone study -o DIR`` writes are made by functions ``(Study, sections) -> {name: content}`` in
-``files.FILES``.
+Files that ``touchstone study -o DIR`` writes are made by ``files.write_files``.
 """

@@ -1,11 +1,12 @@
-"""The files that a study is written as: by ``FILES``, each a function of the study and its sections."""
+"""The files that a study is written as: Markdown, JSON, a page and pictures."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from harness.compare.study.points import Study
 from harness.core.errors import HarnessError
@@ -18,25 +19,23 @@ from harness.reports.study.sections import study_facts
 Files: TypeAlias = Mapping[str, str | bytes]
 
 
-def _texts(study: Study, sections: Sequence[Section]) -> Files:
-    data = json.dumps(
-        study_facts(study, sections), ensure_ascii=False, indent=1, allow_nan=False, default=str
-    )
-    return {"study.md": study_page(sections), "study.json": f"{data}\n"}
+def write_files(
+    folder: Path, study: Study, sections: Sequence[Section], pictures: Sequence[Path] = ()
+) -> list[Path]:
+    """Write every file into the folder and return their paths; ``study.md`` shows the pictures, drawn before.
 
+    Raises ``HarnessError`` where a file cannot be written.
+    """
+    from harness.reports.page.builder import FILE
+    from harness.reports.page.builder import study_page as html_page
 
-def _page(study: Study, sections: Sequence[Section]) -> Files:
-    from harness.reports.page.builder import FILE, study_page
-
-    return {FILE: study_page(study, sections)}
-
-
-FILES: Final[tuple[Callable[[Study, Sequence[Section]], Files], ...]] = (_texts, _page)
-
-
-def write_files(folder: Path, study: Study, sections: Sequence[Section]) -> list[Path]:
-    """Write every file into the folder and return their paths. Raises ``HarnessError`` where it cannot be written."""
-    return [path for make in FILES for path in _write(folder, make(study, sections), "-o DIR")]
+    facts = study_facts(study, sections)
+    data = json.dumps(facts, ensure_ascii=False, indent=1, allow_nan=False, default=str)
+    shown = [Path(os.path.relpath(path, folder)).as_posix() for path in pictures]
+    return [
+        *_write(folder, {"study.md": study_page(sections, shown), "study.json": f"{data}\n"}, "-o DIR"),
+        *_write(folder, {FILE: html_page(study, sections)}, "-o DIR"),
+    ]
 
 
 def write_plots(folder: Path, study: Study, *, bars: str = "bars") -> list[Path]:

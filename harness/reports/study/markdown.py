@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+from urllib.parse import quote
 
 from harness.reports.markdown import plain
 from harness.reports.study.section import Facts, Part, Section, Table, Verbatim
 
+SAFE: Final = "/@+=,"
+"""Signs that addresses of pictures keep."""
 
-def study_page(sections: Sequence[Section]) -> str:
-    """Return the whole text."""
+
+def study_page(sections: Sequence[Section], pictures: Sequence[str] = ()) -> str:
+    """Return the whole text; ``pictures`` are addresses of PNG and SVG files, shown at its end."""
     blocks = ["# Study"]
     for section in sections:
         blocks.append(f"## {plain(section.title)}")
         for part in (*section.parts, *section.details):
             blocks += _blocks(part)
+    blocks += ["## Pictures", *_pictures(pictures)] if pictures else []
     return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _pictures(addresses: Sequence[str]) -> Iterable[str]:
+    """Yield each PNG, a link to the SVG of its name where there is one."""
+    for address in (one for one in addresses if one.endswith(".png")):
+        shown = f"![{plain(PurePosixPath(address).stem.replace('_', ' '))}]({quote(address, SAFE)})"
+        drawing = f"{address.removesuffix('.png')}.svg"
+        yield f"[{shown}]({quote(drawing, SAFE)})" if drawing in addresses else shown
 
 
 def _blocks(part: Part) -> list[str]:
