@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -197,6 +197,29 @@ def base_name(benchmark: str) -> str:
 def wholes(summary: Summary) -> list[Result]:
     """Return the results of whole benchmarks, without those of their groups."""
     return [result for result in summary.results if result.group is None]
+
+
+def of_checkpoints(summary: Summary, names: Collection[str], items: Iterable[Collected]) -> Summary:
+    """Return the part of a run that is about these checkpoints; ``items`` are those of the whole run.
+
+    What was found over all checkpoints, the gate's decision and the leaders, is no part of it.
+    """
+    own = {one.item for one in items if one.checkpoint in names}
+    results = [one for one in summary.results if one.checkpoint in names]
+    benchmarks = {one.benchmark for one in results}
+    return replace(
+        summary,
+        checkpoints=[row for row in summary.checkpoints if row["name"] in names],
+        results=results,
+        declarations=[one for one in summary.declarations if one.name in benchmarks],
+        composites=[row for row in summary.composites if row["checkpoint"] in names],
+        faults=[row for row in summary.faults if row["item"] in own],
+        effort=[one for one in summary.effort if one.checkpoint in names],
+        gate=None,
+        changes=[row for row in summary.changes if row["checkpoint"] in names],
+        leaders=[],
+        failed_to_load=[],
+    )
 
 
 def totals(summary: Summary) -> dict[str, int]:
