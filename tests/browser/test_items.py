@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.reports.page.items import unpacked
+from harness.reports.page.packing import unpacked
 from tests.support import pages
 
 if TYPE_CHECKING:
@@ -140,6 +140,29 @@ def test_a_pattern_that_does_not_end_is_given_up_and_the_next_search_works(items
     settled(page, "1 of 300 items")
 
 
+def test_what_a_search_has_found_so_far_is_shown_while_it_goes(items: Items) -> None:
+    page = items("items=&a=*")
+    page.evaluate(
+        """() => {
+            window.drawn = [];
+            const draw = drawRows;
+            window.drawRows = (hits, note) => {
+                const place = draw(hits, note);
+                drawn.push([note, left.length]);
+                return place;
+            };
+        }"""
+    )
+    page.evaluate("(q) => update({q})", r"/(\w+ )+the total is \d+|number \d+1:/")
+    drawn = page.evaluate("drawn")
+    assert len(drawn) > 1
+    assert all("% of the texts so far" in note for note, _ in drawn[:-1])
+    assert drawn[-1][0] == ""
+    found = [many for _, many in drawn]
+    assert found == sorted(found)
+    assert found[0] < found[-1] == 3 * (300 + 2 * 29)
+
+
 def test_columns_sort_both_ways(items: Items) -> None:
     page = items("items=&benchmark=facts")
     page.get_by_role("button", name="example").click()
@@ -180,6 +203,59 @@ def test_an_item_shows_its_question_answers_choices_programs_and_what_was_read(i
 def test_repeats_of_an_item_are_one_row(items: Items) -> None:
     page = items("items=&benchmark=programs")
     assert page.inner_text("#row-0 .example") == "0 ×4"
+
+
+def test_samples_of_an_item_show_how_many_are_right(items: Items) -> None:
+    page = items("items=&benchmark=programs")
+    right = columns(page, 8)["right"][0]
+    assert page.inner_text("#row-0 .verdict") == ("2 of 4 right" if right else "1 of 4 right")
+
+
+def test_runs_of_one_checkpoint_are_one_row_that_unfolds(items: Items) -> None:
+    page = items("items=&benchmark=facts", runs=2, checkpoints=1)
+    assert page.input_value("#pick-a") == "step-100, 2 runs"
+    settled(page, "300 of 300 items")
+    rights = list(zip(columns(page, 0)["right"], columns(page, 3)["right"], strict=True))
+    place = next(place for place, pair in enumerate(rights) if sorted(map(str, pair)) == ["0", "1"])
+    page.evaluate(f"list.go({place})")
+    assert page.inner_text(f"#row-{place} .verdict") == "1 of 2 right"
+    assert page.get_attribute(f"#row-{place}", "aria-expanded") == "false"
+    page.focus("#grid")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(f"#row-{place + 2}.member")
+    assert page.get_attribute(f"#row-{place}", "aria-expanded") == "true"
+    assert page.get_attribute(f"#row-{place + 1}", "aria-level") == "2"
+    words = {1: "✓ right", 0: "✗ wrong"}
+    shown = [page.inner_text(f"#row-{place + run + 1} .verdict") for run in range(2)]
+    assert shown == [words[right] for right in rights[place]]
+    assert page.inner_text(f"#row-{place + 2} .checkpoint") == "run 1"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowLeft")
+    assert page.get_attribute("#grid", "aria-activedescendant") == f"row-{place}"
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector(".member", state="detached")
+    page.click(f"#row-{place} .fold")
+    page.wait_for_selector(f"#row-{place + 2}.member")
+
+
+def test_filters_and_searches_apply_to_any_run_of_a_row_which_then_speaks_for_it(items: Items) -> None:
+    page = items("items=&benchmark=sums&right=wrong", runs=2, checkpoints=1)
+    rights = list(zip(columns(page, 1)["right"], columns(page, 4)["right"], strict=True))
+    settled(page, f"{sum(0 in pair for pair in rights)} of 300 items")
+    second = next(place for place, pair in enumerate(rights) if pair == (1, 0))
+    page.goto(f"{page.url.split('#')[0]}#item=sums/{second}&benchmark=sums&right=wrong")
+    page.wait_for_selector("#item-title")
+    assert "run 1" in page.inner_text(".item-who")
+    page.get_by_role("button", name="run 0").click()
+    page.wait_for_function("() => document.querySelector('.item-who').textContent.includes('run 0')")
+    assert "of=run+0" in page.url
+    page.get_by_role("button", name="Remove the filter wrong").click()
+    settled(page, "300 of 300 items")
+    page.select_option("#pick-b", "run 1")
+    page.wait_for_selector("#item .sides")
+    assert page.input_value("#pick-a") == "run 0"
+    both = kept(page, "#keep-csv").count("run 1")
+    assert both == int(page.inner_text("#counts").split(" of")[0])
 
 
 def test_a_link_opens_its_item_among_its_filters(items: Items, opened: Any) -> None:

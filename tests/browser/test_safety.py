@@ -60,6 +60,15 @@ def test_without_javascript_the_summary_is_read_and_the_items_are_said_to_need_i
     assert page.is_hidden("#bar")
 
 
+def test_axe_finds_no_violation_in_rows_of_several_runs(items: Any) -> None:
+    page = items(runs=2, checkpoints=2)
+    page.focus("#grid")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#row-2.member")
+    assert not violations(page)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_axe_finds_no_violation_in_any_view(items: Any, theme: str, width: int) -> None:

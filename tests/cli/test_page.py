@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.reports.page.items import unpacked
+from harness.reports.page.packing import unpacked
+from perf.page import make_run
 from tests.support.places import ROOT
 
 FORMER = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"
@@ -47,6 +48,67 @@ def test_a_run_that_is_named_twice_and_one_that_is_not_there_are_one_line(
     assert "did you mean 'former'?" in capsys.readouterr().err
     assert main(["page", "former", "-o", "results"]) == 4
     assert capsys.readouterr().err.startswith("touchstone: cannot write results: ")
+
+
+@pytest.fixture
+def training(run: Path) -> Path:
+    """A run with two checkpoints, 100 and 200."""
+    return make_run(run.with_name("training"), 24, 2)
+
+
+def checkpoints_of(page: Path) -> list[str]:
+    """The checkpoints that a page has, each with its number of items."""
+    (found,) = re.findall(r'id="page-meta">(.*?)</script>', page.read_text())
+    meta = json.loads(found)
+    items: dict[str, int] = {}
+    for part in meta["parts"]:
+        name = meta["runs"][part["run"]]["checkpoints"][part["checkpoint"]]["name"]
+        items[name] = items.get(name, 0) + part["items"]
+    return [f"{name}: {many}" for name, many in items.items()]
+
+
+def test_a_page_of_one_checkpoint_has_its_items_alone_and_says_so(
+    training: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["page", "training#200"]) == 0
+    path = Path(capsys.readouterr().out.strip())
+    assert path.parent == Path("results/training")
+    assert path.name.startswith("report-model_checkpoint-200")
+    assert checkpoints_of(path) == ["model/checkpoint-200: 24"]
+    text = path.read_text()
+    assert "Of the 2 checkpoints of run training this page has model/checkpoint-200." in text
+    assert "checkpoint-100" not in text
+    assert not (training / "report.html").exists()
+
+
+def test_checkpoints_of_one_run_or_of_several_stand_side_by_side(
+    training: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["page", "training#200", "training#100", "-o", "both.html"]) == 0
+    assert checkpoints_of(Path("both.html")) == ["model/checkpoint-200: 24", "model/checkpoint-100: 24"]
+    assert (
+        "<h2>model/checkpoint-100 (training) against model/checkpoint-200 (training)</h2>"
+        in Path("both.html").read_text()
+    )
+    make_run(training.with_name("again"), 24, 1, seed=3)
+    assert main(["view", "last:100", "training#100"]) == 0
+    assert capsys.readouterr().out.endswith("comparison.html\n")
+    assert checkpoints_of(Path("comparison.html")) == ["model/checkpoint-100: 48"]
+
+
+def test_mistakes_about_checkpoints_are_one_line(training: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for targets, said in {
+        "training#300": "results/training: no checkpoint '300'; there are: model/checkpoint-100, ",
+        "training#model": "results/training: 'model' means 2 checkpoints; say which: model/checkpoint-100, ",
+        "trainin#100": "trainin: no such run in results/; did you mean 'training'? ",
+        "training#100 training#100": "a checkpoint is named twice; name checkpoints that differ",
+        "training training#100": "a checkpoint is part of a run that is named too; leave one out",
+    }.items():
+        for command in ("page", "view"):
+            assert main([command, *targets.split()]) == 4
+            told = capsys.readouterr().err
+            assert said in told
+            assert told.count("\n") == 1
 
 
 def test_view_opens_the_page_where_there_is_a_display_and_else_prints_its_path(

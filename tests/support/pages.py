@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from harness.reports.page.builder import assembled
-from harness.reports.page.items import CHUNK, packed
+from harness.reports.page.items import CHUNK
+from harness.reports.page.packing import ENCODER, Words, packed
 from harness.reports.page.payload import Block
 from harness.results.records import STATUSES
 
@@ -96,25 +97,31 @@ def made(
         "notes": [],
     }
     blocks: list[Block] = []
+    words = [Words() for _ in benchmarks]
     for run in range(runs):
         for checkpoint in range(checkpoints):
             for number, name in enumerate(benchmarks):
                 place = len(meta["parts"])
-                columns, chunks = _part(name, run * checkpoints + checkpoint, items, hostile)
+                columns, texts = _part(name, run * checkpoints + checkpoint, items, number * items, hostile)
+                chunks = [words[number].packed(ENCODER.encode(some)) for some in texts]
                 names = [f"texts-{place}-{chunk}" for chunk in range(len(chunks))]
                 blocks += [Block(f"columns-{place}", columns), *map(Block, names, chunks)]
-                part = {"columns": f"columns-{place}", "texts": names, "run": run, "checkpoint": checkpoint}
-                meta["parts"].append({**part, "benchmark": number, "items": items, "size": CHUNK})
+                part = {"columns": f"columns-{place}", "texts": names, "words": f"words-{number}", "run": run}
+                part |= {"checkpoint": checkpoint, "benchmark": number, "items": items, "size": CHUNK}
+                meta["parts"].append(part)
+    blocks += [Block(f"words-{number}", packed(one.words)) for number, one in enumerate(words)]
     return meta, blocks
 
 
-def _part(benchmark: str, candidate: int, items: int, hostile: bool) -> tuple[str, list[str]]:
+def _part(
+    benchmark: str, candidate: int, items: int, first: int, hostile: bool
+) -> tuple[str, list[list[Any]]]:
     sure = random.Random(f"{benchmark}")
     skill = random.Random(f"{benchmark} {candidate}")
     columns: dict[str, Any] = {
         name: [] for name in ("example", "status", "right", "group", "length", "seconds")
     }
-    columns |= {name: [] for name in ("tokens", "invalid", "repeats")}
+    columns |= {name: [] for name in ("tokens", "invalid", "repeats", "passed")}
     scores: dict[str, list[float | None]] = {"acc": [], "acc_norm": []}
     errors: list[int | None] = []
     fields: dict[str, Any] = {"source": {"values": ["web", "book"], "codes": []}}
@@ -133,6 +140,7 @@ def _part(benchmark: str, candidate: int, items: int, hostile: bool) -> tuple[st
         columns["tokens"].append(skill.randrange(1, 60))
         columns["invalid"].append(int(item % 41 == 40))
         columns["repeats"].append(4 if benchmark == "programs" else 1)
+        columns["passed"].append((2 if right else 1) if benchmark == "programs" and not status else None)
         scores["acc"].append(None if right is None else float(right))
         scores["acc_norm"].append(None if right is None else float(sure.random() > 0.4))
         errors.append(None if not status else status - 2)
@@ -150,8 +158,8 @@ def _part(benchmark: str, candidate: int, items: int, hostile: bool) -> tuple[st
         columns["length"].append(len(text["asked"][0]["question"]))
         texts.append(text)
     columns |= {"metrics": scores, "error": {"values": ["RuntimeError", "timeout"], "codes": errors}}
-    columns |= {"fields": fields, "place": None}
-    return packed(columns), [packed(texts[first : first + CHUNK]) for first in range(0, items, CHUNK)]
+    columns |= {"fields": fields, "place": None, "rank": [first, *[1] * (items - 1)]}
+    return packed(columns), [texts[first : first + CHUNK] for first in range(0, items, CHUNK)]
 
 
 def _shots(group: int) -> str:

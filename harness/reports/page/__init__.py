@@ -8,31 +8,37 @@ The contract of the data, format 1. Every element below is a data block (``<scri
 ``<script type="application/json" id="page-meta">``, with ``<``, ``>`` and ``&`` escaped as in JSON::
 
     {"format": 1, "title": TEXT, "kind": "run" | "comparison" | "study",
-     "runs": [{"id", "label", "checkpoints": [{"name", "series", "step", "epoch"}]}],
+     "runs": [{"id", "label", "checkpoints": [{"name", "series", "step", "epoch", "fingerprint"}]}],
      "benchmarks": [{"name", "primary": SCORE, "metrics": [SCORE], "groups": [TEXT], "fields": [NAME],
                      "higher_is_better": BOOL}],
      "statuses": ["scored", "skipped", "error", "timeout", "lost"],
-     "parts": [{"columns": ELEMENT_ID, "texts": [ELEMENT_ID], "run": INDEX, "checkpoint": INDEX (in its run),
-                "benchmark": INDEX, "items": NUMBER, "size": ITEMS_PER_CHUNK}],
-     "verdicts": [{"a": {"run", "checkpoint"}, "b": {...}, "benchmark": INDEX, "metric", "verdict", "why", "points",
-                   "low", "high" (of the difference, as scores), "p", "p_adjusted", "n", "gained", "lost", "paired"}],
+     "parts": [{"columns": ELEMENT_ID, "texts": [ELEMENT_ID], "words": ELEMENT_ID, "run": INDEX,
+                "checkpoint": INDEX (in its run), "benchmark": INDEX, "items": NUMBER, "size": ITEMS_PER_CHUNK}],
+     "verdicts": [{"a": {"run", "checkpoint"}, "b": {...}, "benchmark": INDEX | null, "metric", "verdict", "why",
+                   "points", "low", "high" (of the difference, as scores), "p", "p_adjusted", "n", "gained", "lost",
+                   "paired"}],
      "notes": [TEXT]}
 
-A verdict is of b against a over all items, as ``touchstone compare`` has it; only pairs that were computed are there.
+A verdict is of b against a over all items, as ``touchstone compare`` has it, the pooled one without a benchmark; only
+pairs that were computed are there.
 
-A part is one checkpoint on one benchmark. Its columns are base64 of gzip of one JSON object. All arrays have an entry
-per item, in the order in which items were collected::
+A part is one checkpoint on one benchmark. Its columns are one JSON object, packed (``packing``). All arrays have an
+entry per item, in the order in which items were collected::
 
     {"example": [TEXT], "status": [INDEX of statuses], "right": [1 | 0 | null], "metrics": {SCORE: [NUMBER | null]},
      "group": [INDEX of the benchmark's groups | null], "length": [CHARACTERS of the question], "seconds": [NUMBER],
      "tokens": [NUMBER of the answers], "error": {"values": [TEXT], "codes": [INDEX | null]}, "invalid": [1 | 0],
-     "repeats": [NUMBER of samples], "fields": {NAME: {"values": [TEXT | NUMBER | BOOL], "codes": [INDEX | null]}},
+     "repeats": [NUMBER of samples], "passed": [NUMBER of those whose programs passed | null], "rank": [STEP],
+     "fields": {NAME: {"values": [TEXT | NUMBER | BOOL], "codes": [INDEX | null]}},
      "place": [PLACE] | null}
 
-``error`` is the class of the exception, the fault's status, or the outcome of the programs where not all passed.
+``rank`` has an example's place among those of the page, in the order that people expect, as the step from that of the
+item before. ``error`` is the class of the exception, the fault's status, or the outcome of the programs where not all
+passed.
 ``place`` is the item's place among the texts, null where that is the item's own number: the chunk is place // size.
 
-A chunk of texts (``id="texts-PART-CHUNK"``) is base64 of gzip of a JSON list of::
+``words`` is a packed list of the words that have codes in its texts. A chunk of texts (``id="texts-PART-CHUNK"``) is a
+JSON list, packed with these codes, of::
 
     {"asked": [{"kind", "question", "turns": [[ROLE, TEXT]], "choices": [{"text", "logprob", "chosen", "right"}],
                 "answers": [{"text", "remark"}]}],

@@ -36,10 +36,11 @@ def write_run(summary: Summary, target: Path | None = None) -> Path:
     return path
 
 
-def run_page(summary: Summary, tell: Tell | None = None) -> str:
+def run_page(summary: Summary, tell: Tell | None = None, told: Sequence[str] = ()) -> str:
     """Return the page of a run; names, messages and texts of others cannot become markup.
 
-    ``tell`` is asked what the benchmark tells of items whose records of a former version do not have it.
+    ``tell`` is asked what the benchmark tells of items whose records of a former version do not have it; ``told`` are
+    notes for the reader.
 
     Raises ``HarnessError`` where a setting holds what looks like a key, or the journal cannot be read.
     """
@@ -48,11 +49,13 @@ def run_page(summary: Summary, tell: Tell | None = None) -> str:
     several = len(summary.checkpoints) > 1
     runs = [payload.read(summary, redaction, compared=several, tell=tell)]
     text = _rendered("summary.html.j2", content(summary, runs[0].parts), redaction)
-    facts = {"title": f"Results of {summary.run_id}", "kind": "run"}
+    facts = {"title": f"Results of {summary.run_id}", "kind": "run", "notes": told}
     return _page(text, runs, payload.judged(runs), facts, redaction)
 
 
-def comparison_page(summaries: Sequence[Summary], tells: Sequence[Tell | None]) -> str:
+def comparison_page(
+    summaries: Sequence[Summary], tells: Sequence[Tell | None], told: Sequence[str] = ()
+) -> str:
     """Return the page of several runs side by side, the first of which is the baseline.
 
     Raises ``HarnessError`` where they have nothing in common, and as ``run_page`` does.
@@ -66,8 +69,9 @@ def comparison_page(summaries: Sequence[Summary], tells: Sequence[Tell | None]) 
     ]
     judged = payload.judged(runs)
     text = _rendered("comparison.html.j2", comparison.content(runs, judged), redaction)
-    ids = [summary.run_id for summary in summaries]
-    facts = {"title": f"{' and '.join(ids)}, side by side", "kind": "comparison"}
+    ids = dict.fromkeys(summary.run_id for summary in summaries)
+    title = f"{' and '.join(ids)}, side by side" if len(ids) > 1 else f"Checkpoints of {summaries[0].run_id}"
+    facts = {"title": title, "kind": "comparison", "notes": told}
     return _page(text, runs, judged, facts, redaction)
 
 
@@ -83,7 +87,7 @@ def study_page(study: Study, sections: Sequence[Section]) -> str:
     runs = [payload.read(summary, redaction, compared=False) for summary in summaries]
     curves = drawn(line_charts(study))
     text = _rendered("study.html.j2", {"sections": sections, "note": note, "curves": curves}, redaction)
-    return _page(text, runs, [], {"title": "Study of checkpoints", "kind": "study"}, redaction)
+    return _page(text, runs, [], {"title": "Study of checkpoints", "kind": "study", "notes": ()}, redaction)
 
 
 def _page(
@@ -95,7 +99,7 @@ def _page(
 ) -> str:
     """Return the page around a summary that is HTML already."""
     meta, blocks = payload.meta_and_blocks(runs, judged, facts)
-    meta["notes"] = redaction.notes()
+    meta["notes"] = [*facts["notes"], *redaction.notes()]
     return assembled(summary, redaction.value(meta, "names"), blocks)
 
 

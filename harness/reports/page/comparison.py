@@ -19,10 +19,11 @@ def content(runs: Sequence[Read], judged: Sequence[Judged]) -> dict[str, Any]:
         for at, one in ((found.a, found.pair.baseline), (found.b, found.pair.new))
     }
     shown = [one for one in judged if one.a == opposite(one.b, list(names), names)]
+    manifests = {run.summary.run_id: run.summary.manifest for run in runs}
     return {
-        "runs": [(run.summary.run_id, " ".join(command_words(run.summary.manifest))) for run in runs],
+        "runs": [(name, " ".join(command_words(one))) for name, one in manifests.items()],
         "pairs": [_pair(one.pair) for one in shown],
-        "settings": _differing([run.summary.manifest for run in runs]),
+        "settings": _differing(list(manifests.values())),
     }
 
 
@@ -37,8 +38,7 @@ def _pair(pair: Pair) -> dict[str, Any]:
             for cells, line in zip(lines, (*pair.lines, *pair.composites), strict=True)
             for about in [comparison.about_values(pair, line)]
         ],
-        "lists": comparison.lists(pair),
-        "mean": comparison.mean(pair.mean) if pair.mean else "",
+        "findings": comparison.findings(pair),
         "notes": comparison.notes(pair),
     }
 

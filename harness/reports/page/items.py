@@ -6,14 +6,13 @@ packed as soon as it is full.
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from harness.reports.page.data import DataRows
+from harness.reports.page.packing import ENCODER, Words, packed
 from harness.reports.page.security import Redaction, has_key
 from harness.results.asked import asked_of, is_right, rest_of_row
 from harness.results.item_view import Asked
@@ -22,33 +21,15 @@ from harness.results.records import STATUSES, Record
 CHUNK: Final = 250
 """Items whose texts are packed together: a page opens one item by unpacking so many."""
 
-LEVEL: Final = 6
-"""The level of compression; 9 takes three times as long for a hundredth of the size."""
-
 WHOLE: Final = {"choices", "FillMask", "RollingLoglikelihood"}
 """Kinds of questions that show all of the row that matters."""
 
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_NUMBER: Final = re.compile(r"\d+")
+_DIGITS: Final = 18
 _CLASS: Final = re.compile(r"\b([A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning))\b")
 
 Tell: TypeAlias = Callable[[Record, list[str]], Mapping[str, Any] | None]
 """Returns what the benchmark tells of an item whose record does not have it, or None with a note."""
-
-
-def packed(value: object) -> str:
-    """Return data as the page holds it: base64 of gzip of JSON."""
-    return _packed_text(_ENCODER.encode(value))
-
-
-def unpacked(text: str) -> Any:
-    """Return the data that ``packed`` was given."""
-    return json.loads(gzip.decompress(base64.b64decode(text)))
-
-
-def _packed_text(text: str) -> str:
-    # The time is left out, so that the same items always make the same page.
-    raw = gzip.compress(text.encode("utf-8", "backslashreplace"), LEVEL, mtime=0)
-    return base64.b64encode(raw).decode("ascii")
 
 
 class Codes:
@@ -83,16 +64,18 @@ class Row(NamedTuple):
     error: str | None
     invalid: int
     repeats: int
+    passed: int | None
     fields: Mapping[str, Any]
 
 
 class Kind(NamedTuple):
-    """A benchmark as its items need it: the score that they are right by, and the rows of its dataset."""
+    """A benchmark as its items need it: the score that they are right by, rows of its dataset, frequent words."""
 
     name: str
     score: str
     right_by: str | None
     rows: DataRows
+    words: Words
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -134,13 +117,15 @@ class Part:
         elif not (record.status == "lost" and self._rows[place].status == STATUSES.index("scored")):
             self._replace(place, record)
 
-    def columns(self, order: Mapping[str, int], groups: Mapping[str, int]) -> str:
-        """Return the packed columns, the items in the order that is given."""
+    def columns(self, order: Mapping[str, int], groups: Mapping[str, int], ranks: Mapping[str, int]) -> str:
+        """Return the packed columns, the items in the order that is given; ``ranks`` are those of the examples."""
         places = sorted(range(len(self._rows)), key=lambda place: order.get(self._rows[place].item, place))
         rows = [self._rows[place] for place in places]
         plain = _columns(rows, groups, self.kind.fields)
+        found = [0, *(ranks[row.example] for row in rows)]
+        plain["rank"] = [after - before for before, after in pairwise(found)]
         plain["place"] = None if places == sorted(places) else places
-        return packed(self._redaction.value(plain, self._where) if has_key(_ENCODER.encode(plain)) else plain)
+        return packed(self._redaction.value(plain, self._where) if has_key(ENCODER.encode(plain)) else plain)
 
     def chunks(self) -> list[str]:
         """Return the packed texts; nothing can be added afterwards."""
@@ -180,7 +165,7 @@ class Part:
         return row_of(record, right, asked, told, fields), texts_of(record, asked, told, data, notes)
 
     def _close(self) -> None:
-        text = _ENCODER.encode(self._open)
+        text = ENCODER.encode(self._open)
         if has_key(text):
             first = len(self._packed) * self.size
             names = [row.example for row in self._rows[first : first + len(self._open)]]
@@ -188,8 +173,8 @@ class Part:
                 self._redaction.value(one, f"{name} of {self.checkpoint}")
                 for name, one in zip(names, self._open, strict=True)
             ]
-            text = _ENCODER.encode(cleaned)
-        self._packed.append(_packed_text(text))
+            text = ENCODER.encode(cleaned)
+        self._packed.append(self.kind.words.packed(text))
         self._open = []
 
     def _replace(self, place: int, record: Record) -> None:
@@ -200,9 +185,9 @@ class Part:
         if chunk == len(self._packed):
             self._open[number] = texts
             return
-        found = unpacked(self._packed[chunk])
+        found = self.kind.words.unpacked(self._packed[chunk])
         found[number] = self._redaction.value(texts, f"{record.example} of {self.checkpoint}")
-        self._packed[chunk] = packed(found)
+        self._packed[chunk] = self.kind.words.packed(ENCODER.encode(found))
 
 
 def _columns(rows: Sequence[Row], groups: Mapping[str, int], fields: Sequence[str]) -> dict[str, Any]:
@@ -212,7 +197,7 @@ def _columns(rows: Sequence[Row], groups: Mapping[str, int], fields: Sequence[st
         errors.add(row.error)
         for name, codes in coded.items():
             codes.add(row.fields.get(name))
-    same = ("example", "status", "right", "length", "seconds", "tokens", "invalid", "repeats")
+    same = ("example", "status", "right", "length", "seconds", "tokens", "invalid", "repeats", "passed")
     return {
         **{name: [getattr(row, name) for row in rows] for name in same},
         "metrics": {name: [_short(row.scores.get(name)) for row in rows] for name in scores},
@@ -220,6 +205,13 @@ def _columns(rows: Sequence[Row], groups: Mapping[str, int], fields: Sequence[st
         "error": errors.plain(),
         "fields": {name: codes.plain() for name, codes in coded.items()},
     }
+
+
+def ranks_of(examples: Iterable[str]) -> dict[str, int]:
+    """Return the place of each example in the order that people expect, numbers by their size."""
+    distinct = dict.fromkeys(examples)
+    ordered = sorted(distinct, key=lambda text: _NUMBER.sub(lambda found: found[0].zfill(_DIGITS), text))
+    return {example: place for place, example in enumerate(ordered)}
 
 
 def _short(value: float | None) -> float | int | None:
@@ -242,6 +234,8 @@ def row_of(
     """Return what an item is filtered by."""
     answers = [one["answer"] for one in record.exchanges]
     samples = [sample for answer in answers for sample in answer.get("samples", ())]
+    repeats = max((len(answer.get("samples", ())) for answer in answers), default=0) or 1
+    judged = repeats > 1 and sum(record.programs.values()) == repeats
     return Row(
         item=record.item,
         example=record.example,
@@ -255,7 +249,8 @@ def row_of(
         tokens=sum(one.get("tokens", 0) for one in (*samples, *answers)),
         error=error_of(record),
         invalid=int(bool(record.at_limit or record.no_answer)),
-        repeats=max((len(answer.get("samples", ())) for answer in answers), default=0) or 1,
+        repeats=repeats,
+        passed=record.programs.get("passed", 0) if judged else None,
         fields=fields,
     )
 

@@ -16,7 +16,8 @@ from harness.core.aggregation import aggregation_of
 from harness.core.errors import DataError
 from harness.reports.comparison import pair_facts
 from harness.reports.page.data import DataRows
-from harness.reports.page.items import Kind, Part, Tell
+from harness.reports.page.items import Kind, Part, Tell, ranks_of
+from harness.reports.page.packing import Words, packed
 from harness.reports.page.security import Redaction
 from harness.results.data_rows import data_rows
 from harness.results.journal import each_record, latest
@@ -61,7 +62,8 @@ def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell |
     parts: dict[tuple[str, str], Part] = {}
     kinds: dict[str, Kind] = {}
     light: list[Record] = []
-    for record in each_record(folder):
+    names = [str(row["name"]) for row in summary.checkpoints]
+    for record in each_record(folder, having={"checkpoint": names}):
         if record.item not in order or record.benchmark not in declared:
             continue
         key = record.checkpoint, record.benchmark
@@ -75,15 +77,14 @@ def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell |
     known = (
         {one.name: one for one in candidates_of(summary, latest(light).values(), folder)} if compared else {}
     )
-    rows = [str(row["name"]) for row in summary.checkpoints]
-    found = [known.get(name, Candidate(name, f"run {summary.run_id}")) for name in rows] if compared else []
+    found = [known.get(name, Candidate(name, f"run {summary.run_id}")) for name in names] if compared else []
     return Read(summary, tuple(parts.values()), order, tuple(found))
 
 
 def _kind(summary: Summary, declared: Declaration) -> Kind:
     rows = DataRows(data_rows(summary, declared.name))
     how = aggregation_of(declared.aggregate, declared.primary)
-    return Kind(declared.name, how.of, how.of if how.higher_score_is_better else None, rows)
+    return Kind(declared.name, how.of, how.of if how.higher_score_is_better else None, rows, Words())
 
 
 def meta_and_blocks(
@@ -102,6 +103,7 @@ def meta_and_blocks(
     for part in (part for run in runs for part in run.parts):
         for group in part.groups:
             groups[part.kind.name].setdefault(group, len(groups[part.kind.name]))
+    ranks = ranks_of(row.example for run in runs for part in run.parts for row in part.rows)
     blocks: list[Block] = []
     parts: list[dict[str, Any]] = []
     scores: dict[str, dict[str, None]] = {name: {} for name in names}
@@ -111,12 +113,13 @@ def meta_and_blocks(
             scores[name] |= part.scores
             place = len(parts)
             texts = [Block(f"texts-{place}-{chunk}", text) for chunk, text in enumerate(part.chunks())]
-            columns = Block(f"columns-{place}", part.columns(run.order, groups[name]))
+            columns = Block(f"columns-{place}", part.columns(run.order, groups[name], ranks))
             blocks += [columns, *texts]
             parts.append(
                 {
                     "columns": columns.id,
                     "texts": [one.id for one in texts],
+                    "words": f"words-{number}-{names.index(name)}",
                     "run": number,
                     "checkpoint": checkpoints[number].index(part.checkpoint),
                     "benchmark": names.index(name),
@@ -124,6 +127,8 @@ def meta_and_blocks(
                     "size": part.size,
                 }
             )
+        words = {names.index(part.kind.name): part.kind.words.words for part in run.parts}
+        blocks += [Block(f"words-{number}-{place}", packed(one)) for place, one in words.items()]
     meta = {
         "format": FORMAT,
         **facts,
@@ -160,6 +165,7 @@ def _checkpoint(row: Mapping[str, Any]) -> dict[str, Any]:
         "series": None if series == "." else series,
         "step": step_of_row(row),
         "epoch": row.get("epoch"),
+        "fingerprint": row.get("fingerprint"),
     }
 
 
@@ -230,14 +236,18 @@ _SHOWN: Final = (
 
 def verdicts(found: Iterable[Judged], names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the verdicts as the page has them; ``names`` are its benchmarks, whose number stands for each."""
-    return [
-        {
-            "a": dict(zip(("run", "checkpoint"), one.a, strict=True)),
-            "b": dict(zip(("run", "checkpoint"), one.b, strict=True)),
-            **{name: line[name] for name in _SHOWN},
-            "benchmark": names.index(line["benchmark"]),
-        }
-        for one in found
-        for line in pair_facts(one.pair)["benchmarks"]
-        if line["primary"] and line["benchmark"] in names
-    ]
+    rows = []
+    for one in found:
+        facts = pair_facts(one.pair)
+        lines = [line for line in facts["benchmarks"] if line["primary"] and line["benchmark"] in names]
+        lines += [facts["pooled"]] if facts["pooled"] else []
+        rows += [
+            {
+                "a": dict(zip(("run", "checkpoint"), one.a, strict=True)),
+                "b": dict(zip(("run", "checkpoint"), one.b, strict=True)),
+                **{name: line[name] for name in _SHOWN},
+                "benchmark": None if line is facts["pooled"] else names.index(line["benchmark"]),
+            }
+            for line in lines
+        ]
+    return rows

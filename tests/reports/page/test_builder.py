@@ -13,10 +13,11 @@ import pytest
 
 from harness.compare.formats.run import read_run
 from harness.compare.pair import compare_pair
+from harness.reports.comparison import pooled
 from harness.reports.files import write_results
 from harness.reports.page.breakdown import breakdown
 from harness.reports.page.builder import comparison_page, run_page
-from harness.reports.page.items import unpacked
+from harness.reports.page.packing import unpacked
 from harness.reports.page.payload import read
 from harness.reports.page.security import KeyFoundError, Redaction
 from harness.results.journal import read_journal
@@ -83,7 +84,7 @@ def test_the_page_asks_for_nothing_and_runs_its_own_script_alone(runs):
 
 def meta_blocks(page):
     meta = meta_of(page)
-    return [name for part in meta["parts"] for name in (part["columns"], *part["texts"])]
+    return {name for part in meta["parts"] for name in (part["columns"], part["words"], *part["texts"])}
 
 
 def test_names_of_others_cannot_end_the_data_that_they_stand_in(runs):
@@ -102,7 +103,11 @@ def test_checkpoints_of_a_run_have_the_verdicts_of_the_comparison(runs):
     meta = meta_of(run_page(load_summary(runs[0])))
     first, second = read_run(runs[0])
     pair = compare_pair(first, second)
-    for one, line in zip(meta["verdicts"], pair.judged.values(), strict=True):
+    *each, pooled = meta["verdicts"]
+    assert pair.pooled is not None
+    assert pair.pooled.verdict is not None
+    assert (pooled["benchmark"], pooled["verdict"]) == (None, pair.pooled.verdict.kind)
+    for one, line in zip(each, pair.judged.values(), strict=True):
         assert line.verdict is not None
         assert line.flips is not None
         assert one["verdict"] == line.verdict.kind
@@ -142,6 +147,9 @@ def test_runs_stand_side_by_side_with_their_verdicts_in_plain_html(runs):
     assert "model/checkpoint-100 (b) against model/checkpoint-100 (a)" in text
     assert "model/checkpoint-200 (a) against" not in text
     assert "inconclusive" in text
+    pair = compare_pair(*(read_run(run)[0] for run in runs))
+    assert pair.pooled is not None
+    assert pooled(pair.pooled) in text
 
 
 def test_a_key_in_the_command_leaves_the_page_unwritten_and_all_else_written(tmp_path):

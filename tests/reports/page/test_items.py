@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from harness.reports.page.data import DataRows
-from harness.reports.page.items import Kind, Part, error_of, unpacked
+from harness.reports.page.items import Kind, Part, error_of, ranks_of
+from harness.reports.page.packing import Words, unpacked
 from harness.reports.page.security import Redaction
 from harness.results.records import Record
 
@@ -16,7 +17,7 @@ KEY = "sk-" + "a1B2c3D4" * 4
 
 
 def kind(rows=()):
-    return Kind("sums", "exact", "exact", DataRows(rows))
+    return Kind("sums", "exact", "exact", DataRows(rows), Words())
 
 
 def record(number, text="42", **fields):
@@ -48,9 +49,13 @@ def items_of(part, order=None):
     """The items as the page's script reads them: columns, and the texts that belong to each."""
     order = order or {}
     columns = unpacked(
-        part.columns(order, {name: place for place, name in enumerate(sorted(set(part.groups)))})
+        part.columns(
+            order,
+            {name: place for place, name in enumerate(sorted(set(part.groups)))},
+            ranks_of(row.example for row in part.rows),
+        )
     )
-    texts = [one for chunk in part.chunks() for one in unpacked(chunk)]
+    texts = [one for chunk in part.chunks() for one in part.kind.words.unpacked(chunk)]
     places = columns["place"] or range(len(texts))
     return columns, [texts[place] for place in places]
 

@@ -3,7 +3,7 @@
 function drawControls() {
   const names = candidates.map((one) => [one.shown, one.shown]);
   const all = candidates.length > 1 ? [[EVERY, "every candidate"]] : [];
-  fillSelect(byId("pick-a"), [...names, ...all], state.a);
+  fillSelect(byId("pick-a"), [...names, ...repeated.map(({ shown }) => [shown, shown]), ...all], state.a);
   fillSelect(byId("pick-b"), [["", "none"], ...names.filter(([name]) => name !== state.a)], state.b);
   byId("pick-b").disabled = state.a === EVERY;
   byId("pick-a").parentElement.hidden = byId("pick-b").parentElement.hidden = candidates.length < 2;
@@ -13,7 +13,7 @@ function drawControls() {
   const sorts = [
     ["", state.b ? "flips first" : "as in the file"], ["example", "example"], ["verdict", "verdict"],
     ...(state.b ? [["change", "change of the score"]] : []), ["group", "group"], ["benchmark", "benchmark"],
-    ...numericColumns().map((name) => [name, name]), ...(state.a === EVERY ? [["checkpoint", "checkpoint"]] : []),
+    ...numericColumns().map((name) => [name, name]), ...(isSeveral(state.a) ? [["checkpoint", "checkpoint"]] : []),
   ];
   fillSelect(byId("sort"), sorts, state.sort ?? "");
   byId("sort-way").setAttribute("aria-pressed", String(Boolean(state.down)));
@@ -31,8 +31,7 @@ const numericColumns = () => [...new Set([...inScope().flatMap((one) => one.metr
 /** Return what values the loaded parts in view have, in order, each once. */
 function valuesOf(reader) {
   const loaded = partsOf(state.a, state.benchmark).filter((part) => part.columns);
-  return [...new Set(loaded.flatMap(reader))].map(String).filter(Boolean).sort((one, two) =>
-    one.localeCompare(two, "en", { numeric: true }));
+  return [...new Set(loaded.flatMap(reader))].map(String).filter(Boolean).sort(COLLATOR.compare);
 }
 
 const FEW = 100; // values of a field that one chooses from; of more one types a part

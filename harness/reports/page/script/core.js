@@ -27,6 +27,28 @@ function visible(text) {
     `⟨U+${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
+const SIGNS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%:()*+-;.=,?@^_`{|}~";
+
+/** Return what a block of data holds, as text: five signs are four bytes of gzip. Workers have this function too. */
+async function unpackedText(block, signs) {
+  const places = new Uint8Array(128).fill(signs.length - 1);
+  for (let place = 0; place < signs.length; place += 1) places[signs.charCodeAt(place)] = place;
+  const bytes = new Uint8Array(4 * Math.ceil(block.length / 5));
+  const view = new DataView(bytes.buffer);
+  for (let from = 0, to = 0; to < bytes.length; from += 5, to += 4) {
+    let number = 0;
+    for (let at = from; at < from + 5; at += 1) {
+      number = 85 * number + (at < block.length ? places[block.charCodeAt(at)] : 84);
+    }
+    view.setUint32(to, number);
+  }
+  const gzip = new Blob([bytes.subarray(0, Math.floor((4 * block.length) / 5))]);
+  return new Response(gzip.stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+
+/** The order of texts in which people expect them: numbers by their size. */
+const COLLATOR = new Intl.Collator("en", { numeric: true });
+
 const counted = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)} points`;

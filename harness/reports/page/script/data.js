@@ -15,10 +15,28 @@ const candidates = meta.runs.flatMap((run, number) =>
   });
 }
 
+/** The checkpoints that several runs have: those of one fingerprint, or of one name where that is not known. */
+const repeated = [];
+for (const one of candidates) {
+  const same = (other) => other.run !== one.run
+    && (one.fingerprint && other.fingerprint ? one.fingerprint === other.fingerprint : one.name === other.name);
+  const known = repeated.find(({ members }) => members.every(same));
+  if (known) known.members.push(one);
+  else repeated.push({ members: [one] });
+}
+repeated.splice(0, repeated.length, ...repeated.filter(({ members }) => members.length > 1));
+repeated.forEach((one, number) => {
+  const [{ name, fingerprint }] = one.members;
+  const alone = repeated.every((other, place) => place === number || other.members[0].name !== name);
+  one.shown = `${name}${alone ? "" : ` ${(fingerprint ?? String(number)).slice(0, 8)}`}, ${one.members.length} runs`;
+  for (const member of one.members) member.repeats = one;
+});
+
 /** One benchmark of one candidate. */
 class Part {
   constructor(info, number) {
-    Object.assign(this, { texts: info.texts, size: info.size, count: info.items, element: info.columns, number });
+    const { texts, words, size, items: count, columns: element } = info;
+    Object.assign(this, { texts, words, size, count, element, number });
     this.candidate = candidates.find((one) => one.run === info.run && one.place === info.checkpoint);
     this.benchmark = meta.benchmarks[info.benchmark];
     this.columns = null;
@@ -27,10 +45,7 @@ class Part {
   /** Unpack the columns, once. */
   load() {
     this.loading ??= (async () => {
-      const code = byId(this.element).textContent;
-      const bytes = Uint8Array.from(atob(code.trim()), (sign) => sign.charCodeAt(0));
-      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-      this.columns = await new Response(stream).json();
+      this.columns = JSON.parse(await unpackedText(byId(this.element).textContent, SIGNS));
     })();
     return this.loading;
   }
@@ -41,10 +56,11 @@ class Part {
     return this.numbers;
   }
 
-  /** Names in which numbers have one length, so that their order is the one that people expect. */
-  get sortable() {
-    this.padded ??= this.columns.example.map((text) => text.replace(/\d+/g, (digits) => digits.padStart(9, "0")));
-    return this.padded;
+  /** The place of each example among all of the page, as people count them; the data has the steps from one to the next. */
+  get ranks() {
+    let rank = 0;
+    this.summed ??= Int32Array.from(this.columns.rank, (step) => (rank += step));
+    return this.summed;
   }
 
   /** The chunk of an item's texts, and its place in it. */
@@ -96,44 +112,95 @@ function coded(column, item) {
 
 const parts = meta.parts.map((info, number) => new Part(info, number));
 
+/** The block of the words that have codes in a chunk of texts. */
+const wordsOf = new Map(parts.flatMap(({ texts: keys, words }) => keys.map((key) => [key, words])));
+
 /** The choice of all candidates at once, where one is to be chosen. */
 const EVERY = "*";
 
-/** Return the parts of a candidate, or of every one, and of a benchmark; of all benchmarks without one. */
-function partsOf(candidate, benchmark) {
-  return parts.filter((part) =>
-    (candidate === EVERY || part.candidate.shown === candidate) && (!benchmark || part.benchmark.name === benchmark));
+/** Return the candidates that a choice means: one, all, or those of a checkpoint that several runs have. */
+function meant(choice) {
+  if (choice === EVERY) return candidates;
+  return repeated.find(({ shown }) => shown === choice)?.members ?? candidates.filter(({ shown }) => shown === choice);
 }
 
-/** The items that the list is about: part and number of each, and of its counterpart where two are compared. */
+/** Return whether a choice may mean several candidates. */
+const isSeveral = (choice) => choice === EVERY || repeated.some(({ shown }) => shown === choice);
+
+/** Return the parts of a choice, and of a benchmark; of all benchmarks without one. */
+function partsOf(choice, benchmark) {
+  const who = new Set(meant(choice));
+  return parts.filter((part) => who.has(part.candidate) && (!benchmark || part.benchmark.name === benchmark));
+}
+
+/** Return the parts in sets: those of one checkpoint and benchmark from several runs, which have the same items. */
+function setsOf(some) {
+  const key = (part) => part.candidate.repeats ?? part.candidate;
+  const sets = [];
+  for (const part of some) {
+    const known = sets.find(([one]) => one.benchmark === part.benchmark && key(one) === key(part));
+    if (known) known.push(part);
+    else sets.push([part]);
+  }
+  return sets;
+}
+
+/**
+ * The items that the list is about: part and number of each, and of its counterpart where two are compared.
+ *
+ * An example that a checkpoint was asked in several runs is one row. The runs' own rows, its members, have the numbers
+ * after those of all such rows; the row speaks for one of them.
+ */
 class Rows {
-  constructor(size) {
-    this.part = new Int32Array(size);
-    this.item = new Int32Array(size);
-    this.other = new Int32Array(size).fill(-1);
-    this.otherItem = new Int32Array(size).fill(-1);
+  constructor(size, more = 0) {
+    for (const name of ["part", "item", "first", "many"]) this[name] = new Int32Array(size + more);
+    for (const name of ["other", "otherItem"]) this[name] = new Int32Array(size + more).fill(-1);
+    this.head = Int32Array.from({ length: size + more }, (_, row) => row);
     this.length = size;
+    this.orders = new Map();
   }
 
   /** Return the rows for a choice of candidates and benchmark; the columns that this takes are unpacked first. */
   static async of({ a, b, benchmark }) {
-    const mine = partsOf(a, benchmark);
+    const sets = setsOf(partsOf(a, benchmark));
     const others = b ? partsOf(b, benchmark) : [];
-    await Promise.all([...mine, ...others].map((part) => part.load()));
-    const rows = new Rows(mine.reduce((sum, part) => sum + part.count, 0));
-    let row = 0;
-    for (const part of mine) {
-      const other = others.find((one) => one.benchmark === part.benchmark);
-      for (let item = 0; item < part.count; item += 1, row += 1) {
-        rows.part[row] = part.number;
-        rows.item[row] = item;
-        const counterpart = other?.byExample.get(part.columns.example[item]);
-        if (counterpart === undefined) continue;
-        rows.other[row] = other.number;
-        rows.otherItem[row] = counterpart;
+    await Promise.all([...sets.flat(), ...others].map((part) => part.load()));
+    const places = sets.flatMap(placesIn);
+    const rows = new Rows(places.length, places.reduce((sum, { length }) => sum + (length > 2 ? length / 2 : 0), 0));
+    let next = rows.length;
+    places.forEach((some, row) => {
+      rows.part[row] = some[0];
+      rows.item[row] = some[1];
+      rows.first[row] = some.length > 2 ? next : row;
+      rows.many[row] = some.length / 2;
+      for (let at = 0; some.length > 2 && at < some.length; at += 2, next += 1) {
+        rows.part[next] = some[at];
+        rows.item[next] = some[at + 1];
+        rows.first[next] = next;
+        rows.many[next] = 1;
+        rows.head[next] = row;
       }
-    }
+    });
+    rows.pair(others);
     return rows;
+  }
+
+  /** Give each row its counterpart among these parts: the same example of the same benchmark. */
+  pair(others) {
+    if (!others.length) return;
+    for (let row = 0; row < this.length; row += 1) {
+      const part = parts[this.part[row]];
+      const other = others.find((one) => one.benchmark === part.benchmark);
+      const counterpart = other?.byExample.get(part.columns.example[this.item[row]]);
+      if (counterpart === undefined) continue;
+      this.other[row] = other.number;
+      this.otherItem[row] = counterpart;
+    }
+  }
+
+  /** Return whether any row has several members. */
+  get repeats() {
+    return this.part.length > this.length;
   }
 
   /** Return part and item of a row, and those of its counterpart. */
@@ -146,6 +213,18 @@ class Rows {
     };
   }
 
+  /** Return the rows of the runs behind a row; the row itself where there is one. */
+  members(row) {
+    return Array.from({ length: this.many[row] }, (_, place) => this.first[row] + place);
+  }
+
+  /** Let a row speak for one of its members. */
+  speakFor(member) {
+    const row = this.head[member];
+    this.part[row] = this.part[member];
+    this.item[row] = this.item[member];
+  }
+
   /** Return which way the row flipped: "gained", "lost", "" where it did not, null where that is not known. */
   flip(row) {
     if (this.other[row] < 0) return null;
@@ -154,4 +233,43 @@ class Rows {
     if (before === null || after === null) return null;
     return before === after ? "" : after ? "gained" : "lost";
   }
+
+  /** Return the mean of a number over the members of a row; NaN where none has it. */
+  mean(row, read) {
+    let [sum, many] = [0, 0];
+    for (let member = this.first[row]; member < this.first[row] + this.many[row]; member += 1) {
+      const number = read(parts[this.part[member]], this.item[member], member, this);
+      if (number === null || number === undefined) continue;
+      sum += number;
+      many += 1;
+    }
+    return sum / many;
+  }
+
+  /** Return all rows by a number, those of equal ones in the order of the file and those without last; made once. */
+  ordered(name, read, down) {
+    const order = `${name} ${down}`;
+    if (!this.orders.has(order)) {
+      const keys = Float64Array.from({ length: this.length }, (_, row) => this.mean(row, read) * (down ? -1 : 1));
+      this.orders.set(order, Uint32Array.from({ length: this.length }, (_, row) => row).sort((one, two) => {
+        const difference = keys[one] - keys[two];
+        if (difference) return difference;
+        return Number.isNaN(keys[one]) - Number.isNaN(keys[two]) || one - two;
+      }));
+    }
+    return this.orders.get(order);
+  }
+}
+
+/** Return the places of each example of a set of parts: part and item of each run that has it. */
+function placesIn(set) {
+  const found = new Map();
+  for (const part of set) {
+    part.columns.example.forEach((example, item) => {
+      const known = found.get(example);
+      if (known) known.push(part.number, item);
+      else found.set(example, [part.number, item]);
+    });
+  }
+  return [...found.values()];
 }

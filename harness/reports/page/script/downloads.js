@@ -10,11 +10,11 @@ function columnsOf(part, item) {
   };
 }
 
-/** Return part and item of every row shown, those of B after those of A. */
+/** Return part and item of every row left, with all of its runs, those of B after those of A. */
 function* itemsShown() {
-  for (const row of shown) {
-    const { part, item, other, otherItem } = rows.at(row);
-    yield [part, item];
+  for (const row of left) {
+    for (const member of rows.members(row)) yield [parts[rows.part[member]], rows.item[member]];
+    const { other, otherItem } = rows.at(row);
     if (other) yield [other, otherItem];
   }
 }

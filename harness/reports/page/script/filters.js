@@ -76,7 +76,7 @@ function flipTest(rows, wanted) {
   return (row) => rows.flip(row) === wanted;
 }
 
-/** Return the numbers of the rows that the state leaves; `hits` has by chunk what a search found, null without one. */
+/** Return the rows that the state leaves, each speaking for the first of its members that passes; `hits` has by chunk what a search found, null without one. */
 function filtered(rows, state, hits) {
   const tests = parts.map(() => null);
   const flips = flipTest(rows, state.b ? state.flip : "");
@@ -84,14 +84,19 @@ function filtered(rows, state, hits) {
     const [key, place] = part.place(item);
     return hits.get(key)?.[place] === 1;
   };
-  const left = new Uint32Array(rows.length);
-  let many = 0;
-  for (let row = 0; row < rows.length; row += 1) {
+  const passes = (row) => {
     const part = parts[rows.part[row]];
     const item = rows.item[row];
     tests[part.number] ??= testsOf(state, part);
-    if (!tests[part.number].every((test) => test(item)) || !flips(row)) continue;
-    if (hits && !hit(part, item) && !(rows.other[row] >= 0 && hit(parts[rows.other[row]], rows.otherItem[row]))) continue;
+    if (!tests[part.number].every((test) => test(item)) || !flips(row)) return false;
+    return !hits || hit(part, item) || (rows.other[row] >= 0 && hit(parts[rows.other[row]], rows.otherItem[row]));
+  };
+  const left = new Uint32Array(rows.length);
+  let many = 0;
+  for (let row = 0; row < rows.length; row += 1) {
+    const member = rows.many[row] > 1 ? rows.members(row).find(passes) ?? -1 : passes(row) ? row : -1;
+    if (member < 0) continue;
+    if (member !== row) rows.speakFor(member);
     left[many] = row;
     many += 1;
   }
@@ -101,15 +106,28 @@ function filtered(rows, state, hits) {
 const FLIP_ORDER = { lost: 0, gained: 1 };
 const RIGHT_ORDER = { wrong: 0, right: 1, "": 2 };
 
-/** What a row is sorted by; null comes last whichever way. */
+/** Return the place of each of these texts in their order. */
+function placesOf(names) {
+  const order = [...new Set(names)].sort((one, two) => COLLATOR.compare(one, two));
+  return new Map(order.map((name, place) => [name, place]));
+}
+
+/** What a row is sorted by: a function for the rows, from part and item to a number; null comes last either way. */
 const SORTS = {
-  flips: (at, rows, row) => FLIP_ORDER[rows.flip(row)] ?? 2,
-  verdict: ({ part, item }) => RIGHT_ORDER[part.right(item)] + part.columns.status[item],
-  example: ({ part, item }) => part.sortable[item],
-  benchmark: ({ part }) => part.benchmark.name,
-  checkpoint: ({ part }) => part.candidate.number,
-  group: ({ part, item }) => part.group(item) || null,
-  change: ({ part, item, other, otherItem }) => {
+  flips: () => (part, item, row, rows) => FLIP_ORDER[rows.flip(row)] ?? 2,
+  verdict: () => (part, item) => RIGHT_ORDER[part.right(item)] + part.columns.status[item],
+  example: () => (part, item) => part.ranks[item],
+  benchmark: () => {
+    const places = placesOf(meta.benchmarks.map(({ name }) => name));
+    return (part) => places.get(part.benchmark.name);
+  },
+  checkpoint: () => (part) => part.candidate.number,
+  group: () => {
+    const places = placesOf(meta.benchmarks.flatMap(({ groups }) => groups));
+    return (part, item) => places.get(part.group(item)) ?? null;
+  },
+  change: () => (part, item, row, rows) => {
+    const { other, otherItem } = rows.at(row);
     const [before, after] = [part.score(item), other?.score(otherItem) ?? null];
     return before === null || after === null ? null : after - before;
   },
@@ -119,30 +137,25 @@ const SORTS = {
 function sorted(rows, numbers, state) {
   const name = state.sort || (state.b ? "flips" : "");
   if (!name) return state.down ? numbers.slice().reverse() : numbers;
-  const key = (Object.hasOwn(SORTS, name) && SORTS[name]) || (({ part, item }) => part.measure(name, item));
-  const keys = new Array(rows.length);
-  for (const row of numbers) keys[row] = key(rows.at(row), rows, row);
-  const way = state.down ? -1 : 1;
-  return numbers.slice().sort((one, two) => {
-    const [a, b] = [keys[one], keys[two]];
-    if (a === b) return one - two;
-    if (a === null) return 1;
-    if (b === null) return -1;
-    return (a < b ? -1 : 1) * way;
-  });
+  const read = Object.hasOwn(SORTS, name) ? SORTS[name]() : (part, item) => part.measure(name, item);
+  const wanted = new Uint8Array(rows.length);
+  for (const row of numbers) wanted[row] = 1;
+  return rows.ordered(name, read, Boolean(state.down)).filter((row) => wanted[row]);
 }
 
 /** Return counts of the rows: right and judged of both candidates, and the flips of those judged in both. */
 function tally(rows, numbers) {
   const sums = { rows: numbers.length, judged: 0, right: 0, pairs: 0, before: 0, after: 0, gained: 0, lost: 0 };
   for (const row of numbers) {
-    const right = parts[rows.part[row]].columns.right[rows.item[row]] ?? null;
-    if (right !== null) {
+    for (let member = rows.first[row]; member < rows.first[row] + rows.many[row]; member += 1) {
+      const right = parts[rows.part[member]].columns.right[rows.item[member]] ?? null;
+      if (right === null) continue;
       sums.judged += 1;
       sums.right += right;
     }
     const flip = rows.flip(row);
     if (flip === null) continue;
+    const right = parts[rows.part[row]].columns.right[rows.item[row]];
     sums.pairs += 1;
     sums.before += right;
     sums.after += flip === "" ? right : 1 - right;

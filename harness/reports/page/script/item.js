@@ -120,11 +120,19 @@ function figuresOf(part, item) {
     .map(([name, value, unit]) => [name, `${short(value)}${unit ? ` ${unit}` : ""}`]);
 }
 
-/** Return the verdict on an item as a word with a sign; colour alone says nothing. */
+/** Return how many of several are right, in words; colour alone says nothing. */
+function shareRight(right, many) {
+  const [kind, sign] = right === many ? ["good", "✓ "] : right ? [null, ""] : ["bad", "✗ "];
+  return make("span", { class: kind }, `${sign}${right} of ${many} right`);
+}
+
+/** Return the verdict on an item as a word with a sign, on one with several samples as their share. */
 function verdictOf(part, item) {
   const status = part.status(item);
   const right = part.right(item);
   if (status !== "scored") return make("span", { class: status === "skipped" ? "faint" : "bad" }, `! ${status}`);
+  const passed = part.columns.passed?.[item] ?? null;
+  if (passed !== null) return shareRight(passed, part.columns.repeats[item]);
   if (!right) return make("span", {}, short(part.score(item)));
   return make("span", { class: right === "right" ? "good" : "bad" }, right === "right" ? "✓ right" : "✗ wrong");
 }

@@ -3,7 +3,9 @@
 const texts = new Texts();
 let state = newState();
 let rows = new Rows(0);
-let shown = new Uint32Array(0);
+let left = new Uint32Array(0); // the rows that the filters leave, in order
+let shown = left; // those, and the members of unfolded ones
+let unfolded = new Set();
 let pattern = null; // what was searched for, to mark it
 let base = ""; // the choice that `rows` were made for
 let turn = 0; // the number of the latest update; older ones give up
@@ -22,7 +24,7 @@ const COLUMNS = [
 function columnsShown() {
   const several = new Set(partsOf(state.a, state.benchmark).map((part) => part.benchmark.name)).size > 1;
   const groups = partsOf(state.a, state.benchmark).some((part) => part.benchmark.groups.length);
-  const wanted = { benchmark: several, checkpoint: state.a === EVERY, group: groups, score: !state.b };
+  const wanted = { benchmark: several, checkpoint: isSeveral(state.a), group: groups, score: !state.b };
   return COLUMNS.filter(([name]) => wanted[name] ?? true);
 }
 
@@ -42,27 +44,66 @@ function drawHead() {
 }
 
 function fillRow(element, index) {
-  const { part, item } = rows.at(shown[index]);
-  const flip = state.b ? rows.flip(shown[index]) : null;
+  const row = shown[index];
+  const { part, item } = rows.at(row);
+  const flip = state.b ? rows.flip(row) : null;
+  const several = rows.many[row] > 1;
+  const mean = (read) => {
+    const number = rows.mean(row, read);
+    return [short(Number.isNaN(number) ? null : number)];
+  };
   const contents = {
-    verdict: state.b ? pairVerdict(shown[index]) : [verdictOf(part, item)],
-    example: [visible(withoutBenchmark(part, part.columns.example[item])), manyOf(part, item)],
+    verdict: state.b ? pairVerdict(row) : several ? verdictOfSeveral(row) : [verdictOf(part, item)],
+    example: [foldSign(row), visible(withoutBenchmark(part, part.columns.example[item])), manyOf(part, item)],
     benchmark: [part.benchmark.name],
-    checkpoint: [part.candidate.shown],
+    checkpoint: [visible(several ? part.candidate.repeats.shown : part.candidate.shown)],
     group: [visible(part.group(item))],
-    score: [short(part.score(item))],
+    score: mean((one, at) => one.score(at)),
     length: [short(part.measure("length", item))],
-    seconds: [short(part.measure("seconds", item))],
+    seconds: mean((one, at) => one.measure("seconds", at)),
   };
   const cells = columnsShown().map(([name]) =>
     make("div", { role: "gridcell", class: `cell ${name || "brief"}` }, ...(contents[name] ?? [])));
   element.replaceChildren(...cells);
   element.querySelector(".example").title = visible(part.columns.example[item]);
-  element.className = `row ${flip ?? ""}`;
-  element.onclick = () => {
+  element.className = `row ${flip ?? ""} ${row < rows.length ? "" : "member"}`;
+  if (several) element.setAttribute("aria-expanded", String(unfolded.has(row)));
+  if (rows.repeats) element.setAttribute("aria-level", row < rows.length ? 1 : 2);
+  element.onclick = ({ target }) => {
     list.active = index;
-    openRow(index, false);
+    if (target.matches(".fold")) fold(row, unfolded.has(row));
+    else openRow(index, false);
   };
+}
+
+/** Return the sign that unfolds a row with several members; keys do so too. */
+function foldSign(row) {
+  return rows.many[row] > 1 ? make("span", { class: "fold", "aria-hidden": "true" }, unfolded.has(row) ? "▾" : "▸") : null;
+}
+
+/** Fold a row, or show the rows of its runs below it. */
+function fold(row, folded) {
+  if (folded) unfolded.delete(row);
+  else unfolded.add(row);
+  layOut();
+  list.show(shown.length);
+  list.go(shown.indexOf(row));
+}
+
+/** Put the members of unfolded rows among the rows that are left. */
+function layOut() {
+  const more = (row) => unfolded.has(row);
+  shown = left.some(more) ? Uint32Array.from([...left].flatMap((row) => (more(row) ? [row, ...rows.members(row)] : [row]))) : left;
+  byId("grid").setAttribute("aria-rowcount", shown.length + 1);
+}
+
+/** Return how many runs of a checkpoint were right, or their mean score where none is right or wrong. */
+function verdictOfSeveral(row) {
+  const rights = rows.members(row).map((one) => parts[rows.part[one]].columns.right[rows.item[one]] ?? null);
+  const judged = rights.filter((right) => right !== null);
+  if (judged.length) return [shareRight(judged.reduce((sum, right) => sum + right, 0), judged.length)];
+  const { part, item } = rows.at(row);
+  return [verdictOf(part, item), ` ×${rights.length}`];
 }
 
 /** Return what became of a row from A to B, in a word where both are right or wrong. */
@@ -116,7 +157,7 @@ function nameOf(part, item) {
   return {
     item: part.columns.example[item],
     on: state.benchmark || meta.benchmarks.length < 2 ? "" : part.benchmark.name,
-    of: state.a === EVERY ? part.candidate.shown : "",
+    of: isSeveral(state.a) ? part.candidate.shown : "",
   };
 }
 
@@ -181,15 +222,21 @@ async function everywhere(part, item) {
     return make("li", {}, make("button", {
       type: "button",
       "aria-current": one === part ? "true" : null,
-      click: () => update({ a: one.candidate.shown, b: state.b === one.candidate.shown ? "" : state.b }),
+      click: () => see(one.candidate.shown),
     }, verdictOf(one, number), ` ${one.candidate.shown}`));
   });
   return labelled("the same example, by candidate", make("ul", { class: "everywhere" }, ...buttons));
 }
 
+/** Show the open item as another candidate answered it. */
+function see(name) {
+  if (meant(state.a).length > 1 && meant(state.a).some(({ shown: own }) => own === name)) return update({ of: name });
+  return update({ a: name, b: state.b === name ? "" : state.b });
+}
+
 /** Say how many items are left, how many of them are right, and, of two candidates, what the pairs tell. */
 function drawCounts(note) {
-  const sums = tally(rows, shown);
+  const sums = tally(rows, left);
   const right = sums.judged && !state.b ? `; ${percent(sums.right / sums.judged)} right for ${state.a === EVERY ? "all" : visible(state.a)}` : "";
   byId("counts").textContent = `${sums.rows.toLocaleString("en")} of ${counted(rows.length, "item")}${right}${note}`;
   const line = byId("paired");
@@ -210,13 +257,16 @@ function pairedText(sums) {
   return [text, chosen ? warning : verdictText()];
 }
 
-/** Return the verdict over all items as `touchstone compare` has it, where the page holds it. */
+/** Return the verdict over all items as `touchstone compare` has it, where the page holds it; of all benchmarks the pooled one. */
 function verdictText() {
   const is = (who, name) => candidates.some((one) =>
     one.shown === name && one.run === who.run && one.place === who.checkpoint);
-  const found = (meta.verdicts ?? []).find((one) =>
-    is(one.a, state.a) && is(one.b, state.b) && meta.benchmarks[one.benchmark].name === state.benchmark);
-  return found ? ` Verdict on ${found.metric}: ${found.verdict}${found.why ? ` (${visible(found.why)})` : ""}.` : "";
+  const names = inScope().map(({ name }) => name);
+  const about = (one) => (one.benchmark === null ? names.length > 1 : names.length === 1 && meta.benchmarks[one.benchmark].name === names[0]);
+  const found = (meta.verdicts ?? []).find((one) => is(one.a, state.a) && is(one.b, state.b) && about(one));
+  if (!found) return "";
+  const what = found.benchmark === null ? "all items, pooled" : found.metric;
+  return ` Verdict on ${what}: ${found.verdict}${found.why ? ` (${visible(found.why)})` : ""}.`;
 }
 
 // Updates
@@ -229,9 +279,16 @@ function writeAddress() {
 /** Take changes of the state, write the address, and show what it says. */
 function update(changes = {}) {
   state = { ...state, ...changes };
-  if (state.a === EVERY || state.a === state.b) state.b = "";
+  if (changes.b && repeated.some((one) => one.shown === state.a)) state.a = pickOf(state.a, state.b);
+  if (isSeveral(state.a) || state.a === state.b) state.b = "";
   writeAddress();
   return refresh();
+}
+
+/** Return the run of a checkpoint that is set beside B: that of the open item, else the first. */
+function pickOf(choice, other) {
+  const names = meant(choice).map(({ shown: own }) => own).filter((own) => own !== other);
+  return names.includes(state.of) ? state.of : names[0];
 }
 
 /** Show the items of the state as it is. */
@@ -243,30 +300,40 @@ async function refresh() {
     if (mine !== turn) return;
     rows = made;
     base = choice;
+    unfolded = new Set();
+    byId("grid").setAttribute("role", rows.repeats ? "treegrid" : "grid");
   }
   drawControls();
-  const { hits, note } = await found(mine);
-  if (mine !== turn) return;
-  shown = sorted(rows, filtered(rows, state, hits), state);
-  byId("grid").setAttribute("aria-rowcount", shown.length + 1);
-  const place = placeOf(state);
-  if (place < 0) {
+  if (!state.item) {
     list.active = -1;
     byId("grid").scrollTop = 0;
   }
-  list.show(shown.length);
-  drawCounts(note);
+  const { hits, note } = await found(mine);
+  if (mine !== turn) return;
+  const place = drawRows(hits, note);
   setTimeout(() => texts.prepare(chunksInView()).then(() => fillBriefs([...list.elements.keys()]), () => {}));
   if (place >= 0) {
     list.go(place);
     await drawItem(shown[place]);
     return;
   }
+  list.active = -1;
+  list.mark();
   byId("item").hidden = true;
   byId("items").classList.remove("open");
   if (state.item) {
     byId("counts").textContent += `; the item ${visible(state.item)} is not among them`;
   }
+}
+
+/** Show the rows that are left, and return the place of the item that the state names, -1 where it is not there. */
+function drawRows(hits, note) {
+  left = sorted(rows, filtered(rows, state, hits), state);
+  layOut();
+  const place = placeOf(state);
+  list.show(shown.length);
+  drawCounts(note);
+  return place;
 }
 
 /** Return the chunks with the texts of A and B. */
@@ -275,35 +342,47 @@ function chunksInView() {
   return names.flatMap((name) => partsOf(name, state.benchmark)).flatMap((part) => part.texts);
 }
 
-/** Return by chunk what the search finds, and a note; no hits where nothing is searched for. */
+const OFTEN = 150; // milliseconds between two drawings of what a search has found so far
+
+/** Return by chunk what the search finds, and a note; what it has found so far is shown. No hits where nothing is searched for. */
 async function found(mine) {
   pattern = null;
-  let query;
+  let drawn = -OFTEN;
+  const told = (hits, share) => {
+    if (mine !== turn || performance.now() - drawn < OFTEN) return;
+    drawRows(hits, `; searched ${Math.floor(100 * share)} % of the texts so far`);
+    drawn = performance.now();
+  };
   try {
-    query = queryOf(state);
+    const query = queryOf(state);
     byId("find").removeAttribute("aria-invalid");
     if (!query) return { hits: null, note: "" };
-    const keys = chunksInView();
-    await texts.prepare(keys, (share) => {
-      if (mine === turn && share < 1) byId("counts").textContent = `Unpacking the texts: ${Math.round(100 * share)} %`;
-    });
-    const hits = await texts.search({ ...query, keys });
-    if (mine === turn) pattern = query;
-    return { hits, note: "" };
+    pattern = query;
+    return { hits: await texts.search({ ...query, keys: chunksInView() }, told), note: "" };
   } catch (error) {
-    byId("find").setAttribute("aria-invalid", "true");
+    if (mine === turn) {
+      pattern = null;
+      byId("find").setAttribute("aria-invalid", "true");
+    }
     return { hits: null, note: `; the search was left out: ${error.message}` };
   }
 }
 
-/** Return the place in the list of the item that the state names; -1 where it is not there. */
+/** Return the place in the list of the item that the state names; -1 where it is not there. A folded row speaks for it. */
 function placeOf({ item, on, of }) {
   if (!item) return -1;
-  return shown.findIndex((row) => {
+  const isMeant = (row) => {
     const { part, item: number } = rows.at(row);
     return item === part.columns.example[number] && (!on || part.benchmark.name === on)
       && (!of || part.candidate.shown === of);
-  });
+  };
+  const several = (row) => rows.many[row] > 1;
+  const row = left.find((one) => (several(one) ? rows.members(one).some(isMeant) : isMeant(one)));
+  if (row === undefined) return -1;
+  const spoken = !several(row) || (isMeant(row) && !unfolded.has(row));
+  const member = spoken ? row : rows.members(row).find(isMeant);
+  if (member !== row) rows.speakFor(member);
+  return shown.indexOf(unfolded.has(row) ? member : row);
 }
 
 // Views, theme, keys
@@ -321,16 +400,17 @@ function route() {
   state = { ...newState(), ...stateOf(location.hash) };
   const known = (name) => candidates.some((one) => one.shown === name);
   const [first, second] = defaults();
-  if (candidates.length < 2 || (state.a !== EVERY && !known(state.a))) [state.a, state.b] = [first, state.b || second];
-  if (!known(state.b) || state.a === EVERY) state.b = "";
+  if (candidates.length < 2 || (!isSeveral(state.a) && !known(state.a))) [state.a, state.b] = [first, state.b || second];
+  if (!known(state.b) || isSeveral(state.a)) state.b = "";
   byId("to-items").href = addressOf({ ...state, ...NO_ITEM });
   refresh();
 }
 
-/** Return A and B as they are at first: what is compared; else the last checkpoint. */
+/** Return A and B as they are at first: what is compared; else the last checkpoint, in all of its runs. */
 function defaults() {
-  const names = candidates.map((one) => one.shown);
-  return meta.kind === "comparison" ? [names[0] ?? "", names[1] ?? ""] : [names.at(-1) ?? "", ""];
+  if (meta.kind === "comparison") return [0, 1].map((number) => candidates[number]?.shown ?? "");
+  const last = candidates.at(-1);
+  return [last?.repeats?.shown ?? last?.shown ?? "", ""];
 }
 
 const THEMES = ["system", "light", "dark"];
@@ -398,11 +478,26 @@ function moves(event) {
     openRow(list.active, true);
     return true;
   }
+  if (inGrid && rows.repeats && turned(key)) {
+    event.preventDefault();
+    return true;
+  }
   if (!MOVES[key] || !(inGrid || letters)) return false;
   event.preventDefault();
   list.go(MOVES[key]());
   if (!byId("item").hidden) openRow(list.active, false);
   else byId("grid").focus({ preventScroll: true });
+  return true;
+}
+
+/** Unfold the active row, fold it, or go from a member to its row, as the arrows say; return whether there was anything to do. */
+function turned(key) {
+  const row = shown[list.active];
+  if (row === undefined || (key !== "ArrowRight" && key !== "ArrowLeft")) return false;
+  const open = unfolded.has(row);
+  if (row >= rows.length && key === "ArrowLeft") list.go(shown.indexOf(rows.head[row]));
+  else if (rows.many[row] > 1 && open === (key === "ArrowLeft")) fold(row, open);
+  else return false;
   return true;
 }
 

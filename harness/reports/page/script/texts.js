@@ -1,18 +1,22 @@
 /* The texts of all items: unpacked, searched and shown in brief, in workers where the browser allows them. */
 
-/** The work itself. It runs in a worker from its own source, so it uses nothing from outside but `scope`. */
-function textService(scope) {
+/** The work itself. It runs in a worker from its own source, so it uses nothing from outside but its arguments and `unpackedText`. */
+function textService(scope, signs) {
   const OVERLAP = 80; // characters of a shared beginning that are searched with what follows it
   const SHARED = 200; // characters that two questions have in common before it counts as shared
+  const SLICE = 40; // milliseconds of a search after which other calls have their turn
   const chunks = new Map();
+  const wordLists = new Map();
   const lately = []; // the chunks whose items are kept as they are
   let queue = Promise.resolve();
+  let searches = 0; // those that were begun: the latest one stops those before it
 
-  async function unpacked(code) {
-    const bytes = Uint8Array.fromBase64
-      ? Uint8Array.fromBase64(code)
-      : Uint8Array.from(atob(code), (sign) => sign.charCodeAt(0));
-    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  /** Return the items of a chunk: in its text, frequent words are one or two signs that JSON never holds as they are. */
+  async function unpacked({ code, words }) {
+    const [text, known] = await Promise.all([unpackedText(code, signs), wordLists.get(words)]);
+    const word = (sign) =>
+      known[sign.length < 2 ? sign.charCodeAt(0) - 1 : 15 + 95 * (sign.charCodeAt(0) - 16) + sign.charCodeAt(1) - 32];
+    return JSON.parse(known.length ? text.replace(/[\x01-\x0f]|[\x10-\x1f][ -~]/g, word) : text);
   }
 
   const question = (item) => item?.asked?.[0]?.question ?? "";
@@ -73,39 +77,56 @@ function textService(scope) {
   async function items(key) {
     const known = lately.find((one) => one.key === key);
     if (known) return known.items;
-    const found = await unpacked(chunks.get(key).code);
+    const found = await unpacked(chunks.get(key));
     lately.unshift({ key, items: found });
     lately.length = Math.min(lately.length, 4);
     return found;
   }
 
+  /** Make a chunk ready for searches, one after the other: so few are unpacked at a time. */
+  function ready(chunk) {
+    chunk.ready ??= (queue = queue.then(async () => {
+      chunk.texts = searchable(await unpacked(chunk));
+    }));
+    return chunk.ready;
+  }
+
   const calls = {
-    add({ key, code }) {
-      chunks.set(key, { code, texts: null });
+    words({ key, code }) {
+      wordLists.set(key, unpackedText(code, signs).then(JSON.parse));
     },
-    /** Make a chunk ready for searches, one after the other: so few are unpacked at a time. */
+    add({ key, code, words }) {
+      chunks.set(key, { code, words, texts: null });
+    },
     prepare({ key }) {
-      const chunk = chunks.get(key);
-      queue = queue.then(async () => {
-        chunk.texts ??= searchable(await unpacked(chunk.code));
-      });
-      return queue;
+      return ready(chunks.get(key));
     },
-    /** Look for a pattern in these chunks; in a beginning that items share it is looked for once. */
-    search({ source, flags, where, keys }) {
+    /** Look for a pattern in the chunks that are here, and tell now and then what was found; in a beginning that items share it is looked for once. */
+    async search({ source, flags, where, keys }, tell) {
+      const mine = (searches += 1);
       const pattern = new RegExp(source, flags);
       const known = new Map();
       const inPrefix = (prefix) => {
         if (!known.has(prefix)) known.set(prefix, pattern.test(prefix.text));
         return known.get(prefix);
       };
-      return keys.filter((key) => chunks.get(key)?.texts).map((key) => {
-        const hits = Uint8Array.from(chunks.get(key).texts, (text) =>
-          (where !== "answer" && (inPrefix(text.prefix) || pattern.test(text.prompt)))
-          || (where !== "prompt" && pattern.test(text.answer))
-          || (where === "" && pattern.test(text.other)));
-        return { key, hits };
-      });
+      const has = (text) => (where !== "answer" && (inPrefix(text.prefix) || pattern.test(text.prompt)))
+        || (where !== "prompt" && pattern.test(text.answer)) || (where === "" && pattern.test(text.other));
+      let found = [];
+      let began = performance.now();
+      for (const key of keys.filter((one) => chunks.has(one))) {
+        const chunk = chunks.get(key);
+        if (!chunk.texts) await ready(chunk);
+        if (performance.now() - began > SLICE) {
+          tell(found);
+          found = [];
+          await new Promise((done) => setTimeout(done));
+          if (mine !== searches) return [];
+          began = performance.now();
+        }
+        found.push({ key, hits: Uint8Array.from(chunk.texts, has) });
+      }
+      return found;
     },
     /** Return question and answer of items in a line each: of a question its last paragraph, after any examples. */
     brief({ wanted }) {
@@ -129,7 +150,7 @@ function textService(scope) {
 
   scope.onmessage = async ({ data: { id, name, argument } }) => {
     try {
-      scope.postMessage({ id, value: await calls[name](argument) });
+      scope.postMessage({ id, value: await calls[name](argument, (part) => scope.postMessage({ id, part })) });
     } catch (error) {
       scope.postMessage({ id, error: String(error?.message ?? error) });
     }
@@ -147,12 +168,14 @@ class Texts {
   }
 
   start() {
-    this.sent = new Map();
+    this.sent = new Map(); // by chunk: its worker
+    this.told = new Set(); // which words which worker has
     this.prepared = new Map(); // by chunk: the promise of its texts
     this.workers = [];
     const many = Math.max(1, Math.min(4, navigator.hardwareConcurrency ?? 2));
     try {
-      const source = new Blob([`"use strict";(${textService})(self)`], { type: "text/javascript" });
+      const source = new Blob(
+        [`"use strict";${unpackedText};(${textService})(self, ${JSON.stringify(SIGNS)})`], { type: "text/javascript" });
       const address = URL.createObjectURL(source);
       while (this.workers.length < many) this.workers.push(new Worker(address));
     } catch {
@@ -171,7 +194,7 @@ class Texts {
       postMessage: (data) => setTimeout(() => inside.onmessage({ data })),
       terminate: () => {},
     };
-    textService(inside);
+    textService(inside, SIGNS);
     return outside;
   }
 
@@ -180,56 +203,78 @@ class Texts {
     this.workers = [this.here()];
     this.workers[0].onmessage = ({ data }) => this.answered(data);
     this.sent.clear();
+    this.told.clear();
     const again = [...this.calls.values()];
     this.calls.clear();
-    for (const { key, name, argument, resolve, reject } of again) {
-      if (name !== "add") this.call(key, name, argument).then(resolve, reject);
+    for (const { key, name, argument, resolve, reject, told } of again) {
+      if (name === "search") argument.keys.forEach((one) => this.send(one));
+      if (name !== "add" && name !== "words") this.call(key, name, argument, told).then(resolve, reject);
     }
   }
 
-  answered({ id, value, error }) {
+  answered({ id, value, error, part }) {
     const call = this.calls.get(id);
+    if (part !== undefined) return call?.told?.(part);
     this.calls.delete(id);
     if (error === undefined) call?.resolve(value);
     else call?.reject(new Error(error));
   }
 
-  /** Ask the worker of a chunk, which gets the chunk before its first call; a number asks that worker. */
-  call(key, name, argument) {
+  /** Give a chunk to its worker, and the words that its texts have codes for. */
+  send(key) {
+    if (this.sent.has(key)) return;
+    const which = this.sent.size % this.workers.length;
+    this.sent.set(key, which);
+    const words = wordsOf.get(key);
+    if (!this.told.has(`${words} ${which}`)) this.call(which, "words", { key: words, code: byId(words).textContent });
+    this.told.add(`${words} ${which}`);
+    this.call(which, "add", { key, code: byId(key).textContent, words });
+  }
+
+  /** Ask the worker of a chunk, which gets the chunk before its first call; a number asks that worker. `told` hears parts of the answer. */
+  call(key, name, argument, told) {
     const chunk = typeof key === "string";
-    if (chunk && !this.sent.has(key)) {
-      this.sent.set(key, this.sent.size);
-      this.call(key, "add", { key, code: byId(key).textContent });
-    }
+    if (chunk) this.send(key);
     const which = (chunk ? this.sent.get(key) : key) % this.workers.length;
     return new Promise((resolve, reject) => {
       const id = (this.next += 1);
-      this.calls.set(id, { key, name, argument, resolve, reject });
+      this.calls.set(id, { key, name, argument, resolve, reject, told });
       this.workers[which].postMessage({ id, name, argument });
     });
   }
 
-  /** Make the texts of these chunks ready for searches, each chunk once; `told` hears which share is. */
-  async prepare(keys, told = () => {}) {
-    let done = 0;
-    await Promise.all(keys.map(async (key) => {
+  /** Make the texts of these chunks ready for searches, each chunk once. */
+  async prepare(keys) {
+    await Promise.all(keys.map((key) => {
       if (!this.prepared.has(key)) this.prepared.set(key, this.call(key, "prepare", { key }));
-      await this.prepared.get(key);
-      done += 1;
-      told(done / keys.length);
+      return this.prepared.get(key);
     }));
   }
 
-  /** Return by chunk which of its items have the pattern. */
-  async search(query) {
+  /** Return by chunk which of its items have the pattern; `told` hears what was found so far, and in which share of the chunks. */
+  async search(query, told) {
+    const found = new Map();
+    const add = (part) => {
+      for (const { key, hits } of part) found.set(key, hits);
+    };
     let late;
-    const tooLong = new Promise((_, reject) => {
-      late = setTimeout(() => reject(new Error("it takes too long; make it simpler")), Texts.patience);
-    });
+    let giveUp;
+    const tooLong = new Promise((_, reject) => { giveUp = reject; });
+    const wait = () => {
+      clearTimeout(late);
+      late = setTimeout(() => giveUp(new Error("it takes too long; make it simpler")), Texts.patience);
+    };
+    const hear = (part) => {
+      add(part);
+      wait();
+      told(found, found.size / query.keys.length);
+    };
+    query.keys.forEach((key) => this.send(key));
+    wait();
     try {
-      const all = this.workers.map((_, which) => this.call(which, "search", query));
-      const answers = await Promise.race([Promise.all(all), tooLong]);
-      return new Map(answers.flat().map(({ key, hits }) => [key, hits]));
+      const all = this.workers.map((_, which) => this.call(which, "search", query, hear).then(add));
+      await Promise.race([Promise.all(all), tooLong]);
+      return found;
     } catch (error) {
       if (error.message.startsWith("it takes")) this.restart();
       throw error;
@@ -251,7 +296,7 @@ class Texts {
     wanted.forEach(([part, item], order) => {
       const [key, place] = parts[part].place(item);
       if (!this.sent.has(key)) return;
-      const which = this.sent.get(key) % this.workers.length;
+      const which = this.sent.get(key);
       if (!byWorker.has(which)) byWorker.set(which, []);
       byWorker.get(which).push({ key, place, order });
     });
