@@ -3,10 +3,10 @@
     python -m perf.page_browser
 
 Two pages of made-up items: 50,000 items of one checkpoint, and 20 checkpoints of 2,000 items, of which all are listed.
-Times are of the wall clock, in milliseconds, from the call that a control makes to the frame after the list shows its
-first result, and after it shows all of it; each is the middle and the longest of five. "Blocked" is the longest time
-in which the page could not have answered a key. Each search is the first of its kind after all texts are unpacked, but
-for the one that is said to unpack them.
+Times are milliseconds of the wall clock from the call that a control makes. "First" ends with the frame after the list
+shows its first result, "whole" with the frame after it shows all of it. Each is the middle and the longest of five.
+"Blocked" is the longest time in which the page could not have answered a key. All texts are unpacked before, but for the
+search that is said to unpack them.
 """
 
 from __future__ import annotations
