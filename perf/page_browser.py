@@ -5,8 +5,8 @@
 Two pages of made-up items: 50,000 items of one checkpoint, and 20 checkpoints of 2,000 items, of which all are listed.
 Times are milliseconds of the wall clock from the call that a control makes. "First" ends with the frame after the list
 shows its first result, "whole" with the frame after it shows all of it. Each is the middle and the longest of five.
-"Blocked" is the longest time in which the page could not have answered a key. All texts are unpacked before, but for the
-search that is said to unpack them.
+"Blocked" is the longest time in which the page could not have answered a key. All texts are unpacked before, except for
+the search that is said to unpack them.
 """
 
 from __future__ import annotations
