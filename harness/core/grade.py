@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from harness.core.requests import RunProgram
 from harness.core.serialize import plain_text
@@ -15,6 +15,7 @@ NO_ANSWER: Final = "no_answer"
 valid."""
 
 
+@runtime_checkable
 class Grade(Protocol):
     """Scores by name, and ``no_answer``: the number of generated texts in which no answer was found."""
 
