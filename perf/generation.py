@@ -173,7 +173,7 @@ def theirs(folder: Path, name: str, python: Path, model: Path, batch: str) -> Ou
     words = ["--model", "hf", "--model_args", f"pretrained={model},dtype=float32", "--tasks", TASK]
     words += ["--include_path", str(folder), "--num_fewshot", "0", "--batch_size", batch, "--device", "cpu"]
     words += ["--output_path", str(output), "--log_samples"]
-    script = ROOT / "tests" / "perf" / "lm_eval_timed.py"
+    script = ROOT / "perf" / "lm_eval_timed.py"
     environment = {**OFFLINE, "HF_DATASETS_CACHE": str(folder / "datasets"), "PYTHONPATH": ""}
     cost = run(
         [python, script, notes, str(threads()), "run", *words],

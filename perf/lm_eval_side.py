@@ -63,7 +63,7 @@ def score(
     words = ["--model", "hf", "--model_args", f"pretrained={model},dtype={dtype}", "--tasks", TASK]
     words += ["--include_path", str(folder), "--num_fewshot", "0", "--batch_size", batch, "--device", device]
     words += ["--output_path", str(output), "--log_samples"]
-    script = ROOT / "tests" / "perf" / "lm_eval_timed.py"
+    script = ROOT / "perf" / "lm_eval_timed.py"
     environment = {**OFFLINE, "HF_DATASETS_CACHE": str(folder / "datasets"), "PYTHONPATH": ""}
     cost = run(
         [python, script, notes, str(threads), "run", *words],

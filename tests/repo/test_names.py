@@ -41,11 +41,17 @@ def there(name: str) -> bool:
     return True
 
 
+def from_root(text: str) -> set[str]:
+    """Return the paths that code puts together from the root: ``ROOT / "perf" / "measure.py"``."""
+    return {"/".join(re.findall('"([^"]+)"', one)) for one in re.findall(r'\bROOT((?: / "[^"]+")+)', text)}
+
+
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_what_a_text_names_is_there(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     missing = [name for name in set(PATH.findall(text)) if not (ROOT / name).exists()]
     missing += [name for name in set(MODULE.findall(text)) if not there(name)]
+    missing += [name for name in from_root(text) if not (ROOT / name).exists()]
     assert not [name for name in missing if not name.startswith(OF_THE_WHEEL)]
 
 
