@@ -123,13 +123,14 @@ def _on_the_same_items(
 ) -> tuple[list[StoredResult], list[StoredResult]]:
     """The results to choose from, and those on other items. A result on other rows altogether is among the first,
     unless it is on a part of them: there the rows differ."""
-    mine = new.items.digest()
+    mine = new.saved.items_sha256 or new.items.digest()
 
     def apart(saved: StoredResult) -> bool:
         same_rows = not set(ROWS).intersection(_differing(new.saved, saved, allowed))
         return saved.items_sha256 != mine and (_is_part(saved) or same_rows)
 
-    return [saved for saved in results if not apart(saved)], [saved for saved in results if apart(saved)]
+    others = [saved for saved in results if apart(saved)]
+    return [saved for saved in results if not any(saved is one for one in others)], others
 
 
 def _is_part(saved: StoredResult) -> bool:

@@ -87,10 +87,12 @@ def item_differences(new: ItemScores, baseline: ItemScores, score: str) -> ItemD
 def columns(new: ItemScores, baselines: Sequence[ItemScores], score: str) -> AlignedScores:
     """The scores of the items that all results share, in order of the ids."""
     if all(_alike(new, one, score) for one in baselines):
-        order = sorted(range(len(new.examples)), key=new.examples.__getitem__)
-        names = [new.examples[place] for place in order]
-        found = [[float(one.scores[score][place] or 0) for place in order] for one in (*baselines, new)]
-        clusters = [new.clusters[place] for place in order]
+        names, clusters = sorted(new.examples), new.clusters
+        found = [[float(value or 0) for value in one.scores[score]] for one in (*baselines, new)]
+        if names != new.examples:
+            order = sorted(range(len(names)), key=new.examples.__getitem__)
+            found = [[column[place] for place in order] for column in found]
+            clusters = [clusters[place] for place in order]
     else:
         scores = [_scores(items, score) for items in (*baselines, new)]
         *others, mine = (rows_of(items, score) for items in (*baselines, new))
@@ -98,7 +100,7 @@ def columns(new: ItemScores, baselines: Sequence[ItemScores], score: str) -> Ali
         found = [[values[name] for name in names] for values in scores]
         by_name = dict(zip(new.examples, new.clusters, strict=True))
         clusters = [by_name[name] for name in names]
-    shared = any(one is not None for one in clusters)
+    shared = clusters.count(None) < len(clusters)
     return AlignedScores(names, found[:-1], found[-1], clusters if shared else None)
 
 

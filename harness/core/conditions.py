@@ -7,8 +7,10 @@ default says, so results of such runs still compare.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from harness.core.settings import Affects, former_names, settings_table
@@ -20,6 +22,7 @@ _TOLD: Final = ("shots", "fewshot", "chat")
 """The settings whose outcome is known from a result."""
 
 
+@functools.lru_cache(maxsize=1024)
 def affects(name: str) -> Affects:
     """Return the area that a setting affects; an unknown one, of a later release, may affect answers."""
     row = settings_table().get(former_names().get(name, name))
@@ -49,11 +52,16 @@ def known_conditions(conditions: Mapping[str, Any], *, published: bool = False) 
     """The conditions of a saved result by today's rules, as JSON gives them back: without what is no condition, and
     with the default of a setting that it does not name. Of a ``published`` one only the stated conditions are
     known."""
-    written = conditions if published else {**of_settings({}), **conditions}
+    written = conditions if published else {**_defaults(), **conditions}
     known: dict[str, Any] = json.loads(
         json.dumps({name: value for name, value in written.items() if is_condition(name)})
     )
     return known
+
+
+@functools.lru_cache(maxsize=1)
+def _defaults() -> Mapping[str, Any]:
+    return MappingProxyType(of_settings({}))
 
 
 def differing(

@@ -34,6 +34,7 @@ Signs are dealt to the sizes in order, so neither the order of the items nor whi
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -78,10 +79,10 @@ def compare_paired(
     check_items(baseline, new, clusters)
     if not baseline:
         return undefined("no items in common", level=level)
-    differences = [b - a for a, b in zip(baseline, new, strict=True)]
+    differences = list(map(operator.sub, new, baseline))
     if is_binary(baseline) and is_binary(new) and not any_shared(clusters):
         gained, lost = differences.count(1), differences.count(-1)
-        right = sum(a == b == 1 for a, b in zip(baseline, new, strict=True))
+        right = list(new).count(1) - gained
         return compare_flips(right, gained, lost, len(new) - right - gained - lost, level=level)
     moments = moments_of(differences, clusters)
     test = sign_flip_test(moments.totals, draws=draws)
