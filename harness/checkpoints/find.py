@@ -8,9 +8,10 @@ run says so and is not complete. Where none can be used the run does not begin.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from harness.checkpoints import CheckpointInfo, default_checkpoints, unique_names
 from harness.checkpoints.resolve import find
@@ -36,8 +37,11 @@ def find_checkpoints(
     seq_len: int | None = None,
     base_model: str | None = None,
     trust_remote_code: bool = False,
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> FoundCheckpoints:
     """The checkpoints that ``sources`` name, or the builtin ones that are there.
+
+    The other arguments are those of ``resolve.find``, and the filter of ``--eval-steps``.
 
     Raises ``CheckpointError`` (one line) where a single one, or all of them, failed to load, or ``steps`` leaves
     none.
@@ -47,7 +51,13 @@ def find_checkpoints(
         series.infos = default_checkpoints(seq_len=seq_len)
     for source in sources:
         try:
-            found = find(source, seq_len=seq_len, base_model=base_model, trust_remote_code=trust_remote_code)
+            found = find(
+                source,
+                seq_len=seq_len,
+                base_model=base_model,
+                trust_remote_code=trust_remote_code,
+                options=options,
+            )
         except CheckpointError as error:
             if len(sources) == 1:
                 raise

@@ -32,6 +32,9 @@ from harness.core.files import write_atomic
 
 _HEADER: Final = b"touchstone-fingerprint-2\n"
 
+WEAK: Final = "weak-"
+"""The beginning of the fingerprint of a model that nobody here has seen: it is made of names, not of weights."""
+
 _TICK: Final = 2_000_000_000
 """The longest tick of any file system in use, in nanoseconds (FAT's: 2 s)."""
 

@@ -43,6 +43,9 @@ class CheckpointInfo:
     ``n_future_tokens`` ...), ``tokenizer`` is the folder that holds its tokenizer. ``series`` is the folder of the
     checkpoints of one training. ``step`` is the place of this one in it: the trainer's step, else the number at the
     end of its name, else its epoch. ``harness.checkpoints.find`` sets both for a run.
+
+    ``served`` is what is known of the server of a served model (``engines.http.factory``), plain values; empty for all
+    others.
     """
 
     name: str
@@ -72,6 +75,7 @@ class CheckpointInfo:
     config_dtype: str | None = None
     takes_adapters: bool = False
     cacheable: bool = True
+    served: dict[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def model_key(self) -> tuple[str, ...]:

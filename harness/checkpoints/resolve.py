@@ -13,24 +13,27 @@ builtin:ko-mlm-tiny               the last step; builtin:ko-mlm-tiny/nouns/check
 builtin:smollm2-135m              once ``touchstone fetch smollm2-135m`` has brought it
 builtin:mtp-tiny                  a model with four prediction heads
 hub:ORG/NAME, ORG/NAME            on the Hugging Face Hub
+http://HOST:PORT/v1               a model that a server has (``?model=NAME`` where it has several)
 fake:causal, fake:masked          no model: answers come from hashes, for trying out a benchmark
 """
 
 from __future__ import annotations
 
 import glob
+import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import parse_qsl
 
 from harness.checkpoints import series
 from harness.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, builtin_pattern
-from harness.checkpoints.formats.base import ENGINES, Asked, Target
+from harness.checkpoints.formats.base import ENGINES, OWN_ENGINES, Asked, Target
 from harness.checkpoints.formats.content import TOKENIZER
 from harness.checkpoints.formats.transformers import Transformers
 from harness.checkpoints.info import CheckpointInfo
@@ -75,9 +78,17 @@ def resolve(
 
 
 def find(
-    source: str, *, seq_len: int | None, base_model: str | None = None, trust_remote_code: bool = False
+    source: str,
+    *,
+    seq_len: int | None,
+    base_model: str | None = None,
+    trust_remote_code: bool = False,
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> Found:
     """The same, but of several checkpoints those that fail to load are listed apart from the others.
+
+    ``options`` are settings by the names that they have in ``TARGET?NAME=VALUE``; a target takes those that it
+    declares and ``source`` does not name itself.
 
     Raises ``CheckpointError`` where ``source`` names a single checkpoint that fails to load, or none at all.
     """
@@ -86,7 +97,8 @@ def find(
     if "\0" in source:
         raise CheckpointError(f"{source!r}: no path; check --checkpoint")
     if (owner := _owner(source)) is not None:
-        asked = replace(asked, options=_options(source, owner))
+        declared = {name: value for name, value in options.items() if name in owner.options}
+        asked = replace(asked, options=declared | _options(source, owner))
         return Found([owner.inspect(Path(source.partition("?")[0]), asked)])
     if source.startswith("builtin:"):
         if glob.has_magic(source):
@@ -112,7 +124,9 @@ def find(
 
 def _owners() -> list[Target]:
     """The formats and engines that describe targets of their own."""
-    return [one for one in (*formats(), *plugins(ENGINES, CheckpointError)) if isinstance(one, Target)]
+    ours = (pkgutil.resolve_name(name)() for name in OWN_ENGINES)
+    found = (*formats(), *ours, *plugins(ENGINES, CheckpointError))
+    return [one for one in found if isinstance(one, Target)]
 
 
 def _owner(source: str) -> Target | None:
@@ -209,7 +223,12 @@ def _hub_id(source: str) -> str | None:
         if not _ID.fullmatch(name):
             raise CheckpointError(f"{source}: no Hub id; write hub:ORGANISATION/NAME")
         return name
-    return source if _ID.fullmatch(source) and not Path(source.split("/", maxsplit=1)[0]).exists() else None
+    return source if is_hub_id(source) else None
+
+
+def is_hub_id(text: str) -> bool:
+    """Return whether a text is ``ORG/NAME``, and its first part no local folder."""
+    return bool(_ID.fullmatch(text)) and not Path(text.split("/", maxsplit=1)[0]).exists()
 
 
 def _download(name: str, code: bool) -> Path:

@@ -94,6 +94,8 @@ def step(info: CheckpointInfo) -> float | None:
     """The progress of a checkpoint: the trainer's step, else the number at the end of its name, else its epoch."""
     if info.global_step is not None:
         return info.global_step
+    if info.served:
+        return None  # the number in its name is its version or size
     number = number_of(info.path)
     return info.epoch if number is None else number
 

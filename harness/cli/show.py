@@ -18,6 +18,7 @@ from harness.checkpoints.builtin import fetch
 from harness.cli.command import Output
 from harness.compare.gate.validate import declared_in
 from harness.core.requests import RunProgram
+from harness.engines.http.abilities import HELLO, abilities_of
 from harness.engines.registry import identity
 
 _WIDTH: Final = 18
@@ -55,26 +56,63 @@ def rows(source: str, *, base_model: str | None = None) -> list[dict[str, Any]]:
 def lines(row: dict[str, Any]) -> Iterator[str]:
     """The table for people, without the values that are not known."""
     for name, value in row.items():
-        if value in (None, {}, [], "", False) or name in ("takes_adapters", "cacheable"):
-            continue
-        if name == "training":
-            for number, line in enumerate(_settings("", value)):
-                yield f"{'' if number else name:{_WIDTH}} {line}"
-        elif name == "params":
-            sizes = (f"{key} {one}" for key, one in value.items() if one is not None)
-            yield f"{'sizes':{_WIDTH}} {', '.join(sizes)}"
-        elif name == "extra":
-            for key, one in value.items():
-                yield f"{key:{_WIDTH}} {int(one):,}" if one.isdecimal() else f"{key:{_WIDTH}} {one}"
-        elif name == "base":
-            yield f"{'base':{_WIDTH}} {value['source']} ({value['architecture']})"
-        elif name == "parameters":
-            yield f"{name:{_WIDTH}} {value:,}"
-        elif isinstance(value, (list, dict)):
-            parts = value if isinstance(value, list) else [f"{key}={one}" for key, one in value.items()]
-            yield f"{name:{_WIDTH}} {', '.join(map(str, parts))}"
-        else:
-            yield f"{name:{_WIDTH}} {value}"
+        address = name == "path" and row.get("served")  # which is no path
+        if (
+            value not in (None, {}, [], "", False)
+            and name not in ("takes_adapters", "cacheable")
+            and not address
+        ):
+            yield from _lines(name, value)
+
+
+def _lines(name: str, value: Any) -> Iterator[str]:
+    """The lines about one property."""
+    if name == "training":
+        for number, line in enumerate(_settings("", value)):
+            yield f"{'' if number else name:{_WIDTH}} {line}"
+    elif name == "params":
+        sizes = (f"{key} {one}" for key, one in value.items() if one is not None)
+        yield f"{'sizes':{_WIDTH}} {', '.join(sizes)}"
+    elif name == "extra":
+        for key, one in value.items():
+            yield f"{key:{_WIDTH}} {int(one):,}" if one.isdecimal() else f"{key:{_WIDTH}} {one}"
+    elif name == "base":
+        yield f"{'base':{_WIDTH}} {value['source']} ({value['architecture']})"
+    elif name == "served":
+        yield from _served(value)
+    elif name == "parameters":
+        yield f"{name:{_WIDTH}} {value:,}"
+    elif isinstance(value, (list, dict)):
+        parts = value if isinstance(value, list) else [f"{key}={one}" for key, one in value.items()]
+        yield f"{name:{_WIDTH}} {', '.join(map(str, parts))}"
+    else:
+        yield f"{name:{_WIDTH}} {value}"
+
+
+def _served(told: dict[str, Any]) -> Iterator[str]:
+    """The lines about a server: what it is, how it is asked, and what it lacks."""
+    can = abilities_of(told["abilities"])
+    scores = {"prompt_logprobs": "by token ids with prompt_logprobs", "echo": "by token ids with echo"}
+    texts = (["completions, " + ("by token ids" if can.tokens else "as text")] if can.completions else []) + (
+        ["chats"] if can.chat else []
+    )
+    added = told["template"]
+    limit = told["limit"]
+    for name, text in (
+        ("address", told["url"]),
+        ("model", told["model"]),
+        ("server", " ".join(filter(None, (told["server"], told["version"]))) or "unknown"),
+        ("system", told["system_fingerprint"] or ""),
+        ("tokenizer", told["tokenizer"] or "none: --eval-tokenizer PATH"),
+        ("takes", "not said" if limit is None else f"{limit:,} tokens, prompt and text together"),
+        ("scores", scores[can.scoring] if can.scoring else f"none: {told['lacks']}"),
+        ("choices", "of one token in one request (logprob_token_ids)" if can.choices else ""),
+        ("texts", "; ".join(texts)),
+        ("chat template", "" if added is None or not can.chat else f"makes {added} tokens of {HELLO!r}"),
+        *(("note", note) for note in told["notes"]),
+    ):
+        if text:
+            yield f"{name:{_WIDTH}} {text}"
 
 
 def _row(info: CheckpointInfo) -> dict[str, Any]:

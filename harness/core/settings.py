@@ -33,6 +33,7 @@ TITLES: Final[Mapping[str, str]] = {
     "answers": "How it is asked",
     "programs": "Benchmarks of programs",
     "machine": "On which machine",
+    "served": "Served models",
     "results": "What becomes of the results",
     "gate": "Against a baseline",
 }

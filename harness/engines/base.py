@@ -88,6 +88,17 @@ class ReportingEngine(Protocol):
         """The work so far. Called by another thread, a few times a second: returns at once, and waits for nothing."""
 
 
+@runtime_checkable
+class CheckingEngine(Protocol):
+    """An engine whose answers may change while it is asked, as those of a server."""
+
+    def check(self) -> None:
+        """Check that the answers are still those of the beginning; called when nothing more is asked for now.
+
+        Where they are not, ``usage`` says so as ``drift``, and the checkpoint's results are not valid.
+        """
+
+
 class EngineFactory(Protocol):
     """Opens the engines of one kind; nothing heavy is imported before ``open``."""
 

@@ -7,13 +7,14 @@ from harness.core.errors import CheckpointError
 from harness.core.plugins import plugins
 from harness.engines.base import Engine, EngineFactory
 from harness.engines.fake import FakeFactory
+from harness.engines.http.factory import HttpFactory
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.factory import TransformersFactory
 
 
 def factories() -> tuple[EngineFactory, ...]:
     """Return every engine factory."""
-    return (TransformersFactory(), FakeFactory(), *plugins(ENGINES, CheckpointError))
+    return (TransformersFactory(), FakeFactory(), HttpFactory(), *plugins(ENGINES, CheckpointError))
 
 
 def factory_of(info: CheckpointInfo) -> EngineFactory:

@@ -21,6 +21,8 @@ class ModelSettings:
     ``chat``: whether texts are generated through the checkpoint's chat template; "auto" uses it where there is one.
     ``max_new_tokens``: a limit in place of the benchmark's own. ``speculative``: whether extra heads propose tokens;
     it changes no answer, only the time.
+
+    Of served models: ``price`` is that of a million prompt tokens and of a million new ones.
     """
 
     dtype: Dtype = "auto"
@@ -30,3 +32,4 @@ class ModelSettings:
     chat: Chat = "auto"
     max_new_tokens: int | None = None
     speculative: Speculative = "auto"
+    price: tuple[float, float] | None = None

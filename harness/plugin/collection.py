@@ -39,6 +39,7 @@ from harness.core.requests import RunProgram
 from harness.core.tasks import Tasks, declared_groups
 from harness.core.text import listed
 from harness.engines.sandbox import open_checked
+from harness.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE
 from harness.plugin.fixture_rows import with_rows
 from harness.plugin.keywords import may_select, stand_in_ids
 from harness.plugin.options import Settings
@@ -113,6 +114,12 @@ class Collection:
         """The choice of ``--eval-tasks``."""
         return Tasks.of(self.settings.tasks)
 
+    @property
+    def most_items(self) -> int:
+        """The most items of a batch; a server is asked many things at once, and each batch ends with few of them."""
+        served = any(info.served for info in self.checkpoints or ())
+        return self.settings.batch_items or (GENERATING_SIZE if served else DEFAULT_SIZE)
+
     def groups_of(self, spec: Benchmark) -> Sequence[str] | None:
         """Return the groups of the benchmark's rows, as far as they are known."""
         if (loaded := self.loaded.get(id(spec))) is None:
@@ -132,7 +139,9 @@ class Collection:
                 seq_len=settings.seq_len,
                 base_model=settings.base_model,
                 trust_remote_code=settings.trust_remote_code,
+                options=settings.of_targets,
             )
+            _check_served(settings.of_targets, series.infos, some_failed=bool(series.failed))
             _check_base(settings.base_model, series.infos, some_failed=bool(series.failed))
             self.checkpoints, self.failed = series.infos, series.failed
             self.deselected += series.left_out
@@ -166,7 +175,7 @@ class Collection:
             self.sandbox = None
 
 
-WITHOUT_BASE: Final = ("folder", "gguf", "fake")
+WITHOUT_BASE: Final = ("folder", "gguf", "fake", "served")
 """The checkpoint formats that take no ``--eval-base-model``."""
 
 
@@ -177,6 +186,17 @@ def _check_base(base: str | None, infos: Sequence[CheckpointInfo], *, some_faile
         raise CheckpointError(
             f"--eval-base-model {base}: no checkpoint of this run is a LoRA adapter or a .pt file, which take one; "
             "leave it out, or check --checkpoint"
+        )
+
+
+def _check_served(options: Mapping[str, str], infos: Sequence[CheckpointInfo], *, some_failed: bool) -> None:
+    """Raise ``CheckpointError`` for an option of served models where there is none."""
+    if options and infos and not any(info.served for info in infos) and not some_failed:
+        flags = {"model": "--eval-model-name", "tokenizer": "--eval-tokenizer"}
+        (name, value), *_ = options.items()
+        raise CheckpointError(
+            f"{flags[name]} {value}: no checkpoint of this run is a served model, which takes it; "
+            "leave it out, or give --checkpoint http://HOST:PORT/v1"
         )
 
 
@@ -285,11 +305,13 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
     asked = [kind for kind in spec.asks if kind is not RunProgram]  # which the sandbox answers
     suited = [info for info in infos if all(kind in info.serves for kind in asked)]
     named = ", ".join(kind.__name__ for kind in asked)
-    for kind in dict.fromkeys(info.kind for info in infos):
-        names = [info.name for info in infos if info.kind == kind and info not in suited]
-        who = listed(names, 3)
-        if names:
-            leave_out(f"asks {named}, which {who} ({kind} LM) cannot answer")
+    unsuited: dict[tuple[str, str], list[str]] = {}
+    for info in infos:
+        if info not in suited:
+            unsuited.setdefault((info.kind, info.served.get("lacks", "")), []).append(info.name)
+    for (kind, lacks), names in unsuited.items():
+        why = f"cannot answer; {lacks}" if lacks else f"({kind} LM) cannot answer"
+        leave_out(f"asks {named}, which {listed(names, 3)} {why}")
     return suited
 
 

@@ -17,7 +17,6 @@ import pytest
 from harness.core.errors import HarnessError
 from harness.core.exit_codes import ExitCode
 from harness.core.hooks import Run
-from harness.plugin.batches import DEFAULT_SIZE
 from harness.plugin.crashes import FailedCheckpoints, WorkerCrashes
 from harness.plugin.gate import FINE, GateSession
 
@@ -106,7 +105,7 @@ class Controller:
         if self.begin():
             from harness.plugin.xdist import schedule_batches
 
-            limit = self._settings.batch_items or DEFAULT_SIZE
+            limit = self._collection.most_items
             schedule_batches(self._config, limit, self._directory.quarantine)
 
     # Items

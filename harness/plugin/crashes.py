@@ -81,6 +81,8 @@ class FailedCheckpoints:
             return
         if "fatal" in told:
             raise pytest.UsageError(told["fatal"])
+        if "stop" in told:
+            raise pytest.exit.Exception(told["stop"])
         name, message = told["failed"]
         self.messages[name] = message
         if self.messages.keys() >= set(checkpoints):

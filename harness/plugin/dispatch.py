@@ -16,10 +16,11 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import pytest
 
+from harness.core.errors import ServerError
 from harness.core.requests import Answer, Refusal, Request, RunProgram, RunProgramAnswer
 from harness.engines.base import Engine
 
-STOPPING: Final = (KeyboardInterrupt, SystemExit, pytest.exit.Exception)
+STOPPING: Final = (KeyboardInterrupt, SystemExit, pytest.exit.Exception, ServerError)
 CAUGHT: Final = (Exception, pytest.skip.Exception, pytest.fail.Exception)
 """pytest's outcomes are BaseExceptions; these three concern a single item."""
 

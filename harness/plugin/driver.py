@@ -340,6 +340,9 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
             counts["at_limit"] += sum(sample.finish_reason == "length" for sample in answer.samples)
             counts["empty"] += sum(not sample.text.strip() for sample in answer.samples)
             counts["chat"] += len(answer.samples) * answer.chat
+            counts["unanswered"] += sum(
+                sample.finish_reason == "length" and not sample.text.strip() for sample in answer.samples
+            )
             state.lengths += [
                 Length(sample.tokens, sample.finish_reason == "length")
                 for sample in answer.samples[: request.different]

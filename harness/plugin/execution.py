@@ -9,16 +9,18 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from harness.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, generator_function
+from harness.core.errors import ServerError
 from harness.core.requests import Generate
 from harness.core.resources import shipped_evals
 from harness.core.serialize import to_plain
+from harness.engines.base import CheckingEngine
 from harness.engines.settings import ModelSettings
 from harness.plugin.batches import batch_key, plan_batches
 from harness.plugin.collection import (
@@ -92,6 +94,7 @@ class Execution:
         self._settled: set[str] = set()
         self._batch_of: dict[str, list[pytest.Item]] = {}
         self._leader_after: dict[str, pytest.Item] = {}
+        self._asked: tuple[Engine, str] | None = None
         self._plan(work.items)
 
     def _plan(self, items: Sequence[pytest.Item]) -> None:
@@ -121,8 +124,11 @@ class Execution:
             watch = self._work.watch
             if watch is not None and not watch.planned:
                 watch.plan(*self._workload())
+            if self._asked is not None and self._asked[1] != info.name:
+                self.check()
             with watch.loading(info.name) if watch is not None else nullcontext():
                 engine = self._work.engine(info)
+            self._asked = engine, info.name
             batch = self._started(item, engine)
             try:
                 self._start_next(item, batch, engine)
@@ -138,6 +144,16 @@ class Execution:
                 self._settled.update(batch.outcomes)
             self._meter.count(engine, info.name, to_plain(engine.usage))
         return self._outcomes.pop(item.nodeid)
+
+    def check(self) -> None:
+        """Let the engine that was asked last check that it answers as at the beginning, where it can."""
+        if self._asked is None:
+            return
+        (engine, name), self._asked = self._asked, None
+        if isinstance(engine, CheckingEngine):
+            with suppress(ServerError):  # the items that it has not answered are lost, and say so
+                engine.check()
+            self._meter.count(engine, name, to_plain(engine.usage))
 
     def sync(self) -> None:
         """Put the records on disk, and write down what this process's answers have cost so far."""

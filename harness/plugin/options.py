@@ -42,6 +42,8 @@ class Settings:
     steps: StepFilter | None
     base_model: str | None
     trust_remote_code: bool
+    model_name: str | None
+    tokenizer: str | None
     data: str | None
     tasks: tuple[str, ...]
     limit: int | float | None
@@ -67,6 +69,12 @@ class Settings:
     gate_sequential: bool
     gate_plan: bool
     gate_config: str | None
+
+    @property
+    def of_targets(self) -> dict[str, str]:
+        """The options that targets take, by the names that they have in ``TARGET?NAME=VALUE``."""
+        given = {"model": self.model_name, "tokenizer": self.tokenizer}
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
     def trackers(self) -> tuple[str, ...]:
@@ -116,7 +124,7 @@ def settings_of(config: pytest.Config) -> Settings:
     )
 
 
-MODEL_ROWS: Final = ("dtype", "device", "batch", "chat", "max_new_tokens", "speculative")
+MODEL_ROWS: Final = ("dtype", "device", "batch", "chat", "max_new_tokens", "speculative", "price")
 """The rows that an engine is told."""
 
 

@@ -70,7 +70,9 @@ class SessionHooks(Hooks):
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
         try:
-            return (yield)
+            found = yield
+            self.session.check()
+            return found
         finally:
             self.session.sync()
 

@@ -135,6 +135,8 @@ class RunResults:
         return self._following.read()
 
     def _summarize(self, records: Iterable[Record], items: list[Collected], **more: Any) -> Summary:
+        usage = self._directory.read_usage()
+        drifts = {row.checkpoint: row.engine["drift"] for row in usage if row.engine.get("drift")}
         return summarize(
             records,
             self.declarations,
@@ -142,6 +144,7 @@ class RunResults:
             run_id=self._directory.run_id,
             directory=str(self._directory.path),
             manifest=self._manifest,
+            drifts=drifts,
             **more,
         )
 
@@ -151,7 +154,8 @@ class RunResults:
         store = ResultStore(self._directory.path.parent)
         results = saved_of(summary, records, codes={one.name: one.code for one in summary.declarations})
         for saved, items in results:
-            if items.examples and saved.checkpoint not in self._saved:
+            # What speaks against a result may have been found after its last item.
+            if items.examples and (saved.checkpoint not in self._saved or saved.invalid):
                 store.save(saved, items)
         return results
 

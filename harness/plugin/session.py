@@ -20,11 +20,11 @@ import pytest
 
 from harness.checkpoints import CheckpointInfo
 from harness.core.benchmark import declared
-from harness.core.errors import CheckpointError, HarnessError, JournalError
+from harness.core.errors import CheckpointError, HarnessError, JournalError, ServerError
 from harness.core.files import shown_path
 from harness.core.text import listed
 from harness.plugin import collection as collecting
-from harness.plugin.batches import DEFAULT_SIZE, batch_size
+from harness.plugin.batches import batch_size
 from harness.plugin.crashes import TOLD, FailedCheckpoints
 from harness.plugin.declarations import collected_of, declarations_of, wrong_composite
 from harness.plugin.gate import GateSession
@@ -176,7 +176,7 @@ class EvalSession:
             self.raise_fault()
 
     def _batch_size(self, count: int) -> int:
-        return batch_size(count, self.settings.workers, self.settings.batch_items or DEFAULT_SIZE)
+        return batch_size(count, self.settings.workers, self.collection.most_items)
 
     @property
     def _by_kind(self) -> bool:
@@ -300,7 +300,9 @@ class EvalSession:
             function, _, _ = item.nodeid.partition("[")
             kind = f"{function} {type(error).__name__} {place_of(error, self.config.rootpath)}"
             setattr(report, SAME, kind)
-        if self._execution is not None and report.when != "teardown" and not report.passed:
+        if isinstance(error, ServerError):
+            setattr(report, TOLD, {"stop": str(error)})
+        elif self._execution is not None and report.when != "teardown" and not report.passed:
             try:
                 self._execution.settle(item, "skipped" if report.skipped else "error", whole_sentence(error))
             except JournalError as fault:
@@ -319,6 +321,11 @@ class EvalSession:
         return self._controller is not None and self._controller.worker_crashed(item)
 
     # Finish
+
+    def check(self) -> None:
+        """Let the engine check, after the last item, that it answers as at the beginning."""
+        if self._execution is not None:
+            self._execution.check()
 
     def sync(self) -> None:
         """Make sure that this process's records are on disk; raises ``pytest.UsageError`` where that cannot be."""

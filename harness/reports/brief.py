@@ -43,6 +43,7 @@ def lines(summary: Summary) -> list[Line]:
     texts = {
         "reused": _reused(summary),
         "cut": notes.cut(summary),
+        "no answer": "; ".join(notes.unanswered(summary)),
         "weak tests": _weak_tests(summary),
         "slow": _slow_ways(summary),
         "prompts": "; ".join(notes.other_prompts(summary)),

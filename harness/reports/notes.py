@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, Final
 
+from harness.checkpoints.fingerprint import WEAK
 from harness.core.aggregation import aggregation_of
 from harness.core.demonstration import as_line
 from harness.core.marks import PICKS
@@ -68,6 +69,28 @@ def weak_tests(summary: Summary) -> list[str]:
     return lines
 
 
+def unanswered(summary: Summary) -> list[str]:
+    """Return the results with texts that were used up before an answer, with the score over both numbers of items."""
+    several = len(checkpoints(summary)) > 1
+    lines = []
+    for one in wholes(summary):
+        if not one.unanswered or one.answered is None:
+            continue
+        whole, answered = one.metrics[one.primary], one.answered
+        values = [
+            f"{'none' if metric.value is None else f'{metric.value:.4g}'} over {text}"
+            for metric, text in (
+                (whole, f"all {count(whole.n, 'item')}"),
+                (answered, f"the {answered.n} with an answer"),
+            )
+        ]
+        lines.append(
+            f"{_name(one, several)}: no answer (limit) in {one.unanswered} of {count(one.outputs, 'output')}, which "
+            f"are empty at the limit of tokens: {one.primary} {', '.join(values)}"
+        )
+    return lines
+
+
 def other_prompts(summary: Summary) -> list[str]:
     """Return the benchmarks whose few-shot examples were drawn as another harness does, but not from all its rows."""
     found: dict[str, list[str]] = {}
@@ -84,7 +107,8 @@ def other_prompts(summary: Summary) -> list[str]:
 
 def warnings(summary: Summary) -> list[str]:
     """Return the facts that a reader must know before believing the numbers."""
-    found = [*invalid(summary), *unsandboxed(summary), *weak_tests(summary), *other_prompts(summary)]
+    found = [*invalid(summary), *unanswered(summary), *unsandboxed(summary)]
+    found += [*weak_tests(summary), *other_prompts(summary)]
     found += [text] if (text := cut(summary)) else []
     return [*found, *journal(summary), *engines(summary), *slow_ways(summary)]
 
@@ -109,8 +133,13 @@ def engines(summary: Summary) -> list[str]:
     unknown = [row["name"] for row in summary.checkpoints if row.get("fingerprint", "") is None]
     names = [name for name in unknown if name not in failed]
     text = f"{listed(names, 4)}: no fingerprint from its engine, so no answer is taken from the cache"
+    weak = [row["name"] for row in summary.checkpoints if str(row.get("fingerprint")).startswith(WEAK)]
+    served = (
+        f"{listed(weak, 4)}: known by what the server says of it alone (a weak fingerprint), so no answer of a "
+        "complete run is taken from the cache; --eval-reuse-served takes them"
+    )
     found = (note for row in summary.effort for note in row.engine.get("notes", ()))
-    return [*([text] if names else []), *dict.fromkeys(found)]
+    return [*([text] if names else []), *([served] if weak else []), *dict.fromkeys(found)]
 
 
 def slow_ways(summary: Summary) -> list[str]:
@@ -295,6 +324,9 @@ def usage(summary: Summary) -> list[str]:
 
 def _usage(rows: Sequence[Usage]) -> str:
     processes = len({row.who for row in rows})
+    asked = [row.engine for row in rows if "requests" in row.engine]
+    if len(asked) == len(rows):
+        return _asked(asked)
     tokens = sum(row.engine.get("tokens", 0) for row in rows)
     padding = sum(row.engine.get("padding", 0) for row in rows)
     parts = [f"{tokens:,} tokens computed, {100 * padding / max(1, tokens):.1f} % padding"]
@@ -308,6 +340,19 @@ def _usage(rows: Sequence[Usage]) -> str:
             f"{processes} processes with {_gigabytes(sum(shares.values()))} in all, shared pages counted once"
         )
     return "; ".join([*parts, *_speculation(rows)])
+
+
+def _asked(engines: Sequence[Mapping[str, Any]]) -> str:
+    """Return what asking a server has cost."""
+    requests, retries, prompt, new = (
+        sum(one[name] for one in engines)
+        for name in ("requests", "retries", "prompt_tokens", "completion_tokens")
+    )
+    again = f" ({retries:,} of them again)" if retries else ""
+    parts = [f"{requests:,} requests{again}", f"{prompt:,} prompt and {new:,} new tokens at the server"]
+    if costs := [one["cost"] for one in engines if "cost" in one]:
+        parts.append(f"cost {sum(costs):,.4f} (--eval-price)")
+    return "; ".join(parts)
 
 
 def _speculation(rows: Sequence[Usage]) -> list[str]:

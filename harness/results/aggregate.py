@@ -45,6 +45,7 @@ class _Bucket:
     checkpoint: str
     declaration: Declaration
     records: list[Record] = field(default_factory=list)
+    drift: str | None = None
 
 
 def summarize(
@@ -59,14 +60,19 @@ def summarize(
     deselected: Sequence[str] = (),
     seconds: float = 0.0,
     usage: Sequence[Usage] = (),
+    drifts: Mapping[str, str] | None = None,
 ) -> Summary:
     """Return the whole run's numbers.
+
+    ``drifts`` says of checkpoints why their answers were not those of one model.
 
     Raises ``BenchmarkError`` when an item's benchmark is not declared. Of several records of an item the last counts,
     except that "lost" never replaces "scored".
     """
     known = latest(records)
     buckets = _buckets(known, declarations, collected)
+    for bucket in buckets:
+        bucket.drift = (drifts or {}).get(bucket.checkpoint)
     results = [result for bucket in buckets for result in _results(bucket)]
     return Summary(
         run_id=run_id,
@@ -158,7 +164,8 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
         programs=_outcomes(records),
         unsandboxed=sum(record.unsandboxed for record in records),
         weak_tests=_weak_tests(records),
-        invalid=_invalid(counts, declaration.most_unusable),
+        answered=_answered(declaration, records) if counts["unanswered"] else None,
+        invalid="; ".join(filter(None, (_invalid(counts, declaration.most_unusable), bucket.drift))) or None,
         reused=sum(record.reused_from is not None for record in records),
         reused_from=sorted({record.reused_from for record in records if record.reused_from}),
         template=_template(counts),
@@ -166,6 +173,13 @@ def _result(bucket: _Bucket, group: str | None, records: Sequence[Record]) -> Re
         published=extent.published,
         mark=mark(scored, extent, origin=declaration.dataset.origin, own=declaration.own_rows),
     )
+
+
+def _answered(declaration: Declaration, records: Sequence[Record]) -> Metric:
+    """Return the primary metric over the items whose texts were not all used up before an answer."""
+    name = declaration.primary
+    having = [record for record in _scored(records) if not record.unanswered]
+    return _metric(name, aggregation_of(declaration.aggregate, name), declaration, having)
 
 
 def _template(counts: Mapping[str, int]) -> str | None:

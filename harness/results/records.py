@@ -14,7 +14,7 @@ from harness.core.files import SCHEMA, check_kind
 Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost"]
 STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost")
 
-GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat")
+GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered")
 """The fields of a record that count its generated texts; results have their sums."""
 
 
@@ -27,7 +27,8 @@ class Record:
     of its batches. ``truncated`` counts its requests whose context was cut.
 
     Of its generated texts (``outputs``) it counts those that ended ``at_limit``, those that are ``empty``, those in
-    which ``no_answer`` was found, and those asked through a ``chat`` template.
+    which ``no_answer`` was found, and those asked through a ``chat`` template. The ``unanswered`` ones are empty at the
+    limit: a reasoning used up all tokens.
 
     ``programs`` counts what became of its programs, by outcome, ``unsandboxed`` those that ran without isolation.
     ``weak_tests`` has, by task, the wrong programs that its tests accept.
@@ -56,6 +57,7 @@ class Record:
     empty: int = 0
     no_answer: int = 0
     chat: int = 0
+    unanswered: int = 0
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
     weak_tests: dict[str, list[str]] = field(default_factory=dict)

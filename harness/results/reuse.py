@@ -7,7 +7,9 @@ run ended.
 
 ``harness.core.conditions`` says which settings may differ: those that choose items or checkpoints, and those of speed
 and place. Answers of ``fake:`` checkpoints are not reused (``cacheable``), nor is anything whose fingerprint is
-unknown.
+unknown. A weak fingerprint, of a served model, may be that of other weights tomorrow. So a run takes the answers of
+those before it that did not complete the benchmark: the same command goes on where it was stopped. Others are taken
+only where ``--eval-reuse-served`` says so.
 
 The controller decides, before the first item, and writes down which runs to search; every process then finds its
 items in their journals by itself. The set of items does not depend on it, so simultaneous runs do no harm: at worst
@@ -23,12 +25,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from harness.checkpoints.fingerprint import WEAK
 from harness.core.conditions import same_answers
 from harness.core.errors import JournalError
 from harness.core.files import SCHEMA, write_atomic
 from harness.results.journal import read_line
 from harness.results.records import Record
-from harness.results.summary import Declaration
+from harness.results.summary import SUMMARY, Declaration
 
 FILE: Final = "reuse.json"
 
@@ -80,15 +83,36 @@ def decide(manifest: Mapping[str, Any], output: Path) -> Decision:
     decision: Decision = {}
     if not mine:
         return decision
+    weak_too = bool(manifest.get(SETTINGS, {}).get("reuse_served"))
+    closed: set[tuple[str, str]] = set()
     for directory, other in _earlier(manifest, output):
         alike = [name for name in manifest["benchmarks"] if _alike(manifest, other, name)]
         by_print = {row.get("fingerprint"): row["name"] for row in other.get("checkpoints", ())}
         for checkpoint, fingerprint in mine.items():
             for benchmark in alike if fingerprint in by_print else ():
+                if (checkpoint, benchmark) in closed:
+                    continue
+                if (
+                    fingerprint.startswith(WEAK)
+                    and not weak_too
+                    and _completed(directory, by_print[fingerprint], benchmark)
+                ):
+                    closed.add((checkpoint, benchmark))
+                    continue
                 sources = decision.setdefault(checkpoint, {}).setdefault(benchmark, [])
                 if len(sources) < MOST_RUNS:
                     sources.append(Source(str(directory), by_print[fingerprint]))
     return decision
+
+
+def _completed(directory: Path, checkpoint: str, benchmark: str) -> bool:
+    """Return whether a run has an answer for every item of a benchmark that it collected."""
+    try:
+        results = json.loads((directory / SUMMARY).read_bytes())["results"]
+        mine = [one for one in results if (one["checkpoint"], one["benchmark"]) == (checkpoint, benchmark)]
+        return bool(mine) and not any(one["errors"] + one["timeouts"] + one["lost"] for one in mine)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # it was stopped before it could write that
 
 
 def _alike(mine: Mapping[str, Any], other: Mapping[str, Any], benchmark: str) -> bool:

@@ -98,6 +98,8 @@ class Result:
     ``Record`` does. ``weak_tests`` has the wrong programs that the tests of a scored task accept, by task.
     ``template`` is the way in which texts were asked for: "chat", "plain", "mixed", or None where none were.
 
+    ``answered`` is the primary metric over the items without an ``unanswered`` text, None where there is no such text.
+
     ``of`` is the number of items that the benchmark (or group) has with this data, 0 where not known, and
     ``published`` the number of rows in the published set. ``mark`` stands beside every value over fewer items
     (``harness.core.marks``). ``invalid`` says why the numbers must not be believed, None where nothing is known
@@ -126,6 +128,8 @@ class Result:
     empty: int = 0
     no_answer: int = 0
     chat: int = 0
+    unanswered: int = 0
+    answered: Metric | None = None
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
@@ -298,7 +302,9 @@ def finite(value: Any) -> Any:
 def _result(data: Mapping[str, Any]) -> Result:
     metrics = {name: Metric(**metric) for name, metric in data["metrics"].items()}
     fields = _fields(data)
-    return Result(**{**fields, "metrics": metrics, "dataset": DatasetInfo(**data["pack"])})
+    answered = Metric(**fields["answered"]) if fields.get("answered") else None
+    own = {"metrics": metrics, "answered": answered, "dataset": DatasetInfo(**data["pack"])}
+    return Result(**{**fields, **own})
 
 
 def _fields(data: Mapping[str, Any]) -> dict[str, Any]:

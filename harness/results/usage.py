@@ -29,6 +29,9 @@ class Usage:
     among them that only filled rows up), ``distinct`` tokens asked for, ``logits`` (positions whose logits were
     computed), ``batch_tokens`` (the most at once), and ``notes``.
 
+    A served model has ``requests``, ``retries``, ``prompt_tokens`` and ``completion_tokens`` as the server counts them,
+    ``cost`` where there is a price, ``troubles``, ``notes``, and ``drift`` where its answers have changed meanwhile.
+
     ``speculative`` is there if extra heads proposed tokens. It has ``lengths`` (how often a pass of a row gave 1, 2,
     ... tokens), ``mean_length``, ``asked`` and ``right`` (proposals of each extra head), and ``accuracy``. ``slow``
     is there if a slow way had to be taken. It is a list of ``way`` (``SLOW_WAYS``), ``reason``, and tokens or logits

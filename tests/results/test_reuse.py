@@ -37,6 +37,29 @@ def test_the_newest_of_the_runs_that_began_before_comes_first(tmp_path: Path) ->
     }
 
 
+WEAK = [{"name": "step-1", "fingerprint": "weak-" + "f" * 64, "format": "served"}]
+
+
+def ended(output: Path, run_id: str, *, lost: int) -> None:
+    """The summary of a run, with that many items that it did not get to."""
+    result = {"checkpoint": "step-1", "benchmark": "b", "errors": 0, "timeouts": 0, "lost": lost}
+    (output / run_id).mkdir(parents=True)
+    (output / run_id / "summary.json").write_text(json.dumps({"results": [result]}))
+
+
+def test_of_a_weak_fingerprint_only_what_was_stopped_since_the_last_whole_run_is_taken(
+    tmp_path: Path,
+) -> None:
+    others = [manifest(name, when, checkpoints=WEAK) for name, when in (("a", 1.0), ("b", 2.0), ("c", 3.0))]
+    ended(tmp_path, "a", lost=3)
+    ended(tmp_path, "b", lost=0)  # of c there is no summary: it was killed
+    mine = manifest("now", 10.0, checkpoints=WEAK)
+    assert decided(tmp_path, *others, mine=mine) == {"step-1": {"b": [Source(str(tmp_path / "c"), "step-1")]}}
+    asked = manifest("now", 10.0, checkpoints=WEAK, settings={"reuse_served": True})
+    taken = decided(tmp_path, *others, mine=asked)
+    assert [Path(one.directory).name for one in taken["step-1"]["b"]] == ["c", "b", "a"]
+
+
 def test_another_name_of_the_same_checkpoint_is_looked_up(tmp_path: Path) -> None:
     other = manifest("old", 1.0, checkpoints=[{"name": "final", "fingerprint": "f" * 64}])
     assert decided(tmp_path, other) == {"step-1": {"b": [Source(str(tmp_path / "old"), "final")]}}

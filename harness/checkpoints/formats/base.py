@@ -18,6 +18,9 @@ GROUP: Final = "touchstone.checkpoint_formats"
 ENGINES: Final = "touchstone.engines"
 """The group of engines, some of which have targets of their own (``harness.engines.base``)."""
 
+OWN_ENGINES: Final = ("harness.engines.http.factory:HttpFactory",)
+"""Our own engines that have targets of their own, by name: engines are made of what is here."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -35,7 +38,7 @@ class Asked:
     options: Mapping[str, str] = field(default_factory=dict)
     resolve_base: Callable[[str], list[CheckpointInfo]] = lambda _: []
 
-    def limited(self, path: Path, takes: int) -> int:
+    def limited(self, path: Path | str, takes: int) -> int:
         """Return ``seq_len``, by default the most that the checkpoint takes; raise ``CheckpointError`` for more."""
         if self.seq_len is not None and self.seq_len > takes:
             raise CheckpointError(

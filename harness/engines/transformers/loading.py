@@ -103,12 +103,17 @@ def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
 
 def load_tokenizer(info: CheckpointInfo) -> Any:
     """Return the checkpoint's tokenizer. Raises ``CheckpointError`` where it cannot be loaded."""
-    what = f"{info.path}: its tokenizer cannot be loaded"
+    folder, how = _source(info)
+    return tokenizer_at(folder, who=info.path, **how)
+
+
+def tokenizer_at(place: Path | str, *, who: Path | str | None = None, **how: Any) -> Any:
+    """Return the tokenizer of a folder or Hub id. Raises ``CheckpointError`` where it cannot be loaded."""
+    what = f"{who or place}: its tokenizer cannot be loaded"
     with quiet(), one_line_errors(what, "copy it from the model that was trained"):
         from transformers import AutoTokenizer
 
-        folder, how = _source(info)
-        return no_length_limit(AutoTokenizer.from_pretrained(folder, **how))
+        return no_length_limit(AutoTokenizer.from_pretrained(place, **how))
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def prepare(
     if (fault := request.fault()) is not None:
         return Refusal(fault)
     chat = asking.chat and bool(request.turns)
-    request = _in_form(request, chat, asking.max_new_tokens)
+    request = in_form(request, chat, asking.max_new_tokens)
     if asking.only_chat and not chat:
         return Refusal("the question has no turns for a chat template; ask it with --eval-chat off or auto")
     text = tokenizer.conversation(request.turns) if chat else request.prompt
@@ -99,7 +99,7 @@ def prepare(
     return Prompt(request, tokens[truncated:], truncated, chat)
 
 
-def _in_form(request: Generate, chat: bool, max_new_tokens: int | None) -> Generate:
+def in_form(request: Generate, chat: bool, max_new_tokens: int | None) -> Generate:
     """Return the request with the stop sequences and the limit of the form in which it is asked.
 
     A limit that a person sets takes precedence over both.

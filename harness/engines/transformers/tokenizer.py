@@ -118,6 +118,11 @@ class TextTokenizer:
             )
         return (self.start,)
 
+    def begins(self, ids: Sequence[int]) -> bool:
+        """Return whether tokens begin with BOS."""
+        bos = self._tokenizer.bos_token_id
+        return bos is not None and bool(ids) and ids[0] == bos
+
     def readable(self, ids: Sequence[int]) -> str:
         """Return the text of generated tokens, without special tokens."""
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)

@@ -1,0 +1,154 @@
+"""``HttpFactory``: served models as checkpoints, ``--checkpoint http://HOST:PORT/v1``.
+
+``inspect`` asks the server what it can do (``probe``), and everything found is in ``CheckpointInfo.served``, as plain
+data: the processes that share a run ask with the same knowledge. Little is imported before that.
+
+A served model has no files to be known by. Its fingerprint is made of what the server says of itself, and marked weak
+(``WEAK``): the same may be said of other weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.checkpoints.fingerprint import WEAK
+from harness.checkpoints.formats.base import Asked
+from harness.checkpoints.info import CheckpointInfo
+from harness.engines.http.address import TARGETS, Address, parse_address
+from harness.engines.settings import ModelSettings
+
+if TYPE_CHECKING:
+    from harness.engines.http.engine import HttpEngine
+    from harness.engines.http.planning import Planner
+    from harness.engines.http.probe import Found
+    from harness.engines.http.tokens import Ask
+    from harness.engines.http.transport import Transport
+
+PROBE_ATTEMPTS: Final = 3
+
+_TOLD: Final = ("model", "server", "version", "system_fingerprint", "tokens")
+"""The parts of a fingerprint, by the names in ``CheckpointInfo.served``."""
+
+
+class HttpFactory:
+    """Opens models at servers."""
+
+    name = "http"
+    targets = TARGETS
+    options: Mapping[str, str] = MappingProxyType(
+        {
+            "model": "the model to ask, where the server has several",
+            "tokenizer": "a folder, Hub id or checkpoint with the model's tokenizer",
+        }
+    )
+
+    def inspect(self, path: Path, asked: Asked) -> CheckpointInfo:
+        """Describe a served model. Raises ``CheckpointError`` where it cannot be asked."""
+        del path  # in which two slashes are one
+        return inspect_server(parse_address(asked.source), asked)
+
+    def fingerprint(self, info: CheckpointInfo) -> str:
+        """Return the weak fingerprint of what the server says of itself."""
+        told = [info.served.get(name) for name in _TOLD]
+        return WEAK + hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+    def open(self, info: CheckpointInfo, settings: ModelSettings) -> HttpEngine:
+        """Return the model, ready to be asked. Raises ``CheckpointError``."""
+        from harness.engines.http.engine import HttpEngine
+
+        transport = _transport(info.served["base"], info.served["model"], settings)
+        return HttpEngine(info, transport, planner_of(info, settings, transport), settings)
+
+
+def planner_of(info: CheckpointInfo, settings: ModelSettings, transport: Transport | None = None) -> Planner:
+    """Return what plans calls for a model; ``transport`` is needed for a tokenizer at the server."""
+    from harness.engines.http.planning import Planner
+    from harness.engines.http.tokens import named_tokens
+
+    name = info.served["tokenizer"]
+    ask: Ask = (lambda *_: None) if transport is None else _remote(transport)
+    return Planner(info, settings, None if name is None else named_tokens(name, ask))
+
+
+def inspect_server(address: Address, asked: Asked) -> CheckpointInfo:
+    """Describe the model at an address. Raises ``CheckpointError`` where it cannot be asked."""
+    from harness.engines.http.calls import Call, Failure
+    from harness.engines.http.probe import Probe
+
+    transport = _transport(address.base, "", ModelSettings())
+
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+        end = transport.one(Call(path, body, lambda found: found), PROBE_ATTEMPTS)
+        return end if isinstance(end, Failure) else end.value
+
+    try:
+        found = Probe(address, ask).run(asked.options.get("model"), asked.options.get("tokenizer"))
+    finally:
+        transport.close()
+    return described(address, found, asked)
+
+
+def described(address: Address, found: Found, asked: Asked) -> CheckpointInfo:
+    """Return the checkpoint that a probe found."""
+    from harness.engines.http.planning import ASSUMED
+
+    place = Path(f"{address.url}?model={found.model}")
+    limit = found.limit
+    seq_len = asked.limited(address.url, limit or asked.seq_len or ASSUMED)
+    notes = list(found.notes)
+    if limit is None and asked.seq_len is None:
+        notes.append(
+            "the server does not say how many tokens it takes: texts are not checked before they are sent"
+        )
+    return CheckpointInfo(
+        name=Path(found.model.rstrip("/")).name,
+        source=asked.source,
+        path=place,
+        kind="causal",
+        format="served",
+        model_type=f"served by {' '.join(filter(None, (found.server, found.version))) or 'an unknown server'}",
+        architecture=found.model,
+        seq_len=seq_len,
+        serves=found.abilities.serves,
+        engine=HttpFactory.name,
+        served={
+            "url": address.url,
+            "base": address.base,
+            "api": address.api,
+            "model": found.model,
+            "server": found.server,
+            "version": found.version,
+            "system_fingerprint": found.fingerprint,
+            "limit": limit,
+            "cut": asked.seq_len is not None,
+            "tokenizer": None if found.tokens is None else found.tokens.name,
+            "tokens": None if found.tokens is None else found.tokens.identity,
+            "template": found.template,
+            "abilities": found.abilities.plain(),
+            "lacks": found.abilities.why,
+            "notes": notes,
+        },
+    )
+
+
+def _transport(base: str, model: str, settings: ModelSettings) -> Transport:
+    from harness.engines.http.calls import Server
+    from harness.engines.http.transport import Transport
+
+    del settings
+    return Transport(Server(base, model))
+
+
+def _remote(transport: Transport) -> Callable[[str, Mapping[str, Any]], Any]:
+    from harness.engines.http.calls import Call, Reply
+
+    def ask(path: str, body: Mapping[str, Any]) -> Any:
+        end = transport.one(Call(path, body, lambda found: found))
+        return end.value if isinstance(end, Reply) else None
+
+    return ask

@@ -1,0 +1,257 @@
+"""Requests for texts -> calls, and replies -> answers.
+
+Where the tokenizer is known, a prompt is sent as the token ids that the model would be given in this process. A
+conversation is sent as its turns, which the server puts through the chat template. A text ends before its earliest stop
+sequence, whatever the server has cut off; where token ids come with it they are decoded here, as in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.core.requests import (
+    FinishReason,
+    Generate,
+    GenerateAnswer,
+    Generated,
+    Refusal,
+    earliest_stop,
+)
+from harness.engines.http.abilities import NEUTRAL, Abilities
+from harness.engines.http.calls import Call, Malformed
+from harness.engines.http.replies import Json, check_prompt, choices
+from harness.engines.http.scoring import Asked
+from harness.engines.transformers.prompts import ChatMode, in_form, prepare
+from harness.engines.transformers.tokenizer import TextTokenizer
+
+_SEEDS: Final = 2**31
+"""Some servers take no larger seed."""
+
+ANY_VOCABULARY: Final = 2**62
+"""The number of embeddings where it is not known: the server refuses a token that it does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompted:
+    """A prompt as the server is given it: the ``request`` in its form, and token ids, a text, or turns.
+
+    ``tokens`` is their number as far as it is known here.
+    """
+
+    request: Generate
+    prompt: tuple[int, ...] | str | None
+    tokens: int | None
+    truncated: int = 0
+    chat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TextCall:
+    """A call for samples of a prompt."""
+
+    call: Call[list[Generated] | Refusal]
+    prompted: Prompted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """The way in which texts are asked for: the ``mode`` of chats, the limit of tokens of the server, None where it is
+    not known, and whether prompts are ``cut`` to it."""
+
+    asked: Asked
+    mode: ChatMode
+    tokenizer: TextTokenizer | None
+    limit: int | None
+    cut: bool
+
+
+def prompted(request: Generate, asking: Asking) -> Prompted | Refusal:
+    """Return the prompt as the server is to be given it, or why it cannot be."""
+    can, mode = asking.asked.abilities, asking.mode
+    chat = mode.chat and bool(request.turns)
+    formed = in_form(request, chat, mode.max_new_tokens)
+    if (fault := _fault(formed, mode, can, chat)) is not None:
+        return Refusal(fault)
+    begun = chat and request.turns[-1].role == "assistant"
+    if chat and can.chat and (can.continues or not begun):
+        return _conversation(formed, asking)
+    if can.completions and not (chat and asking.tokenizer is None):
+        return _plain(request, formed, asking, chat)
+    if can.completions:
+        return Refusal(
+            "the answer is begun, which the server cannot go on from, and its chat template is not known here; "
+            "say where the tokenizer is with --eval-tokenizer"
+        )
+    what = "a chat that goes on from a begun answer" if begun else "a plain prompt"
+    return Refusal(f"the server answers chats alone, and this is {what}; ask at .../v1/completions")
+
+
+def _fault(request: Generate, mode: ChatMode, can: Abilities, chat: bool) -> str | None:
+    """Return why a request can be asked in no way, or None."""
+    if (fault := request.fault()) is not None:
+        return fault
+    if mode.only_chat and not chat:
+        return "the question has no turns for a chat template; ask it with --eval-chat off or auto"
+    if request.top_k and request.temperature and "top_k" not in NEUTRAL[can.family]:
+        return f"the server is not known to take top_k, which is {request.top_k} in this request"
+    return None
+
+
+def _plain(request: Generate, formed: Generate, asking: Asking, chat: bool) -> Prompted | Refusal:
+    if asking.tokenizer is None or not asking.asked.abilities.tokens:
+        return Prompted(formed, formed.prompt, None)
+    made = prepare(
+        request,
+        asking.tokenizer,
+        seq_len=ANY_VOCABULARY if asking.limit is None else asking.limit,
+        rows=ANY_VOCABULARY,
+        asking=ChatMode(chat=chat, max_new_tokens=asking.mode.max_new_tokens),
+    )
+    if isinstance(made, Refusal):
+        return made
+    if made.truncated and not asking.cut:
+        return too_long(len(made.tokens) + made.truncated, formed.max_new_tokens, asking.limit or 0)
+    return Prompted(formed, made.tokens, len(made.tokens), made.truncated, chat)
+
+
+def _conversation(formed: Generate, asking: Asking) -> Prompted | Refusal:
+    tokens = None
+    if asking.tokenizer is not None:
+        text = asking.tokenizer.conversation(formed.turns)
+        found = text if isinstance(text, Refusal) else asking.tokenizer.prompt(text)
+        tokens = None if isinstance(found, Refusal) else len(found)
+    limit = asking.limit
+    if tokens is not None and limit is not None and tokens + formed.max_new_tokens > limit:
+        return too_long(tokens, formed.max_new_tokens, limit)
+    return Prompted(formed, None, tokens, chat=True)
+
+
+def too_long(tokens: int, new: int, limit: int) -> Refusal:
+    """Return the refusal of a prompt that does not fit, with the numbers."""
+    return Refusal(
+        f"the prompt has {tokens} tokens and {new} may follow, and the server takes {limit} in all; "
+        f"--eval-seq-len {limit} cuts a plain prompt on its left, --eval-max-new-tokens asks for fewer new ones"
+    )
+
+
+def text_calls(one: Prompted, owner: int, asking: Asking) -> list[TextCall]:
+    """Return the calls for the samples of a prompt that may differ: one, or one for each where the server gives a
+    single text at a time."""
+    count, can = one.request.different, asking.asked.abilities
+    if can.several or count == 1:
+        return [TextCall(_call(one, count, one.request.seed, owner, asking), one)]
+    return [TextCall(_call(one, 1, one.request.seed + number, owner, asking), one) for number in range(count)]
+
+
+def _call(
+    one: Prompted, count: int, seed: int, owner: int, asking: Asking
+) -> Call[list[Generated] | Refusal]:
+    can, request, chat = asking.asked.abilities, one.request, one.prompt is None
+    stops = request.stop if can.stops is None else request.stop[: can.stops]
+    body: dict[str, Any] = {
+        **NEUTRAL[can.family],
+        can.limit: request.max_new_tokens,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "seed": seed % _SEEDS,
+    }
+    if request.top_k:
+        body["top_k"] = request.top_k
+    if stops:
+        body["stop"] = list(stops)
+    if count > 1:
+        body["n"] = count
+    if can.token_ids:
+        body["return_token_ids"] = True
+    if not chat:
+        body["prompt"] = one.prompt if isinstance(one.prompt, str) else list(one.prompt or ())
+    else:
+        body["messages"] = [{"role": turn.role, "content": turn.text} for turn in request.turns]
+        if request.turns[-1].role == "assistant":
+            body |= {"add_generation_prompt": False, "continue_final_message": True}
+    tokens = None if chat or isinstance(one.prompt, str) else one.tokens
+
+    def read(data: Any) -> list[Generated] | Refusal:
+        if tokens is not None:
+            check_prompt(data, tokens)
+        # The tokens of a chat may be those of a reasoning, too, which is no part of the answer.
+        return read_texts(data, count, request.stop, None if chat else asking.tokenizer)
+
+    return asking.asked.call("chat/completions" if chat else "completions", body, read, owner)
+
+
+def read_texts(
+    data: Any, count: int, stops: Sequence[str], tokenizer: TextTokenizer | None = None
+) -> list[Generated] | Refusal:
+    """Return the texts of a reply, each cut before its earliest stop sequence."""
+    found = [_generated(one, stops, tokenizer, _tokens_of(data, count)) for one in choices(data, count)]
+    refused = next((one for one in found if isinstance(one, Refusal)), None)
+    return refused or [one for one in found if isinstance(one, Generated)]
+
+
+def _generated(
+    choice: Json, stops: Sequence[str], tokenizer: TextTokenizer | None, tokens: int | None
+) -> Generated | Refusal:
+    said = choice.get("finish_reason")
+    if said == "content_filter":
+        return Refusal("the server's filter withheld the answer (finish_reason content_filter)")
+    if said not in ("stop", "length"):
+        raise Malformed(f"the reply's finish_reason is {said!r}")
+    text, ids = _text_of(choice, said), choice.get("token_ids")
+    reason: FinishReason = "length" if said == "length" else _why_stopped(choice, stops)
+    if isinstance(ids, list) and all(isinstance(one, int) for one in ids):
+        tokens = len(ids)
+        if tokenizer is not None:
+            # As in this process: a server may begin the text with the space that its prompt ended before.
+            text = tokenizer.readable(ids[:-1] if reason == "eos" else ids)
+    at = earliest_stop(text, stops)
+    if at is not None:
+        text, reason = text[:at], "stop"
+    if tokens is None:
+        tokens = max(1, len(text.split())) if text else 0
+    return Generated(text, reason, tokens)
+
+
+def _text_of(choice: Json, said: str) -> str:
+    """Return the text of a choice; a text that is missing at the limit of tokens is empty."""
+    message = choice.get("message")
+    text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
+    if isinstance(text, str):
+        return text
+    if text is None and said == "length" and ("text" in choice or isinstance(message, Mapping)):
+        return ""
+    raise Malformed(f"the reply's text is {text!r}, with finish_reason {said!r}")
+
+
+def _why_stopped(choice: Json, stops: Sequence[str]) -> FinishReason:
+    """Return why a text ended before the limit: the model's own end, unless the server names a stop sequence.
+
+    A server that names no reason may mean either.
+    """
+    if "stop_reason" in choice:
+        return "stop" if isinstance(choice["stop_reason"], str) else "eos"
+    return "stop" if stops else "eos"
+
+
+def _tokens_of(data: Any, count: int) -> int | None:
+    """Return the number of tokens of each text, where the server says it."""
+    usage = data.get("usage") if isinstance(data, Mapping) else None
+    said = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
+    return said if isinstance(said, int) and count == 1 else None
+
+
+def answer_of(
+    one: Prompted, parts: Sequence[list[Generated] | Refusal], said: Sequence[int]
+) -> GenerateAnswer | Refusal:
+    """Return the answer to a prompt from the replies to its calls; ``said`` are the prompt tokens that the server
+    counts."""
+    samples: list[Generated] = []
+    for part in parts:
+        if isinstance(part, Refusal):
+            return part
+        samples += part
+    samples *= one.request.samples // len(samples)
+    tokens = one.tokens if one.prompt is not None and one.tokens is not None else next(iter(said), one.tokens)
+    return GenerateAnswer(tuple(samples), tokens or 0, one.truncated, one.chat)

@@ -1,0 +1,203 @@
+"""Requests -> calls to a server, and their replies -> answers. Asks nothing itself.
+
+Each request becomes one call or several, and calls are shared by requests where they ask the same. ``Planned.take``
+is given what came of each call, in any order, and says which requests are answered by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from harness.checkpoints import CheckpointInfo
+from harness.core.errors import CheckpointError
+from harness.core.requests import (
+    Answer,
+    Generate,
+    Generated,
+    Loglikelihood,
+    Refusal,
+    Request,
+    RollingLoglikelihood,
+)
+from harness.engines.http.abilities import Abilities, abilities_of
+from harness.engines.http.calls import Call, Failure, Reply
+from harness.engines.http.generating import (
+    ANY_VOCABULARY,
+    Asking,
+    Prompted,
+    TextCall,
+    answer_of,
+    prompted,
+    text_calls,
+)
+from harness.engines.http.scoring import Asked, ScoreCall, score_calls
+from harness.engines.http.tokens import REMOTE, Tokens
+from harness.engines.settings import ModelSettings
+from harness.engines.transformers.prompts import ChatMode
+from harness.engines.transformers.scoring.plan import Plan, Score, TokenWork, plan
+
+Made: TypeAlias = Plan | Prompted | Refusal
+
+ASSUMED: Final = 2048
+"""The tokens that a server takes where neither it nor --eval-seq-len says it: the longest window of a text."""
+
+
+class Planner:
+    """Plans for one served model, from what its probe found."""
+
+    def __init__(self, info: CheckpointInfo, settings: ModelSettings, tokens: Tokens | None) -> None:
+        """Raise ``CheckpointError`` where a chat template is demanded and missing."""
+        served = info.served
+        can = abilities_of(served["abilities"])
+        self._tokens = tokens
+        self._limit: int | None = served["limit"]
+        self._cut: bool = served["cut"]
+        self._seq_len = info.seq_len
+        self.asked = Asked(served["api"], served["model"], can)
+        self._asking = Asking(
+            asked=self.asked,
+            mode=_mode(info, can, tokens, settings),
+            tokenizer=None if tokens is None else tokens.text,
+            limit=info.seq_len if self._cut else self._limit,
+            cut=self._cut,
+        )
+
+    def plan(self, requests: Sequence[Request]) -> Planned:
+        """Return the calls that answer the requests."""
+        return Planned([self._made(one) for one in requests], self._asking)
+
+    def _made(self, request: Request) -> Made:
+        try:
+            if isinstance(request, Generate):
+                return prompted(request, self._asking)
+            if isinstance(request, (Loglikelihood, RollingLoglikelihood)):
+                return self._scored(request)
+        except CheckpointError as error:  # of a tokenizer at the server
+            return Refusal(str(error))
+        return Refusal(f"a served model does not answer {type(request).__name__}")
+
+    def _scored(self, request: Loglikelihood | RollingLoglikelihood) -> Plan | Refusal:
+        if self._tokens is None or self.asked.abilities.scoring is None:
+            return Refusal(self.asked.abilities.why)
+        rolling = isinstance(request, RollingLoglikelihood)
+        # All tokens of a sequence are sent, and a server wants room for one more.
+        room = ANY_VOCABULARY if self._limit is None else self._limit - 2
+        most = min(self._seq_len, room) if rolling or self._cut else room
+        made = plan(request, self._tokens.text, seq_len=most, rows=ANY_VOCABULARY)
+        if isinstance(made, Plan) and made.truncated and not self._cut:
+            (work,) = made.work
+            tokens = len(work.inputs) + 1 + made.truncated
+            return Refusal(
+                f"context and continuation have {tokens} tokens, and the server takes {most + 1} with room for an "
+                f"answer; --eval-seq-len {most} cuts contexts on their left"
+            )
+        return made
+
+
+def _mode(info: CheckpointInfo, can: Abilities, tokens: Tokens | None, settings: ModelSettings) -> ChatMode:
+    """Return the way in which texts are asked for: as chats where the model's own files have a template, or, where they
+    are not known here, the server has chats."""
+    known = tokens is not None and tokens.name != REMOTE
+    template = can.chat and (tokens.template if known and tokens is not None else True)
+    if settings.chat == "on" and not can.chat:
+        raise CheckpointError(
+            f"{info.source}: --eval-chat on, but the server answers no chats; use --eval-chat off"
+        )
+    chat = settings.chat == "on" or (settings.chat == "auto" and (template or not can.completions))
+    return ChatMode(chat=chat, only_chat=settings.chat == "on", max_new_tokens=settings.max_new_tokens)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request whose calls have not all ended."""
+
+    made: Plan | Prompted
+    left: int
+    parts: dict[int, Any]
+    said: list[int]
+
+
+class Planned:
+    """The calls of some requests, and the answers that can be made so far."""
+
+    def __init__(self, made: Sequence[Made], asking: Asking) -> None:
+        self._ready: dict[int, Refusal] = {}
+        self._open: dict[int, _Open] = {}
+        self._asking = asking
+        self._scores: list[tuple[int, int]] = []
+        self._asked: list[ScoreCall | TextCall] = []
+        self._of_text: dict[int, tuple[int, int]] = {}
+        self._begin(made)
+
+    @property
+    def calls(self) -> list[Call[Any]]:
+        """The calls to be asked, in the order of the requests that they are for."""
+        return [one.call for one in self._asked]
+
+    @property
+    def to_score(self) -> int:
+        """The number of sequences to be scored."""
+        return len(self._scores)
+
+    def scores_of(self, number: int) -> int:
+        """Return the number of sequences that a call scores."""
+        one = self._asked[number]
+        return len(one.works) if isinstance(one, ScoreCall) else 0
+
+    def ready(self) -> Iterator[tuple[int, Refusal]]:
+        """Yield the requests that are answered without a call."""
+        yield from self._ready.items()
+
+    def take(self, number: int, ended: Reply[Any] | Failure) -> Iterator[tuple[int, Answer | Refusal]]:
+        """Yield the requests that the end of a call answers, each with its answer."""
+        one = self._asked[number]
+        works = () if isinstance(one, TextCall) else one.works
+        places = [self._scores[work] for work in works] or [self._of_text[number]]
+        for place, (request, part) in enumerate(places):
+            state = self._open.get(request)
+            if state is None:
+                continue
+            if isinstance(ended, Failure):
+                del self._open[request]
+                yield request, Refusal(ended.reason)
+                continue
+            state.parts[part] = ended.value[works[place]] if works else ended.value
+            if (said := ended.usage.get("prompt_tokens")) is not None:
+                state.said.append(said)
+            if len(state.parts) == state.left:
+                del self._open[request]
+                yield request, _answer(state)
+
+    def _begin(self, made: Sequence[Made]) -> None:
+        works: list[TokenWork] = []
+        owners: list[int] = []
+        for number, one in enumerate(made):
+            if isinstance(one, Plan):
+                self._open[number] = _Open(one, len(one.work), {}, [])
+                self._scores += [(number, part) for part in range(len(one.work))]
+                works += one.work
+                owners += [number] * len(one.work)
+        self._asked += score_calls(works, owners, self._asking.asked)
+        for number, one in enumerate(made):
+            if isinstance(one, Refusal):
+                self._ready[number] = one
+            elif isinstance(one, Prompted):
+                self._ask_texts(number, one)
+
+    def _ask_texts(self, number: int, one: Prompted) -> None:
+        calls = text_calls(one, number, self._asking)
+        for part, call in enumerate(calls):
+            self._of_text[len(self._asked)] = number, part
+            self._asked.append(call)
+        self._open[number] = _Open(one, len(calls), {}, [])
+
+
+def _answer(state: _Open) -> Answer | Refusal:
+    parts = [state.parts[part] for part in range(state.left)]
+    if isinstance(state.made, Prompted):
+        texts: list[list[Generated] | Refusal] = parts
+        return answer_of(state.made, texts, state.said)
+    scores: list[Score] = parts
+    return state.made.answer(scores)

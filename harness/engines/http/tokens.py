@@ -1,0 +1,142 @@
+"""The tokenizer of a served model: of the same files as in this process, or the server's own ``/tokenize``.
+
+Sought in this order: ``--eval-tokenizer`` (a folder, a Hub id, or any checkpoint), the folder or Hub id that the
+server says its model is, and the server's ``/tokenize``. Without one only texts can be asked for, as text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from harness.checkpoints.formats.transformers import has_tokenizer
+from harness.checkpoints.resolve import is_hub_id, resolve
+from harness.core.errors import CheckpointError
+from harness.core.requests import Turn
+from harness.engines.transformers.tokenizer import TextTokenizer, Vocabulary
+
+KNOWN: Final = "The quick brown fox jumps over the lazy dog. 서울은 대한민국의 수도이다.\n\n  x = 42"
+"""The text by which tokenizers are compared."""
+
+REMOTE: Final = "/tokenize"
+"""The name of a server's own tokenizer."""
+
+Ask = Callable[[str, Mapping[str, Any]], Any]
+"""Posts a body to a path of the server; returns the reply's JSON, None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A tokenizer with the name by which it is found again, and whether it has a chat template."""
+
+    name: str
+    text: TextTokenizer
+    template: bool
+
+    @property
+    def identity(self) -> str:
+        """A hash of what it does: equal for two copies of one tokenizer."""
+        made = self.text.prompt(KNOWN)
+        said = self.text.conversation((Turn("user", "x"),)) if self.template else ""
+        plain = [list(made) if isinstance(made, tuple) else str(made), said if isinstance(said, str) else ""]
+        return hashlib.sha256(json.dumps(plain).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+def find_tokens(wanted: str | None, names: Sequence[str], ask: Ask) -> Tokens | None:
+    """Return the tokenizer that is wanted, else that of the first of the model's ``names`` that has one here, else the
+    server's, else None.
+
+    Raises ``CheckpointError`` where the one that is wanted cannot be loaded.
+    """
+    if wanted is not None:
+        return named_tokens(wanted, ask)
+    for name in names:
+        try:
+            if Path(name).is_dir() or is_hub_id(name):
+                return named_tokens(name, ask)
+        except (CheckpointError, OSError):
+            continue  # it is only the server's word for its model
+    remote = RemoteTokenizer(ask)
+    return _remote(remote) if remote.works() else None
+
+
+def named_tokens(name: str, ask: Ask) -> Tokens:
+    """Return the tokenizer of a name that ``find_tokens`` gave, or of what a person wrote."""
+    if name == REMOTE:
+        return _remote(RemoteTokenizer(ask))
+    found = _loaded(name)
+    return Tokens(name, TextTokenizer(found), bool(getattr(found, "chat_template", None)))
+
+
+def _loaded(name: str) -> Any:
+    from harness.engines.transformers.loading import load_tokenizer, tokenizer_at
+    from harness.engines.transformers.mtp import load_tokenizer as load_mtp_tokenizer
+
+    path = Path(name).expanduser()
+    if path.is_dir() and has_tokenizer(path):
+        return tokenizer_at(path, local_files_only=True)
+    if not path.exists() and is_hub_id(name):
+        return tokenizer_at(name)
+    try:
+        (info,) = resolve(name, seq_len=None)[:1]
+    except CheckpointError as error:
+        raise CheckpointError(f"--eval-tokenizer: {error}") from None
+    return load_mtp_tokenizer(info) if info.format == "mtp" else load_tokenizer(info)
+
+
+def _remote(tokenizer: RemoteTokenizer) -> Tokens:
+    return Tokens(REMOTE, TextTokenizer(tokenizer, Vocabulary(tokenizer)), template=False)
+
+
+class RemoteTokenizer:
+    """A server's ``/tokenize``, as far as ``TextTokenizer`` needs a tokenizer; every text is asked for once.
+
+    It does not say which bytes a token stands for. So where a continuation begins is known by the tokens of the
+    context alone, as in lm-evaluation-harness, and texts of tokens cannot be read.
+    """
+
+    is_fast = False
+    bos_token: str | None = None
+    chat_template: str | None = None
+    all_special_ids: Sequence[int] = ()
+    added_tokens_decoder: Mapping[int, Any] = {}
+    eos_token_id: int | None = None
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._known: dict[tuple[str, bool], list[int]] = {}
+        self.bos_token_id: int | None = None
+
+    def works(self) -> bool:
+        """Return whether the server has a tokenizer, and note the token that it puts before texts."""
+        try:
+            bare, whole = self.encode(KNOWN, add_special_tokens=False), self.encode(KNOWN)
+        except CheckpointError:
+            return False
+        if whole != bare and whole[1 : len(bare) + 1] == bare:
+            self.bos_token_id = whole[0]
+        return bool(bare)
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        """Return the ids of a text's tokens. Raises ``CheckpointError`` where the server gives none."""
+        key = text, add_special_tokens
+        if key not in self._known:
+            self._known[key] = self._encoded(text, add_special_tokens)
+        return self._known[key]
+
+    def convert_ids_to_tokens(self, token: int) -> str:
+        """Return a text that stands for no bytes."""
+        return f"token {token}"
+
+    def _encoded(self, text: str, special: bool) -> list[int]:
+        # The names of vLLM and of llama.cpp.
+        body = {"prompt": text, "content": text, "add_special_tokens": special, "add_special": special}
+        said = self._ask(REMOTE, body)
+        found = said.get("tokens") if isinstance(said, Mapping) else None
+        if not isinstance(found, list) or not all(isinstance(one, int) for one in found):
+            raise CheckpointError(f"the server's {REMOTE} gives no tokens for {text[:40]!r}")
+        return found

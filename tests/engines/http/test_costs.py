@@ -1,0 +1,68 @@
+"""Prices, and what requests would cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.formats.base import Asked
+from harness.core.errors import CheckpointError
+from harness.core.requests import Generate, Loglikelihood
+from harness.engines.http.address import parse_address
+from harness.engines.http.costs import estimate, money, parse_price
+from harness.engines.http.factory import described, planner_of
+from harness.engines.http.probe import Probe
+from harness.engines.settings import ModelSettings
+from tests.support.model_server import ModelServer
+
+REQUESTS = (
+    Loglikelihood("The answer is", " A"),
+    Loglikelihood("The answer is", " B"),
+    Generate("The answer", max_new_tokens=10),
+)
+
+
+@pytest.mark.parametrize(("text", "price"), [("0.15,0.6", (0.15, 0.6)), (" 1 , .5", (1.0, 0.5))])
+def test_a_price_is_that_of_prompts_and_of_texts(text: str, price: tuple[float, float]) -> None:
+    assert parse_price(text) == price
+
+
+@pytest.mark.parametrize("text", ["", "1", "1,2,3", "-1,2", "a,b"])
+def test_what_is_no_price_is_told_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match=r"0\.15,0\.6"):
+        parse_price(text)
+
+
+def test_money_is_counted_by_the_million() -> None:
+    assert money(2_000_000, 500_000, (0.5, 2.0)) == 2.0
+    assert money(1, 1, None) is None
+
+
+def info_of(server: ModelServer, tokenizer: str | None) -> CheckpointInfo:
+    address = parse_address("http://h:8000")
+    return described(address, Probe(address, server.ask).run(None, tokenizer), Asked("http://h:8000"))
+
+
+def test_the_tokens_of_a_run_are_known_before_it(whole: Path) -> None:
+    info = info_of(ModelServer(whole), None)
+    planner = planner_of(info, ModelSettings())
+    found = estimate(REQUESTS, planner, (1.0, 10.0))
+    bodies = [call.body or {} for call in planner.plan(REQUESTS).calls]
+    prompt = sum(len(body["prompt"]) for body in bodies)
+    assert (found.calls, found.prompt_tokens, found.new_tokens, found.exact) == (3, prompt, 12, True)
+    assert found.cost == pytest.approx((prompt + 120) / 1e6)
+
+
+def test_without_a_tokenizer_tokens_are_guessed_and_it_says_so(whole: Path) -> None:
+    info = info_of(ModelServer(whole, style="openai"), None)
+    found = estimate(REQUESTS[2:], planner_of(info, ModelSettings()))
+    assert (found.calls, found.new_tokens, found.exact, found.cost) == (1, 10, False, None)
+
+
+def test_a_template_that_is_demanded_and_missing_is_a_mistake(whole: Path) -> None:
+    info = replace(info_of(ModelServer(whole), None), source="http://h:8000")
+    with pytest.raises(CheckpointError, match="--eval-chat on, but the server answers no chats"):
+        planner_of(info, ModelSettings(chat="on"))

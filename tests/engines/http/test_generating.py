@@ -1,0 +1,175 @@
+"""Requests for texts as calls, and the texts in replies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.core.requests import Generate, Generated, Refusal, Turn
+from harness.engines.http.abilities import Abilities
+from harness.engines.http.calls import Malformed
+from harness.engines.http.generating import Asking, Prompted, answer_of, prompted, read_texts, text_calls
+from harness.engines.http.scoring import Asked
+from harness.engines.transformers.prompts import ChatMode
+from harness.engines.transformers.tokenizer import TextTokenizer
+from tests.support.tiny import bytelevel_tokenizer
+
+VLLM = Abilities(
+    family="vllm", completions=True, chat=True, tokens=True, several=True, token_ids=True, continues=True
+)
+PLAIN = Abilities(completions=True, tokens=True)
+REQUEST = Generate("The answer", max_new_tokens=8, stop=("\n",))
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> TextTokenizer:
+    return TextTokenizer(bytelevel_tokenizer())
+
+
+def asking(can: Abilities, tokenizer: TextTokenizer | None = None, **how: Any) -> Asking:
+    given: dict[str, Any] = {"mode": ChatMode(), "limit": 64, "cut": False} | how
+    return Asking(asked=Asked("/v1", "m", can), tokenizer=tokenizer, **given)
+
+
+def bodies(request: Generate, how: Asking) -> list[dict[str, Any]]:
+    made = prompted(request, how)
+    assert isinstance(made, Prompted), made
+    return [dict(one.call.body or {}) | {"path": one.call.path} for one in text_calls(made, 0, how)]
+
+
+def reply(*choices: dict[str, Any], tokens: int = 3) -> dict[str, Any]:
+    rows = [{"index": number, "finish_reason": "stop", **one} for number, one in enumerate(choices)]
+    return {"model": "m", "choices": rows, "usage": {"prompt_tokens": 2, "completion_tokens": tokens}}
+
+
+def test_a_prompt_goes_as_token_ids_with_what_servers_do_by_default_switched_off(
+    tokenizer: TextTokenizer,
+) -> None:
+    (body,) = bodies(REQUEST, asking(VLLM, tokenizer))
+    assert body["prompt"] == list(tokenizer.prompt("The answer"))  # type: ignore[arg-type]
+    told = {name: body[name] for name in ("path", "max_tokens", "temperature", "top_k", "min_p", "stop")}
+    assert told == {
+        "path": "/v1/completions",
+        "max_tokens": 8,
+        "temperature": 0.0,
+        "top_k": -1,
+        "min_p": 0.0,
+        "stop": ["\n"],
+    }
+
+
+def test_without_a_tokenizer_a_prompt_goes_as_text() -> None:
+    (body,) = bodies(REQUEST, asking(PLAIN))
+    assert body["prompt"] == "The answer"
+
+
+def test_turns_go_to_chats_and_a_begun_answer_is_gone_on_from() -> None:
+    turns = (Turn("user", "one?"), Turn("assistant", "It is"))
+    request = Generate("one?", max_new_tokens=8, turns=turns, turns_max_new_tokens=30, turns_stop=("!",))
+    how = asking(VLLM, mode=ChatMode(chat=True))
+    (body,) = bodies(request, how)
+    assert (body["path"], body["max_tokens"], body["stop"]) == ("/v1/chat/completions", 30, ["!"])
+    assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
+    refused = prompted(request, asking(Abilities(completions=True, chat=True), mode=ChatMode(chat=True)))
+    assert isinstance(refused, Refusal)
+    assert "--eval-tokenizer" in refused.reason
+
+
+def test_samples_come_of_one_call_or_of_one_each(tokenizer: TextTokenizer) -> None:
+    drawn = Generate("a", max_new_tokens=4, temperature=0.5, top_p=0.9, samples=3, seed=7)
+    (body,) = bodies(drawn, asking(VLLM, tokenizer))
+    assert (body["n"], body["seed"], body["top_p"]) == (3, 7, 0.9)
+    each = bodies(drawn, asking(PLAIN, tokenizer))
+    assert [one["seed"] for one in each] == [7, 8, 9]
+    assert all("n" not in one for one in each)
+    greedy = Generate("a", max_new_tokens=4, samples=3)
+    (body,) = bodies(greedy, asking(PLAIN, tokenizer))
+    made = prompted(greedy, asking(PLAIN, tokenizer))
+    assert isinstance(made, Prompted)
+    answer = answer_of(made, [[Generated("x", "eos", 1)]], [2])
+    assert not isinstance(answer, Refusal)
+    assert len(answer.samples) == 3
+
+
+def test_a_prompt_that_is_too_long_is_refused_with_the_numbers_and_cut_only_where_asked(
+    tokenizer: TextTokenizer,
+) -> None:
+    long = Generate("the answer is " * 40, max_new_tokens=8)
+    refused = prompted(long, asking(PLAIN, tokenizer))
+    assert isinstance(refused, Refusal)
+    assert "and 8 may follow, and the server takes 64 in all; --eval-seq-len 64" in refused.reason
+    cut = prompted(long, asking(PLAIN, tokenizer, cut=True))
+    assert isinstance(cut, Prompted)
+    assert (cut.tokens, cut.truncated > 0) == (56, True)
+
+
+def test_a_draw_from_top_k_tokens_is_refused_where_the_server_may_not_know_it() -> None:
+    refused = prompted(Generate("a", max_new_tokens=4, temperature=1.0, top_k=5), asking(PLAIN))
+    assert isinstance(refused, Refusal)
+    assert "top_k" in refused.reason
+
+
+def test_a_text_ends_before_its_earliest_stop_whatever_the_server_cut() -> None:
+    (one,) = texts(reply({"text": " 42\nmore", "finish_reason": "length"}), 1, ("more", "\n"))
+    assert one == Generated(" 42", "stop", 3)
+
+
+@pytest.mark.parametrize(
+    ("choice", "stops", "reason"),
+    [
+        ({"stop_reason": None}, ("x",), "eos"),
+        ({"stop_reason": "x"}, ("x",), "stop"),
+        ({"stop_reason": 128009}, ("x",), "eos"),
+        ({}, (), "eos"),
+        ({}, ("x",), "stop"),
+        ({"finish_reason": "length"}, (), "length"),
+    ],
+)
+def test_the_reason_of_an_end_is_kept(choice: dict[str, Any], stops: tuple[str, ...], reason: str) -> None:
+    assert texts(reply({"text": "a", **choice}), 1, stops)[0].finish_reason == reason
+
+
+def test_token_ids_are_decoded_as_in_this_process(tokenizer: TextTokenizer) -> None:
+    ids = list(tokenizer.text("the answer"))  # type: ignore[arg-type]
+    choice = {"text": " the answer", "token_ids": [*ids, tokenizer.end], "stop_reason": None}
+    (one,) = texts(reply(choice), 1, (), tokenizer)
+    assert one == Generated("the answer", "eos", len(ids) + 1)
+
+
+def test_a_missing_text_at_the_limit_is_empty_and_elsewhere_no_answer() -> None:
+    for choice in ({"text": None}, {"message": {"role": "assistant", "content": None}}):
+        (one,) = texts(reply({**choice, "finish_reason": "length"}), 1, ())
+        assert one == Generated("", "length", 3)
+        with pytest.raises(Malformed, match="the reply's text is None"):
+            texts(reply(choice), 1, ())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"choices": []}, "0 choices where 1"),
+        ({"choices": [{"index": 3, "text": "a", "finish_reason": "stop"}]}, "numbered"),
+        ({"choices": [{"text": 4, "finish_reason": "stop"}]}, "text is 4"),
+        ({"choices": [{"text": "a"}]}, "finish_reason is None"),
+        ({"choices": [{"text": "a", "finish_reason": "abort"}]}, "finish_reason is 'abort'"),
+        ([], "no list of choices"),
+    ],
+)
+def test_what_is_no_text_is_malformed(wrong: Any, said: str) -> None:
+    with pytest.raises(Malformed, match=said):
+        read_texts(wrong, 1, ())
+
+
+def test_an_answer_that_a_filter_withheld_is_refused_in_words() -> None:
+    found = read_texts(reply({"text": "", "finish_reason": "content_filter"}), 1, ())
+    assert isinstance(found, Refusal)
+    assert "content_filter" in found.reason
+
+
+def texts(
+    data: Any, count: int, stops: tuple[str, ...], tokenizer: TextTokenizer | None = None
+) -> list[Generated]:
+    found = read_texts(data, count, stops, tokenizer)
+    assert isinstance(found, list)
+    return found

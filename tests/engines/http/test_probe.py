@@ -1,0 +1,109 @@
+"""What a probe finds out about servers of several kinds, and about those that must not be believed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.errors import CheckpointError
+from harness.core.requests import Generate, Loglikelihood, RollingLoglikelihood
+from harness.engines.http.address import parse_address
+from harness.engines.http.calls import Failure
+from harness.engines.http.probe import Found, Probe
+from tests.support.model_server import ModelServer
+
+BOTH = (Loglikelihood, RollingLoglikelihood, Generate)
+
+
+def probed(
+    server: ModelServer, place: str = "", model: str | None = None, tokenizer: str | None = ""
+) -> Found:
+    """What is found; the tokenizer is the model's own unless another is given."""
+    probe = Probe(parse_address(f"http://h:8000{place}"), server.ask)
+    return probe.run(model, str(server.folder) if tokenizer == "" else tokenizer)
+
+
+def test_vllm_gives_scores_of_prompts_and_of_next_tokens(whole: Path) -> None:
+    found = probed(ModelServer(whole), tokenizer=None)
+    can = found.abilities
+    assert can.serves == BOTH
+    assert (can.scoring, can.choices, can.token_ids, can.several, can.stops) == (
+        *("prompt_logprobs", True, True, True),
+        None,
+    )
+    assert (found.server, found.version, found.limit, found.fingerprint) == ("vLLM", "0.32.0", 128, "fp-1")
+    assert found.tokens is not None
+    assert found.tokens.name == str(whole)
+
+
+def test_an_unknown_server_gives_scores_by_echo(whole: Path) -> None:
+    found = probed(ModelServer(whole, style="openai"))
+    assert (found.abilities.scoring, found.abilities.stops, found.limit) == ("echo", 4, None)
+    assert not found.abilities.choices
+
+
+def test_a_server_that_ignores_echo_is_refused_for_scores_and_named(whole: Path) -> None:
+    found = probed(ModelServer(whole, style="llama.cpp"))
+    assert found.abilities.serves == (Generate,)
+    assert found.abilities.why.startswith("llama.cpp ignores echo: ")
+    assert (found.version, found.limit, found.abilities.several) == ("b6000-abc", 128, False)
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({"zeros": True}, "are 0, so the server has not computed them"),
+        ({"shift": -1.5}, "it has just drawn the log-probability"),
+        ({"more_start": True}, "counts"),
+    ],
+)
+@pytest.mark.parametrize("style", ["vllm", "openai"])
+def test_scores_that_are_wrong_are_refused_before_anything_is_asked(
+    whole: Path, how: dict[str, Any], why: str, style: Any
+) -> None:
+    found = probed(ModelServer(whole, style=style, **how))
+    assert found.abilities.serves == (Generate,)
+    assert why in found.abilities.why
+
+
+def test_without_a_tokenizer_only_texts_can_be_asked_for(whole: Path) -> None:
+    found = probed(ModelServer(whole, style="openai"), tokenizer=None)
+    assert (found.tokens, found.abilities.serves) == (None, (Generate,))
+    assert "--eval-tokenizer PATH" in found.abilities.why
+
+
+def test_a_server_tokenizer_is_used_where_the_files_are_not_here(whole: Path) -> None:
+    found = probed(ModelServer(whole, root=False), tokenizer=None)
+    assert found.tokens is not None
+    assert (found.tokens.name, found.abilities.serves) == ("/tokenize", BOTH)
+
+
+def test_a_tokenizer_of_another_model_is_noted(whole: Path) -> None:
+    found = probed(ModelServer(whole), tokenizer="builtin:mtp-tiny")
+    assert any("it may be another model's" in note for note in found.notes)
+
+
+def test_the_model_must_be_named_among_several(whole: Path) -> None:
+    server = ModelServer(whole, names=("small", "large"))
+    with pytest.raises(CheckpointError, match="2 models; choose one"):
+        probed(server)
+    assert probed(server, model="large").model == "large"
+
+
+def test_a_server_that_answers_nothing_is_refused_in_one_line(whole: Path) -> None:
+    with pytest.raises(CheckpointError, match="answers neither completions nor chats"):
+        probed(ModelServer(whole), "/v1/chat/completions")  # it has no chat template
+
+    def gone(path: str, body: Any) -> Failure:
+        return Failure("connection refused", "gone")
+
+    with pytest.raises(CheckpointError, match="connection refused; start the server"):
+        Probe(parse_address("http://h:8000"), gone).run(None, None)
+
+    def wants_a_key(path: str, body: Any) -> Failure:
+        return Failure("the server answered 401", "refused", 401)
+
+    with pytest.raises(CheckpointError, match="OPENAI_API_KEY"):
+        Probe(parse_address("http://h:8000"), wants_a_key).run(None, None)

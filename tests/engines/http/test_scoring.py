@@ -1,0 +1,169 @@
+"""Sequences as calls, and the scores in replies; what a reply lacks is never a score."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.engines.http.abilities import Abilities, abilities_of
+from harness.engines.http.calls import Malformed
+from harness.engines.http.scoring import Asked, score_calls
+from harness.engines.transformers.scoring.plan import Score, TokenWork
+
+WORK = TokenWork((5, 6, 7), (7, 8))
+"""Of the tokens 5 6 7 8 the last two are scored."""
+
+OWN = Abilities(
+    family="vllm", completions=True, tokens=True, scoring="prompt_logprobs", new=1, answers_as="m"
+)
+ECHO = Abilities(completions=True, tokens=True, scoring="echo", new=1, answers_as="m")
+
+VLLM: dict[str, Any] = {
+    "id": "cmpl-1",
+    "object": "text_completion",
+    "model": "m",
+    "choices": [
+        {
+            "index": 0,
+            "text": " x",
+            "logprobs": None,
+            "finish_reason": "length",
+            "stop_reason": None,
+            "prompt_logprobs": [
+                None,
+                {"6": {"logprob": -1.5, "rank": 3, "decoded_token": "b"}},
+                {"7": {"logprob": -0.25, "rank": 1, "decoded_token": "c"}},
+                {"8": {"logprob": -2.0, "rank": 2, "decoded_token": "d"}},
+            ],
+        }
+    ],
+    "usage": {"prompt_tokens": 4, "total_tokens": 5, "completion_tokens": 1},
+}
+"""A reply as vLLM 0.32 documents it, to ``prompt_logprobs`` 0."""
+
+OPENAI: dict[str, Any] = {
+    "id": "cmpl-1",
+    "object": "text_completion",
+    "model": "m",
+    "choices": [
+        {
+            "index": 0,
+            "text": "abcd x",
+            "finish_reason": "length",
+            "logprobs": {
+                "tokens": ["a", "b", "c", "d", " x"],
+                "token_logprobs": [None, -1.5, -0.25, -2.0, -0.1],
+                "top_logprobs": [None, {"q": -0.5}, {"c": -0.25}, {"d": -2.0, "z": -0.9}, {" x": -0.1}],
+                "text_offset": [0, 1, 2, 3, 4],
+            },
+        }
+    ],
+    "usage": {"prompt_tokens": 4, "total_tokens": 5, "completion_tokens": 1},
+}
+"""A reply as OpenAI's API documents it, to ``echo`` with ``logprobs`` 1 and one new token."""
+
+
+def scored(can: Abilities, reply: Any, work: TokenWork = WORK) -> Score:
+    (one,) = score_calls([work], [0], Asked("/v1", "m", can))
+    return one.call.read(reply)[0]
+
+
+@pytest.mark.parametrize(("can", "reply"), [(OWN, VLLM), (ECHO, OPENAI)], ids=["own", "echo"])
+def test_the_last_tokens_of_a_prompt_are_summed(can: Abilities, reply: dict[str, Any]) -> None:
+    assert scored(can, reply) == Score(-2.25, False)
+    assert scored(can, reply, TokenWork((5, 6, 7), (8,))).is_greedy is False
+    assert scored(can, reply, TokenWork((5, 6, 7), (6, 7, 8))).logprob == pytest.approx(-3.75)
+
+
+def test_a_token_is_greedy_where_none_is_likelier() -> None:
+    reply = copy.deepcopy(OPENAI)
+    reply["choices"][0]["logprobs"]["top_logprobs"][3] = {"d": -2.0}
+    assert scored(ECHO, reply).is_greedy
+    reply = copy.deepcopy(VLLM)
+    reply["choices"][0]["prompt_logprobs"][3]["8"]["rank"] = 1
+    assert scored(OWN, reply).is_greedy
+
+
+def own(change: Callable[[list[Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    return lambda reply: change(reply["choices"][0]["prompt_logprobs"])
+
+
+def echo(change: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    return lambda reply: change(reply["choices"][0]["logprobs"])
+
+
+BROKEN = [
+    (OWN, lambda reply: reply.pop("choices"), "no list of choices"),
+    (OWN, lambda reply: reply.update(choices=[]), "0 choices where 1"),
+    (OWN, lambda reply: reply.update(choices="many"), "no list of choices"),
+    (OWN, lambda reply: reply.update(model="another"), "'another' answered"),
+    (OWN, lambda reply: reply["usage"].update(prompt_tokens=5), "counts 5 tokens in a prompt of 4"),
+    (OWN, lambda reply: reply["choices"][0].pop("prompt_logprobs"), "no prompt_logprobs for 4 tokens"),
+    (OWN, own(lambda told: told.pop()), "3 prompt_logprobs for 4 tokens"),
+    (OWN, own(lambda told: told.__setitem__(2, None)), "token 2 of the prompt has no log-probability"),
+    (OWN, own(lambda told: told.__setitem__(3, {"9": {"logprob": -1.0, "rank": 1}})), "token 3"),
+    (OWN, own(lambda told: told[3]["8"].update(logprob="-1")), "the log-probability '-1'"),
+    (OWN, own(lambda told: told[3]["8"].update(logprob=float("nan"))), "the log-probability nan"),
+    (OWN, own(lambda told: told[3]["8"].update(logprob=0.5)), "above 0"),
+    (OWN, own(lambda told: [one[key].update(logprob=0.0) for one in told[1:] for key in one]), "all 3"),
+    (ECHO, lambda reply: reply["choices"][0].update(logprobs=None), "echoes no log-probabilities"),
+    (ECHO, echo(lambda told: told["token_logprobs"].pop()), "4 log-probabilities for 4 \\+ 1 tokens"),
+    (ECHO, echo(lambda told: told["token_logprobs"].insert(0, None)), "6 log-probabilities"),
+    (ECHO, echo(lambda told: told["token_logprobs"].__setitem__(2, None)), "log-probability None"),
+    (ECHO, echo(lambda told: told.update(token_logprobs=[0.0] * 5)), "all 3 log-probabilities are 0"),
+    (ECHO, echo(lambda told: told.update(top_logprobs=None)), "no most probable tokens"),
+    (ECHO, echo(lambda told: told["top_logprobs"].__setitem__(2, {})), "no most probable token"),
+    (ECHO, echo(lambda told: told["tokens"].__setitem__(2, "token_id:3")), "token 2 of the prompt is 7"),
+]
+
+
+@pytest.mark.parametrize(("can", "change", "said"), BROKEN)
+def test_a_reply_that_lacks_something_is_malformed(
+    can: Abilities, change: Callable[[dict[str, Any]], Any], said: str
+) -> None:
+    reply = copy.deepcopy(VLLM if can is OWN else OPENAI)
+    change(reply)
+    with pytest.raises(Malformed, match=said):
+        scored(can, reply)
+
+
+def test_choices_of_one_token_take_one_call_and_equal_works_are_asked_once() -> None:
+    can = Abilities(**{**OWN.plain(), "choices": True})
+    works = [TokenWork((5, 6), (token,)) for token in (7, 8, 7)] + [WORK, WORK]
+    calls = score_calls(works, [0, 1, 2, 3, 4], Asked("/v1", "m", can))
+    assert [one.works for one in calls] == [(0, 2, 1), (3, 4)]
+    assert calls[0].call.body is not None
+    assert calls[0].call.body["logprob_token_ids"] == [7, 8]
+    reply = {
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "text": "x",
+                "finish_reason": "length",
+                "logprobs": {
+                    "tokens": ["token_id:8"],
+                    "token_logprobs": [-0.5],
+                    "top_logprobs": [{"token_id:7": -1.0, "token_id:8": -0.5}],
+                },
+            }
+        ],
+        "usage": {"prompt_tokens": 2, "completion_tokens": 1},
+    }
+    assert calls[0].call.read(reply) == {0: Score(-1.0, False), 2: Score(-1.0, False), 1: Score(-0.5, True)}
+    del reply["choices"][0]["logprobs"]["top_logprobs"][0]["token_id:7"]  # type: ignore[index]
+    with pytest.raises(Malformed, match="no log-probability of the next token 7"):
+        calls[0].call.read(reply)
+
+
+def test_no_call_asks_for_more_next_tokens_than_servers_allow() -> None:
+    can = Abilities(**{**OWN.plain(), "choices": True})
+    calls = score_calls([TokenWork((5,), (token,)) for token in range(40)], [0] * 40, Asked("/v1", "m", can))
+    assert [len(one.works) for one in calls] == [16, 16, 8]
+
+
+def test_abilities_travel_as_plain_data() -> None:
+    assert abilities_of({**OWN.plain(), "from_a_later_version": 1}) == OWN
