@@ -52,13 +52,15 @@ def shown_answers(entry: Entry, metric: str, examples: Iterable[str]) -> dict[st
 
 
 def first_exchanges(entry: Entry) -> list[dict[str, Any]]:
-    """The requests and answers of the benchmark's first item in a run's journal; none where they were not kept.
+    """The requests and answers of an item of the benchmark in a run's journal; none where they were not kept.
 
     Raises ``HarnessError`` where the journal cannot be read.
     """
     if entry.answers is None or not entry.answers.is_dir():
         return []
-    records = each_record(entry.answers, having=_place_of(entry))
+    records = (
+        each_record(entry.answers, having=_place_of(entry)) if entry.lines is None else entry.lines.each()
+    )
     return next((record.exchanges for record in records if record.exchanges), [])
 
 
@@ -75,7 +77,11 @@ def _place_of(entry: Entry) -> dict[str, list[str]]:
 
 def _of_run(entry: Entry, folder: Path, metric: str, wanted: set[str]) -> dict[str, Shown]:
     whole = entry.saved.benchmark.partition("/")[0]
-    records = latest(each_record(folder, having={**_place_of(entry), "example": wanted})).values()
+    if entry.lines is None:
+        having = {**_place_of(entry), "example": wanted}
+        records = [*latest(each_record(folder, having=having)).values()]
+    else:
+        records = [*entry.lines.of(wanted)]
     rows = _rows(folder, whole, {record.row for record in records})
     return {record.example: _record(record, metric, rows.get(record.row)) for record in records}
 

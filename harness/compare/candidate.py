@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from harness.checkpoints.training_state import step_in
 from harness.core.errors import DataError
 from harness.core.marks import part_of
+from harness.results.item_scores import Lines
 from harness.results.store_entry import PUBLISHED, ItemScores, StoredResult
 from harness.results.summary import Metric
 
@@ -30,12 +31,14 @@ class Entry:
     """One benchmark of a candidate.
 
     ``items`` is empty where only totals are known. ``answers`` is where requests and answers lie: the folder of a
-    run, or a file of samples; None where they were not kept.
+    run, or a file of samples; None where they were not kept. ``lines`` are the items' records in a run's journal, None
+    where they must be looked for.
     """
 
     saved: StoredResult
     items: ItemScores = NO_ITEMS
     answers: Path | None = None
+    lines: Lines | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,17 +88,20 @@ def compare(
     found = columns(new.items, [one.items for one in baselines], score)
     if not found.new:
         return _nothing(metric, chosen or 0, len(baselines), level)
-    if new.saved.aggregation(metric).higher_score_is_better:
-        selection = compare_with_best(found.baselines, found.new, found.clusters, chosen=chosen, level=level)
-    else:
-        selection = _with_lowest(found, chosen, level)
+    higher = new.saved.aggregation(metric).higher_score_is_better
+    selection = compare_aligned(found, higher=higher, chosen=chosen, level=level)
     return compared_of(
         metric, selection, _identical(new, baselines[selection.chosen], found, selection.chosen)
     )
 
 
-def _with_lowest(found: AlignedScores, chosen: int | None, level: float) -> Selection:
-    """The same where lower is better: the distances of the scores from the largest possible one are compared."""
+def compare_aligned(
+    found: AlignedScores, *, higher: bool, chosen: int | None = None, level: float = LEVEL
+) -> Selection:
+    """The new scores against the others'. Where lower is better, the distances of the scores from the largest possible
+    one are compared."""
+    if higher:
+        return compare_with_best(found.baselines, found.new, found.clusters, chosen=chosen, level=level)
     top = 1.0 if all(0 <= value <= 1 for run in (*found.baselines, found.new) for value in run) else 0.0
     baselines = [[top - value for value in run] for run in found.baselines]
     mirrored = compare_with_best(

@@ -29,9 +29,9 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def place_text(place: float) -> str:
-    """Return an epoch or a step as text: in full up to the point, and at most three decimals."""
-    return f"{round(place, 3):.15g}"
+def place_text(place: float, decimals: int = 3) -> str:
+    """Return an epoch, a step or a factor as text: in full up to the point, and at most so many decimals."""
+    return f"{round(place, decimals):.15g}"
 
 
 def alike(wanted: str, names: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:

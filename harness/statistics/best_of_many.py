@@ -17,16 +17,13 @@ lie. So a new run just as good looks worse than "the best", and a plain paired t
 - **Test that the new run is no worse than the best** (reality check for data snooping: White 2000, Econometrica 68):
   the chance that max over runs of (run - new) is as large as measured when the candidates and the new run are equal.
   It is doubled to be two-sided, and never below the plain paired test's p. A new run that measured higher than the
-  best keeps the plain p: beating a lucky maximum is harder, not easier.
+  best keeps the plain p: beating a lucky maximum is harder, not easier. Draws show no chance below one in their
+  number, which the correction for many tests needs. So p is at most the sum of the chances that each run alone is as
+  far ahead (Bonferroni), which is nearly exact where they are small.
 - **Interval**: the upper limit is widened to match that test; the lower one stays the one against the best *as
   measured*, so that shrinking makes "not worse" no easier.
 - **Composites**: the noise of the runs' composites is the sum, over the benchmarks, of that of their weighted items.
   Metrics of the same items are added up item by item; different benchmarks are independent.
-
-**The best of some runs against the best of others**: each is tested as the best against the other's measured best. One
-of the two was measured higher, and only its test allows for luck. The other's choice can only have narrowed the gap,
-which makes the test cautious. Its p is the result; each end of the interval is that of the test which allows for it.
-A p below what the draws can tell is replaced by Bonferroni's, which many pairs of series need.
 
 **Which of several runs is the best**, with no new run: the one measured best, if it is better than each other one.
 That it is not is one of as many possible accidents as there are runs: some run has beaten one that is as good or
@@ -36,17 +33,16 @@ better. Each has at most half the chance of a two-sided test, so p is the larges
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from harness.statistics.comparison import LEVEL, Comparison, undefined
+from harness.statistics.comparison import LEVEL, Comparison
 from harness.statistics.composites import Benchmark, Part, compare_composites
+from harness.statistics.joint_noise import Noise, Sample, noise_of, sample_of
 from harness.statistics.moments import Clusters
-from harness.statistics.paired import SEED, compare_paired
+from harness.statistics.paired import compare_paired
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,48 +100,6 @@ def compare_with_best(
     return select(best, means, plain, noise, draws=draws)
 
 
-class Noise(NamedTuple):
-    """The covariance of the means, the new run's last, and the number of independent units behind it."""
-
-    covariance: np.ndarray
-    units: int
-
-
-def noise_of(
-    runs: Sequence[Sequence[float]], new: Sequence[float], clusters: Clusters | None
-) -> Noise | None:
-    """The noise of the means over the items; None where a single unit leaves no variance to estimate."""
-    import numpy as np
-
-    totals = np.asarray([*runs, new], dtype=float)
-    n = totals.shape[1]
-    means = np.asarray([math.fsum(run) / n for run in (*runs, new)])
-    sizes = np.ones(n)
-    if clusters is not None and any(one is not None for one in clusters):
-        places: dict[Hashable, int] = {}
-        codes = [
-            places.setdefault(("alone", index) if one is None else ("shared", one), len(places))
-            for index, one in enumerate(clusters)
-        ]
-        totals = np.asarray([np.bincount(codes, weights=row) for row in totals])
-        sizes = np.bincount(codes).astype(float)
-    units = len(sizes)
-    if units < 2:
-        return None
-    # Sums of products, not of products of distances: of right and wrong answers these are whole numbers,
-    # so the order of the items changes nothing.
-    weighed = np.outer(means, totals @ sizes)
-    products = totals @ totals.T - weighed - weighed.T + np.outer(means, means) * (sizes @ sizes)
-    return Noise(products / n**2 * units / (units - 1), units)
-
-
-def independent_noise(errors: Sequence[float], units: int) -> Noise:
-    """The noise of independent runs from the standard errors of their means, the new run's last."""
-    import numpy as np
-
-    return Noise(np.diag(np.square(np.asarray(errors, dtype=float))), units)
-
-
 def nothing_chosen(best: int, mean: float, runs: int, plain: Comparison) -> Selection:
     """The selection where nothing was chosen, or the noise is not known."""
     return Selection(
@@ -166,37 +120,109 @@ def select(
     noise: Noise,
     *,
     draws: int = DRAWS,
-    sample: np.ndarray | None = None,
+    sample: Sample | None = None,
 ) -> Selection:
     """The run at ``best`` against the new one, whose plain comparison is given, allowing for the choice; ``sample``
     are draws of the noise, if there are any yet."""
-    import numpy as np
-
-    behind = max(means) - np.asarray(means)
-    errors = _errors_to(noise.covariance, means.index(max(means)))
     drawn = sample_of(noise.covariance, draws) if sample is None else sample
-    # What all runs share (the items) has mean 0 and only blurs the maximum.
-    drawn = drawn - drawn.mean(axis=1, keepdims=True)
-
-    def lead(rival: np.ndarray) -> np.ndarray:
-        """The maximum over the runs, above the truth of the candidates."""
-        found: np.ndarray = (np.where(rival, 0.0, -behind) + drawn[:, :-1]).max(axis=1)
-        return found
-
-    growth = math.log(max(noise.units, 3))
-    rival = behind <= math.sqrt(2 * growth) * errors
-    optimism = max(0.0, float(lead(behind <= math.sqrt(2 * math.log(growth)) * errors).mean()))
-    gaps = lead(rival) - drawn[:, -1]
-    candidates = tuple(int(place) for place in np.flatnonzero(rival))
+    new = len(means)
+    runs = Contenders(means, Noise(noise.covariance[:new, :new], noise.units), drawn.values[:new])
+    rival = Rival(drawn.values[new], runs.squares_to(noise.covariance[new, :new], noise.covariance[new, new]))
     return Selection(
         chosen=best,
         measured=means[best],
-        shrunk=means[best] - optimism,
-        candidates=candidates,
-        runs=len(means),
-        comparison=_allowing(plain, optimism, gaps, f"best of {len(means)}, {len(candidates)} candidates"),
+        shrunk=means[best] - runs.luck(rival.mean),
+        candidates=runs.candidates,
+        runs=new,
+        comparison=runs.against(rival, plain),
         as_measured=plain,
     )
+
+
+class Rival:
+    """The run that the best of several is compared with: draws of its noise, and the variances of its differences from
+    them."""
+
+    def __init__(self, drawn: np.ndarray, squares: np.ndarray) -> None:
+        self.drawn = drawn
+        self.squares = squares
+        self.mean = float(drawn.mean())
+
+    def reach(self, leads: np.ndarray, level: float) -> float:
+        """The most that luck alone puts a lead above this run, at that level (two-sided)."""
+        import numpy as np
+
+        return float(np.quantile(leads - self.drawn, (1 + level) / 2))
+
+
+class Contenders:
+    """Several runs of which the best is compared with others, and what all these comparisons need of their noise.
+
+    ``candidates`` are the places of those that may be the best. ``leads`` has, for each draw, the maximum over the runs
+    of their noise above the truth of the candidates.
+    """
+
+    def __init__(self, means: Sequence[float], noise: Noise, drawn: np.ndarray) -> None:
+        import numpy as np
+
+        best = list(means).index(max(means))
+        self.count = len(means)
+        self._variances = np.diag(noise.covariance)
+        errors = np.sqrt(np.maximum(0.0, self.squares_to(noise.covariance[best], self._variances[best])))
+        behind = max(means) - np.asarray(means)
+        growth = math.log(max(noise.units, 3))
+        near, rival = (behind <= math.sqrt(2 * size) * errors for size in (math.log(growth), growth))
+        self.candidates = tuple(np.flatnonzero(rival).tolist())
+        self._behind = np.where(rival, 0.0, behind)
+        self.leads: np.ndarray = (drawn - self._behind[:, None]).max(axis=0)
+        self._highest = float((drawn - np.where(near, 0.0, behind)[:, None]).max(axis=0).mean())
+        self._shared = float(drawn.mean(axis=1).sum())
+
+    def squares_to(self, covariances: np.ndarray, variance: float) -> np.ndarray:
+        """The variances of the differences of each run from one with these covariances and this variance."""
+        found: np.ndarray = self._variances + variance - 2 * covariances
+        return found
+
+    def luck(self, rival: float = 0.0) -> float:
+        """The part of the measured maximum that is luck.
+
+        What all runs and their ``rival`` share (the items) has mean 0 and only blurs the maximum of the draws, so its
+        mean there is taken off; ``rival`` is the mean of the rival's own draws.
+        """
+        return max(0.0, self._highest - (self._shared + rival) / (self.count + 1))
+
+    def against(self, rival: Rival, plain: Comparison, reach: float | None = None) -> Comparison:
+        """The plain comparison of the rival with the best, its difference, upper limit and p allowing for the choice.
+        ``reach`` is ``rival.reach`` of the leads, where that is known already."""
+        if plain.difference is None or plain.baseline is None:
+            return plain
+        luck, p, high = self.luck(rival.mean), plain.p, plain.high
+        if p is not None and plain.difference < 0:
+            p = max(p, self._chance(rival, -plain.difference))
+        if high is not None:
+            high = max(
+                high, plain.difference + (rival.reach(self.leads, plain.level) if reach is None else reach)
+            )
+        difference = plain.difference + luck
+        return replace(
+            plain,
+            baseline=plain.baseline - luck,
+            difference=difference,
+            high=None if high is None else max(high, difference),
+            p=p,
+            method=f"{plain.method}; shrunk for selection: best of {self.count}, {len(self.candidates)} candidates",
+        )
+
+    def _chance(self, rival: Rival, gap: float) -> float:
+        """Twice the chance that the maximum is so far above its rival: by the draws, and where these are too few, at
+        most the sum of the chances that each run alone is (Bonferroni)."""
+        import numpy as np
+        from scipy.special import ndtr
+
+        known = rival.squares > 0
+        alone = ndtr(-(gap + self._behind[known]) / np.sqrt(rival.squares[known])).sum()
+        extreme = int(np.count_nonzero(self.leads - rival.drawn >= gap))
+        return min(1.0, 2 * float(alone), 2 * (1 + extreme) / (1 + len(self.leads)))
 
 
 class Choice(NamedTuple):
@@ -209,134 +235,13 @@ class Choice(NamedTuple):
     candidates: tuple[int, ...]
 
 
-def best_of(
-    means: Sequence[float], noise: Noise, *, draws: int = DRAWS, sample: np.ndarray | None = None
-) -> Choice:
-    """The best of the runs, with no new one; the noise is that of their means alone, ``sample`` are draws of it, if
-    there are any yet."""
-    import numpy as np
-
+def best_of(means: Sequence[float], noise: Noise, *, draws: int = DRAWS) -> Choice:
+    """The best of the runs, with no new one; the noise is that of their means alone."""
     best = list(means).index(max(means))
     if len(means) == 1:
         return Choice(best, means[best], means[best], (best,))
-    # A new run without noise changes nothing.
-    padded = Noise(np.pad(noise.covariance, (0, 1)), noise.units)
-    drawn = None if sample is None else np.pad(sample, ((0, 0), (0, 1)))
-    found = select(best, means, undefined("no new run"), padded, draws=draws, sample=drawn)
-    return Choice(best, found.measured, found.shrunk, found.candidates)
-
-
-def compare_bests(
-    firsts: Sequence[float],
-    seconds: Sequence[float],
-    plain: Comparison,
-    noise: Noise,
-    *,
-    draws: int = DRAWS,
-    sample: np.ndarray | None = None,
-) -> Comparison:
-    """The best of the second runs against the best of the first ones, allowing for both choices.
-
-    ``plain`` is the comparison of the two measured best. The noise is that of the first runs' means, then the second
-    ones'; ``sample`` are draws of it, if there are any yet.
-    """
-    import numpy as np
-
-    count, (first, second) = len(firsts), (list(one).index(max(one)) for one in (firsts, seconds))
-
-    def against(best: int, runs: Sequence[float], start: int, new: int, known: Comparison) -> Selection:
-        if len(runs) == 1:
-            return nothing_chosen(best, runs[best], 1, known)
-        places = [*range(start, start + len(runs)), new]
-        own = Noise(noise.covariance[np.ix_(places, places)], noise.units)
-        drawn = None if sample is None else sample[:, places]
-        found = select(best, runs, known, own, draws=draws, sample=drawn)
-        return replace(found, comparison=_with_small_p(found, runs, own))
-
-    ahead = against(first, firsts, 0, count + second, plain)
-    behind = against(second, seconds, count, first, plain.turned)
-    upper, lower = ahead.comparison, behind.comparison
-    if plain.difference is None:
-        return plain
-    difference = behind.shrunk - ahead.shrunk
-    return replace(
-        plain,
-        baseline=ahead.shrunk,
-        new=behind.shrunk,
-        difference=difference,
-        low=None if lower.high is None else min(-lower.high, difference),
-        high=None if upper.high is None else max(upper.high, difference),
-        p=None if upper.p is None or lower.p is None else max(upper.p, lower.p),
-        method=f"{plain.method}; shrunk for selection: best of {count} and best of {len(seconds)}",
-    )
-
-
-def _with_small_p(found: Selection, runs: Sequence[float], noise: Noise) -> Comparison:
-    """The comparison with a p that draws are too few for: at most the sum, over the runs, of the chances that each
-    alone is as far ahead (Bonferroni), and at least the plain one."""
-    p, gap = found.comparison.p, found.as_measured.difference
-    if p is None or gap is None or gap >= 0 or found.as_measured.p is None:
-        return found.comparison
-    covariance, new = noise.covariance, len(runs)
-    chance = 0.0
-    for place, mean in enumerate(runs):
-        square = covariance[place, place] + covariance[new, new] - 2 * covariance[place, new]
-        behind = 0.0 if place in found.candidates else max(runs) - mean
-        if square > 0:
-            chance += NormalDist().cdf((gap - behind) / math.sqrt(square))
-    return replace(found.comparison, p=max(found.as_measured.p, min(p, 2 * chance)))
-
-
-def _allowing(plain: Comparison, optimism: float, gaps: np.ndarray, note: str) -> Comparison:
-    """The plain comparison with its difference, upper limit and p allowing for the choice."""
-    import numpy as np
-
-    if plain.difference is None or plain.baseline is None:
-        return plain
-    p, high = plain.p, plain.high
-    if p is not None and plain.difference < 0:
-        extreme = int(np.count_nonzero(gaps >= -plain.difference))
-        p = max(p, min(1.0, 2 * (1 + extreme) / (1 + len(gaps))))
-    if high is not None:
-        high = max(high, plain.difference + float(np.quantile(gaps, (1 + plain.level) / 2)))
-    difference = plain.difference + optimism
-    return replace(
-        plain,
-        baseline=plain.baseline - optimism,
-        difference=difference,
-        high=None if high is None else max(high, difference),
-        p=p,
-        method=f"{plain.method}; shrunk for selection: {note}",
-    )
-
-
-def _errors_to(covariance: np.ndarray, best: int) -> np.ndarray:
-    """The standard errors of the differences between each earlier run and the one measured best."""
-    import numpy as np
-
-    variances = np.diag(covariance)[:-1]
-    found: np.ndarray = np.sqrt(np.maximum(0.0, variances + variances[best] - 2 * covariance[best, :-1]))
-    return found
-
-
-def sample_of(covariance: np.ndarray, draws: int) -> np.ndarray:
-    """Draws of the noise, one row each; any covariance will do, singular ones too."""
-    import numpy as np
-
-    values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(0.0, values))
-    found: np.ndarray = _normals(draws, len(values)) @ root.T
-    return found
-
-
-@functools.lru_cache(maxsize=4)
-def _normals(draws: int, count: int) -> np.ndarray:
-    """Independent normal numbers, the same ones each time: a study of many series asks for them very often."""
-    import numpy as np
-
-    found: np.ndarray = np.random.default_rng(SEED).standard_normal((draws, count))
-    found.flags.writeable = False
-    return found
+    found = Contenders(means, noise, sample_of(noise.covariance, draws).values)
+    return Choice(best, means[best], means[best] - found.luck(), found.candidates)
 
 
 def is_told_best(against: Iterable[float | None], runs: int, alpha: float) -> bool:

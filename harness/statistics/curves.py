@@ -1,6 +1,6 @@
-"""A measure along a training: its trend, its steadiness, and a value between two checkpoints.
+"""A measure along a training: its trend and its steadiness.
 
-All start from the covariance S of the checkpoints' means over the items (``best_of_many.noise_of``), which holds what
+All start from the covariance S of the checkpoints' means over the items (``joint_noise.noise_of``), which holds what
 they share by having the same items; of means with known errors only, S is diagonal.
 
 - **Trend**: the slope of the least-squares line through the means, sum c_i y_i with c_i = (x_i - x) / sum (x_i - x)^2.
@@ -10,10 +10,9 @@ they share by having the same items; of means with known errors only, S is diago
   a difference of two means is normal with variance s_i^2 = S_ii + S_jj - 2 S_ij. Its mean absolute value is
   s_i sqrt(2 / pi), that of the half-normal distribution, so **noise alone gives** sqrt(2 / pi) sum s_i / (k - 1).
   Neighbouring changes share a checkpoint, so the range that noise alone gives is simulated: the mean absolute change
-  of draws from the normal distribution with covariance S. As p stands the share of draws at least as unsteady as
-  measured, (1 + count) / (1 + draws).
-- **Interpolation**: (1 - t) y_a + t y_b at the place between two checkpoints, with the variance of that weighted sum.
-  That the curve is straight between the two is assumed, and no error can be given for it from two values.
+  of draws from the normal distribution with covariance S. The p is the chance of being at least as unsteady as
+  measured, over the directions of the draws (``joint_noise.Sample.tail``), so that it can be as small as many tests
+  need.
 """
 
 from __future__ import annotations
@@ -21,14 +20,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from harness.statistics.best_of_many import Noise, sample_of
 from harness.statistics.comparison import LEVEL
+from harness.statistics.joint_noise import Noise, Sample, sample_of
 from harness.statistics.moments import t_quantile
-
-if TYPE_CHECKING:
-    import numpy as np
 
 DRAWS: Final = 4_000
 HALF_NORMAL: Final = math.sqrt(2 / math.pi)
@@ -57,15 +53,6 @@ class Steadiness:
     p: float
 
 
-@dataclass(frozen=True, slots=True)
-class Between:
-    """A value between two measured ones: its weights on the first and the second, and its standard error."""
-
-    value: float
-    stderr: float | None
-    weights: tuple[float, float]
-
-
 def trend(
     places: Sequence[float], means: Sequence[float], noise: Noise, level: float = LEVEL
 ) -> Trend | None:
@@ -89,7 +76,7 @@ def trend(
 
 
 def steadiness(
-    means: Sequence[float], noise: Noise, sample: np.ndarray | None = None, level: float = LEVEL
+    means: Sequence[float], noise: Noise, sample: Sample | None = None, level: float = LEVEL
 ) -> Steadiness | None:
     """The steadiness of at least three means, in the order given; ``sample`` are draws of the noise, if there are any
     yet. None for fewer, and where nothing varies."""
@@ -104,26 +91,7 @@ def steadiness(
         return None
     change = float(np.abs(np.diff(np.asarray(means, dtype=float))).mean())
     drawn = sample_of(noise.covariance, DRAWS) if sample is None else sample
-    changes = np.abs(np.diff(drawn, axis=1)).mean(axis=1)
+    changes = np.abs(np.diff(drawn.values, axis=0)).mean(axis=0)
     low, high = np.quantile(changes, [(1 - level) / 2, (1 + level) / 2])
-    p = (1 + int(np.count_nonzero(changes >= change - 1e-12))) / (1 + len(changes))
+    p = drawn.tail(changes, change) if change else 1.0
     return Steadiness(change, HALF_NORMAL * float(errors.mean()), float(low), float(high), p)
-
-
-def between(
-    place: float, places: tuple[float, float], means: tuple[float, float], noise: Noise | None
-) -> Between:
-    """The value at a place between two measured ones. Raises ``ValueError`` for a place outside."""
-    (a, b), (first, second) = places, means
-    if not min(a, b) <= place <= max(a, b):
-        raise ValueError(
-            f"{place} does not lie between {a} and {b}; a curve is not continued beyond its ends"
-        )
-    share = 0.0 if a == b else (place - a) / (b - a)
-    weights = (1 - share, share)
-    error = None
-    if noise is not None:
-        c = noise.covariance
-        square = weights[0] ** 2 * c[0, 0] + weights[1] ** 2 * c[1, 1] + 2 * weights[0] * weights[1] * c[0, 1]
-        error = math.sqrt(max(0.0, float(square)))
-    return Between(weights[0] * first + weights[1] * second, error, weights)

@@ -18,9 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.statistics.proportions import mcnemar_p
+
+if TYPE_CHECKING:
+    import numpy as np
 
 HALF: Final = 0.5
 
@@ -78,7 +81,7 @@ class Paths(NamedTuple):
     unsteady: tuple[int, ...]
 
 
-def paths(columns: Sequence[Sequence[float]]) -> Paths:
+def paths(columns: Sequence[Sequence[float]] | np.ndarray) -> Paths:
     """The ways of the items through two or more checkpoints; raises ``ValueError`` for fewer, and unequal lists."""
     import numpy as np
 

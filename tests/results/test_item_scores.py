@@ -56,14 +56,19 @@ def test_they_are_those_of_the_records(tmp_path: Path, records: list[Record]) ->
     for one in latest(read_journal(tmp_path)).values():
         if one.status == "scored":
             places.setdefault((one.checkpoint, one.benchmark), []).append(one)
-    assert read_scores(tmp_path) == {place: items_of(own) for place, own in places.items()}
+    found = read_scores(tmp_path)
+    assert {place: one.items for place, one in found.items()} == {
+        place: items_of(own) for place, own in places.items()
+    }
+    for place, own in places.items():
+        assert list(found[place].lines.each()) == sorted(own, key=lambda one: one.example)
 
 
 def test_a_torn_last_line_is_left_out_and_a_broken_one_is_named(tmp_path: Path) -> None:
     shard = write(tmp_path, record(), record(item="j", example="f"))
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-9])
-    assert read_scores(tmp_path)["c", "b"].examples == ["e"]
+    assert read_scores(tmp_path)["c", "b"].items.examples == ["e"]
     shard.write_bytes(b"{}\n" + whole)
     with pytest.raises(JournalError, match=r"items-main\.jsonl, line 1: "):
         read_scores(tmp_path)
@@ -72,4 +77,26 @@ def test_a_torn_last_line_is_left_out_and_a_broken_one_is_named(tmp_path: Path) 
 def test_a_line_with_its_fields_in_another_order_is_read_whole(tmp_path: Path) -> None:
     line = '{"kind":"item","row":"r","schema":1,"item":"i","benchmark":"b","example":"e","checkpoint":"c",'
     (tmp_path / "items-main.jsonl").write_text(f'{line}"status":"scored","scores":{{"acc":1.0}}}}\n')
-    assert read_scores(tmp_path)["c", "b"].scores == {"acc": [1.0]}
+    assert read_scores(tmp_path)["c", "b"].items.scores == {"acc": [1.0]}
+
+
+def test_of_a_run_in_several_shards_just_the_lines_that_are_asked_for_are_read(tmp_path: Path) -> None:
+    for who in ("one", "two"):
+        with Journal(tmp_path, who) as journal:
+            for number in range(3):
+                name = f"{who}{number}"
+                journal.append(record(item=name, example=name, exchanges=[{"kind": name}]))
+    lines = read_scores(tmp_path)["c", "b"].lines
+    assert [one.exchanges for one in lines.of({"two1", "one2"})] == [[{"kind": "one2"}], [{"kind": "two1"}]]
+
+
+def test_a_journal_that_has_changed_since_is_told(tmp_path: Path) -> None:
+    shard = write(tmp_path, record(), record(item="j", example="f"))
+    lines = read_scores(tmp_path)["c", "b"].lines
+    first, second = shard.read_bytes().splitlines(keepends=True)
+    shard.write_bytes(second + first)
+    with pytest.raises(JournalError, match=r"not the record of e any more|no record"):
+        list(lines.of({"e"}))
+    shard.unlink()
+    with pytest.raises(JournalError, match="No such file"):
+        list(lines.each())

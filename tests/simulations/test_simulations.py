@@ -176,3 +176,10 @@ def test_closing_matrices_of_equal_series_are_seldom_wrong_and_find_a_better_one
     """Of 60 matrices with an error rate of 5 %, more than 7 would be wrong with chance 0.01."""
     assert simulate_series.matrices(60, 1, (5, 5, 5)).wrong <= 7 / 60
     assert simulate_series.matrices(20, 2, (5, 5), (0.12,) * 5).found >= 0.9
+
+
+def test_among_many_curves_seldom_one_is_told_that_does_not_drop_and_one_that_does_is_found() -> None:
+    """Of 40 studies with an error rate of 5 %, more than 6 would be wrong with chance 0.01."""
+    for kind in ("peak to last", "stability"):
+        assert simulate_series.curves(40, 3, 12, kind).wrong <= 6 / 40
+    assert simulate_series.curves(1, 4, 200, "peak to last", 0.4).found == 1

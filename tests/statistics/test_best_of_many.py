@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from harness.statistics.best_of_many import (
-    Noise,
     RunsOfBenchmark,
     RunsOfPart,
     Selection,
@@ -15,6 +14,7 @@ from harness.statistics.best_of_many import (
     compare_with_best,
     select,
 )
+from harness.statistics.joint_noise import Noise
 from harness.statistics.paired import compare_paired
 from harness.statistics.unpaired import Total, compare_means
 from tests.support.known import known
@@ -153,3 +153,11 @@ def test_composites_of_runs_that_do_not_fit_are_refused() -> None:
         compare_composite_with_best([RunsOfBenchmark([one]), RunsOfBenchmark([two])])
     with pytest.raises(ValueError, match="the best of no runs"):
         compare_composite_with_best([])
+
+
+def test_a_drop_that_no_draw_reaches_has_a_p_as_small_as_it_is() -> None:
+    plain = compare_means(Total(0.6, 0.01, 2500), Total(0.5, 0.01, 2500))
+    found = select(0, [0.6, 0.6], plain, Noise(np.diag([0.01**2] * 3), 2500), draws=100)
+    assert (
+        0 < known(found.comparison.p) == pytest.approx(4 * stats.norm.sf(0.1 / 0.01 / np.sqrt(2)), rel=1e-6)
+    )

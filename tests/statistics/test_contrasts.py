@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.statistics.best_of_many import noise_of
 from harness.statistics.contrasts import (
     Weighted,
     between_weights,
     contrast,
     interpolation_variance,
 )
+from harness.statistics.joint_noise import noise_of
 from harness.statistics.moments import t_quantile
 from harness.statistics.paired import compare_paired
 from tests.support.known import known

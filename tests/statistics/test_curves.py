@@ -1,16 +1,17 @@
-"""Trend, steadiness and interpolation of a measure along a training."""
+"""Trend and steadiness of a measure along a training."""
 
 from __future__ import annotations
 
 import math
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.statistics.best_of_many import independent_noise, noise_of
-from harness.statistics.curves import between, steadiness, trend
+from harness.statistics.curves import steadiness, trend
+from harness.statistics.joint_noise import Noise, independent_noise, noise_of
 
 MEANS = st.lists(st.floats(0, 1), min_size=3, max_size=8)
 
@@ -57,21 +58,6 @@ def test_on_the_same_items_the_noise_of_a_change_is_that_of_the_items_that_diffe
     assert paired.noise < alone.noise / 4
 
 
-@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
-def test_a_value_between_lies_between_with_an_error_of_at_most_the_larger(
-    t: float, a: float, b: float
-) -> None:
-    found = between(t, (0.0, 1.0), (a, b), independent_noise([0.02, 0.03], 100))
-    assert min(a, b) - 1e-12 <= found.value <= max(a, b) + 1e-12
-    assert found.stderr is not None
-    assert found.stderr <= 0.03 + 1e-12
-
-
-def test_no_curve_is_continued_beyond_its_ends() -> None:
-    with pytest.raises(ValueError, match="not continued beyond its ends"):
-        between(3.0, (1.0, 2.0), (0.5, 0.6), None)
-
-
 @given(MEANS)
 def test_turning_a_curve_around_turns_its_trend(means: list[float]) -> None:
     noise = independent_noise([0.01] * len(means), 500)
@@ -80,3 +66,13 @@ def test_turning_a_curve_around_turns_its_trend(means: list[float]) -> None:
     assert one is not None
     assert other is not None
     assert one.slope == pytest.approx(-other.slope, abs=1e-12)
+
+
+@pytest.mark.parametrize("bound", [0.5, 1.0, 2.0, 4.0, 6.0])
+def test_the_chance_of_so_much_change_is_told_however_small_it_is(bound: float) -> None:
+    """|a| + |b| is the larger of |a + b| and |a - b|, which are independent."""
+    apart = Noise(np.diag([1.0, 0.0, 1.0]), 1000)
+    found = steadiness([bound, 0.0, bound], apart)
+    outside = math.erfc(bound)  # |a + b|, with a variance of 2, beyond twice the bound
+    assert found is not None
+    assert found.p == pytest.approx(outside * (2 - outside), rel=0.2)

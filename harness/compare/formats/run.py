@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from harness.checkpoints.training_state import step_of_row
 from harness.compare.candidate import Candidate, Entry
 from harness.compare.formats.base import Table
-from harness.results.item_scores import read_scores
+from harness.results.item_scores import Lines, read_scores
 from harness.results.records import Record
 from harness.results.store_entry import ItemScores, StoredResult, entries_of, saved_of
 from harness.results.summary import SUMMARY, Metric, Summary, load_summary
@@ -34,7 +35,9 @@ class RunFolder:
 def read_run(folder: Path) -> list[Candidate]:
     """The checkpoints of a run, in its order. Raises ``HarnessError`` where summary or journal cannot be read."""
     summary = load_summary(folder)
-    return _candidates(summary, entries_of(summary, read_scores(folder)), folder)
+    found = read_scores(folder)
+    entries = entries_of(summary, {place: one.items for place, one in found.items()})
+    return _candidates(summary, entries, folder, {place: one.lines for place, one in found.items()})
 
 
 def candidates_of(summary: Summary, records: Iterable[Record], folder: Path) -> list[Candidate]:
@@ -43,7 +46,10 @@ def candidates_of(summary: Summary, records: Iterable[Record], folder: Path) -> 
 
 
 def _candidates(
-    summary: Summary, entries: Iterable[tuple[StoredResult, ItemScores]], folder: Path
+    summary: Summary,
+    entries: Iterable[tuple[StoredResult, ItemScores]],
+    folder: Path,
+    lines: Mapping[tuple[str, str], Lines] = MappingProxyType({}),
 ) -> list[Candidate]:
     found: dict[str, Candidate] = {}
     for saved, items in entries:
@@ -53,7 +59,8 @@ def _candidates(
                 name=saved.checkpoint, origin=f"run {summary.run_id}", about=about(saved.checkpoint_info)
             ),
         )
-        candidate.entries[saved.benchmark] = Entry(saved, items, folder)
+        own = lines.get((saved.checkpoint, saved.benchmark))
+        candidate.entries[saved.benchmark] = Entry(saved, items, folder, own)
     for row in summary.composites:
         if row["checkpoint"] in found:
             found[row["checkpoint"]].composites[row["name"]] = _composite(row)

@@ -20,12 +20,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from harness.compare.load import select
-from harness.compare.study.between import Between, Duel, gain, turned
+from harness.compare.study.bests import Duel
+from harness.compare.study.between import Between, gain
 from harness.compare.study.points import Measure, Point, Study
 from harness.compare.study.pool import Pool
+from harness.core.text import place_text
 from harness.statistics.best_of_many import best_of
 from harness.statistics.comparison import z_quantile
 from harness.statistics.contrasts import Contrast, Weighted
+from harness.statistics.curves import DRAWS
 from harness.statistics.power import design_of_comparison, items_for_drop
 from harness.statistics.verdicts import POWER, holm
 
@@ -126,7 +129,7 @@ def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen 
     noise = pool.noise(places)
     if len(places) < 2 or noise is None:
         return None
-    choice = best_of(pool.means, noise, sample=pool.sample())
+    choice = best_of(pool.means, noise, draws=DRAWS)
     rivals = pool.rivals(choice.place, places, study.level)
     candidates = sorted([choice.place, *rivals], key=lambda place: -pool.means[place])
     vetoed = _vetoed([pool.points[place] for place in candidates], study, pools, measure)
@@ -210,7 +213,7 @@ def _more_items(main: Between, level: float) -> list[MoreItems]:
     for one in mine:
         if one.told != "cannot tell":
             continue
-        duel = one if one.first.series.name == best else turned(one)
+        duel = one if one.first.series.name == best else one.turned
         found.append(_needed(main.measure, duel, len(main.duels), level))
     return sorted(found, key=lambda one: (one.needed is None, one.needed or 0))
 
@@ -289,14 +292,9 @@ def _decide(one: MoreItems, level: float) -> Planned:
     return Planned(aim=aim, command=f"{again} --eval-limit {limit}", expected=_range(one, level))
 
 
-def times_text(value: float) -> str:
-    """Return a factor with three digits at most, or as a whole number."""
-    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"
-
-
 def _too_few(one: MoreItems, room: float) -> str:
-    takes = one.why if one.times is None else f"it takes {times_text(one.times)} times the items"
-    more = f"{times_text(room)} times as many" if room > 1 else "no more"
+    takes = one.why if one.times is None else f"it takes {place_text(one.times, 2)} times the items"
+    more = f"{place_text(room, 2)} times as many" if room > 1 else "no more"
     return f"cannot be decided with this data: {takes}, and there are {more}"
 
 

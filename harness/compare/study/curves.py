@@ -115,9 +115,9 @@ def _tested(study: Study, plain: Curve, known: Together) -> Curve:
     sample = known.sample()
     drop = rise = None
     if plain.at(plain.last) != plain.at(plain.peak):
-        drop = known.best(range(plain.last), plain.last, sample=sample, level=study.level)
+        drop = known.best(range(plain.last), plain.last, sample)
     if plain.at(plain.start) != plain.at(plain.peak):
-        rise = known.best(range(1, len(plain.points)), 0, sample=sample, level=study.level)
+        rise = known.best(range(1, len(plain.points)), 0, sample)
     places = [plain.series.place(point) for point in plain.points]
     at = [float(place) if place is not None else float(number) for number, place in enumerate(places)]
     if any(place is None for place in places):

@@ -9,7 +9,7 @@ from harness.compare.study.between import Between, Lengths, between, by_length
 from harness.compare.study.forgetting import Forgetting, forgetting
 from harness.compare.study.noise import Noise, noise
 from harness.compare.study.points import Study
-from harness.compare.study.pool import pool_of
+from harness.compare.study.pool import pools_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Findings:
 
 def find(study: Study) -> Findings:
     """The findings of a study."""
-    pools = {measure.key: pool_of(study, measure) for measure in study.measures}
+    pools = study.once(pools_of)
     found = between(study, pools)
     return Findings(
         between=tuple(found),

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from harness.compare.answers import Shown, first_exchanges, shown_answers
 from harness.compare.candidate import Entry
-from harness.compare.items import AlignedScores
-from harness.compare.study.differences import aligned
+from harness.compare.study.differences import Aligned, aligned
 from harness.compare.study.points import Measure, Point, Series, Study
 from harness.core.errors import HarnessError
 from harness.statistics.flips import changed, changed_by_chance, paths
 from harness.statistics.verdicts import holm
+
+if TYPE_CHECKING:
+    import numpy as np
 
 EXAMPLES: Final = 6
 """The forgotten items that are shown with their answers, of the whole study."""
@@ -97,7 +99,7 @@ def forgotten_in(study: Study, series: Series, measure: Measure) -> Forgetting |
         for point, value in study.measured(series, measure)
         if study.has_items(point, measure) and not value.invalid
     ]
-    scores = aligned(points, measure) if len(points) > 1 else None
+    scores = aligned(study, points, measure) if len(points) > 1 else None
     if scores is None or not measure.share:
         return None
     columns = _right(scores, measure)
@@ -135,10 +137,9 @@ def forgotten_in(study: Study, series: Series, measure: Measure) -> Forgetting |
     )
 
 
-def _right(scores: AlignedScores, measure: Measure) -> list[list[float]]:
+def _right(scores: Aligned, measure: Measure) -> np.ndarray:
     """The scores by point, larger is better."""
-    columns = [*scores.baselines, scores.new]
-    return columns if measure.higher_is_better else [[1 - value for value in one] for one in columns]
+    return scores.scores if measure.higher_is_better else 1 - scores.scores
 
 
 def _asked(entry: Entry, measure: Measure) -> tuple[Kind, int]:
@@ -163,12 +164,12 @@ def _asked(entry: Entry, measure: Measure) -> tuple[Kind, int]:
 
 
 def _lost(
-    columns: Sequence[Sequence[float]], places: Sequence[int], names: Sequence[str], points: Sequence[Point]
+    columns: np.ndarray, places: Sequence[int], names: Sequence[str], points: Sequence[Point]
 ) -> Iterable[Example]:
     """The items that were lost, those first that were right, and then wrong, at the most checkpoints."""
     found = []
     for place in places:
-        last = max(number for number, column in enumerate(columns) if column[place] > 0.5)
+        last = max(number for number, right in enumerate(columns[:, place] > 0.5) if right)
         found.append((min(last + 1, len(columns) - last - 1), place, last))
     for _, place, last in sorted(found, key=lambda one: (-one[0], one[1]))[:EXAMPLES]:
         yield Example(item=names[place], before=points[last], after=points[last + 1])

@@ -1,7 +1,7 @@
 """The means of a measure at all points of a study, with what is known of their noise.
 
 Larger is better throughout: an error rate is turned around, a perplexity stands by its log-probabilities. Points on the
-same items share their luck, which their covariance holds (``statistics.best_of_many.noise_of``); points on other items
+same items share their luck, which their covariance holds (``statistics.joint_noise.noise_of``); points on other items
 are independent. Of a point known by totals alone the error counts (``errors``); how it is correlated with others is not
 known, and each use takes what claims the least.
 
@@ -22,9 +22,9 @@ from harness.compare.study.points import Measure, Point, Study
 from harness.compare.study.values import with_limits
 from harness.core.errors import GateError
 from harness.results.store_entry import ItemScores
-from harness.statistics.best_of_many import Noise, is_told_best, noise_of, sample_of
+from harness.statistics.best_of_many import is_told_best
 from harness.statistics.contrasts import Contrast, Weighted, contrast
-from harness.statistics.curves import DRAWS
+from harness.statistics.joint_noise import Noise, noise_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,11 +72,6 @@ class Pool:
             return None
         return Noise(self.spread[np.ix_(places, places)], units)
 
-    def sample(self) -> np.ndarray | None:
-        """Draws of the noise, a column for each point, to be made once for all comparisons; None where the noise of
-        any is not known."""
-        return sample_of(self.spread, DRAWS) if self.points and all(self.units) else None
-
     def contrast(self, weights: Sequence[Weighted], *, level: float, extra: float = 0.0) -> Contrast:
         """The weighted sum of means."""
         units = min((self.units[place] for place, _ in weights), default=UNKNOWN_UNITS)
@@ -104,6 +99,11 @@ class Pool:
                 1 - level,
             )
         ]
+
+
+def pools_of(study: Study) -> dict[str, Pool]:
+    """The pools of all measures by their keys; ``study.once(pools_of)`` keeps them."""
+    return {measure.key: pool_of(study, measure) for measure in study.measures}
 
 
 def pool_of(study: Study, measure: Measure) -> Pool:
@@ -182,8 +182,7 @@ def _noise(entries: Sequence[Entry], benchmark: str, parts: Sequence[_Part]) -> 
         bounded &= bool(np.all(np.abs(matrix) <= 1))
         means[places] = matrix.mean(axis=1)
         clusters = [entries[places[0]].items.clusters[row] for row in same[0][1]]
-        *runs, new = matrix.tolist()
-        noise = noise_of(runs, new, clusters)
+        noise = noise_of(matrix[:-1], matrix[-1], clusters)
         if noise is not None:
             covariance[np.ix_(places, places)] = noise.covariance
             for place in places:

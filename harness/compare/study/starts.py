@@ -1,26 +1,23 @@
 """The beginnings of two series, compared at one epoch: that at which the later one begins.
 
 Where both have a checkpoint there, the two are compared. Where the earlier one has checkpoints before and after it, its
-value is interpolated, with the error of that (``statistics.curves``). Otherwise nothing is compared, and why is said:
-a first value at epoch 0.5 and one at 2.5 differ by two epochs of training, whatever else they differ by.
+value is that between them (``epochs``). Otherwise nothing is compared, and why is said: a first value at epoch 0.5 and
+one at 2.5 differ by two epochs of training, whatever else they differ by.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from harness.compare.study.differences import difference, together
+from harness.compare.study.differences import difference
+from harness.compare.study.epochs import Line, line_of, off_the_line
 from harness.compare.study.points import Measure, Point, Series, Study
+from harness.compare.study.pool import Pool, pools_of
 from harness.core.text import place_text
 from harness.statistics.comparison import Comparison, undefined
-from harness.statistics.curves import between
-from harness.statistics.moments import t_quantile
-
-SAME: float = 1e-6
-"""The most that two epochs that are the same differ by, relative to the larger one."""
+from harness.statistics.contrasts import Contrast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,88 +37,73 @@ class Start:
 
 def starts_of(study: Study, measure: Measure) -> Iterator[Start]:
     """Every pair of series that have the measure and several checkpoints."""
-    known = [one for one in study.series if len(study.measured(one, measure)) > 1]
-    for first, second in itertools.combinations(known, 2):
-        yield _start(study, measure, first, second)
+    pool = study.once(pools_of)[measure.key]
+    lines = [line_of(one, pool) for one in study.series if len(pool.places(one.points)) > 1]
+    for first, second in itertools.combinations(lines, 2):
+        yield _start(study, pool, first, second)
 
 
-def _start(study: Study, measure: Measure, first: Series, second: Series) -> Start:
-    def without(why: str, epoch: float | None = None) -> Start:
-        nothing = undefined(why, level=study.level)
-        return Start(measure=measure, first=first, second=second, epoch=epoch, comparison=nothing)
-
-    places = [_places(study, measure, one) for one in (first, second)]
-    lacking = [one.name for one, own in zip((first, second), places, strict=True) if not own]
-    if lacking:
-        return without(f"the epochs of {' and '.join(lacking)} are not known")
-    begins = [own[0][0] for own in places]
-    epoch = max(begins)
-    met = [next((p for at, p in own if math.isclose(at, epoch, rel_tol=SAME)), None) for own in places]
-    if met[0] is not None and met[1] is not None:
-        found = difference(met[0], met[1], measure, study.level)
-        return Start(measure=measure, first=first, second=second, epoch=epoch, comparison=found)
-    early = 0 if begins[0] < begins[1] else 1
-    own = places[early]
-    if own[-1][0] < epoch:
-        name, other = (first, second)[early].name, (first, second)[1 - early].name
-        return without(
-            f"{name} ends at epoch {place_text(own[-1][0])}, and {other} begins at {place_text(epoch)}", epoch
+def _start(study: Study, pool: Pool, first: Line, second: Line) -> Start:
+    def found(
+        comparison: Comparison | str, epoch: float | None = None, between: tuple[Point, Point] | None = None
+    ) -> Start:
+        known = undefined(comparison, level=study.level) if isinstance(comparison, str) else comparison
+        return Start(
+            measure=pool.measure,
+            first=first.series,
+            second=second.series,
+            epoch=epoch,
+            comparison=known,
+            between=between,
         )
-    after = next(number for number, (at, _) in enumerate(own) if at > epoch)
-    pair = own[after - 1], own[after]
-    comparison = _interpolated(study, measure, pair, places[1 - early][0][1], epoch, turn=early == 1)
-    around = pair[0][1], pair[1][1]
-    return Start(
-        measure=measure, first=first, second=second, epoch=epoch, comparison=comparison, between=around
-    )
+
+    lacking = [one.series.name for one in (first, second) if not one.stops]
+    if lacking:
+        return found(f"the epochs of {' and '.join(lacking)} are not known")
+    epoch = max(first.stops[0].epoch, second.stops[0].epoch)
+    own, other = (line.at(epoch) for line in (first, second))
+    if own is not None and other is not None:
+        both = pool.points[own.place], pool.points[other.place]
+        return found(difference(study, *both, pool.measure), epoch)
+    early, late = (first, second) if first.stops[0].epoch < epoch else (second, first)
+    around = early.around(epoch)
+    if around is None:
+        ends, begins = place_text(early.stops[-1].epoch), place_text(epoch)
+        return found(
+            f"{early.series.name} ends at epoch {ends}, and {late.series.name} begins at {begins}", epoch
+        )
+    contrast = off_the_line(early, late.stops[:1], pool, study.level)
+    if isinstance(contrast, str):
+        return found(contrast, epoch)
+    places = [late.stops[0].place, *(one.place for one in around)]
+    points = [pool.points[place] for place in places]
+    sizes = [value.n for point in points if (value := study.value(point, pool.measure)) is not None]
+    made = replace(_between(pool, places, contrast, study.level, turned=early is second), n=min(sizes))
+    return found(made, epoch, (points[1], points[2]))
 
 
-def _places(study: Study, measure: Measure, series: Series) -> list[tuple[float, Point]]:
-    if series.axis != "epoch":
-        return []
-    known = [(series.place(point), point) for point, _ in study.measured(series, measure)]
-    return [(place, point) for place, point in known if place is not None]
-
-
-def _interpolated(
-    study: Study,
-    measure: Measure,
-    pair: tuple[tuple[float, Point], tuple[float, Point]],
-    other: Point,
-    epoch: float,
-    *,
-    turn: bool,
+def _between(
+    pool: Pool, places: Sequence[int], contrast: Contrast, level: float, *, turned: bool
 ) -> Comparison:
-    """The other series' first point against the value between a pair, or with ``turn`` the other way round."""
-    (a, before), (b, after) = pair
-    values = [study.value(point, measure) for point in (before, after, other)]
-    found = together(study, [before, after, other], measure)
-    means = found.means if found else tuple(value.value for value in values if value is not None)
-    noise = found.noise if found else None
-    made = between(epoch, (a, b), (means[0], means[1]), noise)
-    sign = -1 if turn else 1
-    base, new = (means[2], made.value) if turn else (made.value, means[2])
-    error = low = high = p = None
-    n = min(value.n for value in values if value is not None)
-    if noise is not None:
-        weights = (-made.weights[0], -made.weights[1], 1.0)
-        cells = itertools.product(range(3), range(3))
-        error = math.sqrt(max(0.0, sum(weights[i] * weights[j] * noise.covariance[i, j] for i, j in cells)))
-        half = t_quantile(max(1, noise.units - 1), study.level) * error
-        low, high = new - base - half, new - base + half
-        p = math.erfc(abs(new - base) / error / math.sqrt(2)) if error else None
+    """The first of three checkpoints against the value between the others, which it differs from so much, or with
+    ``turned`` the other way round; in the measure's own direction."""
+    higher = pool.measure.higher_is_better
+    sign = 1 if higher else -1
+    measured, made = sign * pool.means[places[0]], sign * (pool.means[places[0]] - contrast.value)
+    own = contrast if higher != turned else contrast.opposite
+    units = min(pool.units[place] for place in places)
     return Comparison(
-        baseline=base,
-        new=new,
-        difference=sign * (means[2] - made.value),
-        low=low,
-        high=high,
-        stderr=error,
-        p=p,
-        n=n,
-        units=noise.units if noise else n,
-        method="linear interpolation between two checkpoints, normal",
-        level=study.level,
-        why=None if error else "an error is not known",
-        higher_is_better=measure.higher_is_better,
+        baseline=measured if turned else made,
+        new=made if turned else measured,
+        difference=own.value,
+        low=own.low,
+        high=own.high,
+        stderr=own.stderr,
+        p=own.p,
+        n=units,
+        units=units,
+        method="linear interpolation between two checkpoints, t interval",
+        level=level,
+        why=None if own.stderr else "an error is not known",
+        higher_is_better=higher,
     )

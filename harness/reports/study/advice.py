@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from harness.compare.study.advice import Advice, Chosen, MoreItems, times_text
-from harness.core.text import count, listed
+from harness.compare.study.advice import Advice, Chosen, MoreItems
+from harness.core.text import count, listed, place_text
 from harness.reports.formatting import NOTHING
 from harness.reports.study.section import Facts, Part, Section, Table, share_text
 from harness.reports.study.versus import contrast_facts, duel_facts, moved
@@ -50,7 +50,9 @@ def _needed(found: Sequence[MoreItems]) -> Iterable[tuple[str, str]]:
     for one in found[:1]:
         first, second = one.duel.first.series.name, one.duel.second.series.name
         takes = (
-            f"takes {one.needed:,} items, x {times_text(one.times)}" if one.needed and one.times else one.why
+            f"takes {one.needed:,} items, x {place_text(one.times, 2)}"
+            if one.needed and one.times
+            else one.why
         )
         yield "undecided", f"{first} against {second} by {one.measure.label}: {takes}"
 
@@ -99,7 +101,7 @@ def _more(found: Sequence[MoreItems]) -> Iterable[Part]:
             moved(one.duel.comparison.difference, share=measure.share),
             f"{one.items:,}" if one.items else NOTHING,
             f"{one.needed:,}" if one.needed else NOTHING,
-            f"x {times_text(one.times)}" if one.times else one.why,
+            f"x {place_text(one.times, 2)}" if one.times else one.why,
         )
         for one in found
     )

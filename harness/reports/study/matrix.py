@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from harness.compare.study.between import Between, Duel, Told
+from harness.compare.study.bests import Duel, Told
+from harness.compare.study.between import Between
 from harness.reports.study.section import Part, Section, Table
 from harness.reports.study.versus import UNTOLD, main_of, shown_first
 

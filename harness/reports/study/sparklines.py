@@ -19,7 +19,7 @@ from harness.compare.study.curves import Curve, judged_curves
 from harness.compare.study.points import Axis, Measure, Series, Study
 from harness.core.text import place_text
 from harness.reports.charts import best_of, ticks
-from harness.reports.formatting import NOTHING, cell_width, number
+from harness.reports.formatting import NOTHING, cell_width
 from harness.reports.study.section import Part, Section, Verbatim, range_text, share_text
 
 BARS: Final = "▁▂▃▄▅▆▇█"
@@ -214,7 +214,7 @@ def _peak(study: Study, series: Series, measure: Measure, best: int, interval: b
     """Return the value and its place: ``66.04 % at 3``, or ``66.04 [64.12, 67.91] at 3``."""
     point = series.points[best]
     place, value = series.place(point), study.value(point, measure)
-    where = point.short if place is None else number_text(place)
+    where = point.short if place is None else place_text(place)
     if value is None:
         return where
     text = share_text(value.value, share=measure.share)
@@ -246,11 +246,6 @@ def _block(
     for spark, text in zip(own, told, strict=True):
         lines.append(f"{_fit(spark.name, width)} {line(spark, grid, *limits)}  {text}")
     return lines
-
-
-def number_text(place: float) -> str:
-    """Return an epoch or a step: ``2.84``, ``1600``."""
-    return f"{place:.0f}" if place == int(place) else number(place).rstrip("0").rstrip(".")
 
 
 def _fit(text: str, width: int) -> str:

@@ -41,8 +41,8 @@ def starts(study: Study) -> Section | None:
     found = [Judged(one, p, verdict_on(p, study.level)) for one, p in zip(every, adjusted, strict=True)]
     how = (
         "Series that begin at different epochs are compared at the epoch where the later one begins. A value between "
-        "two checkpoints (~) is interpolated on a straight line, with the error of both; that the curve is straight "
-        "there is assumed. No curve is continued beyond its checkpoints."
+        "two checkpoints (~) is interpolated on a straight line, with the error of both and of the line itself: how "
+        "far its series misses such lines elsewhere. No curve is continued beyond its checkpoints."
     )
     told = [one for one in found if one.verdict == MORE]
     tested = sum(one.adjusted is not None for one in found)

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from harness.compare.study.between import AtEpochs, Between, Duel, Lengths, Told
+from harness.compare.study.bests import Duel, Told
+from harness.compare.study.between import Between, Lengths
 from harness.compare.study.curves import judged_curves
+from harness.compare.study.epochs import AtEpochs
 from harness.compare.study.points import Measure, Study
 from harness.core.text import count, place_text
 from harness.reports.formatting import NOTHING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from harness.compare.study.between import Between, between, by_length
 from harness.compare.study.points import Study
 from harness.compare.study.pool import Pool, pool_of
 from harness.compare.study.reading import study_of
+from harness.compare.study.starts import starts_of
 from tests.support.compared import ran
 from tests.support.known import known
 from tests.support.published import published
@@ -91,6 +93,36 @@ def test_without_a_common_epoch_the_line_between_checkpoints_is_taken_with_its_e
     assert (pair.how, pair.epochs) == ("interpolated", (2.5,))
     assert known(known(pair.contrast).stderr) > 0.1  # the curve misses its own lines by 20 points
     assert pair.told == "cannot tell"
+
+
+@pytest.mark.parametrize("names", ["az", "za"])
+@pytest.mark.parametrize("aggregate", [{}, {"error": {"by": "mean", "of": "acc", "higher_is_better": False}}])
+def test_beginnings_between_checkpoints_are_compared_as_equal_epochs_are(
+    names: str, aggregate: dict[str, dict[str, Any]]
+) -> None:
+    curves = {"a": answers([0.4, 0.5, 0.55, 0.6], 600, 5), "z": answers([0.7, 0.7], 600, 6)}
+    study = of_items(
+        {name: curves[name] for name in names}, {"a": (1, 2, 3, 4), "z": (2.5, 9)}, aggregate=aggregate
+    )
+    (start,) = starts_of(study, study.measures[0])
+    expected = known(first(study).epochs[0].contrast)
+    one = start.comparison
+    assert (one.difference, one.low, one.high, one.p) == (
+        expected.value,
+        expected.low,
+        expected.high,
+        expected.p,
+    )
+    assert known(one.new) - known(one.baseline) == pytest.approx(known(one.difference))
+    assert [point.epoch for point in known(start.between)] == [2, 3]
+
+
+def test_between_two_checkpoints_alone_beginnings_are_not_compared() -> None:
+    runs = answers([0.5, 0.5, 0.7, 0.7], 200, 6)
+    study = of_items({"a": runs[:2], "z": runs[2:]}, {"a": (1, 2), "z": (1.5, 3)})
+    (start,) = starts_of(study, study.measures[0])
+    assert start.comparison.difference is None
+    assert "two checkpoints do not tell" in known(start.comparison.why)
 
 
 @pytest.mark.parametrize(

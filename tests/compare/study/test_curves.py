@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from harness.compare.study.starts import starts_of
 from tests.support.korean_table import row, write
 from tests.support.published import published
 from tests.support.runs import run
+from tests.support.studies import of_totals
 
 
 @pytest.fixture
@@ -72,6 +74,20 @@ def test_a_large_drop_is_more_than_noise(tmp_path: Path) -> None:
     rows = [row(step=100 * (place + 1), real1=value) for place, value in enumerate(("0.5", "0.7", "0.5"))]
     found = study_of([str(write(tmp_path / "t.csv", *rows))], output=tmp_path)
     assert curve(found, "Real@1", "plain").drop.verdict == MORE
+
+
+def test_a_large_drop_and_a_jump_are_told_among_hundreds_of_curves() -> None:
+    """In 4,000 draws no chance is smaller than 2 / 4001, which times 250 is more than 0.05."""
+    draw = random.Random(1)
+    level = {f"s{place}": [0.5 + draw.gauss(0, 0.01) for _ in range(4)] for place in range(249)}
+    study = of_totals({"up and down": [0.5, 0.9, 0.5, 0.5], **level})
+    told = [
+        (one.curve.series.name, name)
+        for one in study.once(judged_curves)
+        for name, test in one.tests.items()
+        if test.verdict == MORE
+    ]
+    assert told == [("up and down", name) for name in ("start to peak", "peak to last", "trend", "stability")]
 
 
 def test_without_numbers_of_items_nothing_is_tested_and_why_is_said(tmp_path: Path) -> None:

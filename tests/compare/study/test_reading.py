@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.compare.study.differences import best_against, difference, is_told
+from harness.compare.study.differences import NOT_MORE, difference, together, verdict_on
 from harness.compare.study.points import Measure, Point, Series, Study
 from harness.compare.study.reading import study_of
 from harness.core.errors import DataError
+from tests.support.known import known
 from tests.support.korean_table import row, write
 from tests.support.published import published
 from tests.support.runs import run
@@ -67,11 +68,11 @@ def test_a_share_of_known_items_has_an_interval_and_one_of_unknown_items_says_wh
 def test_the_best_of_many_equal_values_is_not_told_from_the_last(tmp_path: Path) -> None:
     study = of(published(tmp_path), output=tmp_path)
     curve = series(study, "mlm_v2/1536").points
-    found = best_against(study, curve[:-1], curve[-1], measure(study, "real_coref:real@1"))
-    assert found is not None
+    all_of_it = known(together(study, curve, measure(study, "real_coref:real@1")))
+    found = known(all_of_it.best(range(len(curve) - 1), len(curve) - 1, all_of_it.sample()))
     assert curve[found.chosen].epoch == 3.0
     assert found.as_measured.difference == pytest.approx(-0.0137)
-    assert not is_told(found.comparison)
+    assert verdict_on(found.comparison.p, study.level) == NOT_MORE
 
 
 def test_a_run_and_a_table_may_be_mixed(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_points_of_runs_are_compared_by_their_items(tmp_path: Path) -> None:
     run(tmp_path, "one", "checkpoint-100", "checkpoint-200")
     study = of("one", output=tmp_path)
     first, second = study.points
-    found = difference(first, second, measure(study, "real_coref:real@1"))
+    found = difference(study, first, second, measure(study, "real_coref:real@1"))
     assert "permutation over 8 clusters" in found.method
 
 

@@ -35,7 +35,7 @@ def test_the_published_rows_fit_80_columns_and_no_name_is_broken(
 ) -> None:
     text = render(sections[1], width=80, color=False, details=True)
     assert max(map(len, text.splitlines())) <= 80
-    assert "mlm_v2    Real@1     66.04 %  65.31 %  -0.73  [-4.16, +2.85]  cannot tell" in text
+    assert "mlm_v2    Real@1     66.04 %  65.31 %  -0.73  [-4.19, +2.87]  cannot tell" in text
     assert text.count("combined/1536") > 8
     assert "E  entity_ft      ? 3,000  ? 3,800  ? 3,000  ? 3,800" in text
     assert "No evidence: the scores of items are not known at two checkpoints of any series." in text
