@@ -38,6 +38,9 @@ FEWEST: Final = 6
 SHOWN: Final = 6
 """The measures that a terminal shows without ``-v``."""
 
+NEAR: Final = 0.4
+"""The part of a column by which a number on the axis may stand beside its place."""
+
 LINES: Final = 24
 """The lines of curves that a reader sees who asks for no section."""
 
@@ -86,6 +89,10 @@ class Grid:
     def column(self, place: float) -> int:
         """Return the column of a place."""
         return min(self.columns - 1, round((place - self.first) / self.step)) if self.step else 0
+
+    def stands_at(self, place: float) -> bool:
+        """Return whether a place is nearer to its column than to the middle between two."""
+        return not self.step or abs((place - self.first) / self.step - self.column(place)) <= NEAR
 
 
 def grid_of(sparks: Sequence[Spark], most: int = MOST) -> Grid:
@@ -138,7 +145,7 @@ def scale(grid: Grid) -> str:
     cells = [" "] * (2 * grid.columns + 9)
     for place in [grid.first, last, *ticks(grid.first, last, 9)]:
         text, start = place_text(place), 2 * grid.column(place) + 1
-        inside = grid.first <= place <= last
+        inside = grid.first <= place <= last and grid.stands_at(place)
         around = cells[start - 1 : start + len(text) + 1]
         if inside and start + len(text) <= len(cells) and set(around) == {" "}:
             cells[start : start + len(text)] = text

@@ -66,9 +66,10 @@ def versus(study: Study, found: Sequence[Between], lengths: Sequence[Lengths]) -
 
 
 def _line(several: Sequence[Between], lengths: Sequence[Lengths]) -> str:
+    several = sorted(several, key=lambda one: one is not main_of(several))
     epochs = [(one, pair) for one in several for pair in one.epochs if pair.p is not None]
     at_epochs = [
-        f"{one.measure.label}, {pair.second.name} {pair.told} than {pair.first.name}"
+        f"{pair.second.name} {pair.told} than {pair.first.name} by {one.measure.label}"
         for one, pair in epochs
         if pair.told != UNTOLD
     ]
@@ -78,7 +79,7 @@ def _line(several: Sequence[Between], lengths: Sequence[Lengths]) -> str:
     ]
     lines = []
     for duels, tests in kinds:
-        told = [f"{measure.label}, {_said(duel)}" for measure, duel in duels if duel.told != UNTOLD]
+        told = [f"{_said(duel)} by {measure.label}" for measure, duel in duels if duel.told != UNTOLD]
         tested = sum(duel.p is not None for _, duel in duels)
         lines += [found_among(told, tested, tests)] if tested else []
     lines += [found_among(at_epochs, len(epochs), "pairs at equal epochs")] if epochs else []

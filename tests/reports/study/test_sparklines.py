@@ -35,6 +35,10 @@ def test_series_of_different_epochs_stand_below_one_another_by_epoch() -> None:
     assert scale(grid_of([one, other])) == " 1 2 3 4"
 
 
+def test_no_number_between_two_columns_stands_on_the_axis() -> None:
+    assert scale(grid_of([Spark("a", (1, 2, 3, 4, 5), (1, 2, 3, 4, 5))])) == " 1 2 3 4 5"
+
+
 def test_what_was_not_measured_is_a_gap_with_a_point() -> None:
     assert drawn(Spark("a", (1, 2, 3), (1.0, None, 2.0))) == " ▁ ·[█]"
 
