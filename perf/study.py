@@ -4,7 +4,8 @@
 
 Each of the runs is a training with its checkpoints in order and a journal of every item, with its texts; a checkpoint's
 accuracy rises along the training. The same runs are measured without journals (totals only) too. Seconds of CPU are
-given beside those of the clock, as they depend less on what else the machine does. Pictures (``-o``) are not drawn.
+given beside those of the clock, as they depend less on what else the machine does. All files are written (``-o``), with
+pictures where matplotlib is installed; memory is that of all processes at one time, shared pages once.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def main() -> None:
     size = sum(path.stat().st_size for path in output.glob("*/items-*.jsonl"))
     made = f"{options.checkpoints} checkpoints of {options.benchmarks} benchmarks, {options.items} items each"
     print(f"{made}, journals of {mebibytes(size):.0f} MiB\n")
-    rows = [(name, one.wall, one.cpu, mebibytes(one.peak)) for name, one in found.items()]
+    rows = [(name, one.wall, one.cpu, mebibytes(one.together)) for name, one in found.items()]
     print(table(["touchstone study", "seconds", "of CPU", "MiB at most"], rows))
     if options.json:
         Path(options.json).write_text(json.dumps({name: asdict(one) for name, one in found.items()}))

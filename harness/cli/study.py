@@ -6,9 +6,10 @@ import argparse
 import gc
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from harness.cli.command import Output, add_items, add_output, terminal
 from harness.compare.formats.base import Table
@@ -72,14 +73,15 @@ def run(options: argparse.Namespace) -> Output:
             told=project_series(project),
             every=options.all_metrics,
         )
-    sections = sections_of(study)
-    chosen = _chosen(sections, options.section)
-    pictures, drawn = _drawn(options, study)
     files: list[Path] = []
-    if options.folder is not None:
-        from harness.reports.study.files import write_files
+    with _pictures(options, study) as pictures:
+        sections = sections_of(study)
+        chosen = _chosen(sections, options.section)
+        if options.folder is not None:
+            from harness.reports.study.files import write_files
 
-        files = write_files(options.folder, study, sections, pictures)
+            files = write_files(options.folder, study, sections, pictures.paths)
+        drawn = pictures.told()
 
     def text() -> str:
         from harness.reports.study.terminal import render, render_brief
@@ -121,23 +123,43 @@ def _tracked(experiment: str | None, sizes: Mapping[str, int]) -> dict[str, Tabl
     return {f"MLflow experiment {experiment}": read_experiment(experiment, sizes)}
 
 
-def _drawn(options: argparse.Namespace, study: Study) -> tuple[list[Path], list[str]]:
-    """Draw the pictures that are asked for, and return them with a line; with ``-o`` alone they may be lacking."""
+class _Pictures(NamedTuple):
+    """Pictures that are being drawn: their paths, and the function that waits for them and returns a line on them."""
+
+    paths: Sequence[Path]
+    told: Callable[[], list[str]]
+
+
+@contextmanager
+def _pictures(options: argparse.Namespace, study: Study) -> Iterator[_Pictures]:
+    """Begin to draw the pictures that are asked for; with ``-o`` alone they may be lacking."""
     tracked = options.from_mlflow is not None
     folder: Path | None = options.plots or options.folder or (Path() if tracked else None)
     if folder is None:
-        return [], []
+        yield _Pictures((), list)
+        return
     if options.plots is None and not available():
-        return [], ["no pictures: matplotlib is not installed (pip install 'pytest-touchstone[plots]')"]
-    from harness.reports.study.files import write_comparisons, write_plots
+        lacking = "no pictures: matplotlib is not installed (pip install 'pytest-touchstone[plots]')"
+        yield _Pictures((), lambda: [lacking])
+        return
+    from harness.reports.study.files import plots_into, write_comparisons
 
     if tracked and options.plots is None and options.folder is None:
         found = write_comparisons(folder, study)
-        told = f"drawn:   {', '.join(map(shown_path, found))}"
-    else:
-        found = write_plots(folder, study, bars="comparison" if tracked else "bars")
-        told = f"drawn:   {count(len(found) // 2, 'picture')}, as PNG and SVG, in {shown_path(folder)}/"
-    return found, [told] if found else ["nothing to draw"]
+        yield _Pictures(found, lambda: _told(found, ", ".join(map(shown_path, found))))
+        return
+    with plots_into(folder, study, bars="comparison" if tracked else "bars") as drawn:
+
+        def told() -> list[str]:
+            drawn.write()
+            half = count(len(drawn.paths) // 2, "picture")
+            return _told(drawn.paths, f"{half}, as PNG and SVG, in {shown_path(folder)}/")
+
+        yield _Pictures(drawn.paths, told)
+
+
+def _told(found: Sequence[Path], what: str) -> list[str]:
+    return [f"drawn:   {what}"] if found else ["nothing to draw"]
 
 
 @contextmanager

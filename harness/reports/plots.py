@@ -38,6 +38,10 @@ TOGETHER: Final = 4
 DENSE: Final = 25
 """The checkpoints of a series from which on it gets a panel of its own, and no marks."""
 
+DPI: Final = 160
+COMPRESSION: Final = 3
+"""Of PNG files, from 0 to 9: the larger ones take several times as long, and save a tenth."""
+
 LONGEST_ROW: Final = 24
 """The checkpoints that stand in one row of bars."""
 
@@ -64,6 +68,8 @@ FONTS: Final = (
 
 Files = dict[str, bytes]
 Spell: TypeAlias = Callable[[str], str]
+Job: TypeAlias = tuple[str, "Callable[[Any, Spell], Figure]", LineChart | BarChart]
+"""A picture to draw: its name, its function, and its chart."""
 
 
 def check_plots(option: str = "--plots") -> None:
@@ -77,20 +83,15 @@ def available() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def study_plots(study: Study, bars: str = "bars") -> Files:
-    """Return the pictures of a study by file name: ``curve_MEASURE``, and those of ``bar_plots``."""
-    files: Files = {}
-    for curve in line_charts(study):
-        files |= pictures(f"curve_{curve.key}", draw_curves, curve)
-    return files | bar_plots(study, bars)
+def study_jobs(study: Study, bars: str = "bars") -> list[Job]:
+    """Return the pictures to draw of a study: ``curve_MEASURE``, and those of ``bar_jobs``."""
+    curves: list[Job] = [(f"curve_{one.key}", draw_curves, one) for one in line_charts(study)]
+    return [*curves, *bar_jobs(study, bars)]
 
 
-def bar_plots(study: Study, front: str) -> Files:
-    """Return the bar charts by file name, ``FRONT_BENCHMARK``."""
-    files: Files = {}
-    for bars in bar_charts(study):
-        files |= pictures(f"{front}_{bars.key}", draw_bars, bars)
-    return files
+def bar_jobs(study: Study, front: str) -> list[Job]:
+    """Return the bar charts to draw, ``FRONT_BENCHMARK``."""
+    return [(f"{front}_{one.key}", draw_bars, one) for one in bar_charts(study)]
 
 
 def pictures(name: str, draw: Callable[[Any, Spell], Figure], chart: LineChart | BarChart) -> Files:
@@ -107,14 +108,23 @@ def pictures(name: str, draw: Callable[[Any, Spell], Figure], chart: LineChart |
 
 
 def _saved(figure: Figure, form: str) -> bytes:
+    """Return a figure in a form. Figure.savefig would draw it twice, once to see how large it is."""
     import warnings
 
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     data = io.BytesIO()
-    about = {"Date": None} if form == "svg" else {"Software": None}
-    with warnings.catch_warnings():
-        if form == "svg":  # whoever looks at its text has the fonts
-            warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        figure.savefig(data, format=form, dpi=160, metadata=about)
+    figure.set_dpi(DPI)
+    canvas: Any
+    if form == "png":
+        canvas = FigureCanvasAgg(figure)
+        canvas.print_png(data, metadata={"Software": None}, pil_kwargs={"compress_level": COMPRESSION})
+        return data.getvalue()
+    with warnings.catch_warnings():  # whoever looks at its text has the fonts
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        canvas = FigureCanvasSVG(figure)
+        canvas.print_svg(data, metadata={"Date": None})
     return data.getvalue()
 
 
@@ -202,8 +212,11 @@ def draw_curves(chart: LineChart, spell: Spell) -> Figure:
     columns = 1 if panels == 1 else min(3, math.ceil(math.sqrt(panels)))
     rows = math.ceil(panels / columns)
     size = (7.2, 4.2) if panels == 1 else (3.4 * columns + 0.6, 2.7 * rows + 0.6)
-    figure = Figure(figsize=size)
+    layout: Any = "none" if panels > 1 else "constrained"
+    figure = Figure(figsize=size, layout=layout)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    if panels > 1:
+        _spaced(figure, rows, columns)
     for place, own in enumerate(axes.flat):
         if place >= panels:
             own.set_visible(False)
@@ -213,14 +226,42 @@ def draw_curves(chart: LineChart, spell: Spell) -> Figure:
             own.tick_params(labelbottom=True)
     limits = f"bands: {LIMITS}; " if chart.limits else ""
     figure.suptitle(
-        spell(f"{_heading(chart)} by {chart.axis}"), fontsize=11, fontweight="bold", x=0.02, ha="left"
+        spell(f"{_heading(chart)} by {chart.axis}"),
+        fontsize=11,
+        fontweight="bold",
+        x=0.02,
+        ha="left",
+        **({} if panels == 1 else {"y": 1 - 0.12 / size[1], "va": "top"}),
     )
     figure.supxlabel(
-        f"{limits}rings: the best of each series", fontsize=7.5, color="#555555", x=0.99, ha="right"
+        f"{limits}rings: the best of each series",
+        fontsize=7.5,
+        color="#555555",
+        x=0.99,
+        ha="right",
+        **({} if panels == 1 else {"y": 0.08 / size[1], "va": "bottom"}),
     )
     if panels == 1:
         _legend(figure, axes[0, 0], len(chart.lines))
     return figure
+
+
+def _spaced(figure: Figure, rows: int, columns: int) -> None:
+    """Give panels their places: they are alike, and to measure all of their texts takes as long as to draw them."""
+    width, height = figure.get_size_inches()
+    left, right, top, bottom, apart, below = 0.65, 0.15, 0.6, 0.5, 0.15, 0.4  # inches
+    own, tall = (
+        (width - left - right - apart * (columns - 1)) / columns,
+        (height - top - bottom - below * (rows - 1)) / rows,
+    )
+    figure.subplots_adjust(
+        left=left / width,
+        right=1 - right / width,
+        top=1 - top / height,
+        bottom=bottom / height,
+        wspace=apart / own,
+        hspace=below / tall,
+    )
 
 
 def _heading(chart: LineChart | BarChart) -> str:
@@ -232,11 +273,16 @@ def _panel(axes: Axes, chart: LineChart, one: int | None, spell: Spell) -> None:
     for place, line in enumerate(chart.lines):
         if one is None or place == one:
             _curve(axes, line, place, 100 if chart.percent else 1, spell)
-        else:
-            places, values = _points(line, 100 if chart.percent else 1)
-            axes.plot(places, values, color="#c8c8c8", linewidth=0.9, zorder=1)
     if one is not None:
-        axes.set_title(spell(shortened(chart.lines[one].name)), fontsize=9, loc="left")
+        others = [
+            _points(line, 100 if chart.percent else 1) for line in chart.lines if line is not chart.lines[one]
+        ]
+        # One line with gaps: of many series, many lines in each of as many panels would take long.
+        places, values = (
+            [place for own in column for place in (*own, math.nan)] for column in zip(*others, strict=True)
+        )
+        axes.plot(places, values, color="#c8c8c8", linewidth=0.9, zorder=1)
+        axes.set_title(spell(shortened(chart.lines[one].name)), fontsize=9, loc="left", y=1.0)
 
 
 def _points(line: Line, factor: float) -> tuple[list[float], list[float]]:

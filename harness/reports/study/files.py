@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from harness.compare.study.points import Study
 from harness.core.errors import HarnessError
 from harness.core.files import write_atomic
 from harness.reports import plots
+from harness.reports.drawing import drawing
 from harness.reports.study.markdown import study_page
 from harness.reports.study.section import Section
 from harness.reports.study.sections import study_facts
@@ -22,7 +24,7 @@ Files: TypeAlias = Mapping[str, str | bytes]
 def write_files(
     folder: Path, study: Study, sections: Sequence[Section], pictures: Sequence[Path] = ()
 ) -> list[Path]:
-    """Write every file into the folder and return their paths; ``study.md`` shows the pictures, drawn before.
+    """Write every file into the folder and return their paths; ``study.md`` shows the pictures.
 
     Raises ``HarnessError`` where a file cannot be written.
     """
@@ -38,23 +40,35 @@ def write_files(
     ]
 
 
-def write_plots(folder: Path, study: Study, *, bars: str = "bars") -> list[Path]:
-    """Write the pictures of ``harness.reports.plots`` into the folder and return their paths; names of bar charts
-    begin with ``bars``.
+class Drawn(NamedTuple):
+    """Pictures that are being drawn: their paths, and the function that writes them when all are there."""
 
-    Raises ``HarnessError`` without matplotlib, and where the folder cannot be written."""
+    paths: list[Path]
+    write: Callable[[], object]
+
+
+@contextmanager
+def plots_into(folder: Path, study: Study, *, bars: str = "bars") -> Iterator[Drawn]:
+    """Begin to draw the pictures of ``harness.reports.plots`` into the folder; names of bar charts begin with ``bars``.
+
+    Raises ``HarnessError`` without matplotlib, and where the folder cannot be written.
+    """
     plots.check_plots()
-    return _write(folder, plots.study_plots(study, bars), "--plots DIR")
+    jobs = plots.study_jobs(study, bars)
+    with drawing(jobs) as files:
+        paths = [folder / f"{name}.{form}" for name, _, _ in jobs for form in ("png", "svg")]
+        yield Drawn(paths, lambda: _write(folder, files(), "--plots DIR"))
 
 
 def write_comparisons(folder: Path, study: Study) -> list[Path]:
-    """Write a bar chart of the checkpoints for each benchmark, ``comparison_BENCHMARK.png``, as ``write_plots``
-    does."""
+    """Write a bar chart of the checkpoints for each benchmark, ``comparison_BENCHMARK.png``, and return their paths.
+
+    Raises as ``plots_into`` does.
+    """
     plots.check_plots()
-    found = plots.bar_plots(study, "comparison")
-    return _write(
-        folder, {name: data for name, data in found.items() if name.endswith(".png")}, "--plots DIR"
-    )
+    with drawing(plots.bar_jobs(study, "comparison")) as files:
+        found = {name: data for name, data in files().items() if name.endswith(".png")}
+        return _write(folder, found, "--plots DIR")
 
 
 def _write(folder: Path, files: Files, option: str) -> list[Path]:

@@ -59,13 +59,15 @@ class Artifacts:
 
     def pictures(self) -> dict[str, Path]:
         """Return the curves and bars of a study of the run, by name; none without matplotlib, or with a secret."""
-        from harness.reports.plots import available, study_plots
+        from harness.reports.drawing import drawing
+        from harness.reports.plots import available, study_jobs
 
         if not available() or self._secret_in_texts() is not None:
             return {}
         study = study_of([str(self._folder)], output=self._folder.parent)
-        files = {name: data for name, data in study_plots(study).items() if name.endswith(".png")}
-        return {name: self._written(f"plots/{name}", data) for name, data in files.items()}
+        with drawing(study_jobs(study)) as files:
+            found = {name: data for name, data in files().items() if name.endswith(".png")}
+        return {name: self._written(f"plots/{name}", data) for name, data in found.items()}
 
     def of_results(self) -> dict[Place, Found]:
         """Return the files of each result, by name, with what its first records tell.
