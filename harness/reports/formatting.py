@@ -308,6 +308,20 @@ def wrapped(text: str, width: int) -> Sequence[str]:
     )
 
 
+def command_lines(command: str, width: int) -> list[str]:
+    """Return a command in lines of at most ``width`` columns that a shell takes as one, cut before its options.
+
+    An option that is longer than a line stays whole.
+    """
+    lines: list[str] = []
+    for part in re.split(r" (?=--?\w)", command):
+        if lines and len(lines[-1]) + len(part) + 3 <= width:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(part if not lines else f"  {part}")
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
+
+
 def open_table(gap: int = 1) -> Table:
     """Return a table of rich without lines, its columns that many spaces apart."""
     from rich.table import Table

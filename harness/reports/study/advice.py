@@ -8,7 +8,7 @@ from typing import Any, Final
 from harness.compare.study.advice import Advice, Chosen, MoreItems
 from harness.core.text import count, listed, place_text
 from harness.reports.formatting import NOTHING
-from harness.reports.study.section import Facts, Part, Section, Table, share_text
+from harness.reports.study.section import COMMAND, Facts, Part, Section, Table, share_text
 from harness.reports.study.versus import contrast_facts, duel_facts, moved
 from harness.statistics.verdicts import POWER
 
@@ -22,7 +22,7 @@ def advice_section(found: Advice) -> Section:
     parts += _more(found.more)
     parts += [
         Facts(
-            (("to do", one.aim), *((("type", one.command),) if one.command else ()), ("expect", one.expected))
+            (("to do", one.aim), *(((COMMAND, one.command),) if one.command else ()), ("expect", one.expected))
         )
         for one in found.plan
     ]
@@ -40,7 +40,7 @@ def _brief(found: Advice) -> Iterable[Part]:
     else:
         yield Facts((*_chosen(one, names=0), *_needed(found.more)))
     for step in found.plan[:STEPS]:
-        yield Facts((("to do", step.aim), *((("type", step.command),) if step.command else ())))
+        yield Facts((("to do", step.aim), *(((COMMAND, step.command),) if step.command else ())))
     if len(found.plan) > STEPS:
         yield f"{count(len(found.plan) - STEPS, 'step')} more, and what to expect: --section advice"
 

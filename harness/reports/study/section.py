@@ -50,6 +50,10 @@ class Facts:
     rows: tuple[tuple[str, str], ...]
 
 
+COMMAND: Final = "type"
+"""The label of a command, which is shown so that it can be pasted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verbatim:
     """Lines that stay as they are, in letters of one width."""

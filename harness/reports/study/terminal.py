@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from harness.reports.formatting import console_of, labelled, open_table, written
+from harness.reports.formatting import command_lines, console_of, labelled, open_table, written
 from harness.reports.study.brief import brief_sections, where_more
-from harness.reports.study.section import Facts, Part, Section, Table, Verbatim
+from harness.reports.study.section import COMMAND, Facts, Part, Section, Table, Verbatim
 
 NARROWEST: Final = 76
 """The columns that tables need; in narrower terminals lines wrap."""
@@ -28,7 +28,7 @@ def render_brief(sections: Sequence[Section], *, width: int, color: bool) -> str
         for place, part in enumerate(section.parts):
             if place and not isinstance(part, str):  # a paragraph explains what stands above it
                 console.print()
-            for line in _drawn(part):
+            for line in _drawn(part, console.width):
                 console.print(line)
         console.print()
     console.print(Text(where_more(sections), style="dim"))
@@ -49,7 +49,7 @@ def render(sections: Sequence[Section], *, width: int, color: bool, details: boo
         hidden |= bool(section.details) and not details
         for part in shown:
             console.print()
-            for line in _drawn(part):
+            for line in _drawn(part, console.width):
                 console.print(line)
     if hidden:
         console.print()
@@ -57,7 +57,7 @@ def render(sections: Sequence[Section], *, width: int, color: bool, details: boo
     return written(console)
 
 
-def _drawn(part: Part) -> list[Any]:
+def _drawn(part: Part, width: int) -> list[Any]:
     from rich.text import Text
 
     if isinstance(part, str):
@@ -65,7 +65,12 @@ def _drawn(part: Part) -> list[Any]:
     if isinstance(part, Verbatim):
         return [Text(line, no_wrap=True, overflow="ellipsis") for line in part.lines]
     if isinstance(part, Facts):
-        return [labelled(part.rows)]
+        left = max(len(label) for label, _ in part.rows) + 2
+        rows = [
+            (label, "\n".join(command_lines(text, width - left)) if label == COMMAND else text)
+            for label, text in part.rows
+        ]
+        return [labelled(rows)]
     return [*([Text(part.title, style="bold")] if part.title else []), _table(part)]
 
 
