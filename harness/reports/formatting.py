@@ -33,6 +33,9 @@ SMALLEST_P: Final = 1e-12
 MOST_CHANGES: Final = 3
 """With more checkpoints than this, only the largest change of each metric is shown: the files have all of them."""
 
+_WORDS: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
+"""The words of a command; a space in quotes ends none."""
+
 _PIECES: Final = re.compile(r"[^_/ ]*[_/ ]|[^_/ ]+")
 
 BRIEF_CHANGES: Final = 5
@@ -313,8 +316,14 @@ def command_lines(command: str, width: int) -> list[str]:
 
     An option that is longer than a line stays whole.
     """
+    parts: list[str] = []
+    for word in _WORDS.findall(command):
+        if parts and not word.startswith("-"):
+            parts[-1] += f" {word}"
+        else:
+            parts.append(word)
     lines: list[str] = []
-    for part in re.split(r" (?=--?\w)", command):
+    for part in parts:
         if lines and len(lines[-1]) + len(part) + 3 <= width:
             lines[-1] += f" {part}"
         else:
