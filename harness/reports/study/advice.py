@@ -22,7 +22,11 @@ def advice_section(found: Advice) -> Section:
     parts += _more(found.more)
     parts += [
         Facts(
-            (("to do", one.aim), *(((COMMAND, one.command),) if one.command else ()), ("expect", one.expected))
+            (
+                ("to do", one.aim),
+                *(((COMMAND, one.command),) if one.command else ()),
+                ("expect", one.expected),
+            )
         )
         for one in found.plan
     ]
