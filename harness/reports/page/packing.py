@@ -21,17 +21,17 @@ ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _THEIRS: Final = b"<>&"
 _OURS: Final = b".,:"
 _WORD: Final = re.compile(r"( ?\w{2,})")
-_CODE: Final = re.compile(r"[\x01-\x0f]|[\x10-\x1f][ -~]")
+_CODE: Final = re.compile(r"[\x01-\x07]|[\x08-\x1f][ -~]")
 _CODES: Final = (
-    *(chr(one) for one in range(1, 16)),
-    *(chr(first) + chr(second) for first in range(16, 32) for second in range(32, 127)),
+    *(chr(one) for one in range(1, 8)),
+    *(chr(first) + chr(second) for first in range(8, 32) for second in range(32, 127)),
 )
 """Signs that JSON never holds as they are: a control character, or one and a printable sign."""
 
 ENOUGH: Final = 50_000
 """Characters of text in which frequent words are looked for; of less they would take more room than they save."""
 
-OFTEN: Final = 4
+OFTEN: Final = 2
 """The times that a word must be there to get a code."""
 
 WORTH: Final = 0.9

@@ -153,9 +153,10 @@ function setsOf(some) {
  */
 class Rows {
   constructor(size, more = 0) {
-    for (const name of ["part", "item", "first", "many"]) this[name] = new Int32Array(size + more);
-    for (const name of ["other", "otherItem"]) this[name] = new Int32Array(size + more).fill(-1);
-    this.head = Int32Array.from({ length: size + more }, (_, row) => row);
+    for (const name of ["part", "item", "first", "many", "head", "other", "otherItem"]) this[name] = new Int32Array(size + more);
+    for (let row = 0; row < size + more; row += 1) this.first[row] = this.head[row] = row;
+    this.many.fill(1);
+    this.other.fill(-1);
     this.length = size;
     this.orders = new Map();
   }
@@ -165,23 +166,40 @@ class Rows {
     const sets = setsOf(partsOf(a, benchmark));
     const others = b ? partsOf(b, benchmark) : [];
     await Promise.all([...sets.flat(), ...others].map((part) => part.load()));
+    const rows = sets.every(({ length }) => length === 1) ? Rows.ofItems(sets.flat()) : Rows.ofExamples(sets);
+    rows.pair(others);
+    return rows;
+  }
+
+  /** Return a row for each item of these parts. */
+  static ofItems(some) {
+    const rows = new Rows(some.reduce((sum, { count }) => sum + count, 0));
+    let row = 0;
+    for (const part of some) {
+      for (let item = 0; item < part.count; item += 1, row += 1) {
+        rows.part[row] = part.number;
+        rows.item[row] = item;
+      }
+    }
+    return rows;
+  }
+
+  /** Return a row for each example of these sets of parts, its runs as members. */
+  static ofExamples(sets) {
     const places = sets.flatMap(placesIn);
     const rows = new Rows(places.length, places.reduce((sum, { length }) => sum + (length > 2 ? length / 2 : 0), 0));
     let next = rows.length;
     places.forEach((some, row) => {
-      rows.part[row] = some[0];
-      rows.item[row] = some[1];
-      rows.first[row] = some.length > 2 ? next : row;
+      [rows.part[row], rows.item[row]] = some;
+      if (some.length === 2) return;
+      rows.first[row] = next;
       rows.many[row] = some.length / 2;
-      for (let at = 0; some.length > 2 && at < some.length; at += 2, next += 1) {
+      for (let at = 0; at < some.length; at += 2, next += 1) {
         rows.part[next] = some[at];
         rows.item[next] = some[at + 1];
-        rows.first[next] = next;
-        rows.many[next] = 1;
         rows.head[next] = row;
       }
     });
-    rows.pair(others);
     return rows;
   }
 
@@ -236,7 +254,8 @@ class Rows {
 
   /** Return the mean of a number over the members of a row; NaN where none has it. */
   mean(row, read) {
-    let [sum, many] = [0, 0];
+    let sum = 0;
+    let many = 0;
     for (let member = this.first[row]; member < this.first[row] + this.many[row]; member += 1) {
       const number = read(parts[this.part[member]], this.item[member], member, this);
       if (number === null || number === undefined) continue;
@@ -248,17 +267,36 @@ class Rows {
 
   /** Return all rows by a number, those of equal ones in the order of the file and those without last; made once. */
   ordered(name, read, down) {
-    const order = `${name} ${down}`;
-    if (!this.orders.has(order)) {
-      const keys = Float64Array.from({ length: this.length }, (_, row) => this.mean(row, read) * (down ? -1 : 1));
-      this.orders.set(order, Uint32Array.from({ length: this.length }, (_, row) => row).sort((one, two) => {
-        const difference = keys[one] - keys[two];
-        if (difference) return difference;
-        return Number.isNaN(keys[one]) - Number.isNaN(keys[two]) || one - two;
-      }));
+    const known = `${name} ${down}`;
+    if (!this.orders.has(known)) {
+      const keys = new Float64Array(this.length);
+      for (let row = 0; row < this.length; row += 1) keys[row] = this.mean(row, read) * (down ? -1 : 1);
+      this.orders.set(known, orderOf(keys));
     }
-    return this.orders.get(order);
+    return this.orders.get(known);
   }
+}
+
+/** Return the places of these numbers in their order, NaN last: each behind those that are less, and equal ones before it. */
+function orderOf(keys) {
+  const values = keys.slice().sort(); // by number; a function that compares would take ten times as long
+  let numbers = keys.length;
+  while (numbers && Number.isNaN(values[numbers - 1])) numbers -= 1;
+  const taken = new Uint32Array(keys.length + 1);
+  const order = new Uint32Array(keys.length);
+  for (let place = 0; place < keys.length; place += 1) {
+    const key = keys[place];
+    let low = 0;
+    let high = numbers;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (values[middle] >= key) high = middle;
+      else low = middle + 1;
+    }
+    order[low + taken[low]] = place;
+    taken[low] += 1;
+  }
+  return order;
 }
 
 /** Return the places of each example of a set of parts: part and item of each run that has it. */

@@ -15,8 +15,8 @@ function textService(scope, signs) {
   async function unpacked({ code, words }) {
     const [text, known] = await Promise.all([unpackedText(code, signs), wordLists.get(words)]);
     const word = (sign) =>
-      known[sign.length < 2 ? sign.charCodeAt(0) - 1 : 15 + 95 * (sign.charCodeAt(0) - 16) + sign.charCodeAt(1) - 32];
-    return JSON.parse(known.length ? text.replace(/[\x01-\x0f]|[\x10-\x1f][ -~]/g, word) : text);
+      known[sign.length < 2 ? sign.charCodeAt(0) - 1 : 7 + 95 * (sign.charCodeAt(0) - 8) + sign.charCodeAt(1) - 32];
+    return JSON.parse(known.length ? text.replace(/[\x01-\x07]|[\x08-\x1f][ -~]/g, word) : text);
   }
 
   const question = (item) => item?.asked?.[0]?.question ?? "";
