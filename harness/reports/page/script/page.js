@@ -56,7 +56,7 @@ function fillRow(element, index) {
     verdict: state.b ? pairVerdict(row) : several ? verdictOfSeveral(row) : [verdictOf(part, item)],
     example: [foldSign(row), visible(withoutBenchmark(part, part.columns.example[item])), manyOf(part, item)],
     benchmark: [part.benchmark.name],
-    checkpoint: [visible(several ? part.candidate.repeats.shown : part.candidate.shown)],
+    checkpoint: [visible(several ? part.candidate.repeats.shown : row < rows.length ? part.candidate.shown : part.candidate.runLabel)],
     group: [visible(part.group(item))],
     score: mean((one, at) => one.score(at)),
     length: [short(part.measure("length", item))],
@@ -66,6 +66,7 @@ function fillRow(element, index) {
     make("div", { role: "gridcell", class: `cell ${name || "brief"}` }, ...(contents[name] ?? [])));
   element.replaceChildren(...cells);
   element.querySelector(".example").title = visible(part.columns.example[item]);
+  for (const cell of element.querySelectorAll(".checkpoint")) cell.title = cell.textContent;
   element.className = `row ${flip ?? ""} ${row < rows.length ? "" : "member"}`;
   if (several) element.setAttribute("aria-expanded", String(unfolded.has(row)));
   if (rows.repeats) element.setAttribute("aria-level", row < rows.length ? 1 : 2);
