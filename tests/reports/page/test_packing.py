@@ -7,7 +7,7 @@ import json
 import random
 from functools import cache
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.reports.page.packing import ENCODER, Words, packed, unpacked
@@ -18,6 +18,7 @@ JSON = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(JSON)
 def test_data_comes_back_and_needs_no_escape_in_html(value: object) -> None:
     text = packed(value)
@@ -45,6 +46,7 @@ def learnt() -> Words:
     return words
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TEXTS, max_size=4))
 def test_texts_with_codes_for_words_come_back_whatever_signs_they_hold(others: list[str]) -> None:
     texts = [*sentences(2, 3), *others]
