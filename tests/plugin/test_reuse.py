@@ -62,7 +62,7 @@ def reused(project: Project) -> dict[str, int]:
     return {result["checkpoint"]: result["reused"] for result in summary["results"]}
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_second_run_takes_every_score_from_the_first_and_loads_no_model(
     project: Project, workers: str
 ) -> None:

@@ -141,7 +141,9 @@ def test_what_is_broken_is_said_when_items_are_only_collected(project: Project, 
     result.stdout.fnmatch_lines(["failed to load checkpoint-200: runs/a/checkpoint-200/config.json: *"])
 
 
-@pytest.mark.parametrize(("workers", "process"), [("0", "os.getpid()"), ("2", "os.getppid()")])
+@pytest.mark.parametrize(
+    ("workers", "process"), [("0", "os.getpid()"), pytest.param("2", "os.getppid()", marks=pytest.mark.slow)]
+)
 def test_results_of_a_checkpoint_that_has_ended_outlive_a_kill(
     project: Project, runs: Path, workers: str, process: str
 ) -> None:
