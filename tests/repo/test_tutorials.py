@@ -6,30 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tutorials import SLOW, matches, play, shortened, steps_of, tutorials
+from tests.support.tutorials import matches, play, shortened, steps_of, tutorials
 
 
-def check(page: Path, folder: Path, *, slow: bool = False) -> None:
+@pytest.mark.parametrize("page", tutorials(), ids=lambda page: page.stem)
+def test_a_tutorial_prints_what_it_shows(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Blocks that take long are run where slow tests are."""
     commands = 0
-    for ran in play(page.read_text(encoding="utf-8"), folder, slow=slow):
+    slow = request.config.getoption("--run-slow")
+    for ran in play(page.read_text(encoding="utf-8"), tmp_path, slow=slow):
         wrong = ran.step.differs(ran.code, ran.printed)
         output = "\n".join(ran.printed)
         assert wrong is None, f"$ {ran.step.command}\n{wrong}\n\n{output}\n# exit code {ran.code}"
         commands += 1
     assert commands
-
-
-@pytest.mark.parametrize("page", tutorials(), ids=lambda page: page.stem)
-def test_a_tutorial_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
-    check(page, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", [page for page in tutorials() if f"```{SLOW}\n" in page.read_text()], ids=lambda page: page.stem
-)
-def test_a_tutorial_prints_what_it_shows_where_that_takes_long(page: Path, tmp_path: Path) -> None:
-    check(page, tmp_path, slow=True)
 
 
 def test_a_line_that_is_not_printed_is_found() -> None:
