@@ -110,9 +110,11 @@ class Asking:
     """The calls of one ``Transport.run``; all methods are called in the loop's thread, but for ``take``."""
 
     def __init__(
-        self, calls: Sequence[Call[Any]], link: Link, limits: Limits, event: Callable[[Event], None]
+        self, calls: Sequence[Call[Any]], link: Link, limits: Limits, events: Callable[[list[Event]], None]
     ) -> None:
-        self._calls, self._link, self._limits, self._event = calls, link, limits, event
+        """``events`` is called with those of a moment together: waking a thread costs more than an event."""
+        self._calls, self._link, self._limits, self._events = calls, link, limits, events
+        self._new: list[Event] = []
         self._fresh = 0
         self._again: list[tuple[float, int, _Open[Any]]] = []
         self._deadlines: dict[int, float] = {}
@@ -260,9 +262,8 @@ class Asking:
         if not trouble.down:
             self._reached(limited=trouble.status == LIMITED)
         elif link.circuit.failed(begun, now, trouble.text):
-            self._tell(
-                f"{link.base} does not answer ({trouble.text}); trying for {link.circuit.gone_seconds:.0f} s more"
-            )
+            more = f"trying for {link.circuit.gone_seconds:.0f} s more"
+            self._tell(Told(f"{link.base} does not answer ({trouble.text}); {more}"))
         decided = decide(trouble, max(one.counted, 1), now, deadline, self._limits, chance=link.chance.random)
         if isinstance(decided, Failure):
             if decided.kind == "limited":
@@ -275,14 +276,21 @@ class Asking:
 
     def _reached(self, *, limited: bool = False) -> None:
         if self._link.circuit.answered(limited=limited):
-            self._tell(f"{self._link.base} answers again")
+            self._tell(Told(f"{self._link.base} answers again"))
 
     def _end(self, one: _Open[Any], end: Reply[Any] | Failure) -> None:
         self._ended += 1
-        self._event(Ended(one.number, end))
+        self._tell(Ended(one.number, end))
 
-    def _tell(self, text: str) -> None:
-        self._event(Told(text))
+    def _tell(self, event: Event) -> None:
+        if not self._new:
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        self._new.append(event)
+
+    def _hand_over(self) -> None:
+        events, self._new = self._new, []
+        if events:
+            self._events(events)
 
     def _give_up(self, why: str) -> None:
         missing = count(len(self._calls) - self._ended, "call")
@@ -294,7 +302,7 @@ class Asking:
 
     def _finish(self, error: BaseException | None = None) -> None:
         self.stop()
-        self._event(Over(error))
+        self._tell(Over(error))
 
     def _sleep(self, now: float) -> None:
         """Come back when the next call may be sent for all that is known now."""

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any, Final, TypeAlias, TypeVar
 
 from harness.core.text import count
-from harness.engines.http.asking import Asking, Ended, Event, Link, Over, Stats, Told
+from harness.engines.http.asking import Asking, Ended, Event, Link, Stats, Told
 from harness.engines.http.calls import Call, Failure, Limits, Receiver, Reply, Server
 from harness.engines.http.circuit import Circuit
 from harness.engines.http.clock import Clock
@@ -43,7 +43,7 @@ class Interrupt:
     """The event that a person pressed Ctrl-C."""
 
 
-Events: TypeAlias = "SimpleQueue[Event | Interrupt]"
+Events: TypeAlias = "SimpleQueue[list[Event] | Interrupt]"
 
 
 class Transport:
@@ -122,7 +122,7 @@ class Transport:
         loop = self._started(limits)
         events: Events = SimpleQueue()
         asking = Asking(calls, self._link, limits, events.put)
-        with _Interrupts(events) as interrupts:
+        with _Interrupts(events, lambda: loop.call_soon_threadsafe(asking.drain)) as interrupts:
             try:
                 loop.call_soon_threadsafe(asking.pump)
                 interrupted = self._deliver(asking, events, loop, done)
@@ -150,29 +150,30 @@ class Transport:
         """Hand over ends until the last event; return whether there was an interrupt."""
         pressed = 0
         while True:
-            event = self._event(events)
-            if isinstance(event, Ended):
-                done(event.number, event.end)
-                if asking.take():
-                    loop.call_soon_threadsafe(asking.pump)
-            elif isinstance(event, Told):
-                self._tell(event.text)
-            elif isinstance(event, Over):
-                if event.error is not None:
-                    raise event.error
-                return pressed > 0
-            else:
+            found = self._next(events)
+            if isinstance(found, Interrupt):
                 pressed += 1
                 if pressed > 1:
                     _hand_over_rest(events, done)
                     raise KeyboardInterrupt
-                self._tell(
-                    f"waiting for {count(asking.under_way, 'call')} under way; Ctrl-C again stops at once"
-                )
                 loop.call_soon_threadsafe(asking.drain)
+                under_way = count(asking.under_way, "call")
+                self._tell(f"waiting for {under_way} under way; Ctrl-C again stops at once")
+                continue
+            for event in found:
+                if isinstance(event, Ended):
+                    done(event.number, event.end)
+                    if asking.take():
+                        loop.call_soon_threadsafe(asking.pump)
+                elif isinstance(event, Told):
+                    self._tell(event.text)
+                elif event.error is not None:
+                    raise event.error
+                else:
+                    return pressed > 0
 
-    def _event(self, events: Events) -> Event | Interrupt:
-        """Return the next event; an interrupt where another's handler of Ctrl-C raises here."""
+    def _next(self, events: Events) -> list[Event] | Interrupt:
+        """Return the next events; an interrupt where another's handler of Ctrl-C raises here."""
         while True:
             try:
                 return events.get(timeout=LOOK_EVERY)
@@ -189,8 +190,8 @@ class _Interrupts:
     Where somebody else handles it, or in another thread, nothing is changed.
     """
 
-    def __init__(self, events: Events) -> None:
-        self._events = events
+    def __init__(self, events: Events, drain: Callable[[], object]) -> None:
+        self._events, self._drain = events, drain
         self._ours = False
         self.pressed = 0
 
@@ -209,13 +210,16 @@ class _Interrupts:
         self.pressed += 1
         if self.pressed > 2:
             raise KeyboardInterrupt
-        self._events.put(Interrupt())  # which may be done in a handler of signals
+        # Both may be done in a handler of signals. Nothing more is sent, even while ends are being handed over.
+        self._drain()
+        self._events.put(Interrupt())
 
 
 def _hand_over_rest(events: Events, done: Receiver[T]) -> None:
     """Hand over the ends that are there already."""
     with suppress(Empty):
         while True:
-            event = events.get_nowait()
-            if isinstance(event, Ended):
-                done(event.number, event.end)
+            found = events.get_nowait()
+            for event in () if isinstance(found, Interrupt) else found:
+                if isinstance(event, Ended):
+                    done(event.number, event.end)

@@ -121,12 +121,13 @@ def play(
     async def main() -> None:
         over = asyncio.Event()
 
-        def note(event: Event) -> None:
-            events.append(event)
-            if isinstance(event, Ended) and reading and asking.take():
-                loop.call_soon(asking.pump)
-            if isinstance(event, Over):
-                over.set()
+        def note(found: list[Event]) -> None:
+            events.extend(found)
+            for event in found:
+                if isinstance(event, Ended) and reading and asking.take():
+                    loop.call_soon(asking.pump)
+                if isinstance(event, Over):
+                    over.set()
 
         asking = Asking(calls, link, limits, note)
         loop.call_soon(asking.pump)
