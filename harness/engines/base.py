@@ -69,6 +69,8 @@ class EngineProgress:
     Of the call under way: sequences ``scored`` and ``to_score``, and the ``share`` of their tokens that is computed,
     which matters where long ones come first; ``growing`` has, for each text at work, the number of
     its request and the tokens it has.
+
+    ``trouble`` says in a few words what holds up the work now, such as a server that does not answer.
     """
 
     tokens: int = 0
@@ -78,6 +80,7 @@ class EngineProgress:
     to_score: int = 0
     share: float = 0.0
     growing: tuple[tuple[int, int], ...] = ()
+    trouble: str = ""
 
 
 @runtime_checkable

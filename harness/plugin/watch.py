@@ -177,7 +177,7 @@ class Books:
 
     def between(self, seconds: float) -> None:
         """Book time between two batches: to the parts of the former one, unless a checkpoint is loaded."""
-        self.state.at, self.state.growing = time.time(), []
+        self.state.at, self.state.growing, self.state.trouble = time.time(), [], ""
         if self.state.doing != "loading":
             self._book(seconds, waiting=False)
         self._show(())
@@ -185,7 +185,7 @@ class Books:
     def look(self, seconds: float, now: EngineProgress, more: EngineProgress, batch: BatchSoFar) -> None:
         """Book time within a batch, in which the engine has done so much ``more``."""
         state = self.state
-        state.at = time.time()
+        state.at, state.trouble = time.time(), now.trouble
         state.tokens += more.tokens + more.generated
         state.growing = [
             [self._part_of[item], count] for item, count in batch.growing if item in self._part_of

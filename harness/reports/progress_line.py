@@ -194,7 +194,10 @@ class Live:
 
 
 def doing(load: Workload, states: Sequence[ProcessProgress], now: float) -> list[Doing | str]:
-    """Return what all processes do, each benchmark once."""
+    """Return what all processes do, each benchmark once; where something holds them up, that alone."""
+    troubles = [state.trouble for state in states if state.trouble and now - state.at <= STALE]
+    if troubles:
+        return list(dict.fromkeys(troubles))
     several = len(load.parameters) > 1
     found: dict[tuple[str, str], Doing | str] = {}
     for state in states:

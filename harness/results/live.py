@@ -107,7 +107,8 @@ class ProcessProgress:
     """A process at a moment: ``at`` by the wall clock, ``since`` when it has done what it does.
 
     ``doing`` is "loading", "answering", "grading", "programs" or "waiting"; ``growing`` has, for each text at work, its
-    part and the tokens it has; ``tokens``: all that went through the model or came of it.
+    part and the tokens it has; ``tokens``: all that went through the model or came of it. ``trouble`` says what
+    holds up the work.
     """
 
     who: str
@@ -116,6 +117,7 @@ class ProcessProgress:
     doing: str = "waiting"
     checkpoint: str | None = None
     tokens: int = 0
+    trouble: str = ""
     growing: list[list[int]] = field(default_factory=list)
     parts: dict[int, PartProgress] = field(default_factory=dict)
     costs: dict[str, Cost] = field(default_factory=dict)

@@ -108,6 +108,21 @@ def test_while_the_engine_rests_programs_or_grading_are_what_happens(seen, doing
     assert (part.waited, part.seconds) == seconds[doing]
 
 
+def test_what_holds_up_an_engine_is_told_as_long_as_it_does():
+    made, seen = books(), []
+    for trouble in ("no answer for 9 s (of 120)", "", "the server asks to wait 5 s"):
+        now = EngineProgress(trouble=trouble)
+        made.look(1.0, now, now, batch(scored(0, 0)))
+        seen.append(made.state.trouble)
+    made.between(1.0)
+    assert [*seen, made.state.trouble] == [
+        "no answer for 9 s (of 120)",
+        "",
+        "the server asks to wait 5 s",
+        "",
+    ]
+
+
 def test_a_pass_that_takes_longer_than_from_look_to_look_is_booked_whole():
     made, step = books(), EngineProgress(steps=1, generated=2)
     growing = (("gsm0", 10), ("gsm1", 10))

@@ -124,6 +124,18 @@ def test_loading_is_told_with_the_checkpoint_and_of_several_checkpoints_each_ben
     assert doing(load(*parts), [at_work], 100.0) == [Doing("run/step-2 arc", 1, 4, "requests")]
 
 
+def test_what_holds_up_the_work_is_told_alone_and_fits_with_the_rest():
+    part = Part(checkpoint="c", benchmark="arc", items=40, tokens=9.0)
+    states = [
+        state(who=who, parts={0: PartProgress(open=4)}, trouble="no answer for 35 s (of 120)") for who in "ab"
+    ]
+    told = doing(load(part), states, 100.0)
+    assert (
+        line(Moment(done=76, total=1184, doing=told, left=Estimate(208.0, 1.732)), 79)
+        == "touchstone: 76/1184 items, no answer for 35 s (of 120), 2 to 6 min left"
+    )
+
+
 def test_a_process_that_has_fallen_silent_does_nothing():
     part = Part(checkpoint="c", benchmark="arc", items=4, tokens=9.0)
     assert not doing(load(part), [state(parts={0: PartProgress(open=4)})], 1000.0)

@@ -80,19 +80,13 @@ class Ended(NamedTuple):
     end: Reply[Any] | Failure
 
 
-class Told(NamedTuple):
-    """The event that there is something that a person should know."""
-
-    text: str
-
-
 class Over(NamedTuple):
     """The last event; ``error`` says why, where not all calls have ended."""
 
     error: BaseException | None = None
 
 
-Event: TypeAlias = Ended | Told | Over
+Event: TypeAlias = Ended | Over
 
 
 @dataclass(slots=True)
@@ -107,7 +101,8 @@ class _Open(Generic[T]):
 
 
 class Asking:
-    """The calls of one ``Transport.run``; all methods are called in the loop's thread, but for ``take``."""
+    """The calls of one ``Transport.run``; all methods are called in the loop's thread, but for ``take`` and
+    ``trouble``."""
 
     def __init__(
         self, calls: Sequence[Call[Any]], link: Link, limits: Limits, events: Callable[[list[Event]], None]
@@ -124,10 +119,16 @@ class Asking:
         self._ended = self._taken = 0
         self._stalled = False
 
-    @property
-    def under_way(self) -> int:
-        """The number of calls that have been sent and have no end yet."""
-        return len(self._tasks)
+    def trouble(self) -> str:
+        """Return in a few words what holds up the asking now, nothing where it goes on; called by any thread."""
+        link, now = self._link, self._link.clock.now()
+        if self._draining:
+            return f"stopping after {count(len(self._tasks), 'call')}"
+        if away := link.circuit.away(now):
+            return f"no answer for {away:.0f} s (of {self._limits.gone_seconds:.0f})"
+        if (held := link.limiter.held_until - now) > 0:
+            return f"the server asks to wait {held:.0f} s"
+        return ""
 
     def take(self) -> bool:
         """Note, in the other thread, that it has taken an end; return whether ``pump`` is waiting for that."""
@@ -237,7 +238,7 @@ class Asking:
         for name, tokens in outcome.usage.items():
             setattr(link.stats, name, getattr(link.stats, name) + tokens)
         link.limiter.answered(begun, now, work_of(outcome.usage))
-        self._reached()
+        link.circuit.answered()
         self._end(
             one,
             Reply(
@@ -259,11 +260,10 @@ class Asking:
             wait = trouble.wait
             hold = None if wait is None or now + wait >= deadline else now + wait
             link.limiter.overloaded(begun, now, hold=hold)
-        if not trouble.down:
-            self._reached(limited=trouble.status == LIMITED)
-        elif link.circuit.failed(begun, now, trouble.text):
-            more = f"trying for {link.circuit.gone_seconds:.0f} s more"
-            self._tell(Told(f"{link.base} does not answer ({trouble.text}); {more}"))
+        if trouble.down:
+            link.circuit.failed(begun, now, trouble.text)
+        else:
+            link.circuit.answered(limited=trouble.status == LIMITED)
         decided = decide(trouble, max(one.counted, 1), now, deadline, self._limits, chance=link.chance.random)
         if isinstance(decided, Failure):
             if decided.kind == "limited":
@@ -273,10 +273,6 @@ class Asking:
             heapq.heappush(self._again, (decided, one.number, one))
         if link.circuit.verdict is not None and not self._draining:
             self._give_up(f"{link.base} {link.circuit.verdict}")
-
-    def _reached(self, *, limited: bool = False) -> None:
-        if self._link.circuit.answered(limited=limited):
-            self._tell(Told(f"{self._link.base} answers again"))
 
     def _end(self, one: _Open[Any], end: Reply[Any] | Failure) -> None:
         self._ended += 1

@@ -26,7 +26,7 @@ class Circuit:
     """The state of one server. ``verdict`` is None until the server is given up, and then the reason."""
 
     def __init__(self, gone_seconds: float) -> None:
-        self.gone_seconds = gone_seconds
+        self._gone_seconds = gone_seconds
         self._failures = 0
         self._limited = 0
         self._opened: float | None = None
@@ -39,6 +39,10 @@ class Circuit:
     def open(self) -> bool:
         """True while the server is away."""
         return self._opened is not None
+
+    def away(self, now: float) -> float:
+        """Return for how many seconds the server has been away, 0 where it is there."""
+        return 0.0 if self._opened is None else now - self._opened
 
     def wait_until(self) -> float | None:
         """Return when a call may be sent: a time that may be past; None while a probe is under way."""
@@ -54,34 +58,27 @@ class Circuit:
         """Note that what was under way has been given up without an end."""
         self._probing = False
 
-    def answered(self, *, limited: bool = False) -> bool:
-        """Note a reply, of whatever kind, from a server that works; return whether it had been away.
-
-        ``limited`` says that it was no more than a 429.
-        """
-        was_open = self.open
+    def answered(self, *, limited: bool = False) -> None:
+        """Note a reply, of whatever kind, from a server that works; ``limited`` says that it was no more than a 429."""
         self._failures = 0
         if not limited:
             self._limited = 0
         self._opened, self._pause, self._probing = None, FIRST_PAUSE, False
-        return was_open
 
-    def failed(self, begun: float, now: float, why: str) -> bool:
-        """Note that a call sent at ``begun`` found no server that works; return whether that opened the circuit."""
+    def failed(self, begun: float, now: float, why: str) -> None:
+        """Note that a call sent at ``begun`` found no server that works."""
         if self._opened is None:
             self._failures += 1
-            if self._failures < OPENS_AFTER:
-                return False
-            self._opened, self._next = now, now + self._pause
-            return True
+            if self._failures >= OPENS_AFTER:
+                self._opened, self._next = now, now + self._pause
+            return
         if begun < self._opened:
-            return False  # sent before it was known: neither a probe nor news
+            return  # sent before it was known: neither a probe nor news
         self._probing = False
-        if now - self._opened >= self.gone_seconds:
-            self.verdict = f"has not answered for {now - self._opened:.0f} s ({why})"
+        if self.away(now) >= self._gone_seconds:
+            self.verdict = f"has not answered for {self.away(now):.0f} s ({why})"
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
         self._next = now + self._pause
-        return False
 
     def limited(self, why: str) -> None:
         """Note that an item ended limited."""

@@ -22,8 +22,7 @@ from random import Random
 from types import FrameType
 from typing import Any, Final, TypeAlias, TypeVar
 
-from harness.core.text import count
-from harness.engines.http.asking import Asking, Ended, Event, Link, Stats, Told
+from harness.engines.http.asking import Asking, Ended, Event, Link, Stats
 from harness.engines.http.calls import Call, Failure, Limits, Receiver, Reply, Server
 from harness.engines.http.circuit import Circuit
 from harness.engines.http.clock import Clock
@@ -57,14 +56,12 @@ class Transport:
         *,
         clock: Clock | None = None,
         chance: Random | None = None,
-        tell: Callable[[str], None] | None = None,
     ) -> None:
-        """``key`` is the environment's where it is None. ``tell`` is given lines for people while ``run`` runs.
+        """``key`` is the environment's where it is None.
 
         Raises ``CheckpointError`` where aiohttp is missing, or the environment's key or proxy cannot be used.
         """
         self._limits = limits or Limits()
-        self._tell = tell or (lambda _: None)
         clock = clock or Clock()
         self._wire = Wire(server, key_of(os.environ) if key is None else key, clock)
         self._link = Link(
@@ -75,6 +72,7 @@ class Transport:
             circuit=Circuit(self._limits.gone_seconds),
             chance=chance or Random(),
         )
+        self._asking: Asking | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -83,6 +81,12 @@ class Transport:
         """The counts so far; may be read by any thread."""
         now = self._link.stats
         return replace(now, troubles=now.troubles.copy())
+
+    @property
+    def trouble(self) -> str:
+        """The obstacle to asking now, in a few words; empty where there is none. May be read by any thread."""
+        asking = self._asking
+        return "" if asking is None else asking.trouble()
 
     def run(self, calls: Sequence[Call[T]], done: Receiver[T]) -> None:
         """Ask all calls; call ``done`` once for each, in this thread and in any order, and return after the last.
@@ -121,7 +125,7 @@ class Transport:
             return
         loop = self._started(limits)
         events: Events = SimpleQueue()
-        asking = Asking(calls, self._link, limits, events.put)
+        asking = self._asking = Asking(calls, self._link, limits, events.put)
         with _Interrupts(events, lambda: loop.call_soon_threadsafe(asking.drain)) as interrupts:
             try:
                 loop.call_soon_threadsafe(asking.pump)
@@ -129,6 +133,8 @@ class Transport:
             except BaseException:
                 loop.call_soon_threadsafe(asking.stop)
                 raise
+            finally:
+                self._asking = None
         if interrupted or interrupts.pressed:
             raise KeyboardInterrupt
 
@@ -157,16 +163,12 @@ class Transport:
                     _hand_over_rest(events, done)
                     raise KeyboardInterrupt
                 loop.call_soon_threadsafe(asking.drain)
-                under_way = count(asking.under_way, "call")
-                self._tell(f"waiting for {under_way} under way; Ctrl-C again stops at once")
                 continue
             for event in found:
                 if isinstance(event, Ended):
                     done(event.number, event.end)
                     if asking.take():
                         loop.call_soon_threadsafe(asking.pump)
-                elif isinstance(event, Told):
-                    self._tell(event.text)
                 elif event.error is not None:
                     raise event.error
                 else:

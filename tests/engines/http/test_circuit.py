@@ -13,8 +13,9 @@ from harness.engines.http.circuit import GIVES_UP_AFTER, LONGEST_PAUSE, OPENS_AF
 def opened(at: float = 10.0) -> Circuit:
     """A circuit that has just opened."""
     circuit = Circuit(120)
-    told = [circuit.failed(at - 1, at, "connection refused") for _ in range(OPENS_AFTER)]
-    assert told == [*[False] * (OPENS_AFTER - 1), True]
+    for _ in range(OPENS_AFTER):
+        assert not circuit.open
+        circuit.failed(at - 1, at, "connection refused")
     return circuit
 
 
@@ -53,9 +54,10 @@ def test_a_failure_of_a_call_sent_before_it_opened_is_no_probe() -> None:
 def test_any_reply_closes_it() -> None:
     circuit = opened()
     circuit.sent()
-    assert circuit.answered()
+    assert circuit.away(12.0) == 2.0
+    circuit.answered()
     assert circuit.wait_until() == -math.inf
-    assert not circuit.answered()
+    assert circuit.away(13.0) == 0.0
 
 
 def test_a_server_that_no_probe_reaches_for_long_enough_is_gone() -> None:
@@ -95,7 +97,10 @@ def test_whatever_happens_a_call_may_be_sent_some_time_or_one_is_under_way(event
             under_way = 0
         elif event in ("good", "bad") and under_way:
             under_way -= 1
-            circuit.answered() if event == "good" else circuit.failed(now - 0.5, now, "reset")
+            if event == "good":
+                circuit.answered()
+            else:
+                circuit.failed(now - 0.5, now, "reset")
         elif event == "old":
             circuit.failed(-1.0, now, "reset")
         assert circuit.wait_until() is not None or under_way
