@@ -16,6 +16,7 @@ import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
@@ -109,7 +110,9 @@ class FaultServer:
     connections: int = 0
     _loop: asyncio.AbstractEventLoop | None = None
     _thread: threading.Thread | None = None
-    _server: asyncio.Server | None = None
+    _socket: socket.socket | None = None
+    _connecting: set[asyncio.Task[None]] = field(default_factory=set)
+    _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __enter__(self) -> FaultServer:
         self._loop = asyncio.new_event_loop()
@@ -130,9 +133,11 @@ class FaultServer:
         """Begin to answer: at the port that it had before, if any."""
         assert self._loop is not None
         port = int(self.base.rpartition(":")[2]) if self.base else 0
-        starting = asyncio.start_server(self._serve, "127.0.0.1", port)
-        self._server = asyncio.run_coroutine_threadsafe(starting, self._loop).result()
-        self.base = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        # Not asyncio's own server: closed while it accepts, it leaves connections open (CPython 3.11).
+        self._socket = socket.create_server(("127.0.0.1", port), backlog=1024)
+        self._socket.setblocking(False)
+        self.base = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._loop.call_soon_threadsafe(self._loop.add_reader, self._socket, self._accept)
 
     def vanish(self) -> None:
         """Stop to listen, and break off every connection."""
@@ -140,15 +145,29 @@ class FaultServer:
         asyncio.run_coroutine_threadsafe(self._vanish(), self._loop).result()
 
     async def _vanish(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        assert self._socket is not None
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._socket.close()
+        while self._connecting or self._serving:
+            for task in self._serving:
+                task.cancel()
+            await asyncio.sleep(0.001)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self) -> None:
+        assert self._socket is not None
+        with suppress(BlockingIOError):
+            found, _ = self._socket.accept()
+            found.setblocking(False)
+            task = asyncio.get_running_loop().create_task(self._serve(found))
+            self._connecting.add(task)
+
+    async def _serve(self, found: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=found)
         self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._connecting.discard(task)
+        self._serving.add(task)
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -169,6 +188,7 @@ class FaultServer:
             pass
         finally:
             writer.transport.abort()
+            self._serving.discard(task)
 
     async def _reply(
         self, writer: asyncio.StreamWriter, method: str, path: str, headers: dict[str, str], body: bytes

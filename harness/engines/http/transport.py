@@ -129,14 +129,13 @@ class Transport:
         with _Interrupts(events, lambda: loop.call_soon_threadsafe(asking.drain)) as interrupts:
             try:
                 loop.call_soon_threadsafe(asking.pump)
-                interrupted = self._deliver(asking, events, loop, done)
+                self._deliver(asking, events, loop, done)
             except BaseException:
                 loop.call_soon_threadsafe(asking.stop)
                 raise
             finally:
                 self._asking = None
-        if interrupted or interrupts.pressed:
-            raise KeyboardInterrupt
+        interrupts.pass_on()
 
     def _started(self, limits: Limits) -> asyncio.AbstractEventLoop:
         """Return the loop, with its thread running; the run's time begins with the first call."""
@@ -152,8 +151,8 @@ class Transport:
 
     def _deliver(
         self, asking: Asking, events: Events, loop: asyncio.AbstractEventLoop, done: Receiver[T]
-    ) -> bool:
-        """Hand over ends until the last event; return whether there was an interrupt."""
+    ) -> None:
+        """Hand over ends until the last event, or the second interrupt."""
         pressed = 0
         while True:
             found = self._next(events)
@@ -162,7 +161,6 @@ class Transport:
                 if pressed > 1:
                     _hand_over_rest(events, done)
                     raise KeyboardInterrupt
-                loop.call_soon_threadsafe(asking.drain)
                 continue
             for event in found:
                 if isinstance(event, Ended):
@@ -172,45 +170,52 @@ class Transport:
                 elif event.error is not None:
                     raise event.error
                 else:
-                    return pressed > 0
+                    return
 
     def _next(self, events: Events) -> list[Event] | Interrupt:
-        """Return the next events; an interrupt where another's handler of Ctrl-C raises here."""
+        """Return the next events, or an interrupt."""
         while True:
             try:
                 return events.get(timeout=LOOK_EVERY)
-            except KeyboardInterrupt:
-                return Interrupt()
             except Empty:
                 if self._thread is None or not self._thread.is_alive():
                     raise RuntimeError("the thread that asks the server has died") from None
 
 
 class _Interrupts:
-    """Ctrl-C as an event, in place of an exception anywhere, while a main thread asks.
+    """Ctrl-C as an event, in place of an exception anywhere, while a main thread asks; then it is passed on to the
+    handler that there was.
 
-    Where somebody else handles it, or in another thread, nothing is changed.
+    Where the signal is ignored or ends the process, nothing is changed.
     """
 
     def __init__(self, events: Events, drain: Callable[[], object]) -> None:
         self._events, self._drain = events, drain
-        self._ours = False
-        self.pressed = 0
+        self._before: Callable[[int, FrameType | None], object] | None = None
+        self._pressed = 0
 
     def __enter__(self) -> _Interrupts:
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._ours = True
-            signal.signal(signal.SIGINT, self._press)
+        if threading.current_thread() is threading.main_thread():
+            before = signal.getsignal(signal.SIGINT)
+            if callable(before):
+                self._before = before
+                signal.signal(signal.SIGINT, self._press)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def pass_on(self) -> None:
+        """Raise ``KeyboardInterrupt``, or what the former handler raises, if Ctrl-C was pressed."""
+        if self._pressed:
+            if self._before is not None:
+                self._before(signal.SIGINT, None)
+            raise KeyboardInterrupt
 
     def _press(self, _number: int, _frame: FrameType | None) -> None:
-        self.pressed += 1
-        if self.pressed > 2:
+        self._pressed += 1
+        if self._pressed > 2:
             raise KeyboardInterrupt
         # Both may be done in a handler of signals. Nothing more is sent, even while ends are being handed over.
         self._drain()
