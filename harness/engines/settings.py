@@ -22,7 +22,9 @@ class ModelSettings:
     ``max_new_tokens``: a limit in place of the benchmark's own. ``speculative``: whether extra heads propose tokens;
     it changes no answer, only the time.
 
-    Of served models: ``price`` is that of a million prompt tokens and of a million new ones.
+    Of served models: ``concurrency`` requests may be under way at once in this process. ``request_timeout``,
+    ``item_timeout`` and ``run_timeout`` are seconds. ``price`` is that of a million prompt tokens and of a million new
+    ones.
     """
 
     dtype: Dtype = "auto"
@@ -32,4 +34,8 @@ class ModelSettings:
     chat: Chat = "auto"
     max_new_tokens: int | None = None
     speculative: Speculative = "auto"
+    concurrency: int = 64
+    request_timeout: float = 600.0
+    item_timeout: float = 1800.0
+    run_timeout: float | None = None
     price: tuple[float, float] | None = None

@@ -112,6 +112,7 @@ def settings_of(config: pytest.Config) -> Settings:
         sampling=sampling,
         model=ModelSettings(
             threads=cpu_threads(workers, os.environ),
+            concurrency=max(1, values["concurrency"] // max(1, workers)),
             **{name: values[name] for name in MODEL_ROWS},
         ),
         sandbox_settings=SandboxSettings(
@@ -124,7 +125,10 @@ def settings_of(config: pytest.Config) -> Settings:
     )
 
 
-MODEL_ROWS: Final = ("dtype", "device", "batch", "chat", "max_new_tokens", "speculative", "price")
+MODEL_ROWS: Final = (
+    *("dtype", "device", "batch", "chat", "max_new_tokens", "speculative"),
+    *("request_timeout", "item_timeout", "run_timeout", "price"),
+)
 """The rows that an engine is told."""
 
 

@@ -145,9 +145,10 @@ class FaultServer:
         asyncio.run_coroutine_threadsafe(self._vanish(), self._loop).result()
 
     async def _vanish(self) -> None:
-        assert self._socket is not None
-        asyncio.get_running_loop().remove_reader(self._socket)
-        self._socket.close()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
         while self._connecting or self._serving:
             for task in self._serving:
                 task.cancel()

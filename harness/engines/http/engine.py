@@ -88,6 +88,7 @@ class HttpEngine:
             scored=self._scored,
             to_score=self._to_score,
             share=min(1.0, share),
+            trouble=self._transport.trouble,
         )
 
     def prepare(self, requests: Sequence[Request]) -> None:

@@ -137,11 +137,16 @@ def described(address: Address, found: Found, asked: Asked) -> CheckpointInfo:
 
 
 def _transport(base: str, model: str, settings: ModelSettings) -> Transport:
-    from harness.engines.http.calls import Server
+    from harness.engines.http.calls import Limits, Server
     from harness.engines.http.transport import Transport
 
-    del settings
-    return Transport(Server(base, model))
+    limits = Limits(
+        attempt_seconds=settings.request_timeout,
+        item_seconds=settings.item_timeout,
+        run_seconds=settings.run_timeout,
+        concurrency_most=settings.concurrency,
+    )
+    return Transport(Server(base, model), limits)
 
 
 def _remote(transport: Transport) -> Callable[[str, Mapping[str, Any]], Any]:

@@ -112,7 +112,8 @@ def decide(
             "deadline", trouble, f"{_item(limits)} passed before the server replied ({ITEM_OPTION})"
         )
     if trouble.status != LIMITED and attempts >= limits.attempts:
-        return _failure(_kind(trouble), trouble, f"{trouble.text}, after {count(attempts, 'attempt')}")
+        told = f" ({REQUEST_OPTION})" if trouble.what == "time" else ""
+        return _failure(_kind(trouble), trouble, f"{trouble.text}, after {count(attempts, 'attempt')}{told}")
     pause = trouble.wait
     if pause is None:
         pause = min(FIRST_PAUSE * 2.0 ** min(attempts - 1, 16), LONGEST_PAUSE) * (0.5 + 0.5 * chance())

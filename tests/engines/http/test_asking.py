@@ -201,7 +201,9 @@ def test_the_deadline_of_an_item_counts_all_its_calls_from_the_first_one_sent() 
 
 def test_an_attempt_that_takes_too_long_is_given_up_and_tried_again() -> None:
     played = play(Script(lambda *_: GOOD, after=9.0), 1, Limits(attempt_seconds=2.0, attempts=3))
-    assert played.ends[0] == Failure("no reply within 2 s, after 3 attempts", "deadline")
+    assert played.ends[0] == Failure(
+        "no reply within 2 s, after 3 attempts (--eval-request-timeout)", "deadline"
+    )
     assert len(played.script.sent) == 3
 
 

@@ -62,7 +62,8 @@ def test_the_last_attempt_ends_in_a_failure_that_says_why(trouble: Trouble, kind
     found = decided(trouble, LIMITS.attempts)
     assert isinstance(found, Failure)
     assert found.kind == kind
-    assert found.reason == f"{trouble.text}, after 4 attempts"
+    option = " (--eval-request-timeout)" if trouble.what == "time" else ""
+    assert found.reason == f"{trouble.text}, after 4 attempts{option}"
 
 
 def test_429_is_asked_again_until_the_deadline_of_the_item() -> None:
