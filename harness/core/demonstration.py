@@ -9,52 +9,19 @@ from __future__ import annotations
 import functools
 import shlex
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from harness.core.asking import AS_THE_RUN, Asking
 from harness.core.benchmark import Benchmark
-from harness.core.requests import Generate, Request
 from harness.core.resources import shipped_evals
 
 FILE: Final = "demonstration.toml"
 
 EVERYTHING: Final = "--eval-limit all"
 OWN: Final = "--checkpoint PATH"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
-    """The options of one benchmark alone, in place of the run's: ``--eval-limit`` and ``--eval-max-new-tokens``.
-
-    ``left_out`` is the reason for which the benchmark is not asked at all.
-    """
-
-    limit: int | None = None
-    max_new_tokens: int | None = None
-    left_out: str = ""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that are not the run's, as a manifest names them."""
-        named = {"limit": self.limit, "max_new_tokens": self.max_new_tokens}
-        return {name: value for name, value in named.items() if value is not None}
-
-    def without(self, names: Collection[str]) -> Asking:
-        """Return the same without the options that were given by hand for the whole run."""
-        left = {name: value for name, value in self.settings.items() if name not in names}
-        return Asking(**left, left_out=self.left_out)
-
-    def request(self, request: Request) -> Request:
-        """Return a request as the engine gets it."""
-        if self.max_new_tokens is None or not isinstance(request, Generate):
-            return request
-        return replace(request, max_new_tokens=self.max_new_tokens, turns_max_new_tokens=None)
-
-
-AS_THE_RUN: Final = Asking()
 
 
 def asking_of(spec: Benchmark) -> Asking:

@@ -137,10 +137,11 @@ def _session(config: pytest.Config) -> EvalSession:
 
 
 def _given(config: pytest.Config, word: str = "") -> bool:
-    """Return whether an option of ours whose name contains the word was given."""
+    """Return whether an option of ours whose name contains the word was given, also by the environment."""
     given = [
         name for name, value in vars(config.option).items() if value and name.startswith(("eval_", "--"))
     ]
+    given += [name for name in _options() if os.environ.get(f"TOUCHSTONE_{name.upper()}")]
     return any(word in name for name in given)
 
 
@@ -190,7 +191,7 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, obj: obje
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "touchstone_checkpoint" in metafunc.fixturenames and metafunc.config.option.eval_checkpoint:
+    if "touchstone_checkpoint" in metafunc.fixturenames:
         _session(metafunc.config).give_checkpoints(metafunc)
 
 
@@ -234,10 +235,15 @@ def pytest_configure_node(node: Any) -> None:
 
 def _meeting(config: pytest.Config) -> dict[str, Any]:
     """Return what every worker is told: what the session says, or if there is none yet, where to begin one."""
-    if _given(config):
+    if _given(config) or _configured(config.rootpath / "pyproject.toml"):
         return _session(config).for_workers()
     run = f"{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
     return config.stash.setdefault(MEETING, {"run": str(config.invocation_params.dir / "results" / run)})
+
+
+def _configured(project: Path) -> bool:
+    """Return whether a project's file has settings of ours."""
+    return project.is_file() and b"[tool.touchstone]" in project.read_bytes()
 
 
 @pytest.hookimpl(optionalhook=True)

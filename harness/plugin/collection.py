@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,7 @@ from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.find import find_checkpoints
 from harness.checkpoints.info import info_from_plain
 from harness.checkpoints.series import FailedToLoad
+from harness.core.asking import AS_THE_RUN, Asking
 from harness.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, declared, generator_function
 from harness.core.dataset import (
     DatasetRows,
@@ -24,7 +25,7 @@ from harness.core.dataset import (
     subsample,
     take_first,
 )
-from harness.core.demonstration import AS_THE_RUN, EVERYTHING, Asking, asking_of
+from harness.core.demonstration import EVERYTHING, asking_of
 from harness.core.drawn_shots import DrawnShots, shots_of
 from harness.core.draws import TOUCHSTONE
 from harness.core.errors import (
@@ -36,6 +37,7 @@ from harness.core.errors import (
 )
 from harness.core.few_shot import FewShot, Sampling
 from harness.core.requests import RunProgram
+from harness.core.settings import ALL
 from harness.core.tasks import Tasks, declared_groups
 from harness.core.text import listed
 from harness.engines.sandbox import open_checked
@@ -148,10 +150,17 @@ class Collection:
         return self.checkpoints
 
     def asking(self, spec: Benchmark) -> Asking:
-        """Return the options of a benchmark that are not the run's."""
+        """Return the options of a benchmark that are not the run's: those of a file, or of the demonstration."""
+        if self.settings.file is not None:
+            return self._by_file(self.settings.file.asking(spec))
         if not self.settings.demonstration:
             return AS_THE_RUN
         return asking_of(spec).without(self.settings.by_hand)
+
+    def _by_file(self, asking: Asking) -> Asking:
+        """Return the options that a file gives a benchmark, as far as nothing stronger gives them for the run."""
+        found = asking.without(self.settings.by_hand)
+        return replace(found, limit=None) if found.limit == ALL and self.settings.limit is None else found
 
     def give(self) -> str | None:
         """Return the checkpoints as text for ``take``; None where nothing was recognised yet."""
@@ -331,20 +340,22 @@ def _examples(
             collection.remarks.append(Remark(spec, str(error), mistake=settings.data is not None))
             return []
         try:
-            asked = settings.data, settings.shots, settings.seed
-            shots = shots_of(spec, dataset, *asked, draw=settings.fewshot)
+            own = collection.asking(spec)
+            count = settings.shots if own.shots is None else own.shots
+            shots = shots_of(spec, dataset, settings.data, count, settings.seed, draw=settings.fewshot)
         except ShotsError as error:
             collection.remarks.append(Remark(spec, str(error), mistake=True))
             return [(example.id, Withheld(spec)) for example in _chosen(spec, dataset, collection)]
-        loaded = Loaded(spec, dataset, shots, settings.sampling, _code(metafunc), collection.asking(spec))
+        loaded = Loaded(spec, dataset, shots, settings.sampling, _code(metafunc), own)
         collection.loaded[id(spec)] = loaded
     return [(example.id, Given(example, loaded)) for example in _chosen(spec, loaded.dataset, collection)]
 
 
 def _chosen(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> list[Example]:
     """The examples that are left by --eval-limit and --eval-tasks."""
-    settings, tasks, limit = collection.settings, collection.tasks, collection.asking(spec).limit
-    first = take_first(subsample(spec, dataset.examples, settings.seed), limit or settings.limit)
+    settings, tasks, own = collection.settings, collection.tasks, collection.asking(spec).limit
+    limit = settings.limit if own is None else None if isinstance(own, str) else own
+    first = take_first(subsample(spec, dataset.examples, settings.seed), limit)
     return [example for example in first if tasks.takes(spec, example.group)]
 
 

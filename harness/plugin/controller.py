@@ -17,6 +17,7 @@ import pytest
 from harness.core.errors import HarnessError
 from harness.core.exit_codes import ExitCode
 from harness.core.hooks import Run
+from harness.core.setting_sources import DEFAULT
 from harness.plugin.crashes import FailedCheckpoints, WorkerCrashes
 from harness.plugin.gate import FINE, GateSession
 
@@ -62,7 +63,7 @@ class Controller:
         self._crashes = WorkerCrashes()
         self._scored: set[str] = set()
         markdown = config.invocation_params.dir / settings.markdown if settings.markdown else None
-        if config.getoption("--eval-output") is not None or markdown is not None:
+        if settings.origins["output"] != DEFAULT or markdown is not None:
             check_paths(directory.path.parent, markdown)
         self._hooks = Calls(config, markdown, self._scored, settings.trackers, beside=settings.beside)
 
@@ -84,6 +85,8 @@ class Controller:
             "began": self._began,
             "settings": self._settings.recorded(),
         }
+        if self._settings.demonstration:
+            told["demonstration"] = True
         manifest = results.write_manifest(told, self._config, used, self._collection.failed)
         self._hooks.tell_demonstration(manifest)
         if not self._settings.no_cache:

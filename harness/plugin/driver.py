@@ -21,9 +21,9 @@ from typing import Any, Final, Protocol
 
 import pytest
 
+from harness.core.asking import AS_THE_RUN, Asking
 from harness.core.benchmark import Benchmark
 from harness.core.dataset import Example
-from harness.core.demonstration import AS_THE_RUN, Asking
 from harness.core.errors import BenchmarkError, RequestError, WireError
 from harness.core.grade import NO_ANSWER, scores_of, told_by
 from harness.core.requests import (
@@ -40,6 +40,7 @@ from harness.engines.base import Engine
 from harness.plugin.dispatch import CAUGHT, STOPPING, Answered, ProgramRunner, RequestDispatcher
 from harness.plugin.item_errors import hint, sentence
 from harness.plugin.so_far import NOTHING, Asked, BatchSoFar, ItemSoFar, Length, counted
+from harness.plugin.time_limit import TimeLimit, TimeUp
 from harness.results.records import GENERATED, Record, Status
 
 MOST_YIELDS: Final = 1000
@@ -61,7 +62,7 @@ KEPT_WHOLE: Final = ("program",)
 @dataclass(frozen=True, slots=True)
 class Job:
     """One item to be run: its node id, its benchmark and example, the checkpoint's name, the function that starts its
-    generator, and the options by which its requests are changed."""
+    generator, the options by which its requests are changed, and the time limit of its benchmark, if it has one."""
 
     item: str
     spec: Benchmark
@@ -69,6 +70,7 @@ class Job:
     checkpoint: str
     start: Callable[[], Any]
     asking: Asking = AS_THE_RUN
+    time: TimeLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,8 @@ def run_batch(
     def take(state: _Running, number: int, answer: Answered, seconds: float) -> None:
         state.answers[number] = answer
         state.seconds += seconds
+        if _too_late(state):
+            raise TimeUp  # the engine leaves what else it is asked; the rest is asked again
         if len(state.answers) == len(state.requests):
             batch.advancing = state.job.item
             _advance(state, engine, journal)
@@ -210,19 +214,42 @@ def run_batch(
         else:
             asking.ask(state, state.asked)
 
+    for limit in {state.job.time for state in batch.running}:
+        if limit is not None:
+            limit.begin()
     asking = batch.asking = RequestDispatcher(engine, sandbox, take)
     try:
         for state in batch.running:
             if state.failure is not None:
                 _fail(state, state.failure, journal)
-            ask(state)
-        asking.run()
+        while True:
+            for state in batch.running:
+                if state.outcome is None and _too_late(state):
+                    _end_by_time(state, journal)
+                state.answers = {}
+                ask(state)
+            try:
+                asking.run()
+                break
+            except TimeUp:
+                asking = batch.asking = RequestDispatcher(engine, sandbox, take)
     finally:
         batch.asking = batch.advancing = None
         asking.close()
         batch.close()
         journal.sync(every=SYNC_EVERY)
     return batch.outcomes
+
+
+def _too_late(state: _Running) -> bool:
+    return state.job.time is not None and state.job.time.past()
+
+
+def _end_by_time(state: _Running, journal: Recorder) -> None:
+    """Journal an item whose benchmark is past its time limit."""
+    assert state.job.time is not None
+    error = state.job.time.error(state.job.spec.name)
+    _settle(state, journal, "timeout", raised=error, message=str(error))
 
 
 def _start(state: _Running, engine: Engine) -> None:
@@ -405,7 +432,7 @@ def _settle(
         programs=dict(state.programs),
         unsandboxed=state.unsandboxed,
         weak_tests=dict(state.weak_tests),
-        exchanges=state.exchanges,
+        exchanges=state.exchanges if state.job.asking.samples else [],
     )
     journal.append(record)
     state.outcome = Outcome(record, raised)

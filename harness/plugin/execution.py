@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from harness.core.asking import Asking
 from harness.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, generator_function
 from harness.core.errors import ServerError
 from harness.core.requests import Generate
@@ -36,6 +37,7 @@ from harness.plugin.collection import (
 from harness.plugin.dispatch import ProgramRunner
 from harness.plugin.driver import SYNC_EVERY, Job, Outcome, RunningBatch, identity, run_batch
 from harness.plugin.sizes import workload_of
+from harness.plugin.time_limit import TimeLimit
 from harness.plugin.watch import Watch
 from harness.plugin.xdist import Quarantine
 from harness.results.journal import Journal
@@ -92,6 +94,7 @@ class Execution:
         self._ahead: dict[str, RunningBatch] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._settled: set[str] = set()
+        self._limits: dict[tuple[str, str], TimeLimit] = {}
         self._batch_of: dict[str, list[pytest.Item]] = {}
         self._leader_after: dict[str, pytest.Item] = {}
         self._asked: tuple[Engine, str] | None = None
@@ -285,7 +288,16 @@ class Execution:
         }
         start = functools.partial(self._function(item), **wanted)
         name, asking = checkpoint_of(item).name, given.loaded.asking
-        return Job(item.nodeid, self._spec(item, given), given.example, name, start, asking)
+        spec = self._spec(item, given)
+        return Job(
+            item.nodeid, spec, given.example, name, start, asking, self._limit(name, spec.name, asking)
+        )
+
+    def _limit(self, checkpoint: str, benchmark: str, asking: Asking) -> TimeLimit | None:
+        """Return the time limit of a benchmark for a checkpoint, the same for all of its items; None without one."""
+        if asking.seconds is None:
+            return None
+        return self._limits.setdefault((checkpoint, benchmark), TimeLimit(asking.seconds))
 
     def _spec(self, item: pytest.Item, given: Given) -> Benchmark:
         """Return the benchmark of an item, under the name of the result that it belongs to."""
@@ -330,8 +342,11 @@ def _batches(items: Sequence[pytest.Item], size: int, *, by_kind: bool) -> list[
 def _text_key(item: pytest.Item) -> str:
     """Return what the items share whose texts are generated together: their checkpoint, else also their benchmark.
 
-    A step of the model takes about as long for few texts as for many, so those of several benchmarks go on together.
+    A step of the model takes about as long for few texts as for many, so those of several benchmarks go on together,
+    but for benchmarks with a time limit.
     """
+    if (given := given_of(item)) is not None and given.loaded.asking.seconds is not None:
+        return batch_key(item.nodeid)
     return f"texts of {checkpoint_of(item).name}" if _stands_alone(item) else batch_key(item.nodeid)
 
 

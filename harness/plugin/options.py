@@ -11,30 +11,38 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from harness.checkpoints.steps import StepFilter
 from harness.core.errors import OptionError
 from harness.core.few_shot import Sampling
+from harness.core.files import shown_path
+from harness.core.setting_sources import FILE, OPTION, PROJECT, Sources, of_environment, of_project, of_table
 from harness.core.settings import ALL, Setting, settings_table
 from harness.engines.sandbox.settings import SandboxSettings
 from harness.engines.settings import ModelSettings
+
+if TYPE_CHECKING:
+    from harness.core.eval_config import EvalConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of a run: the plain value of every row of the table, and those that the plugin uses as fields.
 
-    ``notes`` says which options have other names now. ``demonstration`` is whether neither a checkpoint nor a limit
-    was given, ``by_hand`` which rows of the table were.
+    ``origins`` says where each value is from. ``notes`` says which options have other names now. ``demonstration`` is
+    whether neither a checkpoint nor a limit nor a file of benchmarks was given, ``by_hand`` which rows of the table
+    go before what a benchmark has for itself. ``file`` is what ``--eval-config`` names.
     """
 
     values: Mapping[str, Any]
+    origins: Mapping[str, str]
     notes: tuple[str, ...]
     by_hand: frozenset[str]
     demonstration: bool
+    file: EvalConfig | None
     model: ModelSettings
     sandbox_settings: SandboxSettings
     sampling: Sampling
@@ -96,7 +104,9 @@ def settings_of(config: pytest.Config) -> Settings:
     """
     notes: list[str] = []
     try:
-        given = _given_values(config, notes)
+        sources = _sources(config, notes)
+        file = _file_of(sources)
+        given = sources.values()
         values = _values(given)
     except OptionError as error:
         raise pytest.UsageError(str(error)) from None
@@ -106,9 +116,11 @@ def settings_of(config: pytest.Config) -> Settings:
     own = {field.name: values[field.name] for field in fields(Settings) if field.name in values}
     return Settings(
         values=values,
+        origins={name: sources.origin(name) for name in values},
         notes=tuple(notes),
-        by_hand=frozenset(given),
-        demonstration=not given.keys() & {"checkpoint", "limit"},
+        by_hand=sources.above(FILE) if file is not None else frozenset(given),
+        demonstration=not given.keys() & {"checkpoint", "limit", "config"},
+        file=file,
         sampling=sampling,
         model=ModelSettings(
             threads=cpu_threads(workers, os.environ),
@@ -132,16 +144,37 @@ MODEL_ROWS: Final = (
 """The rows that an engine is told."""
 
 
-def _given_values(config: pytest.Config, notes: list[str]) -> dict[str, Any]:
-    """Return the values of the rows that the command line or the environment gives; raises ``OptionError``."""
-    given = {
+def _sources(config: pytest.Config, notes: list[str]) -> Sources:
+    """Return the values that anybody gives, but for a file of ``--eval-config``; raises ``OptionError``."""
+    rows = settings_table()
+    options = {
         name: found
-        for name, row in settings_table().items()
+        for name, row in rows.items()
         if row.option and (found := _given(config, row, notes)) is not None
     }
-    if "data" not in given and (folder := os.environ.get("TOUCHSTONE_DATA")):
-        given["data"] = settings_table()["data"].read(folder, "TOUCHSTONE_DATA")
-    return given
+    found = Sources()
+    found.add(PROJECT, *of_project(config.rootpath / "pyproject.toml"))
+    found.add("environment", *of_environment(os.environ))
+    found.add("options", options, dict.fromkeys(options, OPTION))
+    return found
+
+
+def _file_of(sources: Sources) -> EvalConfig | None:
+    """Return the file that ``--eval-config`` names, whose settings join the ``sources``; raises ``OptionError``."""
+    if (name := sources.values().get("config")) is None:
+        return None
+    from harness.core.eval_config import read_eval_config
+    from harness.plugin.shipped import shipped_names
+
+    file = read_eval_config(Path(name), shipped_names())
+    shown = shown_path(file.path)
+    values, origins = of_table(file.settings, f"{shown}: settings", shown)
+    if file.terms:
+        values["tasks"], origins["tasks"] = file.terms, shown
+    if file.batch is not None and "batch" not in values:
+        values["batch"], origins["batch"] = file.batch, shown
+    sources.add(FILE, values, origins)
+    return file
 
 
 def _values(given: dict[str, Any]) -> dict[str, Any]:

@@ -66,8 +66,8 @@ class RunResults:
             "checkpoints": [self._checkpoint_row(info, failed) for info in infos],
             "benchmarks": benchmarks_of(self.declarations),
         }
-        # Benchmarks have settings of their own in the demonstration alone.
-        if own := [one.settings for one in self.declarations.values() if one.settings]:
+        own = [one.settings for one in self.declarations.values() if one.settings]
+        if manifest.pop("demonstration", False) and own:
             manifest["demonstration"] = demonstration.told(invocation.args, own)
         self._directory.write_manifest(manifest)
         self._manifest = self._directory.read_manifest()

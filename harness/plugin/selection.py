@@ -13,6 +13,7 @@ import pytest
 
 from harness.core.benchmark import Benchmark, declared
 from harness.core.exit_codes import ExitCode
+from harness.core.files import shown_path
 from harness.core.text import count
 from harness.plugin.collection import Collection, Remark, Withheld, given_of
 from harness.plugin.keywords import keyword_words
@@ -69,8 +70,17 @@ def settle(
 
 
 def _unknown_task(collection: Collection) -> str | None:
-    """Return a line about the first name of --eval-tasks that there is not."""
-    return collection.tasks.unknown([(one, collection.groups_of(one)) for one in collection.specs.values()])
+    """Return a line about the first name of --eval-tasks, or of a file of benchmarks, that there is not."""
+    known = [(one, collection.groups_of(one)) for one in collection.specs.values()]
+    file = collection.settings.file
+    if file is None:
+        return collection.tasks.unknown(known)
+    from harness.plugin.configured import faults_of, not_collected
+
+    collection.deselected += not_collected(file, known)
+    lines = faults_of(file, known)
+    chosen = collection.settings.origins["tasks"] == shown_path(file.path)
+    return next(iter(lines), None) or (None if chosen else collection.tasks.unknown(known))
 
 
 def _withheld(item: pytest.Item) -> Benchmark | None:

@@ -22,6 +22,7 @@ from harness.checkpoints import CheckpointInfo
 from harness.core.benchmark import declared
 from harness.core.errors import CheckpointError, HarnessError, JournalError, ServerError
 from harness.core.files import shown_path
+from harness.core.setting_sources import OPTION
 from harness.core.text import listed
 from harness.plugin import collection as collecting
 from harness.plugin.batches import batch_size
@@ -125,7 +126,7 @@ class EvalSession:
 
     def give_checkpoints(self, metafunc: pytest.Metafunc) -> None:
         """Parametrize an ordinary test that asks for a checkpoint, or its engine, by those of the run."""
-        if self.fault is None and declared(metafunc.function) is None:
+        if self.fault is None and declared(metafunc.function) is None and self.settings.checkpoint:
             try:
                 infos = self.collection.known_checkpoints()
             except CheckpointError as error:
@@ -165,6 +166,10 @@ class EvalSession:
                 self._sequential.arrange(items)
         if dropped:
             self.config.hook.pytest_deselected(items=dropped)
+        if self.settings.file is not None:
+            from harness.plugin.configured import by_priority
+
+            by_priority(items)
         if len(self.collection.checkpoints or ()) > 1:
             from harness.plugin.execution import interleave
 
@@ -189,7 +194,9 @@ class EvalSession:
         specs = self.collection.specs.values()
         names = [spec.name for spec in specs if self.collection.tasks.chosen(spec)]
         terms = ",".join(self.settings.tasks)
-        told = [f"--eval-tasks {terms}: {listed(names)} (of {len(specs)})"] if terms and names else []
+        by_file = self.settings.file is not None and self.settings.origins["tasks"] != OPTION
+        who = f"--eval-config {self.settings.origins['tasks']}" if by_file else f"--eval-tasks {terms}"
+        told = [f"{who}: {listed(names)} (of {len(specs)})"] if terms and names else []
         if all_of_them:
             told += [f"failed to load {one.name}: {one.message}" for one in self.collection.failed]
             told += [f"deselected {line}" for line in self.collection.deselected]

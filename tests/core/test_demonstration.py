@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.asking import AS_THE_RUN, Asking
 from harness.core.benchmark import Benchmark, Dataset, declared
-from harness.core.demonstration import AS_THE_RUN, FILE, Asking, as_line, asking_of, told
+from harness.core.demonstration import FILE, as_line, asking_of, told
 from harness.core.files import load_module
 from harness.core.requests import Generate, Loglikelihood
 from harness.core.resources import shipped_evals

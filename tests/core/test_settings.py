@@ -78,7 +78,17 @@ def test_every_setting_is_in_the_manifest() -> None:
 
 
 def test_every_field_of_the_settings_has_a_row() -> None:
-    parts = {"values", "notes", "model", "sandbox_settings", "sampling", "by_hand", "demonstration"}
+    parts = {
+        "values",
+        "origins",
+        "notes",
+        "model",
+        "sandbox_settings",
+        "sampling",
+        "by_hand",
+        "demonstration",
+    }
+    parts |= {"file"}
     names = {field.name for field in dataclasses.fields(Settings)} - parts
     assert names <= set(TABLE)
     assert {field.name for field in dataclasses.fields(ModelSettings)} - {"threads"} <= set(TABLE)

@@ -15,6 +15,7 @@ class Given:
 
     def __init__(self, **values: Any) -> None:
         self.values = values
+        self.rootpath = Path(values.pop("rootpath", "no-project"))
         self.invocation_params = pytest.Config.InvocationParams(args=(), plugins=None, dir=Path())
 
     def getoption(self, name: str, default: Any = None) -> Any:

@@ -1,0 +1,66 @@
+"""The benchmarks that a file of ``--eval-config`` enables, against those that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from harness.core.asking import PRIORITIES
+from harness.core.eval_config import Choice, EvalConfig
+from harness.core.files import shown_path
+from harness.core.lm_eval_names import metrics_named
+from harness.core.tasks import Known, Tasks
+from harness.core.text import alike, listed
+from harness.plugin.collection import checkpoint_of, given_items
+from harness.plugin.shipped import shipped_names
+
+
+def faults_of(file: EvalConfig, known: Sequence[Known]) -> list[str]:
+    """Return a line for each name of the file that nothing has, with the nearest that there is; ``known`` are the
+    benchmarks that were collected, and the shipped ones are known too."""
+    return [f"{shown_path(file.path)}: {line}" for one in file.choices for line in _faults(one, known)]
+
+
+def _faults(choice: Choice, known: Sequence[Known]) -> Iterator[str]:
+    tasks = Tasks.of([choice.term])
+    if (line := tasks.unknown(known)) is not None:
+        if choice.term.partition("/")[0] in shipped_names() and "no such group" not in line:
+            return
+        said = line.removeprefix("invalid ").partition(": ")[2]
+        near = [] if "did you mean" in said else alike(choice.term, shipped_names(), 3)
+        also = f"; did you mean {' or '.join(near)}?" if near else ""
+        yield f"{choice.where}: {choice.written!r}: {said}{also}"
+        return
+    for spec, _ in known:
+        told = (spec.primary, *spec.metrics, *spec.aggregate) if spec.metrics and tasks.chosen(spec) else ()
+        metrics = list(dict.fromkeys(told))
+        for name in choice.asking.metrics if metrics else ():
+            if not metrics_named(name, metrics):
+                hint = "".join(f"did you mean {one!r}? " for one in alike(name, metrics))
+                yield f"{choice.where}: {spec.name} has no metric {name!r}; {hint}there are {listed(metrics)}"
+
+
+def not_collected(file: EvalConfig, known: Sequence[Known]) -> list[str]:
+    """Return a line for each shipped benchmark of the file that is not among the collected ones."""
+    names = {spec.name for spec, _ in known}
+    wanted = dict.fromkeys(term.partition("/")[0] for term in file.terms)
+    return [
+        f"{name}: {shown_path(file.path)} enables it, but it is not in the files that were collected"
+        for name in wanted
+        if name not in names and name in shipped_names()
+    ]
+
+
+def by_priority(items: list[pytest.Item]) -> None:
+    """Put the benchmark items of each checkpoint, in place, in the order of their priority."""
+    places: dict[str, list[int]] = {}
+    rank: dict[int, int] = {}
+    for index, item in enumerate(items):
+        for _, given in given_items([item]):
+            places.setdefault(checkpoint_of(item).name, []).append(index)
+            rank[index] = PRIORITIES.index(given.loaded.asking.priority)
+    for indices in places.values():
+        ordered = [items[index] for index in sorted(indices, key=rank.__getitem__)]
+        for index, item in zip(indices, ordered, strict=True):
+            items[index] = item

@@ -1,0 +1,148 @@
+"""A file of benchmarks: what it enables, under which names, with which options; and each of its faults in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.eval_config import ConfigFileError, EvalConfig, read_eval_config
+from harness.core.lm_eval_names import metrics_named, translated
+
+KNOWN = ("arc_easy", "arc_challenge", "gsm8k", "lambada", "math", "mmlu", "hellaswag")
+
+TASK = {
+    "enabled": True,
+    "tasks": ["arc_easy"],
+    "num_fewshot": 25,
+    "batch_size": 8,
+    "limit": None,
+    "description": "grade-school science",
+    "metrics": ["acc", "acc_norm"],
+    "output_path": "out/arc_easy",
+    "log_samples": True,
+    "priority": "high",
+    "timeout": 3600,
+}
+
+
+def read(tmp_path: Path, file: Any, name: str = "c.json") -> EvalConfig:
+    path = tmp_path / name
+    path.write_text(file if isinstance(file, str) else json.dumps(file), encoding="utf-8")
+    return read_eval_config(path, KNOWN)
+
+
+def test_benchmarks_select_tasks_which_have_the_options(tmp_path: Path) -> None:
+    file = {
+        "benchmarks": {
+            "arc": {"enabled": True, "description": "", "tasks": ["arc_easy"]},
+            "off": {"enabled": False, "description": "", "tasks": ["hellaswag"]},
+        },
+        "tasks": {"arc_easy": TASK, "hellaswag": {"enabled": True}, "gsm8k": {"limit": 2}},
+    }
+    found = read(tmp_path, file)
+    (one,) = found.choices
+    assert (one.term, one.where, found.batch) == ("arc_easy", "tasks.arc_easy.tasks[0]", 8)
+    assert one.asking.settings == {"limit": "all", "shots": 25}
+    assert (one.asking.priority, one.asking.seconds, one.asking.samples) == ("high", 3600, True)
+    assert (one.asking.metrics, one.asking.output_path) == (("acc", "acc_norm"), "out/arc_easy")
+    assert dict(found.off) == {
+        "benchmarks.off": "enabled is false",
+        "tasks.gsm8k": "no entry of benchmarks selects it",
+    }
+
+
+@pytest.mark.parametrize("section", ["benchmarks", "tasks"])
+def test_an_entry_may_say_only_enabled_and_limit(tmp_path: Path, section: str) -> None:
+    found = read(tmp_path, {section: {"gsm8k": {"enabled": True, "limit": 5}, "math": {"enabled": False}}})
+    assert found.terms == ("gsm8k",)
+    assert found.choices[0].asking.settings == {"limit": 5}
+
+
+def test_toml_has_the_same_shape(tmp_path: Path) -> None:
+    text = '[benchmarks.arc]\ntasks = ["arc_easy"]\nlimit = 0.5\n[tasks.arc_easy]\nnum_fewshot = 3\n'
+    assert read(tmp_path, text, "c.toml").choices[0].asking.settings == {"limit": 0.5, "shots": 3}
+
+
+def test_comments_are_no_keys(tmp_path: Path) -> None:
+    assert read(tmp_path, {"$schema": "x", "_note": 1, "tasks": {"math": {"_why": "so"}}}).terms == ("math",)
+
+
+def test_names_of_the_other_harness_are_translated(tmp_path: Path) -> None:
+    names = ["lambada_openai", "minerva_math_num_theory", "mmlu_virology", "ai2_arc", "gsm8k"]
+    file = {"tasks": {"all": {"tasks": names}}}
+    expected = ("lambada", "math/Number_Theory", "mmlu/virology", "arc_easy", "arc_challenge", "gsm8k")
+    assert read(tmp_path, file).terms == expected
+
+
+def test_a_benchmark_of_that_name_goes_before_the_translation() -> None:
+    assert translated("lambada_openai", ["lambada_openai", "lambada"]) == ("lambada_openai",)
+    assert translated("mmlu_stem", ["mmlu_stem"]) == ("mmlu_stem",)
+    assert translated("nothing_like_it", KNOWN) == ("nothing_like_it",)
+
+
+def test_metrics_are_meant_by_either_name() -> None:
+    ours = ["exact_match_flexible", "exact_match_strict", "acc", "acc_norm", "pass@1"]
+    assert metrics_named("exact_match", ours) == ours[:2]
+    assert metrics_named("acc,none", ours) == ["acc"]
+    assert metrics_named("pass_at_1", ours) == ["pass@1"]
+    assert metrics_named("bleu", ours) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ({"taks": {}}, "taks: unknown key; did you mean 'tasks'?"),
+        (
+            {"tasks": {"a": {"num_fewshots": 1}}},
+            "tasks.a.num_fewshots: unknown key; did you mean 'num_fewshot'?",
+        ),
+        (
+            {"tasks": {"a": {"num_fewshot": "5"}}},
+            'tasks.a.num_fewshot: invalid "5"; expected a whole number from 0',
+        ),
+        ({"tasks": {"a": {"limit": 0}}}, "tasks.a.limit: invalid 0; expected an item count (50)"),
+        ({"tasks": {"a": {"limit": True}}}, "tasks.a.limit: invalid true; expected an item count (50)"),
+        ({"tasks": {"a": {"priority": "urgent"}}}, 'invalid "urgent"; expected high, medium or low'),
+        ({"tasks": {"a": {"tasks": [3]}}}, "tasks.a.tasks[0]: invalid 3; expected a list of names"),
+        ({"tasks": {"a": {"timeout": -1}}}, "tasks.a.timeout: invalid -1; expected seconds above 0"),
+        ({"tasks": {"a": {"enabled": 1}}}, "tasks.a.enabled: invalid 1; expected true or false"),
+        (
+            {"tasks": {"a": {"batch_size": 0}}},
+            "tasks.a.batch_size: invalid 0; expected a whole number from 1 up",
+        ),
+        ({"tasks": {"a": 3}}, "tasks.a: invalid 3; expected a table of options"),
+        ({"benchmarks": []}, "benchmarks: invalid []; expected a table of entries by name"),
+        ([1], "the file: invalid [1]; expected a table of options"),
+        ({"tasks": {"a": {"enabled": False}}}, "no benchmark is enabled"),
+        ('{"tasks": {"a": {}, "a": {}}}', "is no JSON: the key 'a' stands twice in one place; leave one out"),
+        ("{", "is no JSON"),
+        (
+            {"tasks": {"mmlu_virology": {"limit": 1}, "mmlu_anatomy": {"limit": 2}}},
+            "'mmlu_anatomy' is asked as mmlu, which tasks.mmlu_virology gives other options",
+        ),
+    ],
+)
+def test_a_fault_is_a_line_with_its_place_its_value_and_what_was_expected(
+    tmp_path: Path, file: Any, line: str
+) -> None:
+    with pytest.raises(ConfigFileError, match=re.escape(line)) as caught:
+        read(tmp_path, file)
+    assert len(caught.value.lines) == 1
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_names_the_first_fault_and_counts_the_others(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigFileError, match="and 2 other faults: `touchstone validate` names all"
+    ) as caught:
+        read(tmp_path, {"tasks": {"a": {"limit": 0, "timeout": 0, "priority": 0}}})
+    assert len(caught.value.lines) == 3
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigFileError, match=r"cannot read .*none\.json: No such file"):
+        read_eval_config(tmp_path / "none.json", KNOWN)

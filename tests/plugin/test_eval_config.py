@@ -1,0 +1,126 @@
+"""A run with --eval-config: each benchmark by its own options, in the order of priority, within its time."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+from harness.core.asking import Asking
+from harness.core.dataset import Example
+from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
+from harness.plugin.driver import Job, RunningBatch, run_batch
+from harness.plugin.time_limit import TimeLimit
+from harness.results.journal import Journal, read_journal
+from tests.plugin.test_driver import SPEC, CountingEngine
+
+Project = Any
+
+CHOICE = """
+from harness import Loglikelihood, benchmark
+
+for name in ("first", "second", "third"):
+
+    def asked(example, fewshot):
+        answer = yield fewshot.loglikelihood(example["q"], " 1")
+        return {"acc": answer.logprob, "shots": float(fewshot.text.count("+"))}
+
+    made = benchmark(
+        name, version=1, data="sums/test", asks=Loglikelihood, primary="acc", metrics=("acc", "shots"),
+        shot=lambda row: row["q"] + "\\n",
+    )(asked)
+    globals()[f"test_{name}"] = made
+"""
+
+
+def configured(project: Project, tasks: dict[str, Any]) -> None:
+    (project.path / "c.json").write_text(json.dumps({"tasks": tasks}))
+    (project.path / "test_sums.py").write_text(CHOICE)
+
+
+def test_a_file_gives_each_benchmark_its_options(project: Project) -> None:
+    tasks = {
+        "first": {"limit": 3, "num_fewshot": 2, "priority": "low", "log_samples": False},
+        "second": {"limit": None, "priority": "high", "timeout": 0.000001},
+        "third": {"enabled": False},
+    }
+    configured(project, tasks)
+    result = project.run("--eval-config", "c.json", "--eval-limit", "4", "-v")
+    result.stdout.fnmatch_lines(["--eval-config c.json: first, second (of 3)"])
+    records = list(project.records.values())
+    assert [record.benchmark for record in records] == ["second"] * 4 + ["first"] * 4
+    assert {record.status for record in records[:4]} == {"timeout"}
+    assert (
+        records[0].message
+        == "benchmark second is past its timeout of 1e-06 s (--eval-config); it has no answer"
+    )
+    assert {record.scores["shots"] for record in records[4:]} == {2}
+    assert not any(record.exchanges for record in records)
+    assert result.ret == 9
+
+
+def test_a_name_that_nothing_has_ends_the_run_before_it_begins(project: Project) -> None:
+    configured(project, {"frist": {}})
+    result = project.run("--eval-config", "c.json")
+    assert result.ret == 4
+    line = "ERROR: c.json: tasks.frist: 'frist': no such benchmark or tag; did you mean first?"
+    assert [one for one in result.stderr.lines if one] == [line]
+    assert not project.runs
+
+
+def test_a_metric_that_the_benchmark_lacks_is_refused(project: Project) -> None:
+    configured(project, {"first": {"metrics": ["acc", "shot"]}})
+    result = project.run("--eval-config", "c.json")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*tasks.first: first has no metric 'shot'; did you mean 'shots'?*"])
+
+
+class Clock(TimeLimit):
+    """Over when it has been asked so often."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        super().__init__(5.0)
+        self.left = left
+
+    def past(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+class Streaming(CountingEngine):
+    """Hands each answer on at once."""
+
+    def answer(self, requests: Any, done: Any = None) -> Any:
+        found = super().answer(requests)
+        for number, one in enumerate(found):
+            if done is not None:
+                done(number, one)
+        return found
+
+
+def test_the_rest_of_a_batch_goes_on_where_one_benchmark_is_past_its_time(tmp_path: Path) -> None:
+    def asked(text: str) -> Any:
+        answer: LoglikelihoodAnswer = yield Loglikelihood("a", text)
+        return {"acc": -answer.logprob}
+
+    limit, engine = Clock(5), Streaming()
+    late = {"t::0": limit, "t::1": limit, "t::2": limit}
+    jobs = [
+        Job(f"t::{n}", SPEC, Example(f"x/{n}", None, {}, "h"), "c", functools.partial(asked, "b" * (n + 1)), Asking(),
+            late.get(f"t::{n}"))
+        for n in range(5)
+    ]  # fmt: skip
+    with Journal(tmp_path, "main") as journal:
+        run_batch(RunningBatch(jobs, engine), engine, journal)
+    records = {record.item: record for record in read_journal(tmp_path)}
+    assert [records[f"t::{n}"].status for n in range(5)] == [
+        "scored",
+        "scored",
+        "timeout",
+        "scored",
+        "scored",
+    ]
+    assert [records[f"t::{n}"].scores.get("acc") for n in range(5)] == [1, 2, None, 4, 5]
