@@ -37,12 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|PATH",
         help="what --eval-tasks takes: names, tags, patterns; or a file or folder of benchmarks of your own",
     )
+    parser.add_argument("--config", metavar="FILE", help="what this file of --eval-config enables")
     parser.add_argument("--data", metavar="DIR", help="count the rows of this folder of datasets")
 
 
 def run(options: argparse.Namespace) -> Output:
     """List the benchmarks; those that are named with all there is to tell. Raises ``HarnessError``."""
     paths = [Path(one) for one in options.names if Path(one).exists()]
+    if options.config is not None:
+        return _of_config(options, paths)
     names = [one for one in options.names if not Path(one).exists()]
     data = options.data or os.environ.get("TOUCHSTONE_DATA")
     if data is not None:
@@ -54,6 +57,19 @@ def run(options: argparse.Namespace) -> Output:
             f"no benchmarks in {', '.join(map(str, paths))}; docs/benchmarks.md tells how to write one"
         )
     return Output(rows, lambda: _blocks(rows) if names else _table(rows))
+
+
+def _of_config(options: argparse.Namespace, paths: Sequence[Path]) -> Output:
+    """List what a file of --eval-config enables. Raises ``HarnessError`` for a fault of the file."""
+    from harness.cli.validate import checked, known_specs, rows_of, table_of
+    from harness.core.eval_config import ConfigFileError
+
+    specs = known_specs(paths)
+    file, faults = checked(Path(options.config), specs)
+    if faults:
+        raise ConfigFileError(faults)
+    rows = rows_of(file, specs)
+    return Output(rows, lambda: table_of(file, rows))
 
 
 def _named(found: Sequence[Found], names: Sequence[str]) -> list[Found]:

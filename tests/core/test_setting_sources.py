@@ -61,6 +61,7 @@ def test_only_environment_and_options_go_before_what_a_file_says_of_a_benchmark(
     "row", [row for row in settings_table().values() if row.option], ids=lambda row: row.name
 )
 def test_every_option_has_a_key_and_a_variable(row: Any) -> None:
+    plain: Any
     if row.action == "switch":
         text, plain = "yes", True
     else:
