@@ -61,8 +61,11 @@ KEPT_WHOLE: Final = ("program",)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One item to be run: its node id, its benchmark and example, the checkpoint's name, the function that starts its
-    generator, the options by which its requests are changed, and the time limit of its benchmark, if it has one."""
+    """One item to be run: its node id, its benchmark and example, the checkpoint's name, and the function that starts
+    its generator.
+
+    ``asking`` are the options by which its requests are changed, ``time`` is the time limit of its benchmark.
+    """
 
     item: str
     spec: Benchmark
