@@ -41,7 +41,7 @@ PLACES = {
     "hellaswag": Place("test_hellaswag", "test_hellaswag"),
     "winogrande": Place("test_winogrande", "test_winogrande"),
     "lambada": Place("test_lambada", "test_lambada"),
-    "mmlu": Place("test_mmlu_stem", "test_mmlu_stem"),
+    "mmlu": Place("test_mmlu", "test_mmlu"),
 }
 
 

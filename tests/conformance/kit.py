@@ -157,6 +157,7 @@ CHOICE: dict[str, Callable[[dict[str, Any]], int]] = {
     "arc_challenge": _labelled,
     "hellaswag": lambda row: int(row["label"]),
     "winogrande": lambda row: int(row["answer"]) - 1,
+    "mmlu": lambda row: int(row["answer"]),
     "mmlu_stem": lambda row: int(row["answer"]),
 }
 TEXT: dict[str, Callable[[dict[str, Any]], str]] = {

@@ -27,12 +27,6 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "fixtures" / "conformance" / "lm_eval_prompts.json"
 STAND_IN = (20, 6)
-STEM = (
-    *("abstract_algebra", "college_biology", "college_chemistry", "college_computer_science"),
-    *("college_mathematics", "college_physics", "elementary_mathematics", "high_school_biology"),
-    *("high_school_chemistry", "high_school_computer_science", "high_school_mathematics"),
-    *("high_school_physics", "high_school_statistics", "machine_learning"),
-)
 
 Row = dict[str, Any]
 
@@ -98,12 +92,12 @@ TASKS = {
     "humaneval": Task("humaneval/humaneval", {"test": "humaneval/HumanEval"}, (0,)),
     "mbpp": Task("mbpp/mbpp", {"test": "mbpp/test"}, (0, 1, 3), few_tests),
     **{
-        f"mmlu_stem/{subject}": Task(
+        f"mmlu/{subject}": Task(
             f"mmlu/default/mmlu_{subject}",
             {"test": f"mmlu/test/{subject}", "dev": f"mmlu/dev/{subject}"},
             (0, 1, 5),
         )
-        for subject in STEM
+        for subject in sorted(path.stem for path in (ROOT / "fixtures/data/mmlu/test").glob("*.jsonl"))
     },
 }
 

@@ -6,6 +6,7 @@ recorded it, and this says which prompts differ.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from harness import Generate, Loglikelihood
-from harness.plugin.collection import load_benchmark
+from harness.plugin.collection import Loaded, load_benchmark
 from tests.conformance.kit import SAMPLING, Kit, kits
 from tests.conformance.record_lm_eval_prompts import RECORDED, data_folder, sha256
 from tests.support.places import ROOT
@@ -31,10 +32,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data_folder(ROOT / "fixtures" / "data", tmp_path_factory.mktemp("data"))
 
 
+@functools.cache
+def loaded_from(data: Path, name: str, shots: int) -> Loaded:
+    """The benchmark with its rows and examples; once for all its groups."""
+    return load_benchmark(KITS[name].spec, str(data), shots, SAMPLING, draw="lm-eval")
+
+
 def ours(kit: Kit, group: str, form: str, data: Path) -> Iterator[tuple[str, str]]:
     """The id of each row, and the hash of what is asked about it."""
     shots, _, chat = form.partition(" ")
-    loaded = load_benchmark(kit.spec, str(data), int(shots), SAMPLING, draw="lm-eval")
+    loaded = loaded_from(data, kit.spec.name, int(shots))
     for example in loaded.dataset.examples:
         if example.group == group or not group:
             asked = [_as_recorded(one, chat=bool(chat)) for one in kit.begin(example, loaded)[1]]

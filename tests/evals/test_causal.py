@@ -19,7 +19,7 @@ from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
 from tests.support.places import ROOT
 
 SHIPPED = ROOT / "fixtures" / "data"
-FILES = ("test_lambada", "test_hellaswag", "test_winogrande", "test_arc", "test_mmlu_stem")
+FILES = ("test_lambada", "test_hellaswag", "test_winogrande", "test_arc", "test_mmlu")
 CHOICE_SCORES = {"acc", "acc_norm", "acc_bytes", "acc_tokens"}
 
 MODULES = {name: load_module(ROOT / "evals" / f"{name}.py", f"causal_evals_{name}") for name in FILES}
@@ -87,6 +87,7 @@ def prefix(name: str, shots: Sequence[Any]) -> str:
         ("winogrande", "winogrande/dev", "acc", 0, "allenai/winogrande"),
         ("arc_easy", "arc_easy/test", "acc", 0, "allenai/ai2_arc"),
         ("arc_challenge", "arc_challenge/test", "acc_norm", 0, "allenai/ai2_arc"),
+        ("mmlu", "mmlu/test", "acc", 5, "cais/mmlu"),
         ("mmlu_stem", "mmlu/test", "acc", 5, "cais/mmlu"),
     ],
 )
@@ -104,10 +105,11 @@ def test_each_benchmark_declares_its_settings(
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_every_shipped_row_is_asked_and_rewards_only_its_right_answer(name: str) -> None:
-    folder = declaration(name).data.name
-    places = [f"mmlu/test/{path.stem}" for path in sorted((SHIPPED / "mmlu/test").glob("*.jsonl"))]
-    shipped = [row for place in (places if name == "mmlu_stem" else [folder]) for row in rows(name, place)]
-    assert len(shipped) == (56 if name == "mmlu_stem" else 32)
+    spec = declaration(name)
+    subjects = spec.published_rows if isinstance(spec.published_rows, dict) else {}
+    places = [f"{spec.data.name}/{subject}" for subject in subjects] or [spec.data.name]
+    shipped = [row for place in places for row in rows(name, place)]
+    assert len(shipped) == (4 * len(subjects) or 32)
     for row in shipped:
         asked = ask(name, row)
         assert all(request.context and request.continuation.startswith(" ") for request in asked)
@@ -312,19 +314,67 @@ def test_mmlu_refuses_rows_that_are_not_of_its_form(change: dict[str, Any]) -> N
         checked("mmlu_stem", {**row, **change})
 
 
-def test_mmlu_leaves_out_rows_of_other_subjects() -> None:
-    keep = declaration("mmlu_stem").keep
+@pytest.mark.parametrize(("name", "kept"), [("mmlu", [True, True]), ("mmlu_stem", [False, True])])
+def test_mmlu_leaves_out_rows_of_other_subjects(name: str, kept: list[bool]) -> None:
+    keep = declaration(name).keep
     assert keep is not None
-    assert [keep({"subject": subject}) for subject in ("anatomy", "machine_learning")] == [False, True]
+    assert [keep({"subject": subject}) for subject in ("anatomy", "machine_learning")] == kept
+    assert not keep({"subject": "botany"})
     assert keep({})  # such a row is wrong, and is to be said so
 
 
-def test_mmlu_has_the_same_fourteen_subjects_in_both_files() -> None:
-    subjects = {path.stem for path in (SHIPPED / "mmlu/test").glob("*.jsonl")}
-    assert len(subjects) == 14
-    assert subjects == {path.stem for path in (SHIPPED / "mmlu/dev").glob("*.jsonl")}
-    for subject in subjects:
-        assert len(rows("mmlu_stem", f"mmlu/dev/{subject}")) == 5
+def published(name: str) -> dict[str, int]:
+    """The rows of each subject as published."""
+    found = declaration(name).published_rows
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize(("name", "subjects", "count"), [("mmlu", 57, 14_042), ("mmlu_stem", 14, 2386)])
+def test_mmlu_counts_the_published_rows_of_its_subjects(name: str, subjects: int, count: int) -> None:
+    assert (len(published(name)), sum(published(name).values())) == (subjects, count)
+    assert published(name).items() <= published("mmlu").items()
+
+
+def test_mmlu_has_four_categories_of_the_authors_sizes() -> None:
+    sizes = {
+        name: (len(subjects), sum(subjects.values()))
+        for name, subjects in MODULES["test_mmlu"].CATEGORIES.items()
+    }
+    assert sizes == {
+        "stem": (18, 3018),
+        "humanities": (13, 4705),
+        "social_sciences": (12, 3077),
+        "other": (14, 3242),
+    }
+
+
+@pytest.mark.parametrize("right", [True, False])
+@pytest.mark.parametrize(
+    ("subject", "metric"),
+    [
+        ("astronomy", "acc_stem"),
+        ("anatomy", "acc_other"),
+        ("formal_logic", "acc_humanities"),
+        ("sociology", "acc_social_sciences"),
+    ],
+)
+def test_mmlu_scores_a_question_for_its_category_too(subject: str, metric: str, right: bool) -> None:
+    row = rows("mmlu", f"mmlu/test/{subject}")[0]
+    place = row["answer"] if right else (row["answer"] + 1) % 4
+    assert score("mmlu", row, preferring(place, 4)) == {"acc": float(right), metric: float(right)}
+
+
+def test_mmlu_has_five_examples_for_each_of_its_subjects() -> None:
+    assert published("mmlu").keys() == {path.stem for path in (SHIPPED / "mmlu/test").glob("*.jsonl")}
+    assert published("mmlu").keys() == {path.stem for path in (SHIPPED / "mmlu/dev").glob("*.jsonl")}
+    for subject in published("mmlu"):
+        assert len(rows("mmlu", f"mmlu/dev/{subject}")) == 5
+
+
+def test_mmlu_and_its_part_ask_the_same() -> None:
+    row = rows("mmlu", "mmlu/test/machine_learning")[1]
+    assert ask("mmlu", row, "SHOTS") == ask("mmlu_stem", row, "SHOTS")
 
 
 @pytest.mark.parametrize("name", ["arc_easy", "arc_challenge"])
