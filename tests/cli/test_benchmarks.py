@@ -52,6 +52,7 @@ def test_every_shipped_benchmark_is_listed_as_it_is_declared(tmp_path: Path) -> 
     assert found["mmlu_stem"]["data"]["hub"] == {"path": "cais/mmlu", "config": "all", "split": "test"}
     assert found["mmlu_stem"]["published_rows"] == 2386
     assert len(found["mmlu_stem"]["groups"]) == 14
+    assert (found["mmlu"]["published_rows"], len(found["mmlu"]["groups"])) == (14_042, 57)
     assert found["apps_stdin"]["rows"] is None
     assert "no data" in found["apps_stdin"]["missing"]
 
@@ -64,7 +65,7 @@ def test_the_table_fits_eighty_columns(tmp_path: Path) -> None:
     ).stdout
     assert max(map(len, done.splitlines())) <= 80
     table = done.partition("\n\n")[0].splitlines()
-    assert len(table) == 1 + 18  # a benchmark is one line
+    assert len(table) == 1 + 19  # a benchmark is one line
     assert "arc_easy        1     0   32  2,376 scoring          acc +3" in table
 
 
