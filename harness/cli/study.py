@@ -99,7 +99,8 @@ def run(options: argparse.Namespace) -> Output:
 
         return study_page(chosen).rstrip("\n")
 
-    return Output(study_facts(study, chosen), text, markdown=markdown)
+    facts = study_facts(study, chosen) if options.json else None
+    return Output(facts, text, markdown=markdown)
 
 
 def _chosen(sections: Sequence[Section], given: Sequence[str]) -> Sequence[Section]:
