@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.engines.http import factory
 from tests.support.model_server import ModelServer, serving
 from tests.support.project import Project
 
@@ -112,3 +113,23 @@ def test_workers_ask_with_what_the_controller_has_found(project: Project, whole:
         done = run(project, server, "-n", "2")
         assert done.ret == 0
         assert server.gets.count("/v1/models") == 1
+
+
+def test_a_server_that_goes_away_ends_the_run_and_the_same_command_goes_on(
+    project: Project, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(factory, "GONE_SECONDS", 0.5)
+    how = ("--eval-concurrency", "1", "--eval-batch-items", "4")
+    with serving(whole, dies=30) as server:
+        done = run(project, server, *how)
+        assert done.ret == 2
+        assert "what is done is kept, and the same command goes on from there" in done.stdout.str()
+        (result,) = summary(project)["results"]
+        assert result["errors"] == 0
+        assert 0 < result["scored"] < 20
+        assert result["scored"] + result["lost"] == 20
+        server.dies = None
+        again = run(project, server, *how)
+    assert again.ret == 0
+    (whole_result,) = summary(project)["results"]
+    assert (whole_result["scored"], whole_result["reused"]) == (20, result["scored"])

@@ -35,7 +35,8 @@ class ModelServer:
 
     ``more_start`` puts a beginning-of-sequence token before every prompt; ``zeros`` reports all log-probabilities as 0;
     ``shift`` is added to every log-probability of a prompt; ``silent`` gives texts as null, at the limit. After
-    ``wanders`` requests it has another model, and after ``leaks`` it refuses all, repeating the key.
+    ``wanders`` requests it has another model, after ``leaks`` it refuses all, repeating the key,
+    and after ``dies`` it breaks every connection.
     """
 
     folder: Path
@@ -51,6 +52,7 @@ class ModelServer:
     silent: bool = False
     wanders: int | None = None
     leaks: int | None = None
+    dies: int | None = None
     root: bool = True
     bodies: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     gets: list[str] = field(default_factory=list)
@@ -261,6 +263,9 @@ def serving(folder: Path, **how: Any) -> Iterator[ModelServer]:
 
         def _reply(self, answer: Any) -> None:
             server.headers.append(dict(self.headers))
+            if server.dies is not None and len(server.bodies) >= server.dies:
+                self.close_connection = True
+                return
             try:
                 status, found = 200, answer()
             except ApiError as error:

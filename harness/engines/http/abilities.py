@@ -37,7 +37,7 @@ class Abilities:
     sequences that it takes, None where no limit was met; ``limit`` is its name for the limit of new tokens.
     ``continues``: a chat may go on from a text that the assistant has begun.
 
-    ``answers_as`` is the name under which the model answers.
+    ``answers_as`` are the names under which the model answers.
     """
 
     family: Family = "other"
@@ -54,7 +54,7 @@ class Abilities:
     stops: int | None = None
     limit: str = "max_tokens"
     continues: bool = False
-    answers_as: str | None = None
+    answers_as: tuple[str, ...] = ()
 
     @property
     def serves(self) -> tuple[type[Request], ...]:
@@ -69,4 +69,5 @@ class Abilities:
 
 def abilities_of(row: Mapping[str, Any]) -> Abilities:
     """Return the abilities that ``Abilities.plain`` described, now or in an earlier version."""
-    return Abilities(**{one.name: row[one.name] for one in fields(Abilities) if one.name in row})
+    known = {one.name: row[one.name] for one in fields(Abilities) if one.name in row}
+    return Abilities(**{**known, "answers_as": tuple(known.get("answers_as", ()))})

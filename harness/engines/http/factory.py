@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from harness.engines.http.transport import Transport
 
 PROBE_ATTEMPTS: Final = 3
+PROBE_SECONDS: Final = 120.0
+"""The attempts at a probe's request, and the seconds of each: a server may compile something first."""
+
+GONE_SECONDS: Final = 120.0
+"""The seconds that a server may be away before the run stops."""
 
 _TOLD: Final = ("model", "server", "version", "system_fingerprint", "tokens")
 """The parts of a fingerprint, by the names in ``CheckpointInfo.served``."""
@@ -80,7 +85,7 @@ def inspect_server(address: Address, asked: Asked) -> CheckpointInfo:
     from harness.engines.http.calls import Call, Failure
     from harness.engines.http.probe import Probe
 
-    transport = _transport(address.base, "", ModelSettings())
+    transport = _transport(address.base, "", ModelSettings(request_timeout=PROBE_SECONDS))
 
     def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
         end = transport.one(Call(path, body, lambda found: found), PROBE_ATTEMPTS)
@@ -144,6 +149,7 @@ def _transport(base: str, model: str, settings: ModelSettings) -> Transport:
         attempt_seconds=settings.request_timeout,
         item_seconds=settings.item_timeout,
         run_seconds=settings.run_timeout,
+        gone_seconds=GONE_SECONDS,
         concurrency_most=settings.concurrency,
     )
     return Transport(Server(base, model), limits)

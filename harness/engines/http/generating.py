@@ -29,6 +29,9 @@ from harness.engines.transformers.tokenizer import TextTokenizer
 _SEEDS: Final = 2**31
 """Some servers take no larger seed."""
 
+_REASONING: Final = ("reasoning_content", "reasoning")
+"""The parts of a message that hold a reasoning, beside an answer that may be missing."""
+
 ANY_VOCABULARY: Final = 2**62
 """The number of embeddings where it is not known: the server refuses a token that it does not have."""
 
@@ -100,7 +103,7 @@ def _fault(request: Generate, mode: ChatMode, can: Abilities, chat: bool) -> str
 
 
 def _plain(request: Generate, formed: Generate, asking: Asking, chat: bool) -> Prompted | Refusal:
-    if asking.tokenizer is None or not asking.asked.abilities.tokens:
+    if asking.tokenizer is None:
         return Prompted(formed, formed.prompt, None)
     made = prepare(
         request,
@@ -111,8 +114,13 @@ def _plain(request: Generate, formed: Generate, asking: Asking, chat: bool) -> P
     )
     if isinstance(made, Refusal):
         return made
-    if made.truncated and not asking.cut:
+    ids = asking.asked.abilities.tokens
+    if made.truncated and not (asking.cut and ids):
         return too_long(len(made.tokens) + made.truncated, formed.max_new_tokens, asking.limit or 0)
+    if chat and not ids:
+        return Refusal("the answer is begun, which the server cannot go on from, and it takes no token ids")
+    if not ids:
+        return Prompted(formed, formed.prompt, len(made.tokens))
     return Prompted(formed, made.tokens, len(made.tokens), made.truncated, chat)
 
 
@@ -215,12 +223,15 @@ def _generated(
 
 
 def _text_of(choice: Json, said: str) -> str:
-    """Return the text of a choice; a text that is missing at the limit of tokens is empty."""
+    """Return the text of a choice; one that is missing at the limit of tokens, or after a reasoning, is empty."""
     message = choice.get("message")
     text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
     if isinstance(text, str):
         return text
-    if text is None and said == "length" and ("text" in choice or isinstance(message, Mapping)):
+    thought = isinstance(message, Mapping) and any(message.get(name) for name in _REASONING)
+    if text is None and (
+        thought or (said == "length" and ("text" in choice or isinstance(message, Mapping)))
+    ):
         return ""
     raise Malformed(f"the reply's text is {text!r}, with finish_reason {said!r}")
 

@@ -135,14 +135,14 @@ class Probe:
             if isinstance(said, Failure):
                 why.append(f"completions: {said.reason}")
             else:
-                can = replace(can, completions=True, answers_as=_text(said, "model") or None)
+                can = replace(can, completions=True, answers_as=_names(said))
                 self._found.fingerprint = _text(said, "system_fingerprint") or None
         if only != "completions":
             said, limit = self._chat()
             if isinstance(said, Failure):
                 why.append(f"chats: {said.reason}")
             else:
-                named = can.answers_as or _text(said, "model") or None
+                named = tuple(dict.fromkeys((*can.answers_as, *_names(said))))
                 can = replace(can, chat=True, limit=limit, answers_as=named, continues=can.family == "vllm")
                 self._found.fingerprint = _text(said, "system_fingerprint") or self._found.fingerprint
                 self._found.template = _prompt_tokens(said)
@@ -395,6 +395,11 @@ def _limit(row: Mapping[str, Any]) -> int | None:
 def _text(said: Any, name: str) -> str:
     found = said.get(name) if isinstance(said, Mapping) else None
     return found if isinstance(found, str) else ""
+
+
+def _names(said: Any) -> tuple[str, ...]:
+    """Return the name under which a model answers, as far as it says one."""
+    return (name,) if (name := _text(said, "model")) else ()
 
 
 def _prompt_tokens(said: Any) -> int | None:

@@ -6,7 +6,7 @@ Servers are believed in nothing: a list may be short, a number may be text, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from harness.engines.http.calls import Malformed
@@ -30,11 +30,11 @@ def choices(data: Any, count: int) -> list[Json]:
     return [found[place] for place in sorted(range(count), key=lambda number: int(places[number]))]
 
 
-def check_model(data: Any, answers_as: str | None) -> None:
+def check_model(data: Any, answers_as: Sequence[str]) -> None:
     """Raise ``Malformed`` where another model answers than the one that was probed."""
     said = data.get("model") if isinstance(data, Mapping) else None
-    if answers_as is not None and isinstance(said, str) and said != answers_as:
-        raise Malformed(f"the model {said!r} answered, and not {answers_as!r}")
+    if answers_as and isinstance(said, str) and said not in answers_as:
+        raise Malformed(f"the model {said!r} answered, and not {answers_as[0]!r}")
 
 
 def check_prompt(data: Any, tokens: int) -> None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from harness.checkpoints.formats.transformers import has_tokenizer
 from harness.checkpoints.resolve import is_hub_id, resolve
@@ -56,7 +60,7 @@ def find_tokens(wanted: str | None, names: Sequence[str], ask: Ask) -> Tokens | 
         return named_tokens(wanted, ask)
     for name in names:
         try:
-            if Path(name).is_dir() or is_hub_id(name):
+            if Path(name).is_dir() or (is_hub_id(name) and (_cached(name) or _hub_is_there())):
                 return named_tokens(name, ask)
         except (CheckpointError, OSError):
             continue  # it is only the server's word for its model
@@ -86,6 +90,27 @@ def _loaded(name: str) -> Any:
     except CheckpointError as error:
         raise CheckpointError(f"--eval-tokenizer: {error}") from None
     return load_mtp_tokenizer(info) if info.format == "mtp" else load_tokenizer(info)
+
+
+def _cached(name: str) -> bool:
+    """Return whether the tokenizer of a Hub id is in the cache here."""
+    from harness.engines.transformers.loading import tokenizer_at
+
+    try:
+        return tokenizer_at(name, local_files_only=True) is not None
+    except CheckpointError:
+        return False
+
+
+def _hub_is_there() -> bool:
+    """Return whether the Hub's name is known here: without a network its library tries for minutes."""
+    place = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    if getproxies().keys() - {"no"}:
+        return True
+    try:
+        return bool(socket.getaddrinfo(place.hostname, place.port or 443))
+    except OSError:
+        return False
 
 
 def _remote(tokenizer: RemoteTokenizer) -> Tokens:

@@ -161,6 +161,11 @@ def test_what_is_no_text_is_malformed(wrong: Any, said: str) -> None:
         read_texts(wrong, 1, ())
 
 
+def test_a_reasoning_without_an_answer_is_an_empty_text() -> None:
+    message = {"role": "assistant", "content": None, "reasoning_content": "Let me see."}
+    assert texts(reply({"message": message}), 1, ())[0].text == ""
+
+
 def test_an_answer_that_a_filter_withheld_is_refused_in_words() -> None:
     found = read_texts(reply({"text": "", "finish_reason": "content_filter"}), 1, ())
     assert isinstance(found, Refusal)

@@ -17,9 +17,9 @@ WORK = TokenWork((5, 6, 7), (7, 8))
 """Of the tokens 5 6 7 8 the last two are scored."""
 
 OWN = Abilities(
-    family="vllm", completions=True, tokens=True, scoring="prompt_logprobs", new=1, answers_as="m"
+    family="vllm", completions=True, tokens=True, scoring="prompt_logprobs", new=1, answers_as=("m",)
 )
-ECHO = Abilities(completions=True, tokens=True, scoring="echo", new=1, answers_as="m")
+ECHO = Abilities(completions=True, tokens=True, scoring="echo", new=1, answers_as=("m",))
 
 VLLM: dict[str, Any] = {
     "id": "cmpl-1",
