@@ -106,6 +106,7 @@ def _served(told: dict[str, Any]) -> Iterator[str]:
         ("tokenizer", told["tokenizer"] or "none: --eval-tokenizer PATH"),
         ("takes", "not said" if limit is None else f"{limit:,} tokens, prompt and text together"),
         ("scores", scores[can.scoring] if can.scoring else f"none: {told['lacks']}"),
+        ("whole texts", f"not scored: {told['lacks']}" if can.scoring and not can.whole_texts else ""),
         ("choices", "of one token in one request (logprob_token_ids)" if can.choices else ""),
         ("texts", "; ".join(texts)),
         ("chat template", "" if added is None or not can.chat else f"makes {added} tokens of {HELLO!r}"),

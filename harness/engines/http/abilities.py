@@ -31,7 +31,8 @@ class Abilities:
 
     ``completions`` and ``chat`` are the endpoints that it has. ``tokens``: it takes prompts as token ids.
     ``scoring`` is the way to log-probabilities of a prompt; with ``new`` tokens generated after it, which the server
-    wants, and ``why`` says why there is no way. ``choices``: it gives the log-probabilities of chosen next tokens.
+    wants, and ``why`` says why there is no way. ``whole_texts``: the tokenizer has a token to begin a text with.
+    ``choices``: it gives the log-probabilities of chosen next tokens.
 
     Of texts: ``token_ids`` come with them; ``several`` samples come of one request; ``stops`` is the most stop
     sequences that it takes, None where no limit was met; ``limit`` is its name for the limit of new tokens.
@@ -48,6 +49,7 @@ class Abilities:
     new: int = 0
     prompt_logprobs: int = 0
     why: str = ""
+    whole_texts: bool = False
     choices: bool = False
     token_ids: bool = False
     several: bool = False
@@ -59,8 +61,15 @@ class Abilities:
     @property
     def serves(self) -> tuple[type[Request], ...]:
         """The kinds of request that it can answer."""
-        scores = (Loglikelihood, RollingLoglikelihood) if self.scoring else ()
-        return (*scores, Generate) if self.completions or self.chat else scores
+        return tuple(
+            kind
+            for kind, can in (
+                (Loglikelihood, self.scoring is not None),
+                (RollingLoglikelihood, self.scoring is not None and self.whole_texts),
+                (Generate, self.completions or self.chat),
+            )
+            if can
+        )
 
     def plain(self) -> dict[str, Any]:
         """Return the fields as plain data."""

@@ -36,6 +36,8 @@ tenth of that, a wrong token several nats."""
 _DRAWN: Final = 4
 """The number of tokens that are drawn, and then scored."""
 
+_NO_START: Final = "the tokenizer has neither a BOS nor an EOS token to begin a text with"
+
 _STOPS: Final = tuple(f"<stop {number}>" for number in range(5))
 """One more stop sequence than OpenAI's API takes."""
 
@@ -205,7 +207,11 @@ class Probe:
             tried = replace(self._found.abilities, scoring=way, new=new, prompt_logprobs=most)
             failed = self._scores_by(tried, ids)
             if failed is None:
-                self._found.abilities = replace(tried, why="")
+                self._found.abilities = replace(
+                    tried,
+                    whole_texts=tokens.text.start is not None,
+                    why="" if tokens.text.start is not None else _NO_START,
+                )
                 self._find_choices(ids)
                 return
             why = failed

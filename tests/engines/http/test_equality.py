@@ -83,6 +83,21 @@ def test_a_served_model_answers_as_in_this_process(folder: Path, style: str) -> 
             assert mine == theirs
 
 
+def test_with_the_tokenizer_of_the_server_scores_are_the_same(folder: Path) -> None:
+    asked = [one for one in SCORES if isinstance(one, Loglikelihood) and one.context]
+    with closing(engine_for(folder)) as own:
+        expected = own.answer(asked)
+    with serving(folder, root=False) as server:
+        (info,) = resolve(server.url, seq_len=None)
+        assert info.served["tokenizer"] == "/tokenize"
+        with closing(open_engine(info, SETTINGS)) as engine:
+            found = engine.answer(asked)
+    for request, mine, theirs in zip(asked, expected, found, strict=True):
+        assert _without(mine) == _without(theirs), request
+        if isinstance(mine, LoglikelihoodAnswer) and isinstance(theirs, LoglikelihoodAnswer):
+            assert theirs.logprob == pytest.approx(mine.logprob, abs=1e-3), request
+
+
 def _without(answer: object) -> tuple[object, ...]:
     """An answer's fields but the log-probability."""
     names = ("is_greedy", "tokens", "truncated", "spans_join")

@@ -77,7 +77,8 @@ def test_without_a_tokenizer_only_texts_can_be_asked_for(whole: Path) -> None:
 def test_a_server_tokenizer_is_used_where_the_files_are_not_here(whole: Path) -> None:
     found = probed(ModelServer(whole, root=False), tokenizer=None)
     assert found.tokens is not None
-    assert (found.tokens.name, found.abilities.serves) == ("/tokenize", BOTH)
+    assert (found.tokens.name, found.abilities.serves) == ("/tokenize", (Loglikelihood, Generate))
+    assert "begin a text with" in found.abilities.why
 
 
 def test_a_tokenizer_of_another_model_is_noted(whole: Path) -> None:
