@@ -110,7 +110,7 @@ class Execution:
             # Batches of checkpoints that share a model alternate: after a batch comes the next one of the
             # same checkpoint, and between them fixtures that know the checkpoint are made anew.
             whose = checkpoint_of(leader).name if given_of(leader) is not None else None
-            if whose == last or _needs_no_fixture(leader):
+            if whose == last or needs_no_fixture(leader):
                 self._leader_after |= {item.nodeid: leader for item in before.get(whose, ())}
             before[whose], last = batch, whose
 
@@ -126,7 +126,7 @@ class Execution:
             info = checkpoint_of(item)
             watch = self._work.watch
             if watch is not None and not watch.planned:
-                watch.plan(*self._workload())
+                watch.plan(*self.workload())
             if self._asked is not None and self._asked[1] != info.name:
                 self.check()
             with watch.loading(info.name) if watch is not None else nullcontext():
@@ -200,13 +200,13 @@ class Execution:
         self._settled.add(item.nodeid)
         return Outcome(record)
 
-    def _workload(self) -> tuple[Workload, dict[str, int]]:
+    def workload(self) -> tuple[Workload, dict[str, int]]:
         """Return the sizes of what no earlier run has scored, and the number of each item's part."""
         fresh = [item for item in self._work.items if not self._known(item)]
         batches = {id(batch): batch for batch in self._batch_of.values()}
-        return workload_of(fresh, batches.values(), self._starting, self._work.settings)
+        return workload_of(fresh, batches.values(), self.starting, self._work.settings)
 
-    def _starting(self, item: pytest.Item) -> Callable[[], Any] | None:
+    def starting(self, item: pytest.Item) -> Callable[[], Any] | None:
         """Return a function that starts an item's generator only to see its size.
 
         None but for the shipped benchmarks, which have no effects: other people's functions are started once per item.
@@ -214,7 +214,7 @@ class Execution:
         given = given_of(item)
         if given is None or given.loaded.spec.folder.resolve() != shipped_evals().resolve():
             return None
-        if not isinstance(item, pytest.Function) or not _needs_no_fixture(item):
+        if not isinstance(item, pytest.Function) or not needs_no_fixture(item):
             return None
         return self._job(item, item).start
 
@@ -382,7 +382,7 @@ def interleave(items: list[pytest.Item], size: int, *, by_kind: bool) -> None:
     items[:] = [items[index] for group in ordered for batch in group for index in batch]
 
 
-def _needs_no_fixture(item: pytest.Item) -> bool:
+def needs_no_fixture(item: pytest.Item) -> bool:
     """Return whether all arguments of a benchmark item are the plugin's or parameters."""
     if given_of(item) is None or not isinstance(item, pytest.Function):
         return False

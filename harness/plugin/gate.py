@@ -57,7 +57,7 @@ class GateSession:
         self._root = config.rootpath
         self._exit_code = ExitCode.OK
         self._asked = bool(settings.checkpoint)
-        self._only_plans = settings.gate_plan
+        self._only_plans = settings.gate_plan or settings.dry_run
         self._planned: tuple[Plan, int] | None = None
         self._checkpoints: list[str] = []
         try:

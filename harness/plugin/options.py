@@ -76,6 +76,7 @@ class Settings:
     gate_metric: tuple[str, ...]
     gate_sequential: bool
     gate_plan: bool
+    dry_run: bool
     gate_config: str | None
 
     @property
@@ -111,6 +112,8 @@ def settings_of(config: pytest.Config) -> Settings:
     except OptionError as error:
         raise pytest.UsageError(str(error)) from None
     workers = worker_count(config)
+    if values["dry_run"] and workers > 1:
+        raise pytest.UsageError("--eval-dry-run runs in one process: leave -n out, or add -n 0")
     values |= {"workers": workers, "device_kind": device_kind(values["device"])}
     sampling = Sampling(values["samples"], values["temperature"], values["top_p"], values["seed"])
     own = {field.name: values[field.name] for field in fields(Settings) if field.name in values}

@@ -128,8 +128,8 @@ class ControllerHooks(Hooks):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Run nothing where only a plan was asked for."""
-        if not session.config.option.eval_gate_plan:
+        """Run nothing where only a plan, or a dry run, was asked for."""
+        if not self.session.only_plans:
             return None
         self.session.raise_fault()
         return None if session.testsfailed else True

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from harness.plugin.controller import Controller
     from harness.plugin.execution import Execution
     from harness.plugin.sequential import Sequential
+    from harness.reports.dry_run import DryRun
 
 
 class EvalSession:
@@ -62,6 +63,7 @@ class EvalSession:
         self._pool: EnginePool | None = None
         self._sequential: Sequential | None = None
         self._execution: Execution | None = None
+        self._dry_run: DryRun | None = None
         self._controller: Controller | None = None
         self._failed = FailedCheckpoints()
         if self.fault is None:
@@ -212,6 +214,9 @@ class EvalSession:
         left_out = self.collection.selected and self.collection.deselected if self.fault is None else ()
         if self.config.option.collectonly or not self._selected or not (own or left_out):
             return
+        if self.settings.dry_run:
+            self._make_dry_run(own)
+            return
         if self.settings.gate_plan:
             assert self._controller is not None
             self._controller.gate.make_plan(collected_of(own), declarations_of(own))
@@ -230,6 +235,21 @@ class EvalSession:
         # Items live until the end of the session: scanning tens of thousands of them for garbage again and
         # again takes a fifth of the time that pytest needs for a trivial item.
         gc.freeze()
+
+    @property
+    def only_plans(self) -> bool:
+        """Nothing is run: a plan or a dry run was asked for."""
+        return self.fault is None and (self.settings.gate_plan or self.settings.dry_run)
+
+    def _make_dry_run(self, items: list[pytest.Item]) -> None:
+        """Find what a run would ask, to be shown at the end; raise ``pytest.UsageError`` where that cannot be."""
+        from harness.plugin.dry_run import dry_run
+
+        size = self._batch_size(len(items))
+        try:
+            self._dry_run = dry_run(items, self.collection, self.settings, size, self.engine)
+        except HarnessError as error:
+            raise pytest.UsageError(str(error)) from None
 
     def _prepared(self, items: list[pytest.Item], size: int) -> Execution:
         from harness.plugin.execution import Execution, Work
@@ -371,6 +391,12 @@ class EvalSession:
 
     def show(self, reporter: pytest.TerminalReporter, status: int) -> None:
         """Write the table of results, and the sections of others, on the terminal."""
+        if self._dry_run is not None:
+            from harness.reports.dry_run import render
+
+            width = reporter.config.get_terminal_writer().fullwidth
+            reporter.write_sep("=", "dry run")
+            reporter.write_line(render(self._dry_run, width=width, color=reporter.hasmarkup))
         if self.fault is None and self._controller is not None:
             self._controller.show(reporter, status)
 

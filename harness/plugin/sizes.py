@@ -80,7 +80,7 @@ def _part(
     assert given is not None
     asks = given.loaded.spec.asks
     starts = (starting(one) for one in spread(items))
-    questions = (_question(start) for start in starts if start is not None and time.monotonic() < until)
+    questions = (question(start) for start in starts if start is not None and time.monotonic() < until)
     asking = given.loaded.asking  # of the demonstration
     asked = [[asking.request(one) for one in question] for question in questions if question]
     return Part(
@@ -115,7 +115,7 @@ def size_of(
     The ``limit`` of new tokens goes before the requests' own.
     """
     generated = [one for question in questions for one in question if isinstance(one, Generate)]
-    texts = [sorted({_text(one) for one in question}) for question in questions]
+    texts = [sorted({request_text(one) for one in question}) for question in questions]
     shared = 0 if apart or len(questions) < 2 else common(min(map(min, texts)), max(map(max, texts)))
     prefix = min(texts[0])[:shared]
     own = [_distinct(some, shared, apart=apart) for some in texts]
@@ -147,7 +147,7 @@ def spread(items: Sequence[Any], most: int = STARTED) -> list[Any]:
     return list(items) if step <= 1 else [items[int(number * step)] for number in range(most)]
 
 
-def _question(start: Start) -> list[Request]:
+def question(start: Start) -> list[Request]:
     """Return an item's first question to the model; nothing where there is none."""
     generator: Generator[Any, Any, Any] | None = None
     try:
@@ -163,7 +163,7 @@ def _question(start: Start) -> list[Request]:
                 generator.close()
 
 
-def _text(request: Request) -> str:
+def request_text(request: Request) -> str:
     """Return the text of a request that goes through the model."""
     match request:
         case Loglikelihood(context, continuation):

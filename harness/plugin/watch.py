@@ -64,6 +64,11 @@ class Watch:
         """The sizes of what is asked are known."""
         return self._books is not None
 
+    @property
+    def state(self) -> ProcessProgress | None:
+        """The process now; None where nothing is planned."""
+        return None if self._books is None else self._books.state
+
     def plan(self, load: Workload, part_of: Mapping[str, int]) -> None:
         """Begin to watch; ``part_of`` has the number of each item's part."""
         self._books = Books(self._who, load, part_of)

@@ -1,0 +1,177 @@
+"""``--eval-dry-run``: the sizes of a run, its time from a few items that are asked, and its settings; nothing is
+scored or kept."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from harness.checkpoints import CheckpointInfo
+from harness.core.errors import HarnessError
+from harness.core.requests import Generate, Request
+from harness.core.setting_sources import DEFAULT
+from harness.core.settings import settings_table
+from harness.plugin.batches import batch_key
+from harness.plugin.collection import Collection, checkpoint_of, given_items, given_of, result_of
+from harness.plugin.execution import Execution, Work, needs_no_fixture
+from harness.plugin.sizes import question, request_text, spread
+from harness.plugin.watch import Watch
+from harness.plugin.xdist import Quarantine
+from harness.reports.dry_run import DryRun, DryRunRow, DryRunTime, SettingRow
+from harness.reports.time_left import time_left
+from harness.results.journal import Journal
+from harness.results.live import Workload, rough_tokens
+from harness.results.usage import peak_bytes
+
+if TYPE_CHECKING:
+    from harness.engines.base import Engine
+    from harness.plugin.options import Settings
+
+TRIED: Final = 4
+"""Items of a batch that is asked for the time it takes."""
+
+STARTED: Final = 16
+"""Items of a benchmark whose requests are counted."""
+
+
+def dry_run(
+    items: Sequence[pytest.Item],
+    collection: Collection,
+    settings: Settings,
+    size: int,
+    engine: Callable[[CheckpointInfo], Engine],
+) -> DryRun:
+    """Return what a run of the items would ask; a few of them are asked, but of no served model."""
+    with tempfile.TemporaryDirectory(prefix="touchstone-") as folder:
+        work = Work(
+            items=items,
+            size=size,
+            in_order=False,
+            by_kind=settings.batch_items is None,
+            journal=Journal(Path(folder), "dry"),
+            quarantine=Quarantine(Path(folder) / "quarantine"),
+            engine=engine,
+            note_usage=lambda _: None,
+            sandbox=collection.sandbox,
+            settings=settings.model,
+        )
+        whole = Execution(work)
+        load, _ = whole.workload()
+        infos = {(info := checkpoint_of(item)).name: info for item in items}
+        rows = tuple(_rows(items, whole, settings))
+        local = [item for item in items if not checkpoint_of(item).served]
+        time = _tried(local, work, load, Path(folder)) if local else None
+    left_out = tuple(dict.fromkeys(collection.deselected))
+    return DryRun(rows, time, left_out, settings_rows(settings), _notes(infos.values()))
+
+
+def _rows(items: Sequence[pytest.Item], execution: Execution, settings: Settings) -> list[DryRunRow]:
+    """Return a row for each benchmark and checkpoint."""
+    members: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item, given in given_items(items):
+        members.setdefault((checkpoint_of(item).name, result_of(item, given)), []).append(item)
+    return [_row(*key, some, execution, settings) for key, some in members.items()]
+
+
+def _row(
+    checkpoint: str, benchmark: str, items: Sequence[pytest.Item], execution: Execution, settings: Settings
+) -> DryRunRow:
+    given = given_of(items[0])
+    assert given is not None
+    row = DryRunRow(
+        checkpoint=checkpoint, benchmark=benchmark, items=len(items), shots=given.loaded.shots.count
+    )
+    starts = [start for item in spread(items, STARTED) if (start := execution.starting(item)) is not None]
+    asked = [[given.loaded.asking.request(one) for one in question(start)] for start in starts]
+    asked = [one for one in asked if one]
+    if not asked:
+        return row
+    share = len(items) / len(asked)
+    requests = [one for some in asked for one in some]
+    info = checkpoint_of(items[0])
+    prompt, new, cost, exact = _tokens(requests, info, settings)
+    return replace(
+        row,
+        requests=round(len(requests) * share),
+        prompt_tokens=round(prompt * share),
+        new_tokens=round(new * share),
+        cost=None if cost is None else cost * share,
+        exact=exact and len(asked) == len(items),
+    )
+
+
+def _tokens(
+    requests: Sequence[Request], info: CheckpointInfo, settings: Settings
+) -> tuple[int, int, float | None, bool]:
+    """Return prompt tokens, new tokens at most, the cost where there is a price, and whether they are counted."""
+    if info.served:
+        from harness.engines.http.costs import estimate
+        from harness.engines.http.factory import planner_of
+
+        try:
+            found = estimate(requests, planner_of(info, settings.model), settings.model.price)
+            return found.prompt_tokens, found.new_tokens, found.cost, found.exact
+        except HarnessError:
+            pass  # its tokenizer cannot be had here: tokens are guessed
+    prompt = sum(rough_tokens(request_text(one)) for one in requests)
+    limit = settings.model.max_new_tokens
+    new = sum(
+        one.different * (limit or max(one.max_new_tokens, one.turns_max_new_tokens or 0))
+        for one in requests
+        if isinstance(one, Generate)
+    )
+    return prompt, new, None, False
+
+
+def _tried(items: Sequence[pytest.Item], work: Work, load: Workload, folder: Path) -> DryRunTime | None:
+    """Ask a batch of scores, and one of texts, of each checkpoint; return the time that the rest would take."""
+    chosen = list(_to_try(items))
+    if not chosen:
+        return None
+    watch = Watch(folder, "dry")
+    execution = Execution(replace(work, items=chosen, size=TRIED, by_kind=False, watch=watch))
+    whole = Execution(work).workload()
+    watch.plan(*whole)
+    try:
+        for item in chosen:
+            execution.call(item)
+        state = watch.state
+    finally:
+        execution.close()
+    if state is None:
+        return None
+    return DryRunTime(time_left(load, [state]), len(chosen), peak_bytes())
+
+
+def _to_try(items: Sequence[pytest.Item]) -> list[pytest.Function]:
+    """Return the items that are asked: those of the shortest part of each kind, for each checkpoint."""
+    parts: dict[tuple[str, bool], dict[str, list[pytest.Function]]] = {}
+    for item, given in given_items(items):
+        if isinstance(item, pytest.Function) and needs_no_fixture(item):
+            key = (checkpoint_of(item).name, Generate in given.loaded.spec.asks)
+            parts.setdefault(key, {}).setdefault(batch_key(item.nodeid), []).append(item)
+    return [item for some in parts.values() for item in min(some.values(), key=len)[:TRIED]]
+
+
+def settings_rows(settings: Settings) -> tuple[SettingRow, ...]:
+    """Return every setting with its value and its origin."""
+    recorded: dict[str, Any] = settings.recorded()
+    return tuple(
+        SettingRow(row.flag, recorded[name], settings.origins.get(name, DEFAULT))
+        for name, row in settings_table().items()
+        if row.option
+    )
+
+
+def _notes(infos: Any) -> tuple[str, ...]:
+    """Return what served models cannot answer."""
+    return tuple(
+        f"{info.name}: no {kind}: {why}"
+        for info in infos
+        for kind, why in (info.served or {}).get("lacks", {}).items()
+    )

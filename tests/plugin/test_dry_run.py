@@ -1,0 +1,61 @@
+"""--eval-dry-run shows what would be asked, and scores nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.reports.dry_run import DryRun, DryRunRow, DryRunTime, SettingRow, render
+from harness.reports.time_left import Estimate
+
+Project = Any
+
+
+def test_nothing_is_scored_and_every_setting_has_its_origin(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOUCHSTONE_SEED", "7")
+    monkeypatch.setattr("harness.plugin.execution.shipped_evals", lambda: project.path)
+    (project.path / "pyproject.toml").write_text("[tool.touchstone]\nshots = 2\n[tool.pytest.ini_options]\n")
+    result = project.run("--eval-dry-run", "--eval-limit", "3")
+    assert result.ret == 0
+    lines = [" ".join(line.split()) for line in result.stdout.lines]
+    assert any(line.startswith("sums 3 2 ~6 ") or line.startswith("sums 3 2 6 ") for line in lines)
+    for line in ("--eval-seed 7 TOUCHSTONE_SEED", "--eval-shots 2 pyproject.toml", "--eval-limit 3 option"):
+        assert line in lines
+    assert "--eval-dtype auto default" in lines
+    assert any(line.startswith("time about ") and "from 3 items" in line for line in lines)
+    assert "scored nothing" in lines
+    assert not project.runs
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_costs_and_what_cannot_be_asked_are_told_within_the_width(width: int) -> None:
+    rows = [
+        DryRunRow(checkpoint="m", benchmark="gsm8k", items=1319, shots=5, requests=1319, prompt_tokens=1_200_000,
+                  new_tokens=337_664, cost=0.5, exact=True),
+        DryRunRow(checkpoint="m", benchmark="mine", items=5, shots=0),
+    ]  # fmt: skip
+    settings = [
+        SettingRow("--eval-tasks", ("gsm8k", "mine"), "option"),
+        SettingRow("--eval-samples", 1, "default"),
+    ]
+    told = DryRun(
+        rows, DryRunTime(Estimate(90.0, 2.0), 8, 2**31), ["hellaswag: no"], settings, ["m: no echo: old"]
+    )
+    lines = render(told, width=width, color=False).splitlines()
+    assert max(map(len, lines)) <= width
+    text = " ".join(" ".join(lines).split())
+    for part in (
+        "gsm8k 1,319 5 1,319 1,200,000 337,664",
+        "mine 5 0 - - -",
+        "about 1:30 (0:45 to 3:00), from 8 items",
+        "memory 2.0 GiB",
+        "cost at most 0.5 by --eval-price",
+        "cannot m: no echo: old",
+        "left out hellaswag: no",
+        "--eval-tasks gsm8k, mine option",
+        "--eval-samples 1 default",
+    ):
+        assert part in text
