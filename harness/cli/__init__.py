@@ -41,6 +41,7 @@ COMMANDS: Final = (
     _ours("run", "run the shipped benchmarks, or files of your own, with pytest", rest=True),
     _ours("benchmarks", "list benchmarks with their tags, shots, rows and metrics"),
     _ours("validate", "check a file of --eval-config, and show what it enables"),
+    _ours("migrate", "turn command lines, configs and tasks of others into ours"),
     _ours("fetch", "download a builtin checkpoint into your cache", "show", "fetch_"),
     _ours("list", "list the runs of a results folder", "runs", "list_"),
     _ours("report", "show the tables of a run again", "runs", "report_", csv=True),
