@@ -71,8 +71,9 @@ def test_a_broken_gguf_file_is_one_line(
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("http://localhost:8000/v1", "known are folders, files, ORG/NAME, builtin:, fake:, hub:"),
-        ("https://example.org/model", "known are folders, files, ORG/NAME, builtin:, fake:, hub:"),
+        ("ftp://h/model", "known are folders, files, ORG/NAME, builtin:, fake:, http://, https://, hub:"),
+        ("http://127.0.0.1:9/v1", "start the server, or check the address"),
+        ("https://", "no address of a server; write http://HOST:PORT/v1"),
         ("runs/nowhere", "no such file or folder"),
         ("foo:bar", "nothing here takes 'foo:'"),
         ("nowhere-*", "matches no folder"),

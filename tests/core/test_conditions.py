@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +58,16 @@ OTHER = {
     "gate_sequential": True,
     "gate_config": "elsewhere",
     "gate_plan": True,
+    "config": "elsewhere.json",
+    "dry_run": True,
+    "model_name": "other",
+    "tokenizer": "elsewhere",
+    "concurrency": "3",
+    "request_timeout": "3",
+    "item_timeout": "3",
+    "run_timeout": "3",
+    "price": "1,2",
+    "reuse_served": True,
     "beside": True,
     "mlflow": True,
     "mlflow_experiment": "other",
@@ -84,9 +95,11 @@ def test_the_defaults_in_the_table_are_those_of_the_options(monkeypatch: pytest.
 
 @pytest.mark.parametrize("name", OTHER)
 def test_an_option_changes_conditions_and_reuse_as_its_row_says(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("elsewhere.json").write_text('{"benchmarks": {"arc_easy": {"enabled": true}}}', encoding="utf-8")
     more = {"temperature": "0.7"} if name == "samples" else {}
     before, after = recorded(**more), recorded(**more, **{name: OTHER[name]})
     role = affects(name)
