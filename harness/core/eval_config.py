@@ -18,6 +18,7 @@ import json
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -117,6 +118,11 @@ class EvalConfig:
     def choice(self, spec: Benchmark) -> Choice | None:
         """Return the choice that is about a benchmark, or about a part of it."""
         return next((one for one in self.choices if Tasks.of([one.term]).chosen(spec)), None)
+
+    def asking_named(self, name: str) -> Asking:
+        """Return the options of a benchmark by its name alone."""
+        found = (one for one in self.choices if fnmatchcase(name, one.term.partition("/")[0]))
+        return next((one.asking for one in found), AS_THE_RUN)
 
     def asking(self, spec: Benchmark) -> Asking:
         """Return the options of a benchmark."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from harness.plugin.options import Settings
     from harness.plugin.run_results import RunResults
     from harness.reports.progress import Progress
+    from harness.results.records import Record
     from harness.results.run_directory import RunDirectory
     from harness.results.summary import Summary
 
@@ -48,7 +50,7 @@ class Controller:
 
         Raises ``pytest.UsageError`` where the results could not be written, or not to a tracker.
         """
-        from harness.plugin.reporters import Calls, check_paths
+        from harness.plugin.reporters import Calls, check_output_paths, check_paths
 
         self._config = config
         self._settings = settings
@@ -65,6 +67,8 @@ class Controller:
         markdown = config.invocation_params.dir / settings.markdown if settings.markdown else None
         if settings.origins["output"] != DEFAULT or markdown is not None:
             check_paths(directory.path.parent, markdown)
+        if settings.file is not None:
+            check_output_paths(settings.file, config.invocation_params.dir)
         self._hooks = Calls(config, markdown, self._scored, settings.trackers, beside=settings.beside)
 
     # Begin
@@ -181,6 +185,8 @@ class Controller:
             told = self._failed.rows(self._collection.failed, self._collection.known_checkpoints())
             summary = replace(summary, failed_to_load=told)
             kept = results.save(summary, records)
+            if self._settings.file is not None:
+                self._write_benchmark_files(summary, records)
             summary = replace(summary, changes=results.changes(kept), leaders=results.leaders(kept))
             fault = self._fault_of(summary)
             faulty = (summary.faults or fault) and session.exitstatus in FINE
@@ -198,6 +204,19 @@ class Controller:
             self._hooks.note(text)
         counts = Counter(fault["status"] for fault in summary.faults)
         self._directory.log(f"end: {len(results.items)} items, {dict(counts) or 'no faults'}")
+
+    def _write_benchmark_files(self, summary: Summary, records: Iterable[Record]) -> None:
+        """Write a log and the results of each benchmark, as the file of ``--eval-config`` asks for them."""
+        from harness.reports.benchmark_files import write_benchmark_files
+        from harness.results.summary import base_name
+
+        assert self._settings.file is not None
+        # By name: under xdist the workers alone have the declarations.
+        names = [base_name(result.benchmark) for result in summary.results]
+        asked = {name: self._settings.file.asking_named(name) for name in names}
+        asked |= {one.spec.name: one.asking for one in self._collection.loaded.values()}
+        base = self._config.invocation_params.dir
+        write_benchmark_files(self._directory.path, summary, records, asked, base)
 
     def _fault_of(self, summary: Summary) -> str | None:
         """Return what speaks against the run besides faults of items."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -26,6 +26,9 @@ from harness.reports.progress import Progress
 from harness.reports.validity import last_lines
 from harness.results.live import remove_live
 from harness.results.summary import Summary, summary_json
+
+if TYPE_CHECKING:
+    from harness.core.eval_config import EvalConfig
 
 
 class Notice(NamedTuple):
@@ -170,6 +173,16 @@ def check_paths(output: Path, target: Path | None) -> None:
         raise pytest.UsageError(f"--eval-markdown {shown_path(target)}: this is a folder; name a file")
     if (why := unwritable(target.parent)) is not None:
         raise pytest.UsageError(f"--eval-markdown {shown_path(target)}: {why}; choose another file")
+
+
+def check_output_paths(file: EvalConfig, base: Path) -> None:
+    """Raise ``pytest.UsageError`` where an ``output_path`` of a file of benchmarks cannot be written."""
+    for one in file.choices:
+        path = one.asking.output_path
+        if path is not None and (
+            why := unwritable((base / path).parent if path.endswith(".json") else base / path)
+        ):
+            raise pytest.UsageError(f"{shown_path(file.path)}: {one.where}, output_path {path}: {why}")
 
 
 class Calls:

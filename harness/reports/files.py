@@ -41,7 +41,7 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     best = korean_mlm.best(korean_mlm.rows(summary))
     plain: dict[str, Any] = {SUMMARY: {**summary_json(summary), "best": best}}
     benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
-    plain |= {name: _benchmark(summary, declaration) for name, declaration in benchmarks.items()}
+    plain |= {name: benchmark_facts(summary, declaration) for name, declaration in benchmarks.items()}
     text = {
         "errors.log": _error_log(summary),
         RESULTS: results_csv(summary),
@@ -81,7 +81,8 @@ def _write(folder: Path, files: Mapping[str, Any]) -> None:
         raise HarnessError(f"cannot write results into {folder}: {error.strerror}") from error
 
 
-def _benchmark(summary: Summary, declaration: Declaration) -> dict[str, Any]:
+def benchmark_facts(summary: Summary, declaration: Declaration) -> dict[str, Any]:
+    """Return the results of one benchmark, as its file has them."""
     results = [keyed(result) for result in summary.results if result.benchmark == declaration.name]
     plain: dict[str, Any] = finite(keyed(declaration))
     return {

@@ -41,7 +41,14 @@ def configured(project: Project, tasks: dict[str, Any]) -> None:
 
 def test_a_file_gives_each_benchmark_its_options(project: Project) -> None:
     tasks = {
-        "first": {"limit": 3, "num_fewshot": 2, "priority": "low", "log_samples": False},
+        "first": {
+            "limit": 3,
+            "num_fewshot": 2,
+            "priority": "low",
+            "log_samples": False,
+            "metrics": ["shots"],
+            "output_path": "out",
+        },
         "second": {"limit": None, "priority": "high", "timeout": 0.000001},
         "third": {"enabled": False},
     }
@@ -58,6 +65,15 @@ def test_a_file_gives_each_benchmark_its_options(project: Project) -> None:
     assert {record.scores["shots"] for record in records[4:]} == {2}
     assert not any(record.exchanges for record in records)
     assert result.ret == 9
+    (run,) = project.runs
+    log = (run / "first.log").read_text().splitlines()
+    assert log[0] == "benchmark first, priority low, shots 2"
+    assert [line.partition(" s: ")[2] for line in log[1:5]] == ["shots 2"] * 4
+    assert log[5] == "result fake-causal first: shots 2.0000; 4 of 4 items"
+    assert "timeout fake-causal second/0 " in (run / "second.log").read_text()
+    results = (run / "first_results.json").read_text()
+    assert (project.path / "out" / f"first_{run.name}.json").read_text() == results
+    assert json.loads(results)["results"][0]["metrics"]["acc"]["n"] == 4
 
 
 def test_a_name_that_nothing_has_ends_the_run_before_it_begins(project: Project) -> None:
@@ -74,6 +90,16 @@ def test_a_metric_that_the_benchmark_lacks_is_refused(project: Project) -> None:
     result = project.run("--eval-config", "c.json")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*tasks.first: first has no metric 'shot'; did you mean 'shots'?*"])
+
+
+def test_workers_share_what_a_file_asks(project: Project) -> None:
+    configured(project, {"first": {"limit": 4, "output_path": "out/first.json"}})
+    assert project.run("--eval-config", "c.json", "-n", "2").ret == 0
+    assert json.loads((project.path / "out" / "first.json").read_text())["results"][0]["scored"] == 4
+    configured(project, {"first": {"output_path": "test_sums.py/x"}})
+    result = project.run("--eval-config", "c.json")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: c.json: tasks.first, output_path test_sums.py/x: *"])
 
 
 class Clock(TimeLimit):
