@@ -41,7 +41,8 @@ def run(options: argparse.Namespace) -> Output:
     if lines:
         return Output({"valid": False, "faults": lines}, "\n".join(lines), ExitCode.MISTAKE)
     rows = rows_of(file, specs)
-    said = f"{shown_path(path)} is valid; it enables {count(len(rows), 'benchmark')}"
+    names = {row["benchmark"].partition("/")[0] for row in rows}
+    said = f"{shown_path(path)} is valid; it enables {count(len(names), 'benchmark')}"
     return Output({"valid": True, "benchmarks": rows}, lambda: f"{said}\n\n{table_of(file, rows)}")
 
 

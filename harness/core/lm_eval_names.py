@@ -8,19 +8,29 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
+SUBJECTS: Final = {
+    "humanities": """formal_logic high_school_european_history high_school_us_history high_school_world_history
+        international_law jurisprudence logical_fallacies moral_disputes moral_scenarios philosophy prehistory
+        professional_law world_religions""",
+    "social_sciences": """econometrics high_school_geography high_school_government_and_politics
+        high_school_macroeconomics high_school_microeconomics high_school_psychology human_sexuality
+        professional_psychology public_relations security_studies sociology us_foreign_policy""",
+    "other": """business_ethics clinical_knowledge college_medicine global_facts human_aging management marketing
+        medical_genetics miscellaneous nutrition professional_accounting professional_medicine virology""",
+}
+"""The subjects of its groups of MMLU."""
+
 TASKS: Final = {
     "ai2_arc": ("arc_easy", "arc_challenge"),
-    "gsm8k": ("gsm8k",),
-    "lambada": ("lambada",),
     "lambada_openai": ("lambada",),
     "minerva_math": ("math",),
     "minerva_math500": ("math",),
-    "mmlu": ("mmlu",),
+    **{
+        f"mmlu_{name}": tuple(f"mmlu/{one}" for one in subjects.split())
+        for name, subjects in SUBJECTS.items()
+    },
 }
 """Our benchmarks by its names, where those are other ones."""
-
-ELSE: Final = {"mmlu": "mmlu_stem"}
-"""The benchmark that stands for another one where only that is there."""
 
 PREFIXES: Final = {
     "minerva_math_": "math",
@@ -46,16 +56,12 @@ def translated(name: str, known: Collection[str]) -> tuple[str, ...]:
     if name in known:
         return (name,)
     if name in TASKS:
-        return tuple(_there(one, known) for one in TASKS[name])
+        return TASKS[name]
     for prefix, benchmark in PREFIXES.items():
         if name.startswith(prefix) and (part := name.removeprefix(prefix)):
             group = PARTS.get(part, part) if benchmark == "math" else part
-            return (f"{_there(benchmark, known)}/{group}",)
+            return (f"{benchmark}/{group}",)
     return (name,)
-
-
-def _there(name: str, known: Collection[str]) -> str:
-    return ELSE.get(name, name) if name not in known else name
 
 
 def metrics_named(name: str, metrics: Iterable[str]) -> list[str]:

@@ -80,6 +80,7 @@ def test_names_of_the_other_harness_are_translated(tmp_path: Path) -> None:
 
 def test_a_benchmark_of_that_name_goes_before_the_translation() -> None:
     assert translated("lambada_openai", ["lambada_openai", "lambada"]) == ("lambada_openai",)
+    assert len(translated("mmlu_humanities", ["mmlu"])) == 13
     assert translated("mmlu_stem", ["mmlu_stem"]) == ("mmlu_stem",)
     assert translated("nothing_like_it", KNOWN) == ("nothing_like_it",)
 
