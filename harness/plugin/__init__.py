@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 TABLE: Final = Path(__file__).parents[1] / "core" / "settings.toml"
 ACTIONS: Final = {"value": "store", "append": "append", "switch": "store_true"}
+_OURS: Final = "--eval-"
 MEETING: Final = pytest.StashKey[dict[str, Any]]()
 
 
@@ -72,9 +73,14 @@ def _refuse_misspelt(parser: pytest.Parser, config: pytest.Config, args: list[st
         from harness.core.text import alike
 
         ours = [flag for key, row in _options().items() for flag in (row.get("short", ""), _long(key))]
-        if near := alike(name, filter(None, ours), cutoff=0.75):
+        if name.startswith(_OURS):  # what all of them begin with says nothing of which is meant
+            rest = [flag.removeprefix(_OURS) for flag in ours if flag.startswith(_OURS)]
+            near = [f"{_OURS}{one}" for one in alike(name.removeprefix(_OURS), rest)]
+        else:
+            near = alike(name, filter(None, ours), cutoff=0.75)
+        if near:
             raise pytest.UsageError(f"unknown option {name}: did you mean {near[0]}?")
-        if name.startswith("--eval-"):
+        if name.startswith(_OURS):
             raise pytest.UsageError(
                 f"unknown option {name}; `pytest --help` has ours under 'benchmarks of language models'"
             )

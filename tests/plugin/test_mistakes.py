@@ -74,7 +74,7 @@ from tests.support.project import Project
         (["--eval-gate-sequential"], ["--eval-gate-sequential does nothing alone; give --gate"]),
         (["--eval-limt", "3"], ["unknown option --eval-limt: did you mean --eval-limit?"]),
         (["--checkpont=x"], ["unknown option --checkpont: did you mean --checkpoint?"]),
-        (["--eval-xyzzy-xyzzy"], ["unknown option --eval-xyzzy-xyzzy; `pytest --help` has ours"]),
+        (["--eval-frobnicate"], ["unknown option --eval-frobnicate; `pytest --help` has ours"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
 )
