@@ -4,7 +4,7 @@ scored or kept."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -168,10 +168,6 @@ def settings_rows(settings: Settings) -> tuple[SettingRow, ...]:
     )
 
 
-def _notes(infos: Any) -> tuple[str, ...]:
+def _notes(infos: Iterable[CheckpointInfo]) -> tuple[str, ...]:
     """Return what served models cannot answer."""
-    return tuple(
-        f"{info.name}: no {kind}: {why}"
-        for info in infos
-        for kind, why in (info.served or {}).get("lacks", {}).items()
-    )
+    return tuple(f"{info.name}: {why}" for info in infos if (why := (info.served or {}).get("lacks")))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.reports.dry_run import DryRun, DryRunRow, DryRunTime, SettingRow, render
 from harness.reports.time_left import Estimate
+from tests.support.model_server import Style, serving
 
 Project = Any
 
@@ -27,6 +29,21 @@ def test_nothing_is_scored_and_every_setting_has_its_origin(
     assert "--eval-dtype auto default" in lines
     assert any(line.startswith("time about ") and "from 3 items" in line for line in lines)
     assert "scored nothing" in lines
+    assert not project.runs
+
+
+@pytest.mark.parametrize("style", ["vllm", "openai"])
+def test_a_served_model_is_asked_nothing_but_its_probe(project: Project, whole: Path, style: Style) -> None:
+    with serving(whole, style=style) as server:
+        result = project.run("--eval-dry-run", "--eval-limit", "3", checkpoint=server.url)
+        probed = len(server.bodies)
+        project.run("--co", checkpoint=server.url)
+        assert len(server.bodies) == 2 * probed
+    assert result.ret == (0 if style == "vllm" else 5)
+    lines = [" ".join(line.split()) for line in result.stdout.lines]
+    assert "scored nothing" in lines
+    assert not any(line.startswith("time ") for line in lines)
+    assert style == "vllm" or any(line.startswith("left out sums: asks Loglikelihood") for line in lines)
     assert not project.runs
 
 
