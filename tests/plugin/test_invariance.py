@@ -83,8 +83,8 @@ SAY = """
 from harness import Generate, benchmark
 
 
-@benchmark(name="sums", version=1, data="sums/test", asks=Generate, primary="acc")
-def test_sums(example):
+@benchmark(name="say", version=1, data="sums/test", asks=Generate, primary="acc")
+def test_say(example):
     first = yield Generate("and more " * example["n"] + example["q"], stop=(".",), max_new_tokens=2 + example["n"])
     text = first.samples[0].text
     then = yield Generate(text + example["q"], max_new_tokens=8, temperature=1.0, samples=3, seed=example["n"])
@@ -93,16 +93,19 @@ def test_sums(example):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["causal", "masked", "texts"])
+@pytest.mark.parametrize("kind", ["causal", "masked"])
 def test_a_real_model_gives_the_same_scores_however_it_is_run(
     project: Project, tmp_path: Path, kind: str
 ) -> None:
     folder = tmp_path / kind
     (tiny_masked if kind == "masked" else tiny_causal)(folder)
-    if kind != "causal":
-        (project.path / "test_sums.py").write_text({"masked": FILL, "texts": SAY}[kind])
+    if kind == "masked":
+        (project.path / "test_sums.py").write_text(FILL)
+    else:
+        (project.path / "test_say.py").write_text(SAY)
     assert project.run("--eval-batch", "1", checkpoint=str(folder)).ret == 0
     plain = project.scores()
+    assert len(plain) == (20 if kind == "masked" else 40)
     (project.path / "conftest.py").write_text(SHUFFLE)
     for arguments in (["--eval-batch", "32"], ["-n", "2"], ["--eval-batch-items", "5"]):
         result = project.run(*arguments, checkpoint=str(folder))
