@@ -83,10 +83,10 @@ def is_checkpoint(path: Path) -> bool:
 
 
 def ordered(infos: Iterable[CheckpointInfo]) -> Iterator[tuple[str, CheckpointInfo]]:
-    """The checkpoints by series and step, each with its series' folder."""
+    """The checkpoints by series and step, each with its series' folder; a served model has none."""
     known = list(infos)
-    parents = {_absolute(info.path.parent) for info in known}
-    places = [(_series(info.path, parents), info) for info in known]
+    parents = {_absolute(info.path.parent) for info in known if not info.served}
+    places = [("" if info.served else _series(info.path, parents), info) for info in known]
     return iter(sorted(places, key=lambda place: _key(*place)))
 
 

@@ -48,6 +48,7 @@ def test_a_served_model_is_scored_counted_and_not_taken_from_the_cache(
         assert "a weak fingerprint" in told
         found = summary(project)
         (row,) = found["checkpoints"]
+        assert row["series"] is None
         assert row["fingerprint"].startswith("weak-")
         assert (row["served"]["model"], row["served"]["system_fingerprint"]) == ("tiny", "fp-1")
         (cost,) = [one["engine"] for one in found["effort"]]
