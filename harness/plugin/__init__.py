@@ -143,11 +143,14 @@ def _session(config: pytest.Config) -> EvalSession:
 
 
 def _given(config: pytest.Config, word: str = "") -> bool:
-    """Return whether an option of ours whose name contains the word was given, also by the environment."""
+    """Return whether an option of ours whose name contains the word was given, also by the environment.
+
+    ``TOUCHSTONE_DATA`` does not count: it is set for a whole machine, and every process reads it for itself.
+    """
     given = [
         name for name, value in vars(config.option).items() if value and name.startswith(("eval_", "--"))
     ]
-    given += [name for name in _options() if os.environ.get(f"TOUCHSTONE_{name.upper()}")]
+    given += [name for name in _options() if name != "data" and os.environ.get(f"TOUCHSTONE_{name.upper()}")]
     return any(word in name for name in given)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from harness.compare.candidate import Candidate, Entry, Source, published_entry, told_by_path
 from harness.compare.formats.base import Table, json_content, read_json
@@ -27,6 +27,9 @@ from harness.compare.formats.task_metrics import metrics_of, primary_of
 from harness.core.aggregation import aggregation_of, mean
 from harness.core.files import SCHEMA, file_name
 from harness.results.summary import Result, Summary, finite
+
+MMLU_GROUPS: Final = ("mmlu_stem", "mmlu_humanities", "mmlu_social_sciences", "mmlu_other")
+"""Tasks that are named like a subject of MMLU, and are several."""
 
 
 class TaskFile:
@@ -81,7 +84,7 @@ def read_tasks(content: Mapping[str, Any], path: Path, source: Source, sizes: Ma
     wholes, directions = _wholes(content["results"]), table_of(content.get("higher_is_better"))
     for task, values in content["results"].items():
         if task in wholes:
-            left_out.append(f"{path.name}: {task} is left out, its {wholes[task]} parts are compared")
+            left_out.append(f"{path.name}: {task} is left out, {wholes[task]} are compared")
             continue
         found = metrics_of(values, where=f"{path}, {task}", n=values.get("samples"), default=sizes.get(task))
         if not found.metrics:
@@ -123,16 +126,22 @@ def file_stem(path: Path) -> str:
     return re.sub("(_eval)?_results$", "", path.stem)
 
 
-def _wholes(results: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """The tasks whose items are those of several other tasks together, with the number of these."""
+def _wholes(results: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The tasks whose items are those of several other tasks together, with words for these."""
     found = {}
     for task, values in results.items():
         stem = "mmlu" if task.startswith("mmlu") else task
-        parts = [other for other in results if other != task and other.startswith(f"{stem}_")]
+        parts = [
+            other
+            for other in results
+            if other != task and other.startswith(f"{stem}_") and other not in MMLU_GROUPS
+        ]
         sizes = [results[part].get("samples") for part in parts]
         known = [size for size in sizes if isinstance(size, int)]
         if len(parts) > 1 and len(known) == len(parts) and sum(known) == values.get("samples"):
-            found[task] = len(parts)
+            found[task] = f"its {len(parts)} parts"
+    if "mmlu" in found:  # with all subjects there, each group is made of some of them
+        found |= dict.fromkeys((name for name in MMLU_GROUPS if name in results), "its subjects")
     return found
 
 

@@ -187,7 +187,7 @@ class Probe:
         tokens, can = self._found.tokens, self._found.abilities
         if tokens is None:
             self._no_scores(
-                "has no tokenizer that could be found here, and texts are scored by token ids; give --eval-tokenizer PATH"
+                "has no tokenizer that is found here, and texts are scored by token ids; give --eval-tokenizer PATH"
             )
             return
         ids = tokens.text.prompt(KNOWN)

@@ -72,6 +72,22 @@ def test_the_whole_of_other_tasks_is_left_out_and_named(tmp_path: Path) -> None:
     assert one.notes == ("x.json: mmlu_stem is left out, its 2 parts are compared",)
 
 
+def test_whole_mmlu_and_a_group_of_it_are_left_out_where_all_subjects_are_there(tmp_path: Path) -> None:
+    results = {
+        "mmlu": {"acc": 0.3, "samples": 60},
+        "mmlu_stem": {"acc": 0.3, "samples": 40},
+        "mmlu_college_physics": {"acc": 0.2, "samples": 20},
+        "mmlu_machine_learning": {"acc": 0.4, "samples": 20},
+        "mmlu_virology": {"acc": 0.3, "samples": 20},
+    }
+    one = read_task_file(dumped(tmp_path / "x.json", {"model": "m", "results": results}), {})
+    assert list(one.entries) == ["mmlu_college_physics", "mmlu_machine_learning", "mmlu_virology"]
+    assert one.notes == (
+        "x.json: mmlu is left out, its 3 parts are compared",
+        "x.json: mmlu_stem is left out, its subjects are compared",
+    )
+
+
 @given(st.integers(2, 20_000), st.data())
 def test_the_number_of_right_and_wrong_items_is_read_off_their_error(n: int, data: st.DataObject) -> None:
     share = data.draw(st.integers(1, n - 1)) / n
@@ -123,6 +139,7 @@ SCORERS = {
     "arc_challenge": ["acc", "acc_norm"],
     "hellaswag": ["acc", "acc_norm"],
     "winogrande": ["acc"],
+    "mmlu": ["acc", "acc_norm"],
     "mmlu_stem": ["acc", "acc_norm"],
     "lambada": ["acc", "perplexity", "perplexity_logprob"],
     "gsm8k": ["exact_match_strict", "exact_match_flexible", "exact_match"],

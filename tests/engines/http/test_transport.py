@@ -366,9 +366,13 @@ def pressing(asking: Transport, calls: list[Call[Any]], presses: dict[int, int])
         assert number not in ends
         ends[number] = told(end)
 
-    with pytest.raises(KeyboardInterrupt):
-        asking.run(calls, done)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            asking.run(calls, done)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     return ends
 
 
