@@ -94,7 +94,7 @@ class RunResults:
 
     def new_records(self) -> list[Record]:
         """Return the records that the journal has gained, one per item."""
-        self._read()
+        self._fresh += self._following.new()
         new = [one for one in latest(self._fresh).values() if one.item not in self._told]
         self._fresh = []
         self._told |= {one.item for one in new}
@@ -131,8 +131,9 @@ class RunResults:
         return summary, list(known.values())
 
     def _read(self) -> list[Record]:
+        # Once: what a worker appends after this belongs to the next call, or nobody would be told of it.
         self._fresh += self._following.new()
-        return self._following.read()
+        return self._following.records
 
     def _summarize(self, records: Iterable[Record], items: list[Collected], **more: Any) -> Summary:
         usage = self._directory.read_usage()

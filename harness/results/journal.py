@@ -147,9 +147,9 @@ class Following:
             self._offsets[path] = offset + sum(map(len, lines))
         return found
 
-    def read(self) -> list[Record]:
-        """Return the records so far, as ``read_journal`` returns them without exchanges."""
-        self.new()
+    @property
+    def records(self) -> list[Record]:
+        """The records that ``new`` has returned so far, in the order of ``read_journal``."""
         return [record for path in sorted(self._records) for record in self._records[path]]
 
 
