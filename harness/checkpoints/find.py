@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.checkpoints import CheckpointInfo, default_checkpoints, unique_names
+from harness.checkpoints.formats.base import Lasting
 from harness.checkpoints.resolve import find
 from harness.checkpoints.series import FailedToLoad, number_of, ordered, step
 from harness.checkpoints.steps import StepFilter
@@ -38,6 +39,7 @@ def find_checkpoints(
     base_model: str | None = None,
     trust_remote_code: bool = False,
     options: Mapping[str, str] = MappingProxyType({}),
+    lasting: Lasting | None = None,
 ) -> FoundCheckpoints:
     """The checkpoints that ``sources`` name, or the builtin ones that are there.
 
@@ -57,6 +59,7 @@ def find_checkpoints(
                 base_model=base_model,
                 trust_remote_code=trust_remote_code,
                 options=options,
+                lasting=lasting,
             )
         except CheckpointError as error:
             if len(sources) == 1:

@@ -14,6 +14,8 @@ builtin:smollm2-135m              once ``touchstone fetch smollm2-135m`` has bro
 builtin:mtp-tiny                  a model with four prediction heads
 hub:ORG/NAME, ORG/NAME            on the Hugging Face Hub
 http://HOST:PORT/v1               a model that a server has (``?model=NAME`` where it has several)
+vllm:PATH                         a model at a server that is started for it
+llama-server:PATH.gguf            the same with llama.cpp
 fake:causal, fake:masked          no model: answers come from hashes, for trying out a benchmark
 """
 
@@ -33,7 +35,7 @@ from urllib.parse import parse_qsl
 
 from harness.checkpoints import series
 from harness.checkpoints.builtin import KO_MLM, NAMES, SMOLLM2, builtin_path, builtin_pattern
-from harness.checkpoints.formats.base import ENGINES, OWN_ENGINES, Asked, Target
+from harness.checkpoints.formats.base import ENGINES, OWN_ENGINES, Asked, Lasting, Target
 from harness.checkpoints.formats.content import TOKENIZER
 from harness.checkpoints.formats.transformers import Transformers
 from harness.checkpoints.info import CheckpointInfo
@@ -64,14 +66,22 @@ class Found:
 
 
 def resolve(
-    source: str, *, seq_len: int | None, base_model: str | None = None, trust_remote_code: bool = False
+    source: str,
+    *,
+    seq_len: int | None,
+    base_model: str | None = None,
+    trust_remote_code: bool = False,
+    lasting: Lasting | None = None,
 ) -> list[CheckpointInfo]:
     """The checkpoints that ``source`` names, at least one; nothing is loaded, and torch is not imported.
 
     ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of the options ``--eval-seq-len`` and so on.
+    ``lasting`` holds what is started for them; without it nothing is.
     Raises ``CheckpointError`` (one line) when a checkpoint is missing or fails to load.
     """
-    found = find(source, seq_len=seq_len, base_model=base_model, trust_remote_code=trust_remote_code)
+    found = find(
+        source, seq_len=seq_len, base_model=base_model, trust_remote_code=trust_remote_code, lasting=lasting
+    )
     if found.failed:
         raise CheckpointError(found.failed[0].message)
     return found.infos
@@ -84,6 +94,7 @@ def find(
     base_model: str | None = None,
     trust_remote_code: bool = False,
     options: Mapping[str, str] = MappingProxyType({}),
+    lasting: Lasting | None = None,
 ) -> Found:
     """The same, but of several checkpoints those that fail to load are listed apart from the others.
 
@@ -93,7 +104,7 @@ def find(
     Raises ``CheckpointError`` where ``source`` names a single checkpoint that fails to load, or none at all.
     """
     resolve_base = partial(resolve, seq_len=seq_len, trust_remote_code=trust_remote_code)
-    asked = Asked(source, seq_len, base_model, trust_remote_code, resolve_base=resolve_base)
+    asked = Asked(source, seq_len, base_model, trust_remote_code, resolve_base=resolve_base, lasting=lasting)
     if "\0" in source:
         raise CheckpointError(f"{source!r}: no path; check --checkpoint")
     if (owner := _owner(source)) is not None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from harness.checkpoints import CheckpointInfo, resolve
 from harness.checkpoints.builtin import fetch
+from harness.checkpoints.formats.base import Lasting
 from harness.cli.command import Output
 from harness.compare.gate.validate import declared_in
 from harness.core.requests import RunProgram
@@ -32,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """A table per checkpoint."""
-    found = rows(options.source, base_model=options.base_model)
+    with Lasting(lambda text: print(text, file=sys.stderr)) as lasting:
+        found = rows(options.source, base_model=options.base_model, lasting=lasting)
     return Output(found, "\n\n".join("\n".join(lines(row)) for row in found))
 
 
@@ -48,9 +50,11 @@ def fetch_run(options: argparse.Namespace) -> Output:
     return Output({"name": options.name, "path": str(path)})
 
 
-def rows(source: str, *, base_model: str | None = None) -> list[dict[str, Any]]:
+def rows(
+    source: str, *, base_model: str | None = None, lasting: Lasting | None = None
+) -> list[dict[str, Any]]:
     """Each of the checkpoints as a table of plain values. Raises ``CheckpointError``."""
-    return [_row(info) for info in resolve(source, seq_len=None, base_model=base_model)]
+    return [_row(info) for info in resolve(source, seq_len=None, base_model=base_model, lasting=lasting)]
 
 
 def lines(row: dict[str, Any]) -> Iterator[str]:

@@ -14,6 +14,7 @@ import pytest
 
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.find import find_checkpoints
+from harness.checkpoints.formats.base import Lasting
 from harness.checkpoints.info import info_from_plain
 from harness.checkpoints.series import FailedToLoad
 from harness.core.asking import AS_THE_RUN, Asking
@@ -94,7 +95,8 @@ class Collection:
     ``loaded`` and ``specs`` are keyed by the identity of the declarations: two may have one name, with only one of
     them selected. ``unchosen`` are those that --eval-tasks does not name; ``unread`` those of which -k cannot mean an
     item, so that their rows were not read. ``selected`` says whether any benchmark is. ``deselected`` counts what was
-    left out; ``nothing`` is the line about a selection that matches no item.
+    left out; ``nothing`` is the line about a selection that matches no item. ``lasting`` holds what is started for the
+    checkpoints.
     """
 
     settings: Settings
@@ -110,6 +112,7 @@ class Collection:
     fault: str | None = None
     nothing: str | None = None
     sandbox: Checked | None = None
+    lasting: Lasting | None = None
 
     @property
     def tasks(self) -> Tasks:
@@ -142,8 +145,9 @@ class Collection:
                 base_model=settings.base_model,
                 trust_remote_code=settings.trust_remote_code,
                 options=settings.of_targets,
+                lasting=self.lasting,
             )
-            _check_served(settings.of_targets, series.infos, some_failed=bool(series.failed))
+            _check_served(settings, series.infos, some_failed=bool(series.failed))
             _check_base(settings.base_model, series.infos, some_failed=bool(series.failed))
             self.checkpoints, self.failed = series.infos, series.failed
             self.deselected += series.left_out
@@ -198,15 +202,23 @@ def _check_base(base: str | None, infos: Sequence[CheckpointInfo], *, some_faile
         )
 
 
-def _check_served(options: Mapping[str, str], infos: Sequence[CheckpointInfo], *, some_failed: bool) -> None:
-    """Raise ``CheckpointError`` for an option of served models where there is none."""
-    if options and infos and not any(info.served for info in infos) and not some_failed:
-        flags = {"model": "--eval-model-name", "tokenizer": "--eval-tokenizer"}
-        (name, value), *_ = options.items()
-        raise CheckpointError(
-            f"{flags[name]} {value}: no checkpoint of this run is a served model, which takes it; "
-            "leave it out, or give --checkpoint http://HOST:PORT/v1"
-        )
+def _check_served(settings: Settings, infos: Sequence[CheckpointInfo], *, some_failed: bool) -> None:
+    """Raise ``CheckpointError`` for an option of served models where there is none that takes it."""
+    if not infos or some_failed:
+        return
+    served = [info for info in infos if info.served]
+    started = [info for info in served if info.served.get("child")]
+    for flag, value, takes, what in (
+        ("--eval-model-name", settings.model_name, served, "--checkpoint http://HOST:PORT/v1"),
+        ("--eval-tokenizer", settings.tokenizer, served, "--checkpoint http://HOST:PORT/v1"),
+        ("--eval-server-args", settings.server_args, started, "--checkpoint vllm:PATH or llama-server:PATH"),
+    ):
+        if value is not None and not takes:
+            kind = "a served model" if takes is served else "at a server that this run starts"
+            raise CheckpointError(
+                f"{flag} {value}: no checkpoint of this run is {kind}, which takes it; "
+                f"leave it out, or give {what}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class Settings:
     trust_remote_code: bool
     model_name: str | None
     tokenizer: str | None
+    server_args: str | None
     data: str | None
     tasks: tuple[str, ...]
     limit: int | float | None
@@ -82,7 +83,12 @@ class Settings:
     @property
     def of_targets(self) -> dict[str, str]:
         """The options that targets take, by the names that they have in ``TARGET?NAME=VALUE``."""
-        given = {"model": self.model_name, "tokenizer": self.tokenizer}
+        given = {
+            "model": self.model_name,
+            "tokenizer": self.tokenizer,
+            "args": self.server_args,
+            "dtype": self.model.dtype,
+        }
         return {name: value for name, value in given.items() if value is not None}
 
     @property

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.formats.base import Lasting
 from harness.core.benchmark import declared
 from harness.core.errors import CheckpointError, HarnessError, JournalError, ServerError
 from harness.core.files import shown_path
@@ -66,6 +67,7 @@ class EvalSession:
         self._dry_run: DryRun | None = None
         self._controller: Controller | None = None
         self._failed = FailedCheckpoints()
+        self._lasting = Lasting(self._say)
         if self.fault is None:
             try:
                 self._create()
@@ -77,7 +79,8 @@ class EvalSession:
         take_former_gate_mode(self.config)
         settings = self.settings = settings_of(self.config)
         self.directory = RunDirectory(self._run_path())
-        self.collection = collecting.Collection(settings)
+        self.collection = collecting.Collection(settings, lasting=self._lasting)
+        self._lasting.logs = self.directory.path
         if self.worker:
             self.collection.take(self._told.get("checkpoints"))
             if settings.gate_sequential:
@@ -109,6 +112,13 @@ class EvalSession:
         output = self.config.invocation_params.dir / self.settings.output
         name = self.settings.run_id
         return output / name if name else free_run_path(output, self._began, os.getpid())
+
+    def _say(self, text: str) -> None:
+        """Tell the person of something that takes long or has gone wrong, apart from the progress."""
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and self.config.get_verbosity() >= 0:
+            reporter.ensure_newline()
+            reporter.write_line(text)
 
     def _open_gate(self) -> GateSession:
         gate = GateSession(self.config, self.settings, self.directory.path.parent)
@@ -418,5 +428,6 @@ class EvalSession:
             self._pool.close()
         if self.fault is None:
             self.collection.close()
+        self._lasting.close()
         if self._collector:
             gc.enable()

@@ -11,6 +11,7 @@ import pytest
 from harness.engines.http import factory
 from tests.support.model_server import ModelServer, serving
 from tests.support.project import Project
+from tests.support.small_server import gone, install, starts
 
 KEY = "sk-0123456789abcdef"
 
@@ -134,3 +135,48 @@ def test_a_server_that_goes_away_ends_the_run_and_the_same_command_goes_on(
     assert again.ret == 0
     (whole_result,) = summary(project)["results"]
     assert (whole_result["scored"], whole_result["reused"]) == (20, result["scored"])
+
+
+@pytest.fixture
+def notes(project: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The notes of a small server called vllm on PATH."""
+    found = install(project.path, "vllm")
+    monkeypatch.setenv("PATH", f"{project.path}:/usr/bin:/bin")
+    monkeypatch.setenv("SMALL_SERVER_NOTES", str(found))
+    return found
+
+
+def test_a_run_starts_its_server_and_ends_it(project: Project, notes: Path) -> None:
+    (project.path / "model").mkdir()
+    done = project.run("--eval-server-args", "--seed 7", checkpoint="vllm:model")
+    assert done.ret == 0
+    (start,) = starts(notes)
+    assert start["arguments"][-2:] == ["--seed", "7"]
+    assert gone(start["pids"], 0)
+    (row,) = summary(project)["checkpoints"]
+    assert (row["name"], row["served"]["child"], row["source"]) == ("model-vllm", "vllm", "vllm:model")
+    (log,) = project.runs[0].glob("vllm-*.log")
+    assert "loading the model" in log.read_text(encoding="utf-8")
+    mistaken = project.run("--eval-server-args", "--seed 7")
+    assert mistaken.ret == 4
+    mistaken.stderr.fnmatch_lines(["*--eval-server-args --seed 7: no checkpoint of this run is at a server*"])
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_server_of_a_run_after_what_is_under_way(project: Project, notes: Path) -> None:
+    (project.path / "model").mkdir()
+    project.write("import os, signal; example['n'] == 3 and os.kill(os.getpid(), signal.SIGINT)")
+    done = project.run(checkpoint="vllm:model", apart=True)
+    assert done.ret == 2
+    (start,) = starts(notes)
+    assert gone(start["pids"], 0)
+
+
+@pytest.mark.slow
+def test_workers_share_the_server_that_a_run_starts(project: Project, notes: Path) -> None:
+    (project.path / "model").mkdir()
+    done = project.run("-n", "2", checkpoint="vllm:model")
+    assert done.ret == 0
+    (start,) = starts(notes)
+    assert gone(start["pids"], 0)
+    assert summary(project)["results"][0]["scored"] == 20

@@ -64,7 +64,10 @@ def test_show_knows_it_and_a_mistake_lists_what_it_takes(project: Path) -> None:
     wrong = touchstone("show", "dict:answers.json?defualt=1", **where)
     assert "no option 'defualt'; default: the text where the table has none" in wrong.stderr
     unknown = touchstone("show", "dcit:answers.json", **where)
-    assert (unknown.returncode, "builtin:, dict:, fake:, http://, https://, hub:" in unknown.stderr) == (
+    assert (
+        unknown.returncode,
+        "dict:, fake:, http://, https://, hub:, llama-server:, vllm:" in unknown.stderr,
+    ) == (
         4,
         True,
     )

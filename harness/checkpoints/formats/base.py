@@ -6,6 +6,7 @@ A package adds one by an entry point in the group ``touchstone.checkpoint_format
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
@@ -18,8 +19,23 @@ GROUP: Final = "touchstone.checkpoint_formats"
 ENGINES: Final = "touchstone.engines"
 """The group of engines, some of which have targets of their own (``harness.engines.base``)."""
 
-OWN_ENGINES: Final = ("harness.engines.http.factory:HttpFactory",)
+OWN_ENGINES: Final = (
+    "harness.engines.http.factory:HttpFactory",
+    "harness.engines.http.children:LocalServers",
+)
 """Our own engines that have targets of their own, by name: engines are made of what is here."""
+
+
+class Lasting(ExitStack):
+    """The things that are started for checkpoints, and end with this context.
+
+    ``say`` tells a person what takes long or has gone wrong. ``logs`` is the folder for the logs of what has ended, if
+    there is such a folder then.
+    """
+
+    def __init__(self, say: Callable[[str], object] = lambda _: None, logs: Path | None = None) -> None:
+        super().__init__()
+        self.say, self.logs = say, logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +44,7 @@ class Asked:
 
     ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of ``--eval-seq-len`` and so on;
     ``options`` those of ``TARGET?NAME=VALUE&...`` for an engine that declares them. ``resolve_base`` resolves the
-    base of an adapter.
+    base of an adapter. ``lasting`` holds what is started for the checkpoint; None where nothing may be.
     """
 
     source: str
@@ -37,6 +53,7 @@ class Asked:
     trust_remote_code: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
     resolve_base: Callable[[str], list[CheckpointInfo]] = lambda _: []
+    lasting: Lasting | None = None
 
     def limited(self, path: Path | str, takes: int) -> int:
         """Return ``seq_len``, by default the most that the checkpoint takes; raise ``CheckpointError`` for more."""

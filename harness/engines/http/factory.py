@@ -4,7 +4,8 @@
 data: the processes that share a run ask with the same knowledge. Little is imported before that.
 
 A served model has no files to be known by. Its fingerprint is made of what the server says of itself, and marked weak
-(``WEAK``): the same may be said of other weights.
+(``WEAK``): the same may be said of other weights. Where the server was started here (``children``), it is of the
+weights, the server and its version.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.checkpoints.fingerprint import WEAK
+from harness.checkpoints.fingerprint import WEAK, fingerprint
 from harness.checkpoints.formats.base import Asked
-from harness.checkpoints.info import CheckpointInfo
+from harness.checkpoints.info import CheckpointInfo, info_from_plain
 from harness.engines.http.address import TARGETS, Address, parse_address
 from harness.engines.settings import ModelSettings
 
@@ -34,10 +35,12 @@ PROBE_SECONDS: Final = 120.0
 """The attempts at a probe's request, and the seconds of each: a server may compile something first."""
 
 GONE_SECONDS: Final = 120.0
-"""The seconds that a server may be away before the run stops."""
+GONE_HERE_SECONDS: Final = 15.0
+"""The seconds that a server may be away before the run stops; one that was started here does not come back."""
 
 _TOLD: Final = ("model", "server", "version", "system_fingerprint", "tokens")
-"""The parts of a fingerprint, by the names in ``CheckpointInfo.served``."""
+_STARTED: Final = ("server", "version", "arguments")
+"""The parts of a weak fingerprint, and those beside the weights, by the names in ``CheckpointInfo.served``."""
 
 
 class HttpFactory:
@@ -58,7 +61,12 @@ class HttpFactory:
         return inspect_server(parse_address(asked.source), asked)
 
     def fingerprint(self, info: CheckpointInfo) -> str:
-        """Return the weak fingerprint of what the server says of itself."""
+        """Return the fingerprint of the weights and their server, where they are here, else the weak one of what the
+        server says of itself."""
+        if info.served.get("weights"):
+            weights = fingerprint(info_from_plain(info.served["weights"]))
+            told = [weights, *(info.served.get(name) for name in _STARTED)]
+            return hashlib.sha256(json.dumps(told).encode()).hexdigest()
         told = [info.served.get(name) for name in _TOLD]
         return WEAK + hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
@@ -66,7 +74,8 @@ class HttpFactory:
         """Return the model, ready to be asked. Raises ``CheckpointError``."""
         from harness.engines.http.engine import HttpEngine
 
-        transport = _transport(info.served["base"], info.served["model"], settings)
+        gone = GONE_HERE_SECONDS if info.served.get("child") else GONE_SECONDS
+        transport = _transport(info.served["base"], info.served["model"], settings, gone)
         return HttpEngine(info, transport, planner_of(info, settings, transport), settings)
 
 
@@ -80,8 +89,11 @@ def planner_of(info: CheckpointInfo, settings: ModelSettings, transport: Transpo
     return Planner(info, settings, None if name is None else named_tokens(name, ask))
 
 
-def inspect_server(address: Address, asked: Asked) -> CheckpointInfo:
-    """Describe the model at an address. Raises ``CheckpointError`` where it cannot be asked."""
+def inspect_server(address: Address, asked: Asked, limit: int | None = None) -> CheckpointInfo:
+    """Describe the model at an address. Raises ``CheckpointError`` where it cannot be asked.
+
+    ``limit`` is the most tokens that it takes, for a server that does not say it itself.
+    """
     from harness.engines.http.calls import Call, Failure
     from harness.engines.http.probe import Probe
 
@@ -95,6 +107,7 @@ def inspect_server(address: Address, asked: Asked) -> CheckpointInfo:
         found = Probe(address, ask).run(asked.options.get("model"), asked.options.get("tokenizer"))
     finally:
         transport.close()
+    found.limit = found.limit or limit
     return described(address, found, asked)
 
 
@@ -141,7 +154,7 @@ def described(address: Address, found: Found, asked: Asked) -> CheckpointInfo:
     )
 
 
-def _transport(base: str, model: str, settings: ModelSettings) -> Transport:
+def _transport(base: str, model: str, settings: ModelSettings, gone: float = GONE_SECONDS) -> Transport:
     from harness.engines.http.calls import Limits, Server
     from harness.engines.http.transport import Transport
 
@@ -149,7 +162,7 @@ def _transport(base: str, model: str, settings: ModelSettings) -> Transport:
         attempt_seconds=settings.request_timeout,
         item_seconds=settings.item_timeout,
         run_seconds=settings.run_timeout,
-        gone_seconds=GONE_SECONDS,
+        gone_seconds=gone,
         concurrency_most=settings.concurrency,
     )
     return Transport(Server(base, model), limits)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from textwrap import shorten
 from typing import Any, Final, TypeAlias
 
 from harness.core.errors import CheckpointError
@@ -32,6 +33,9 @@ Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], Any | Failure]
 TOLERANCE: Final = 0.25
 """Nats by which one token's log-probability may differ between two ways of computing it: rounding in bfloat16 is a
 tenth of that, a wrong token several nats."""
+
+_LONGEST_REASON: Final = 160
+"""The characters of a refusal that are shown: some servers name every form that a prompt may have."""
 
 _DRAWN: Final = 4
 """The number of tokens that are drawn, and then scored."""
@@ -194,7 +198,7 @@ class Probe:
         self._check_same_tokens(tokens, ids)
         said = None if not isinstance(ids, tuple) else self._post("completions", _one(ids))
         if said is None or isinstance(said, Failure):
-            reason = f": {said.reason}" if isinstance(said, Failure) else ""
+            reason = f": {shorten(said.reason, _LONGEST_REASON)}" if isinstance(said, Failure) else ""
             self._no_scores(f"takes no prompt as token ids{reason}")
             return
         assert isinstance(ids, tuple)

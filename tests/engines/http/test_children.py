@@ -1,0 +1,203 @@
+"""Servers that are started for a run: found, started, waited for, and ended whatever happens."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.checkpoints import CheckpointInfo, resolve
+from harness.checkpoints.fingerprint import WEAK
+from harness.checkpoints.formats.base import Lasting
+from harness.core.errors import CheckpointError
+from harness.core.requests import Generate, Loglikelihood
+from harness.engines.http import child, guard
+from harness.engines.http.child import Child, free_port
+from harness.engines.registry import identity
+from tests.support.small_server import gone, install, starts
+
+STARTS = """
+import sys, time
+from harness.checkpoints import resolve
+from harness.checkpoints.formats.base import Lasting
+
+with Lasting() as lasting:
+    resolve(sys.argv[1], seq_len=None, lasting=lasting)
+    print("started", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The notes of a small server called vllm on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    found = install(folder, "vllm")
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("SMALL_SERVER_NOTES", str(found))
+    return found
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A folder that only the server knows to be a model."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    return folder
+
+
+def started(source: str, lasting: Lasting | None, seq_len: int | None = None) -> CheckpointInfo:
+    (info,) = resolve(source, seq_len=seq_len, lasting=lasting)
+    return info
+
+
+def test_a_server_is_started_asked_and_ended_with_all_that_it_has_started(
+    notes: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
+    with Lasting(logs=tmp_path) as lasting:
+        info = started(f"vllm:{model}?args=--seed 7", lasting, seq_len=512)
+        (start,) = starts(notes)
+        port = start["arguments"][start["arguments"].index("--port") + 1]
+        assert start["arguments"] == (
+            [
+                "serve",
+                str(model),
+                "--max-model-len",
+                "512",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                port,
+                "--seed",
+                "7",
+            ]
+        )
+        assert start["keys"] is None
+        assert (info.name, info.path, info.seq_len, info.serves) == (
+            *("model-vllm", model, 512),
+            (Loglikelihood, Generate),
+        )
+        assert (identity(info) or "").startswith(WEAK)
+        assert not gone(start["pids"], 0)
+    assert gone(start["pids"], 0)
+    (log,) = tmp_path.glob("vllm-*.log")
+    assert "loading the model" in log.read_text(encoding="utf-8")
+
+
+def test_the_fingerprint_of_a_server_of_known_weights_is_theirs_and_its_own(notes: Path, whole: Path) -> None:
+    with Lasting() as lasting:
+        info = started(f"vllm:{whole}", lasting)
+        (local,) = resolve(str(whole), seq_len=None)
+        assert info.name == f"{local.name}-vllm"
+        own, other = identity(info), identity(local)
+        assert own is not None
+        assert own != other
+        assert not own.startswith(WEAK)
+        assert own == identity(started(f"vllm:{whole}", lasting))
+        assert own != identity(started(f"vllm:{whole}?args=--seed 7", lasting))
+
+
+def test_a_server_that_ends_at_its_start_is_an_error_with_its_last_words(
+    notes: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SMALL_SERVER_FAULT", "dies")
+    with Lasting() as lasting, pytest.raises(CheckpointError) as raised:
+        started(f"vllm:{model}", lasting)
+    before, _, log = str(raised.value).rpartition(" (all of them: ")
+    assert before == (
+        f"vllm:{model}: vllm ended with exit code 3 before it answered; its last words: loading the model / "
+        "RuntimeError: not enough memory"
+    )
+    Path(log.removesuffix(")")).unlink()
+
+
+def test_a_server_that_does_not_answer_in_time_is_an_error_and_is_ended(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SMALL_SERVER_FAULT", "hangs")
+    monkeypatch.setattr(child, "SILENT_SECONDS", 0.1)
+    said: list[str] = []
+    with Lasting(said.append) as lasting:
+        port = free_port()
+        one = Child("vllm", (str(notes.parent / "vllm"), "serve", "x", "--port", str(port)), port)
+        lasting.callback(one.end, lasting)
+        with pytest.raises(CheckpointError, match="vllm does not answer 2 s after its start"):
+            one.wait(lasting, seconds=2)
+        (start,) = starts(notes)
+    assert gone(start["pids"], 0)
+    assert said == [f"vllm is starting; its log: {one.log}"]
+    one.log.unlink()
+
+
+def test_a_server_that_does_not_want_to_end_is_killed_with_helpers_that_have_left_it(
+    notes: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SMALL_SERVER_FAULT", "stubborn")
+    source = Path(guard.__file__).read_text(encoding="utf-8")
+    quick = notes.parent / "guard.py"
+    quick.write_text(source.replace("GRACE: Final = 10.0", "GRACE: Final = 0.3"), encoding="utf-8")
+    monkeypatch.setattr(guard, "__file__", str(quick))
+    with Lasting() as lasting:
+        started(f"vllm:{model}", lasting)
+        (start,) = starts(notes)
+    assert gone(start["pids"], 0)
+
+
+def test_a_server_that_ends_by_itself_is_told_of(notes: Path, model: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    with Lasting(said.append, tmp_path) as lasting:
+        started(f"vllm:{model}", lasting)
+        (start,) = starts(notes)
+        subprocess.run(["kill", "-9", str(start["pids"][0])], check=True)
+        assert gone(start["pids"])
+        time.sleep(0.5)
+    assert said[-1].startswith("vllm had ended by itself, with exit code ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_server_does_not_outlive_the_process_that_started_it(
+    notes: Path, model: Path, number: signal.Signals
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTS, f"vllm:{model}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"started\n"
+    (start,) = starts(notes)
+    assert not gone(start["pids"], 0)
+    process.send_signal(number)
+    process.wait()
+    process.stdout.close()
+    assert gone(start["pids"])
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("vllm:{model}", "no vllm on PATH; install it"),
+        ("llama-server:{model}", "no llama-server on PATH, nor llama_cpp.server in the Python there"),
+        ("vllm:nowhere", "nowhere: no such file or folder"),
+        ("llama-server:{whole}", "is no GGUF file, which is all that llama.cpp takes"),
+        ("vllm:{model}?argss=1", "no option 'argss'"),
+    ],
+)
+def test_what_cannot_be_started_is_said_in_one_line(
+    source: str, why: str, *, model: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(model))
+    with Lasting() as lasting, pytest.raises(CheckpointError) as raised:
+        started(source.format(model=model, whole=whole), lasting)
+    assert why in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_nothing_is_started_where_nobody_would_end_it(notes: Path, model: Path) -> None:
+    with pytest.raises(CheckpointError, match="no server is started for this"):
+        started(f"vllm:{model}", None)
+    assert starts(notes) == []
