@@ -112,6 +112,7 @@ def _served(told: dict[str, Any]) -> Iterator[str]:
         ("scores", scores[can.scoring] if can.scoring else f"none: {told['lacks']}"),
         ("whole texts", f"not scored: {told['lacks']}" if can.scoring and not can.whole_texts else ""),
         ("choices", "of one token in one request (logprob_token_ids)" if can.choices else ""),
+        ("cache", f"blocks of {can.block} tokens: short choices token by token" if can.block else ""),
         ("texts", "; ".join(texts)),
         ("chat template", "" if added is None or not can.chat else f"makes {added} tokens of {HELLO!r}"),
         *(("note", note) for note in told["notes"]),

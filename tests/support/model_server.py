@@ -36,7 +36,7 @@ class ModelServer:
     ``more_start`` puts a beginning-of-sequence token before every prompt; ``zeros`` reports all log-probabilities as 0;
     ``shift`` is added to every log-probability of a prompt; ``silent`` gives texts as null, at the limit. After
     ``wanders`` requests it has another model, after ``leaks`` it refuses all, repeating the key,
-    and after ``dies`` it breaks every connection.
+    and after ``dies`` it breaks every connection. It tells of a prefix cache with blocks of ``block`` tokens.
     """
 
     folder: Path
@@ -54,6 +54,7 @@ class ModelServer:
     leaks: int | None = None
     dies: int | None = None
     root: bool = True
+    block: int | None = None
     bodies: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     gets: list[str] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
@@ -81,6 +82,11 @@ class ModelServer:
             return {"object": "list", "data": rows}
         if path == "/version" and self.style == "vllm":
             return {"version": self.version}
+        if path == "/metrics" and self.block:
+            return (
+                "# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig\n"
+                f'vllm:cache_config_info{{block_size="{self.block}",enable_prefix_caching="True",engine="0"}} 1.0\n'
+            )
         if path == "/props" and self.style == "llama.cpp":
             return {"build_info": "b6000-abc", "default_generation_settings": {"n_ctx": self.limit}}
         raise ApiError(404, "Not Found")
@@ -270,7 +276,7 @@ def serving(folder: Path, **how: Any) -> Iterator[ModelServer]:
                 status, found = 200, answer()
             except ApiError as error:
                 status, found = error.status, {"error": {"message": str(error), "code": error.status}}
-            data = json.dumps(found).encode()
+            data = (found if isinstance(found, str) else json.dumps(found)).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))

@@ -32,7 +32,8 @@ class Abilities:
     ``completions`` and ``chat`` are the endpoints that it has. ``tokens``: it takes prompts as token ids.
     ``scoring`` is the way to log-probabilities of a prompt; with ``new`` tokens generated after it, which the server
     wants, and ``why`` says why there is no way. ``whole_texts``: the tokenizer has a token to begin a text with.
-    ``choices``: it gives the log-probabilities of chosen next tokens.
+    ``choices``: it gives the log-probabilities of chosen next tokens; ``block`` is the number of tokens in a block of
+    its prefix cache, 0 where there is none or it is not known.
 
     Of texts: ``token_ids`` come with them; ``several`` samples come of one request; ``stops`` is the most stop
     sequences that it takes, None where no limit was met; ``limit`` is its name for the limit of new tokens.
@@ -51,6 +52,7 @@ class Abilities:
     why: str = ""
     whole_texts: bool = False
     choices: bool = False
+    block: int = 0
     token_ids: bool = False
     several: bool = False
     stops: int | None = None

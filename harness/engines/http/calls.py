@@ -62,15 +62,16 @@ class Call(Generic[T]):
     """A question to the server.
 
     ``path`` follows the server's base (``/v1/completions``). The method is POST with ``body`` as JSON, and GET where
-    that is None. ``read`` makes the wanted value of the reply's JSON; it runs in another thread, and raises
-    ``Malformed`` where the reply is not what was asked for. ``owner`` is the number of the item's request: calls with
-    the same owner share a deadline.
+    that is None. ``read`` makes the wanted value of the reply's JSON, of its text where ``text`` is set; it runs in
+    another thread, and raises ``Malformed`` where the reply is not what was asked for. ``owner`` is the number of the
+    item's request: calls with the same owner share a deadline.
     """
 
     path: str
     body: Mapping[str, Any] | None
     read: Callable[[Any], T]
     owner: int = 0
+    text: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,12 +95,12 @@ def inspect_server(address: Address, asked: Asked, limit: int | None = None) -> 
     ``limit`` is the most tokens that it takes, for a server that does not say it itself.
     """
     from harness.engines.http.calls import Call, Failure
-    from harness.engines.http.probe import Probe
+    from harness.engines.http.probe import METRICS, Probe
 
     transport = _transport(address.base, "", ModelSettings(request_timeout=PROBE_SECONDS))
 
     def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
-        end = transport.one(Call(path, body, lambda found: found), PROBE_ATTEMPTS)
+        end = transport.one(Call(path, body, lambda found: found, text=path == METRICS), PROBE_ATTEMPTS)
         return end if isinstance(end, Failure) else end.value
 
     try:

@@ -32,7 +32,7 @@ from harness.engines.http.generating import (
     prompted,
     text_calls,
 )
-from harness.engines.http.scoring import Asked, ScoreCall, score_calls
+from harness.engines.http.scoring import Asked, ScoreCall, in_steps, score_calls
 from harness.engines.http.tokens import REMOTE, Tokens
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.prompts import ChatMode
@@ -55,6 +55,8 @@ class Planner:
         self._limit: int | None = served["limit"]
         self._cut: bool = served["cut"]
         self._seq_len = info.seq_len
+        # A price is of all tokens, cached or not.
+        self._steps = can.choices and can.block > 0 and settings.price is None
         self.asked = Asked(served["api"], served["model"], can)
         self._asking = Asking(
             asked=self.asked,
@@ -66,7 +68,14 @@ class Planner:
 
     def plan(self, requests: Sequence[Request]) -> Planned:
         """Return the calls that answer the requests."""
-        return Planned([self._made(one) for one in requests], self._asking)
+        made = [self._made(one) for one in requests]
+        return Planned(self._stepped(made) if self._steps else made, self._asking)
+
+    def _stepped(self, made: list[Made]) -> list[Made]:
+        places = [number for number, one in enumerate(made) if isinstance(one, Plan) and not one.rolling]
+        plans = [one for one in made if isinstance(one, Plan) and not one.rolling]
+        stepped = dict(zip(places, in_steps(plans, self.asked.abilities), strict=True))
+        return [stepped.get(number, one) for number, one in enumerate(made)]
 
     def _made(self, request: Request) -> Made:
         try:

@@ -11,6 +11,7 @@ then says what failed, in the words of the last.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import shorten
@@ -28,7 +29,11 @@ from harness.engines.http.tokens import KNOWN, Tokens, find_tokens
 from harness.engines.transformers.scoring.plan import Score, TokenWork
 
 Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], Any | Failure]
-"""Sends a call to a path below the server's base, GET where the body is None; returns the reply's JSON or a failure."""
+"""Sends a call to a path below the server's base, GET where the body is None; returns the reply's JSON, or its text
+from ``METRICS``, or a failure."""
+
+METRICS: Final = "/metrics"
+"""The page on which vLLM tells, among others, how its cache is set up, in the text format of Prometheus."""
 
 TOLERANCE: Final = 0.25
 """Nats by which one token's log-probability may differ between two ways of computing it: rounding in bfloat16 is a
@@ -310,7 +315,8 @@ class Probe:
         known = self._score(TokenWork(ids[:-1], ids[-1:]), can)
         if isinstance(found, list) and isinstance(known, Score):
             same = abs(found[0].logprob - known.logprob) <= TOLERANCE
-            self._found.abilities = replace(can, choices=same)
+            block = _block(self._ask(METRICS, None)) if same else 0
+            self._found.abilities = replace(can, choices=same, block=block)
 
     def _no_scores(self, why: str) -> None:
         name = self._found.server or "the server"
@@ -354,6 +360,15 @@ def _ways(family: Family) -> Sequence[tuple[Way, int, int]]:
     echo: list[tuple[Way, int, int]] = [("echo", 0, 0), ("echo", 1, 0)]
     own: list[tuple[Way, int, int]] = [("prompt_logprobs", 1, 0), ("prompt_logprobs", 1, 1)]
     return [*own, *echo] if family == "vllm" else echo
+
+
+def _block(said: Any) -> int:
+    """Return the number of tokens in a block of vLLM's prefix cache, 0 where it has none or does not say it."""
+    lines = said.splitlines() if isinstance(said, str) else []
+    told = next((line for line in lines if line.startswith("vllm:cache_config_info{")), "")
+    labels = dict(re.findall(r'(\w+)="([^"]*)"', told))
+    size = labels.get("block_size", "")
+    return int(size) if labels.get("enable_prefix_caching") == "True" and size.isdecimal() else 0
 
 
 def _named(tried: Abilities) -> str:

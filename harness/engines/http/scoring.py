@@ -3,12 +3,15 @@
 A sequence is asked for whole, as token ids, and the server gives the log-probability of each of its tokens. Where it
 gives those of chosen next tokens, sequences that differ in their last token alone take one call: the choices A to D of
 a question are one prompt. Equal sequences are asked once.
+
+vLLM computes a whole prompt anew when its log-probabilities are asked for, and uses its prefix cache when next tokens
+are. So a short continuation of a long context is asked for token by token (``in_steps``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from harness.engines.http.abilities import NEUTRAL, Abilities
@@ -22,7 +25,10 @@ from harness.engines.http.replies import (
     logprob,
     token_number,
 )
-from harness.engines.transformers.scoring.plan import Score, TokenWork
+from harness.engines.transformers.scoring.plan import Plan, Score, TokenWork
+
+STEP_COSTS: Final = 64
+"""The tokens of a prompt that cost a server about as much as a request does, beside its own tokens."""
 
 MOST_CHOICES: Final = 16
 """The most next tokens that one call asks for; servers have a limit, which is often 20."""
@@ -54,6 +60,31 @@ class ScoreCall:
 
     call: Call[dict[int, Score]]
     works: tuple[int, ...]
+
+
+def in_steps(plans: Sequence[Plan], abilities: Abilities) -> list[Plan]:
+    """Return the plans of choices with a step per token, where a prefix cache makes that less work for the server.
+
+    Choices of one context are asked alike. Of a cached prompt, what fills no block is computed anew.
+    """
+    together: dict[tuple[int, ...], list[int]] = {}
+    steps = [tuple(step for work in made.work for step in _steps(work)) for made in plans]
+    for number, parts in enumerate(steps):
+        together.setdefault(parts[0].inputs, []).append(number)
+    found = list(plans)
+    for same in together.values():
+        prompts = {step.inputs for number in same for step in steps[number]}
+        cost = sum((len(prompt) - 1) % abilities.block + 1 + STEP_COSTS for prompt in prompts)
+        if cost < sum(len(work.inputs) + 1 for number in same for work in plans[number].work):
+            for number in same:
+                found[number] = replace(found[number], work=steps[number])
+    return found
+
+
+def _steps(work: TokenWork) -> Iterator[TokenWork]:
+    begin = len(work.inputs) - len(work.targets) + 1
+    for place, target in enumerate(work.targets, begin):
+        yield TokenWork(work.inputs[:place], (target,))
 
 
 def score_calls(works: Sequence[TokenWork], owners: Sequence[int], asked: Asked) -> list[ScoreCall]:

@@ -146,7 +146,7 @@ class Wire:
 
     def _read(self, call: Call[T], body: bytes) -> Outcome[T]:
         try:
-            found = self._parse(body)
+            found = body.decode() if call.text else self._parse(body)
         except ValueError as error:
             return self._trouble("malformed", f"the reply is no JSON ({error})")
         try:

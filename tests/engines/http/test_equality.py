@@ -98,6 +98,31 @@ def test_with_the_tokenizer_of_the_server_scores_are_the_same(folder: Path) -> N
             assert theirs.logprob == pytest.approx(mine.logprob, abs=1e-3), request
 
 
+def test_short_continuations_of_long_contexts_are_asked_token_by_token(tmp_path: Path) -> None:
+    folder = tiny_causal(tmp_path / "long", seq_len=512)
+    context = " ".join(CORPUS) * 3
+    asked = [
+        *(Loglikelihood(context[:400], text) for text in (" a b", " a c", " no")),
+        Loglikelihood(context[:380], " " + context[380:450]),
+    ]
+    with closing(engine_for(folder)) as own:
+        expected = own.answer(asked)
+    with serving(folder, limit=512, block=16) as server:
+        (info,) = resolve(server.url, seq_len=None)
+        with closing(open_engine(info, SETTINGS)) as engine:
+            found = engine.answer(asked)
+        sent = [body for _, body in server.bodies]
+    for mine, theirs in zip(expected, found, strict=True):
+        assert isinstance(mine, LoglikelihoodAnswer)
+        assert isinstance(theirs, LoglikelihoodAnswer)
+        assert theirs.logprob == pytest.approx(mine.logprob, abs=1e-3)
+        assert _without(mine) == _without(theirs)
+    longest = max(len(body["prompt"]) for body in sent if "prompt" in body)
+    whole = [len(body["prompt"]) for body in sent if "prompt_logprobs" in body]
+    assert longest in whole, "a long continuation costs less as a whole"
+    assert sum(one > 200 for one in whole) == 1, "the others are asked in steps"
+
+
 def _without(answer: object) -> tuple[object, ...]:
     """An answer's fields but the log-probability."""
     names = ("is_greedy", "tokens", "truncated", "spans_join")

@@ -38,6 +38,13 @@ def test_vllm_gives_scores_of_prompts_and_of_next_tokens(whole: Path) -> None:
     assert found.tokens.name == str(whole)
 
 
+@pytest.mark.parametrize(
+    ("how", "block"), [({"block": 16}, 16), ({}, 0), ({"block": 16, "style": "openai"}, 0)]
+)
+def test_vllm_tells_of_its_prefix_cache(whole: Path, how: dict[str, Any], block: int) -> None:
+    assert probed(ModelServer(whole, **how)).abilities.block == block
+
+
 def test_an_unknown_server_gives_scores_by_echo(whole: Path) -> None:
     found = probed(ModelServer(whole, style="openai"))
     assert (found.abilities.scoring, found.abilities.stops, found.limit) == ("echo", 4, None)

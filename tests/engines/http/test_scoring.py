@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from harness.core.requests import LoglikelihoodAnswer
 from harness.engines.http.abilities import Abilities, abilities_of
 from harness.engines.http.calls import Malformed
-from harness.engines.http.scoring import Asked, score_calls
-from harness.engines.transformers.scoring.plan import Score, TokenWork
+from harness.engines.http.scoring import Asked, in_steps, score_calls
+from harness.engines.transformers.scoring.plan import Plan, Score, TokenWork
 
 WORK = TokenWork((5, 6, 7), (7, 8))
 """Of the tokens 5 6 7 8 the last two are scored."""
@@ -157,6 +159,38 @@ def test_choices_of_one_token_take_one_call_and_equal_works_are_asked_once() -> 
     del reply["choices"][0]["logprobs"]["top_logprobs"][0]["token_id:7"]  # type: ignore[index]
     with pytest.raises(Malformed, match="no log-probability of the next token 7"):
         calls[0].call.read(reply)
+
+
+STEPPING = replace(OWN, choices=True, block=16)
+
+
+def _plans(before: int, *afters: tuple[int, ...]) -> list[Plan]:
+    context = tuple(range(before))
+    return [Plan((TokenWork((*context, *after[:-1]), after),), truncated=3) for after in afters]
+
+
+def test_choices_go_in_steps_where_a_cache_makes_that_less_work() -> None:
+    plans = _plans(320, (900, 901), (900, 902), (903,))
+    found = in_steps(plans, STEPPING)
+    assert [len(one.work) for one in found] == [2, 2, 1]
+    assert found[0].work == (
+        TokenWork(tuple(range(320)), (900,)),
+        TokenWork((*range(320), 900), (901,)),
+    )
+    calls = score_calls([work for one in found for work in one.work], [0] * 5, Asked("/v1", "m", STEPPING))
+    assert len(calls) == 2, "what follows the same tokens is asked in one call"
+    scores = [Score(-1.0, True), Score(-2.0, False)]
+    assert found[0].answer(scores) == LoglikelihoodAnswer(-3.0, False, 2, truncated=3)
+
+
+@pytest.mark.parametrize(
+    ("before", "tokens", "steps"), [(320, 4, True), (256, 4, False), (1000, 12, True), (64, 1, False)]
+)
+def test_a_long_continuation_and_a_short_context_are_asked_for_whole(
+    before: int, tokens: int, steps: bool
+) -> None:
+    plans = _plans(before, tuple(range(2000, 2000 + tokens)))
+    assert (in_steps(plans, STEPPING) != plans) is steps
 
 
 def test_no_call_asks_for_more_next_tokens_than_servers_allow() -> None:
