@@ -58,10 +58,15 @@ def write_task(folder: Path, items: Sequence[Item]) -> None:
 def score(
     folder: Path, number: int, *, python: Path, model: Path, dtype: str, batch: str, device: str, threads: int
 ) -> Outcome:
-    """Run lm-eval once on the task in ``folder``."""
+    """Run lm-eval once on the task in ``folder``, with a model of its own."""
+    words = ["--model", "hf", "--model_args", f"pretrained={model},dtype={dtype}"]
+    return ask(folder, number, [*words, "--batch_size", batch, "--device", device], python, threads)
+
+
+def ask(folder: Path, number: int, model: Sequence[str], python: Path, threads: int = 1) -> Outcome:
+    """Run lm-eval once on the task in ``folder``; ``model`` are its options of the model."""
     output, notes = folder / f"lm-eval-{number}", folder / f"lm-eval-{number}.json"
-    words = ["--model", "hf", "--model_args", f"pretrained={model},dtype={dtype}", "--tasks", TASK]
-    words += ["--include_path", str(folder), "--num_fewshot", "0", "--batch_size", batch, "--device", device]
+    words = [*model, "--tasks", TASK, "--include_path", str(folder), "--num_fewshot", "0"]
     words += ["--output_path", str(output), "--log_samples"]
     script = ROOT / "perf" / "lm_eval_timed.py"
     environment = {**OFFLINE, "HF_DATASETS_CACHE": str(folder / "datasets"), "PYTHONPATH": ""}

@@ -118,6 +118,21 @@ def ratios(above: Sequence[float], below: Sequence[float]) -> Ratios:
     return Ratios(min(each), statistics.median(each), max(each))
 
 
+def cpu_of(pid: int | None) -> float:
+    """Return the seconds of CPU that a process and its descendants have taken so far; 0 without a process."""
+    if pid is None:
+        return 0.0
+    ticks = 0
+    for one in _tree(pid):
+        try:
+            stat = Path(f"/proc/{one}/stat").read_text()
+        except OSError:
+            continue
+        # user, system, and those of children that have ended
+        ticks += sum(int(value) for value in stat.rpartition(")")[2].split()[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def growth(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     """Return the exponent b of the fit seconds = a * size ** b (least squares of the logarithms; positive sizes
     only)."""
