@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import math
 import random
 from collections import Counter
@@ -23,7 +22,7 @@ from harness.core.benchmark import Benchmark, Dataset
 from harness.core.data_files import DatasetInfo, data_files, nearest
 from harness.core.errors import DataError, MissingDataError, ShotsError
 from harness.core.marks import SHIPPED, Extent
-from harness.core.raw_rows import OWN_FILES, RawRow, is_own, own_lines, read_lines
+from harness.core.raw_rows import CANONICAL, OWN_FILES, RawRow, is_own, own_lines, read_lines
 from harness.core.resources import shipped
 
 HUB: Final = "hub"
@@ -215,7 +214,7 @@ def _checked(spec: Benchmark, name: str, origin: str, path: str, lines: list[Raw
 def _canonical(line: RawRow) -> bytes:
     """A row as bytes that depend on its content alone."""
     try:
-        text = json.dumps(line.data, ensure_ascii=False, sort_keys=True)
+        text = CANONICAL.encode(line.data)
     except (TypeError, ValueError) as error:
         raise DataError(
             f"{line.path}, row {line.number}: {error}; use text, numbers, lists and dicts"

@@ -29,7 +29,7 @@ def shown_path(path: Path) -> str:
 
 def check_kind(data: object, kind: str, error: type[HarnessError] = HarnessError) -> None:
     """Raise ``error`` where an object read from JSON is not of this kind, or has another schema."""
-    found = (data.get("schema"), data.get("kind")) if isinstance(data, Mapping) else ()
+    found = (data.get("schema"), data.get("kind")) if isinstance(data, (dict, Mapping)) else ()
     if found != (SCHEMA, kind):
         said = ": schema={!r}, kind={!r}".format(*found) if found else ""
         raise error(f"no {kind} of schema {SCHEMA}{said}")

@@ -23,6 +23,9 @@ from harness.core.errors import DataError
 from harness.core.files import shown_path
 from harness.core.text import did_you_mean
 
+CANONICAL: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True)
+"""Makes of a row the text whose hash identifies it."""
+
 OWN_FILES: Final = (".jsonl", ".jsonl.gz")
 """The endings of a file beside the benchmark's module; ``/`` ends the name of a folder of such files."""
 

@@ -7,6 +7,7 @@ worker through ``scrub`` as the last step before it is sent.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -20,6 +21,9 @@ LEAST_INTEGER: Final = -(2**31)
 
 DEEPEST: Final = 50
 
+_NEVER: Final = object()
+"""Stands for no value."""
+
 
 def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noqa: PLR0911 -- one per type
     """The same value in exact builtin types: None, bool, int, float, str, list, dict with string keys.
@@ -32,7 +36,7 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
     """
     if depth > DEEPEST:
         raise WireError(f"{where}: nested deeper than {DEEPEST} levels; return flat, plain data")
-    if value is None or isinstance(value, bool):
+    if value is None or value is True or value is False:
         return value
     if isinstance(value, str):
         return plain_text(value)
@@ -46,9 +50,9 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
         return float(value) if math.isfinite(value) else str(float(value))  # JSON has no NaN and no infinity
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            f.name: to_plain(getattr(value, f.name), f"{where}.{f.name}", depth + 1)
-            for f in fields(value)
-            if not (f.metadata.get("later") and getattr(value, f.name) == f.default)
+            name: to_plain(part, f"{where}.{name}", depth + 1)
+            for name, later in _fields_of(type(value))
+            if (part := getattr(value, name)) is not later and (later is _NEVER or part != later)
         }
     if isinstance(value, Mapping):
         return _plain_mapping(value, where, depth)
@@ -63,8 +67,16 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
     )
 
 
+@functools.cache
+def _fields_of(kind: type[Any]) -> tuple[tuple[str, object], ...]:
+    """Return the names of a dataclass's fields, each with the value with which it is left out."""
+    return tuple((one.name, one.default if one.metadata.get("later") else _NEVER) for one in fields(kind))
+
+
 def plain_text(text: str) -> str:
     """The text as an exact ``str`` that UTF-8 can encode: a lone surrogate becomes its escape, such as ``\\ud83d``."""
+    if type(text) is str and text.isascii():
+        return text
     return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 

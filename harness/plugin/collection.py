@@ -247,6 +247,9 @@ OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
 """Arguments that the plugin itself gives a benchmark, by name; the last three are parts of ``fewshot``."""
 
 
+OWN_NAMES: Final = frozenset({CHECKPOINT_FIXTURE, *OWN_ARGUMENTS})
+
+
 def load_benchmark(
     spec: Benchmark, data: str | None, shots: int | None, sampling: Sampling, *, draw: str = TOUCHSTONE
 ) -> Loaded:
@@ -416,7 +419,7 @@ def reusable(item: pytest.Item) -> bool:
     They do not if it has other parameters.
     """
     callspec = getattr(item, "callspec", None)
-    return callspec is not None and callspec.params.keys() <= {CHECKPOINT_FIXTURE, *OWN_ARGUMENTS}
+    return callspec is not None and callspec.params.keys() <= OWN_NAMES
 
 
 def given_of(item: pytest.Item) -> Given | None:

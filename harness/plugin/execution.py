@@ -26,6 +26,7 @@ from harness.engines.settings import ModelSettings
 from harness.plugin.batches import batch_key, plan_batches
 from harness.plugin.collection import (
     OWN_ARGUMENTS,
+    OWN_NAMES,
     Given,
     argument_names,
     checkpoint_of,
@@ -380,6 +381,18 @@ def interleave(items: list[pytest.Item], size: int, *, by_kind: bool) -> None:
         seen[own] += 1
     ordered = sorted(groups.values(), key=lambda group: group[0][0])
     items[:] = [items[index] for group in ordered for batch in group for index in batch]
+
+
+def give_arguments(items: Sequence[pytest.Item]) -> None:
+    """Give items the plugin's own arguments: pytest makes a fixture of each argument that an item lacks, at the cost
+    of a tenth of a trivial item.
+
+    Fixtures that ask for one of these get it from pytest, as ever.
+    """
+    for item, _ in given_items(items):
+        params = item.callspec.params  # type: ignore[attr-defined]
+        own = {name: value for name, value in params.items() if name in OWN_NAMES}
+        item.funcargs.update(own)  # type: ignore[attr-defined]
 
 
 def needs_no_fixture(item: pytest.Item) -> bool:

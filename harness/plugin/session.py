@@ -242,6 +242,10 @@ class EvalSession:
         if self._sequential is not None:
             self._sequential.begin(self.directory, declarations)
         self._execution = self._prepared(own, self._batch_size(len(items)))
+        if not self.config.option.setupshow:
+            from harness.plugin.execution import give_arguments
+
+            give_arguments(own)
         # Items live until the end of the session: scanning tens of thousands of them for garbage again and
         # again takes a fifth of the time that pytest needs for a trivial item.
         gc.freeze()

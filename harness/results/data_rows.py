@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.core.errors import HarnessError
-from harness.core.raw_rows import read_lines
+from harness.core.raw_rows import CANONICAL, read_lines
 from harness.results.summary import Summary
 
 
@@ -28,5 +27,5 @@ def data_rows(summary: Summary, benchmark: str) -> Iterator[tuple[str, dict[str,
 
 def _digest(row: Mapping[str, Any]) -> str:
     """The hash of a row, as in records."""
-    canonical = json.dumps(row, ensure_ascii=False, sort_keys=True).encode("utf-8", "backslashreplace")
+    canonical = CANONICAL.encode(row).encode("utf-8", "backslashreplace")
     return hashlib.sha256(canonical).hexdigest()[:16]

@@ -9,6 +9,7 @@ A reader accepts any prefix of a shard: a torn last line is left out, a broken l
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -23,6 +24,7 @@ from harness.results.records import Record, from_json, to_json
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EXCHANGES: Final = b'"exchanges":'
+_BEGIN: Final = b'{"schema":'
 
 
 class Journal:
@@ -224,9 +226,7 @@ def _records(
         if wanted is not None and not wanted(line):
             continue
         try:
-            found = _object(line)
-            if not exchanges:
-                found.pop("exchanges", None)
+            found = _object(line) if exchanges else _beginning(line)
             yield from_json(found)
         except (JournalError, ValueError) as error:
             raise JournalError(f"{path}, line {number}: {error}") from error
@@ -236,4 +236,19 @@ def _object(line: bytes) -> dict[str, Any]:
     found = json.loads(line.decode("utf-8"))
     if not isinstance(found, dict):
         raise JournalError("not a JSON object")
+    return found
+
+
+def _beginning(line: bytes) -> dict[str, Any]:
+    """Return a line's object without the exchanges, which are its last field and nearly all of it.
+
+    They are not parsed where the line looks as the journal writes it, a single object: two in one line are an error.
+    """
+    end = line.find(_EXCHANGES)
+    if end > 0 and line.endswith(b"]}\n") and line.find(_BEGIN, 1) < 0:
+        # Where the name is that of a field inside another, that one is still open, and this is no JSON.
+        with contextlib.suppress(ValueError):
+            return _object(line[:end].rstrip(b", ") + b"}")
+    found = _object(line)
+    found.pop("exchanges", None)
     return found

@@ -5,6 +5,7 @@ A record is one JSON object per line, ``{"schema": 1, "kind": "item", ...}`` wit
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -66,20 +67,21 @@ class Record:
     exchanges: list[dict[str, Any]] = field(default_factory=list)
 
 
+FIELDS: Final = tuple(Record.__dataclass_fields__)
+_VALUES: Final = operator.attrgetter(*FIELDS)
+_KNOWN: Final = frozenset(FIELDS)
+
+
 def to_json(record: Record) -> dict[str, Any]:
     """Return the record as a JSON object with its schema version; it shares the record's lists and dicts."""
-    return {
-        "schema": SCHEMA,
-        "kind": "item",
-        **{name: getattr(record, name) for name in Record.__dataclass_fields__},
-    }
+    return {"schema": SCHEMA, "kind": "item", **dict(zip(FIELDS, _VALUES(record), strict=True))}
 
 
 def from_json(data: dict[str, Any]) -> Record:
     """Return the record that ``to_json`` wrote. Raises ``JournalError`` naming what is wrong with any other
     object."""
     check_kind(data, "item", JournalError)
-    known = {name: data[name] for name in Record.__dataclass_fields__ if name in data}
+    known = {name: value for name, value in data.items() if name in _KNOWN}
     try:
         record = Record(**known)
     except TypeError as error:

@@ -163,7 +163,9 @@ def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
 
 def items_json(items: ItemScores) -> dict[str, Any]:
     """Return the scores as a JSON object."""
-    return {"schema": SCHEMA, "kind": "saved items", **asdict(items)}
+    # Not copied: they are long.
+    columns = {name: getattr(items, name) for name in ItemScores.__dataclass_fields__}
+    return {"schema": SCHEMA, "kind": "saved items", **columns}
 
 
 def items_from_json(data: Mapping[str, Any]) -> ItemScores:

@@ -92,6 +92,27 @@ def test_records_are_chosen_by_their_fields_and_not_by_what_models_wrote(tmp_pat
     assert found(benchmark=["x"], checkpoint=["d"]) == []
 
 
+def test_records_without_exchanges_are_the_others_without_theirs(tmp_path: Path) -> None:
+    said = [{"kind": "Generate", "answer": {"exchanges": ["}]}"], "text": '"exchanges":[]}'}}]
+    told = {"exchanges": [{"exchanges": 1}], "text": '{"schema":1'}
+    records = [replace(plain(str(n)), exchanges=said[:n], told=told if n else None) for n in range(2)]
+    with Journal(tmp_path, "main") as journal:
+        for record in records:
+            journal.append(record)
+    assert read_journal(tmp_path) == records
+    assert read_journal(tmp_path, exchanges=False) == [replace(record, exchanges=[]) for record in records]
+
+
+def test_two_records_in_one_line_are_an_error_also_without_their_exchanges(tmp_path: Path) -> None:
+    with Journal(tmp_path, "main") as journal:
+        journal.append(replace(plain("a"), exchanges=[{"kind": "Generate"}]))
+    whole = journal.path.read_bytes()
+    journal.path.write_bytes(whole[:-6] + whole)
+    for exchanges in (True, False):
+        with pytest.raises(JournalError, match="line 1"):
+            read_journal(tmp_path, exchanges=exchanges)
+
+
 def test_what_was_scored_is_not_lost_again() -> None:
     scored = Record(
         item="a", benchmark="x", example="x/0", checkpoint="c", status="scored", scores={"acc": 1.0}

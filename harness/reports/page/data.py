@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
+from harness.reports.page.packing import ENCODER
+
 LONGEST: Final = 60
 """The characters of a text that may be chosen from a list of values; longer ones are texts to read."""
 
@@ -19,7 +21,7 @@ class DataRows:
         self._rows: dict[str, str] = {}
         found: dict[str, set[Any] | None] = {}
         for digest, row in rows:
-            self._rows[digest] = json.dumps(row, ensure_ascii=False)
+            self._rows[digest] = ENCODER.encode(row)
             for name, value in row.items():
                 known = found.setdefault(name, set())
                 if known is None or value is None:
