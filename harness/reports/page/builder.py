@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -130,7 +131,9 @@ def _rendered(template: str, data: Mapping[str, Any], redaction: Redaction) -> s
     return redaction.text(text, "the summary")
 
 
+@functools.cache
 def _environment() -> Any:
+    """Return the templates, which are compiled once in a process."""
     import jinja2
 
     environment = jinja2.Environment(
