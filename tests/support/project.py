@@ -13,8 +13,12 @@ import pytest
 from harness.results.journal import latest, read_journal
 from harness.results.records import Record
 
-ALONE = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio")
-"""Options without which a run writes a cache, and imports all of anyio at its start and of hypothesis at its end."""
+ALONE = (
+    *("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:anyio"),
+    *("-p", "no:logging"),
+)
+"""Options without which a run writes a cache, imports all of anyio at its start and of hypothesis at its end, and adds
+two handlers to each of transformers' many loggers three times per item."""
 
 BENCHMARK = """
 from harness import Loglikelihood, benchmark
