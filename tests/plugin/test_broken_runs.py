@@ -90,13 +90,14 @@ def test_there_are_enough_cases() -> None:
     assert len(CASES) >= 30
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("kind", "name"),
+    ("kind", "name", "workers"),
     [
-        ("loaded", "a tensor is missing"),
-        ("loaded", "a tokenizer of negative ids"),
-        ("folder", "config cut off"),
+        ("loaded", "a tokenizer of negative ids", "0"),  # a panic, which prints past Python's own streams
+        ("folder", "config cut off", "0"),
+        pytest.param("loaded", "a tensor is missing", "2", marks=pytest.mark.slow),
+        pytest.param("loaded", "a tokenizer of negative ids", "2", marks=pytest.mark.slow),
+        pytest.param("folder", "config cut off", "2", marks=pytest.mark.slow),
     ],
     ids=lambda value: value.replace(" ", "-"),
 )
@@ -107,15 +108,12 @@ def test_so_does_a_run_in_processes_of_its_own(
     refused(project.run("-n", workers, checkpoint=str(path), apart=True), said)
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_fault_of_one_of_several_is_told_and_the_others_are_scored(
-    workers: str, whole: Path, broken: Broken, project: Project
+    whole: Path, broken: Broken, project: Project
 ) -> None:
     good = shutil.copytree(whole, project.path / "checkpoint-1")
     path, said = broken("loaded", "a tensor is missing")
-    result = project.run(
-        "--checkpoint", str(path), "-n", workers, "--eval-batch-items", "2", checkpoint=str(good), apart=True
-    )
+    result = project.run("--checkpoint", str(path), "--eval-batch-items", "2", checkpoint=str(good))
     assert result.ret == 9
     text = " ".join(result.stdout.str().split())
     assert all(part in text for part in said)

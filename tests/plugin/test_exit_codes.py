@@ -83,8 +83,9 @@ def test_a_printed_exit_code_is_the_one_of_the_process(
     assert "INTERNALERROR" not in str(result.stdout) + str(result.stderr)
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-@pytest.mark.parametrize("option", ["--eval-output", "--eval-markdown"])
+@pytest.mark.parametrize(
+    ("option", "workers"), [("--eval-output", "0"), ("--eval-output", "2"), ("--eval-markdown", "0")]
+)
 def test_a_path_that_cannot_be_written_is_found_before_anything_runs(
     project: Project, option: str, workers: str
 ) -> None:

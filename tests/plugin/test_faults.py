@@ -8,14 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any
 
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from harness.results.journal import read_journal
 from tests.support.project import Project
-from tests.support.tiny import tiny_causal
 
 WRONG = (
     ("return {'acc': object()}", "cannot travel between processes"),
@@ -152,19 +149,3 @@ def test_an_item_that_ends_the_interpreter_takes_no_finished_item_with_it(projec
     assert project.run().ret == 9
     assert {example for example, record in project.records.items() if record.status == "error"} == {"sums/5"}
     assert len(read_journal(project.runs[0])) == 20
-
-
-@pytest.mark.slow
-def test_an_engine_that_cannot_be_loaded_ends_the_run_with_one_line(project: Project, tmp_path: Any) -> None:
-    folder = tmp_path / "broken"
-    tiny_causal(folder)
-    weights = load_file(folder / "model.safetensors")
-    name = next(name for name in weights if name.endswith("mlp.down_proj.weight"))
-    weights[name] = weights[name][:-1]
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    for workers in ("0", "2"):
-        result = project.run("-n", workers, checkpoint=str(folder), apart=True)
-        assert result.ret == 4
-        said = [line for line in (*result.outlines, *result.errlines) if name in line]
-        assert len(said) == 1
-        assert "Traceback" not in str(result.stdout) + str(result.stderr)

@@ -254,6 +254,7 @@ def test_a_mistake_is_one_line_before_anything_runs(
         "metric": "[benchmarks.skills]\nfloors = ['f1 >= 0.5']",
     }.items():
         (skilled.path / f"{name}.toml").write_text(text)
+    skilled.rows(20)
     score(skilled, 10, "first")
     result = score(skilled, 10, "wrong", *arguments)
     refused(result, *words)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from harness.checkpoints import CheckpointInfo
+from harness.engines.settings import ModelSettings
 from harness.results.journal import latest, read_journal
 from tests.support.project import Project
 from tests.support.tiny import tiny_adapter, tiny_causal
@@ -115,19 +117,20 @@ def test_together_they_score_item_by_item_what_each_scores_alone(
     assert len({json.dumps(together[name, "sums/3"][2]) for name in ("base", "lora-a", "lora-b")}) == 3
 
 
-def test_the_base_is_loaded_once(project: Project, base: Path, adapters: list[Path]) -> None:
-    (project.path / "conftest.py").write_text(
-        "from pathlib import Path\n"
-        "from harness.engines.transformers import loading\n"
-        "load = loading.load_model\n"
-        "def counted(info, settings, **more):\n"
-        "    with Path('loads.txt').open('a') as file:\n"
-        "        file.write(info.name + '\\n')\n"
-        "    return load(info, settings, **more)\n"
-        "loading.load_model = counted\n"
-    )
-    project.run(*also(*adapters), "--eval-batch-items", "4", checkpoint=str(base), apart=True)
-    assert (project.path / "loads.txt").read_text().split() == ["base"]
+def test_the_base_is_loaded_once(
+    project: Project, base: Path, adapters: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harness.engines.transformers.loading import load_model
+
+    loads: list[str] = []
+
+    def counted(info: CheckpointInfo, settings: ModelSettings, **more: Any) -> Any:
+        loads.append(info.name)
+        return load_model(info, settings, **more)
+
+    monkeypatch.setattr("harness.engines.transformers.pool.load_model", counted)
+    assert project.run(*also(*adapters), "--eval-batch-items", "4", checkpoint=str(base)).ret == 0
+    assert loads == ["base"]
 
 
 def test_what_a_fixture_makes_for_a_checkpoint_is_never_anothers(

@@ -100,11 +100,14 @@ def test_a_checkpoint_that_is_not_there_is_refused(project: Project, workers: st
     refused(project.run("-n", workers, checkpoint="runs/nowhere"), "runs/nowhere")
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize(
-    ("line", "words"),
-    [('{"q": "1"}', ["row 2", "options"]), ("{", ["row 2", "not valid JSON"])],
-    ids=["a field is missing", "no JSON"],
+    ("line", "words", "workers"),
+    [
+        ('{"q": "1"}', ["row 2", "options"], "0"),
+        ('{"q": "1"}', ["row 2", "options"], "2"),
+        ("{", ["row 2", "not valid JSON"], "0"),
+    ],
+    ids=["a field is missing", "a field is missing, with workers", "no JSON"],
 )
 def test_a_wrong_row_of_data_is_named_by_file_and_number(
     project: Project, line: str, words: list[str], workers: str
@@ -155,18 +158,21 @@ def broken_config(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "words", "workers"),
     [
-        (empty, ["empty"]),
-        (without("*.safetensors"), ["weights"]),
-        (without("config.json"), ["config.json"]),
-        (without("token*"), ["tokenizer"]),
-        (truncated, ["model.safetensors"]),
-        (broken_config, ["config.json"]),
+        (empty, ["empty"], "0"),
+        (without("*.safetensors"), ["weights"], "0"),
+        (without("config.json"), ["config.json"], "0"),
+        (without("token*"), ["tokenizer"], "0"),
+        (truncated, ["model.safetensors"], "0"),
+        (truncated, ["model.safetensors"], "2"),
+        (broken_config, ["config.json"], "0"),
     ],
-    ids=["empty folder", "no weights", "no config", "no tokenizer", "truncated weights", "invalid JSON"],
+    ids=[
+        *("empty folder", "no weights", "no config", "no tokenizer", "truncated weights"),
+        *("truncated weights, with workers", "invalid JSON"),
+    ],
 )
-@pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_broken_checkpoint_is_refused_with_its_fault(
     project: Project, whole: Path, damage: Callable[[Path], None], words: list[str], workers: str
 ) -> None:
