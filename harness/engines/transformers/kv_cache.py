@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.engines.transformers.agreement import UnsupportedError
 from harness.engines.transformers.scoring.prefix_tree import common
 from harness.engines.transformers.split_attention import put_behind, put_beside
 
@@ -105,10 +106,10 @@ class SharedPast(_Cache):
     def made(self, tokens: tuple[int, ...]) -> KeyValues:
         """Return the keys and values of the prefix and of what was computed after it: ``tokens`` in all."""
         if sorted(self._made) != list(range(len(self._made))) or not self._made:
-            raise RuntimeError("the model's layers do not hand over their keys and values one by one")
+            raise UnsupportedError("the model's layers do not hand over their keys and values one by one")
         layers = tuple(self._made[layer] for layer in range(len(self._made)))
         if any(part.dim() != 4 or part.shape[2] != len(tokens) for layer in layers for part in layer):
-            raise RuntimeError("the model's keys and values are not laid out by token")
+            raise UnsupportedError("the model's keys and values are not laid out by token")
         return KeyValues(tokens, layers)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness.engines.transformers.agreement import difference
+from harness.engines.transformers.agreement import UnsupportedError, difference
 from harness.engines.transformers.scoring.plan import WorkDone
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class SelectiveLogits:
         finally:
             self._where = None
         if self._called != 1:
-            raise RuntimeError(f"the output layer ran {self._called} times in one forward pass")
+            raise UnsupportedError(f"the output layer ran {self._called} times in one forward pass")
         return logits[0]
 
     def _gather(self, _module: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:

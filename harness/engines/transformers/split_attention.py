@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.engines.transformers.agreement import UnsupportedError
+
 if TYPE_CHECKING:
     import torch
 
@@ -41,7 +43,7 @@ def splitting(model: Any) -> Iterator[None]:
     model.set_attn_implementation(NAME)
     try:
         if config._attn_implementation != NAME:
-            raise RuntimeError("the model's attention cannot be set")
+            raise UnsupportedError("the model's attention cannot be set")
         yield
     finally:
         model.set_attn_implementation(before)
@@ -77,7 +79,7 @@ def split_attention(
     import torch
 
     if odd := [name for name in _UNKNOWN if more.get(name) is not None]:
-        raise RuntimeError(f"the model's attention has {odd[0]}")
+        raise UnsupportedError(f"the model's attention has {odd[0]}")
     assert attention_mask is not None, "rows of different lengths need a mask"
     how = (query.shape[-1] ** -0.5 if scaling is None else scaling), softcap
     if (caches := getattr(key, _BESIDE, None)) is None:
