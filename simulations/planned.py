@@ -9,7 +9,7 @@ the first one, or all, lose the drop. The predictions are those of ``touchstone 
 - *worse*: the share of gates in which the first benchmark is called worse; *not worse*: in which it is called not
   worse or better; *fails*: that fail; *pooled*: whose line of all items is worse.
 - *z*: the difference of measured and predicted in standard errors of the simulation. Predictions are exact for one
-  benchmark with right or wrong answers, but for the later steps of Holm's procedure, which find a little more.
+  benchmark with right or wrong answers, and within the noise of their own draws (0.4 points) for one of several.
 - *composite*: the same gates where a sum of the benchmarks with equal weights is compared too
   (``--eval-gate-metric``), and is one more test in Holm's family; *worse, sum*: the share in which it is called worse.
 - *best of 11*: the new result against the best of 11 equal ones (``simulations.selection``), where the prediction
@@ -36,6 +36,7 @@ from harness.statistics.power import (
     pooled_design,
     power_of_drop,
 )
+from harness.statistics.power_together import PlannedTest, powers_together
 from simulations.gate import benches, chances, choose, flipping
 from simulations.gates import METRIC, PLAIN, failed, gate_of
 from simulations.selection import moved
@@ -118,14 +119,18 @@ def checked(
         sums += [line.verdict == "worse" for line in gate.lines if line.metric == COMPOSITE]
     family = len(designs) + (composite is not None)
     powers = [power_of_drop(one, drop, family=family) for one, drop in zip(designs, drops, strict=True)]
+    tests = [PlannedTest(one, drop) for one, drop in zip(designs, drops, strict=True)]
+    if composite is not None:
+        tests.append(PlannedTest(*composite, made_of={place: one.error for place, one in enumerate(designs)}))
+    together = powers_together(tests)
     rows = [
-        ("worse", powers[0], worse),
+        ("worse", together[0], worse),
         ("not worse", chance_not_worse(designs[0], drop=drops[0]), calm),
     ]
     whole = any_of(powers)
     if composite is not None:
         power = power_of_drop(*composite, family=family)
-        rows.append(("worse, sum", power, sums))
+        rows.append(("worse, sum", together[-1], sums))
         whole = max(whole, power)
     rows.append(("fails", whole, fails))
     if pooled:

@@ -30,6 +30,7 @@ from harness.statistics.power import (
     smallest,
     smallest_drop,
 )
+from harness.statistics.power_together import PlannedTest, powers_together
 from harness.statistics.verdicts import POWER
 
 DROP: Final = 0.02
@@ -41,7 +42,8 @@ class PlanRow:
     """One benchmark of a plan. ``basis`` says where its design is from, ``assumed`` that no pair of results told it.
 
     ``sees``: the smallest true drop that is found with the power asked. ``finds``: the chance to find the drop asked
-    for. ``items_for_drop`` and ``items_for_not_worse``: about how many items it takes, None where more than there can
+    for where this benchmark alone loses it, ``finds_too`` where all lose it, which Holm's later steps make larger.
+    ``items_for_drop`` and ``items_for_not_worse``: about how many items it takes, None where more than there can
     be. ``not_worse``: the chance that a checkpoint as good is called not worse.
     """
 
@@ -53,6 +55,7 @@ class PlanRow:
     margin: float
     sees: float | None
     finds: float
+    finds_too: float
     items_for_drop: int | None
     items_for_not_worse: int | None
     not_worse: float
@@ -125,7 +128,11 @@ def make_plan(
             except GateError as error:
                 unknown[one.name] = str(error)
     family = max(1, len(bases) + pooled)
-    rows = tuple(_row(*one, config, family, drop=drop, power=power) for one in bases)
+    too = _where_all_lose(bases, config, pooled=pooled, drop=drop)
+    rows = tuple(
+        _row(*one, config, family, drop=drop, power=power, too=found)
+        for one, found in zip(bases, too, strict=True)
+    )
     return Plan(
         baseline=source.name,
         drop=drop,
@@ -187,7 +194,31 @@ def _metrics(name: str, primary: str, known: Iterable[str], config: GateConfig) 
 # What they can decide
 
 
-def _row(name: str, basis: Basis, config: GateConfig, family: int, *, drop: float, power: float) -> PlanRow:
+def _where_all_lose(
+    bases: Sequence[tuple[str, Basis]], config: GateConfig, *, pooled: bool, drop: float
+) -> list[float]:
+    """The chance that each is called worse where all lose the drop."""
+    first = {name: place for place, (name, _) in reversed([*enumerate(bases)])}
+    tests = [
+        PlannedTest(
+            basis.design,
+            drop,
+            config.margin_of(name),
+            {first[part]: error for part, error in basis.parts.items()},
+        )
+        for name, basis in bases
+    ]
+    if pooled:
+        own = {place: bases[place][1].design for place in first.values() if not bases[place][1].parts}
+        own = {place: one for place, one in own.items() if one.bounded} or own
+        added = {place: one.items * one.error for place, one in own.items()}
+        tests.append(PlannedTest(pooled_design([*own.values()]), drop, config.margin, added))
+    return powers_together(tests, alpha=config.alpha)[: len(bases)]
+
+
+def _row(
+    name: str, basis: Basis, config: GateConfig, family: int, *, drop: float, power: float, too: float
+) -> PlanRow:
     design, margin = basis.design, config.margin_of(name)
     rule: dict[str, Any] = {"margin": margin, "alpha": config.alpha}
     return PlanRow(
@@ -199,6 +230,7 @@ def _row(name: str, basis: Basis, config: GateConfig, family: int, *, drop: floa
         margin=margin,
         sees=smallest_drop(design, power=power, family=family, **rule),
         finds=power_of_drop(design, drop, family=family, **rule),
+        finds_too=too,
         items_for_drop=items_for_drop(design, drop, power=power, family=family, **rule),
         items_for_not_worse=items_for_not_worse(design, power=power, **rule),
         not_worse=chance_not_worse(design, **rule),

@@ -19,6 +19,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from harness.compare.baselines import BaselineSource, comparable, one_each
@@ -54,12 +55,16 @@ class Target:
 
 
 class Basis(NamedTuple):
-    """A design, the metric that it is of, where it is from in words, and whether it was assumed."""
+    """A design, the metric that it is of, where it is from in words, and whether it was assumed.
+
+    A composite has the standard error that each of its benchmarks adds (``parts``).
+    """
 
     design: Design
     metric: str
     text: str
     assumed: bool
+    parts: Mapping[str, float] = MappingProxyType({})
 
 
 def basis_of(
@@ -115,7 +120,8 @@ def basis_of_composite(
     texts = dict.fromkeys(one.text for one in parts)
     text = next(iter(texts)) if len(texts) == 1 else "as of its benchmarks"
     design = composite_design([one.design for one in parts])
-    return Basis(design, COMPOSITE, text, any(one.assumed for one in parts))
+    added = dict(zip(composite.benchmarks, (one.design.error for one in parts), strict=True))
+    return Basis(design, COMPOSITE, text, any(one.assumed for one in parts), added)
 
 
 def _weighted(design: Design, weights: Weights) -> Design:

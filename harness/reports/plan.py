@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,9 @@ def _notes(plan: Plan) -> Table:
         seen = "" if one.sees_all is None else f"; with {power} from {_points(one.sees_all)} on each"
         rows.append(("", found + seen))
         rows.append(
+            ("", f"it then calls each of them worse with {_range(row.finds_too for row in plan.rows)}")
+        )
+        rows.append(
             (
                 "",
                 f'all {len(plan.rows)} are "not worse", where nothing is lost, with {_percent(one.not_worse)}',
@@ -127,6 +131,12 @@ def _notes(plan: Plan) -> Table:
             )
     rows += [("note", f"{name}: {why}") for name, why in plan.unknown.items()]
     return labelled(rows)
+
+
+def _range(shares: Iterable[float]) -> str:
+    """Return ``20 %``, or ``5.4 % to 31 %``."""
+    known = sorted(shares)
+    return " to ".join(dict.fromkeys(_percent(one) for one in (known[0], known[-1])))
 
 
 def _points(share: float | None) -> str:

@@ -13,7 +13,8 @@ difference. For right or wrong answers it is the share of items that flip.
 - **The best of several** as a baseline: the maximum of K independent normal errors less the new run's. Critical value
   and power are integrals over that maximum (``best_of_many`` draws it).
 - **"Worse"** needs the test at alpha divided by the number of benchmarks, the first step of Holm's procedure. It needs
-  a measured drop beyond the margin, too. Where other benchmarks are worse as well, Holm's later steps find more.
+  a measured drop beyond the margin, too. Where other benchmarks are worse as well, Holm's later steps find more
+  (``power_together``).
 - **"Not worse"** needs the lower limit of the interval above -m: Tango's by enumeration, else the t interval with
   two items more.
 
@@ -67,6 +68,11 @@ class Design:
     def effective(self) -> float:
         """The number of independent items that would tell as much."""
         return self.items / max(1.0, self.effect)
+
+    @property
+    def error(self) -> float:
+        """The standard error of the difference of the means where nothing is lost."""
+        return self.spread / math.sqrt(self.effective)
 
 
 def binary_design(items: int, flips: float, *, effect: float = 1.0, runs: int = 1) -> Design:

@@ -21,6 +21,7 @@ from harness.core.errors import GateError
 from harness.reports.plan import plan_facts, render
 from harness.results.store import ResultStore
 from harness.statistics.power import binary_design, items_for_not_worse, power_of_drop, smallest_drop
+from harness.statistics.power_together import PlannedTest, powers_together
 from tests.support.entries import entry, source
 
 PLAIN = GateConfig(mode="plain")
@@ -125,6 +126,9 @@ def test_the_numbers_are_those_of_the_power_of_the_gate_over_all_benchmarks() ->
     one = found.together
     assert one is not None
     assert one.finds_all == pytest.approx(1 - (1 - first.finds) * (1 - second.finds))
+    tests = [PlannedTest(row.design, 0.05) for row in found.rows]
+    assert [row.finds_too for row in found.rows] == powers_together(tests)
+    assert first.finds < first.finds_too
     assert one.items == 1300
     assert one.sees_all is not None
     assert first.sees is not None
@@ -178,7 +182,9 @@ def test_a_composite_that_the_gate_compares_is_a_row_and_one_more_test() -> None
     assert whole.design.spread**2 / 1200 == pytest.approx(variance, rel=0.01)
     text = render(planned, width=80, color=False)
     assert "over 2 benchmarks and 1 composite" in " ".join(text.split())
+    assert whole.finds_too >= whole.finds
     pooled = plan(source(*found), config=replace(config, pooled=True))
+    assert pooled.rows[0].finds_too > pooled.rows[0].finds
     assert pooled.rows[0].finds == power_of_drop(first.design, 0.02, family=4)
     alone = [one for one in targets_of(source(*found), source(*found), {}, config) if one.benchmark == "b"]
     assert plan(source(*found), alone, config).unknown == {"sum": "it needs a, which is not asked"}
