@@ -204,7 +204,7 @@ def _where_all_lose(
             basis.design,
             drop,
             config.margin_of(name),
-            {first[part]: error for part, error in basis.parts.items()},
+            {first[part]: error for part, error in basis.parts.items() if part in first},
         )
         for name, basis in bases
     ]

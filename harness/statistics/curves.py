@@ -93,5 +93,5 @@ def steadiness(
     drawn = sample_of(noise.covariance, DRAWS) if sample is None else sample
     changes = np.abs(np.diff(drawn.values, axis=0)).mean(axis=0)
     low, high = np.quantile(changes, [(1 - level) / 2, (1 + level) / 2])
-    p = drawn.tail(changes, change) if change else 1.0
+    p = drawn.tail(changes, change, noise.units) if change else 1.0
     return Steadiness(change, HALF_NORMAL * float(errors.mean()), float(low), float(high), p)

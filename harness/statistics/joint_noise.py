@@ -4,9 +4,14 @@ The covariance holds what the runs share by having the same items (clusters whol
 are taken as independent.
 
 A draw is a matrix times a vector of independent normal numbers. The **length** of that vector is independent of its
-direction, and its square is chi-squared distributed. A statistic that doubles where the noise does exceeds a bound just
-where the vector is long enough. The mean of that chance over the directions needs no counting of draws, so it has no
-smallest value (``tail``).
+direction. A statistic that doubles where the noise does exceeds a bound just where the vector is long enough. The mean
+of that chance over the directions needs no counting of draws, so it has no smallest value (``tail``).
+
+Were the covariance known, the squared length would be chi-squared distributed. It is estimated from a number of units,
+so the noise is taken as multivariate t (Kotz and Nadarajah 2004, "Multivariate t Distributions and Their
+Applications").
+The squared length over its dimensions then has an F distribution with units - 1 degrees of freedom. For a weighted sum
+of means this is the t test. Far out, where the correction for many tests looks, the two differ by half and more.
 """
 
 from __future__ import annotations
@@ -77,15 +82,15 @@ class Sample(NamedTuple):
         """The same draws of some runs, turned round with a ``sign`` of -1."""
         return self._replace(values=sign * self.values[list(places)])
 
-    def tail(self, statistics: np.ndarray, bound: float) -> float:
+    def tail(self, statistics: np.ndarray, bound: float, units: int) -> float:
         """The chance that a statistic is at least ``bound``, which is above 0. ``statistics`` are those of the draws;
-        twice the noise makes each twice as large."""
+        twice the noise makes each twice as large. Its covariance was estimated from so many ``units``."""
         import numpy as np
-        from scipy.special import chdtrc
+        from scipy.special import fdtrc
 
         positive = statistics > 0
-        enough = bound * self.lengths[positive] / statistics[positive]
-        return float(np.sum(chdtrc(self.dimensions, np.square(enough)))) / len(statistics)
+        enough = np.square(bound * self.lengths[positive] / statistics[positive]) / self.dimensions
+        return float(np.sum(fdtrc(self.dimensions, max(1, units - 1), enough))) / len(statistics)
 
 
 def sample_of(covariance: np.ndarray, draws: int) -> Sample:

@@ -5,8 +5,8 @@
 - **Rise** (start to peak) and **drop** (peak to last) allow for the peak's having been chosen
   (``statistics.best_of_many``): the best of eleven equal checkpoints lies above the last of them by luck alone.
 - **Trend** and **steadiness** are those of ``statistics.curves``.
-- **Ties**: the points that cannot be told from the peak, by a normal test corrected (Bonferroni) for choosing one of
-  many points, as ``statistics.best_of_many`` says, and for the number of curves. **Early** is the first of them, or the
+- **Ties**: the points that cannot be told from the peak, by a t test corrected (Bonferroni) for choosing one of many
+  points, as ``statistics.best_of_many`` says, and for the number of curves. **Early** is the first of them, or the
   peak. Nothing that these items can show was gained after it.
 
 ``judged_curves`` has the verdicts on all curves, each kind (rises, drops, trends, changes) corrected together (Holm).
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Final, NamedTuple
 
 from harness.compare.judge import Compared
@@ -134,12 +133,14 @@ def _tested(study: Study, plain: Curve, known: Together) -> Curve:
 
 
 def _ties(known: Together, peak: int, alpha: float) -> tuple[int, ...]:
-    covariance = known.noise.covariance
+    from scipy.special import stdtr
+
+    covariance, freedom = known.noise.covariance, max(1, known.noise.units - 1)
     found = []
     for place in range(len(known.means)):
         square = covariance[place, place] + covariance[peak, peak] - 2 * covariance[place, peak]
         gap = abs(known.means[peak] - known.means[place])
-        p = 2 * NormalDist().cdf(-gap / math.sqrt(square)) if square > 0 else (0.0 if gap else 1.0)
+        p = 2 * float(stdtr(freedom, -gap / math.sqrt(square))) if square > 0 else (0.0 if gap else 1.0)
         if place != peak and p * len(known.means) / 2 > alpha:
             found.append(place)
     return tuple(found)
