@@ -7,16 +7,18 @@ all pairs. The items are 1,000, the same for all, which find them easy or hard. 
 are equally good, each with its own luck. *totals*: the same known by totals alone. *ahead*: all checkpoints of one
 series are 6 points better than those of the others. *one peak*: a single one of them is.
 
-*curves* are of equal checkpoints too, all of which are judged by ``compare.study.curves``. Wrong is a study with any
-drop, or with any change between neighbours, that is told; plain is one with an uncorrected p of at most 0.05. In the
-last the final checkpoint of one series is 20 points below its others; found is a study that tells this drop.
+*curves* are of 5 equal checkpoints of 300 items each, all of which are judged by ``compare.study.curves``. Of each kind
+of verdict, wrong is a study that tells any of an equal series, and plain one with an uncorrected p of at most 0.05. In
+the others one series of ten is changed, and found is a study that tells it of this series. *falls*: its last checkpoint
+is 15 points below the others. *rises*: each is 3 points above the one before. *jumps*: every other one is 6 points
+above the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
@@ -34,12 +36,17 @@ from simulations.gate import choose
 ITEMS: Final = 1000
 EASE: Final = 0.8
 AHEAD: Final = 0.06
+FALLS: Final = (0.0, 0.0, 0.0, 0.0, -0.15)
+RISES: Final = (0.0, 0.03, 0.06, 0.09, 0.12)
+JUMPS: Final = (0.0, 0.06, 0.0, 0.06, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Shares of studies with any wrong verdict, by the rule and by plain tests, and of those that find what is there:
-    a matrix that tells the better series from all others, a drop."""
+    """Shares of studies with any wrong verdict, by the rule and by plain tests, and of those that find what is there.
+
+    A matrix finds it where it tells the better series from all others, a curve where its change is told.
+    """
 
     runs: int
     wrong: float
@@ -78,31 +85,29 @@ def matrices(
     return Rates(runs, wrong / runs, plain / runs, found / runs)
 
 
-Kind: TypeAlias = Literal["peak to last", "stability"]
-
-
 def curves(
-    runs: int, seed: int, series: int, kind: Kind, drop: float = 0.0, *, points: int = 5, items: int = 300
-) -> Rates:
-    """Studies of so many series of equal checkpoints, but for the last one of the last series, which is so much
-    worse."""
+    runs: int, seed: int, series: int, changed: Sequence[float] = (), *, points: int = 5, items: int = 300
+) -> dict[str, Rates]:
+    """By kind of verdict, studies of so many series of equal checkpoints; ``changed`` is by how much each checkpoint of
+    the last series is better than the others."""
     generator = np.random.default_rng(seed)
-    wrong = plain = found = 0
+    counts: dict[str, list[int]] = {}
     for _ in range(runs):
         ease = generator.random(items)
         right = []
         for place in range(series):
-            shifts = np.zeros(points)
-            shifts[-1] = -drop if place == series - 1 else 0.0
+            last = place == series - 1
+            shifts = np.asarray(changed) if changed and last else np.zeros(points)
             chance = np.clip(0.6 + shifts[:, None] + EASE * (ease - 0.5), 0, 1)
             right.append(generator.random(chance.shape) < chance)
-        tests = [one.tests[kind] for one in judged_curves(study_of(right, totals=False))]
-        *others, last = tests
-        equal = others if drop else tests
-        wrong += any(one.verdict == MORE for one in equal)
-        plain += any(one.p is not None and one.p <= 0.05 for one in equal)
-        found += last.verdict == MORE
-    return Rates(runs, wrong / runs, plain / runs, found / runs)
+        tests = [one.tests for one in judged_curves(study_of(right, totals=False))]
+        for kind, last_one in tests[-1].items():
+            equal = [one[kind] for one in (tests[:-1] if changed else tests)]
+            found = counts.setdefault(kind, [0, 0, 0])
+            found[0] += any(one.verdict == MORE for one in equal)
+            found[1] += any(one.p is not None and one.p <= 0.05 for one in equal)
+            found[2] += last_one.verdict == MORE
+    return {kind: Rates(runs, *(count / runs for count in found)) for kind, found in counts.items()}
 
 
 def _matrix(right: Sequence[np.ndarray], totals: bool) -> Between:
@@ -140,30 +145,35 @@ def _candidate(series: str, number: int, scores: np.ndarray, totals: bool) -> Ca
     return Candidate(name, "simulated", about, {"b": Entry(replace(saved, items_sha256="same"), items)})
 
 
-def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Rates]]:
-    """All simulations by name; each has a generator of its own."""
+def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Mapping[str, Rates]]]:
+    """All simulations by name; each has a generator of its own, and may have several kinds of verdicts."""
+
+    def of_matrices(*arguments: Any, **more: Any) -> Callable[[], Mapping[str, Rates]]:
+        return lambda: {"": matrices(runs, *arguments, **more)}
+
     return {
-        "equal, 3 of 5": lambda: matrices(runs, seed, (5, 5, 5)),
-        "equal, 11 against 1": lambda: matrices(runs, seed + 1, (11, 1)),
-        "equal, 6 of 4": lambda: matrices(runs, seed + 2, (4,) * 6),
-        "equal, totals": lambda: matrices(runs, seed + 3, (5, 5, 5), totals=True),
-        "ahead, 3 of 5": lambda: matrices(runs, seed + 4, (5, 5, 5), (AHEAD,) * 5),
-        "one peak, 3 of 5": lambda: matrices(runs, seed + 5, (5, 5, 5), (0.0, 0.0, AHEAD, 0.0, 0.0)),
-        "curves, 10 drops": lambda: curves(runs, seed + 6, 10, "peak to last"),
-        "curves, 200 drops": lambda: curves(runs, seed + 7, 200, "peak to last"),
-        "curves, 10 changes": lambda: curves(runs, seed + 8, 10, "stability"),
-        "curves, 200 changes": lambda: curves(runs, seed + 9, 200, "stability"),
-        "curves, one of 200": lambda: curves(runs, seed + 10, 200, "peak to last", 0.2),
+        "equal, 3 of 5": of_matrices(seed, (5, 5, 5)),
+        "equal, 11 against 1": of_matrices(seed + 1, (11, 1)),
+        "equal, 6 of 4": of_matrices(seed + 2, (4,) * 6),
+        "equal, totals": of_matrices(seed + 3, (5, 5, 5), totals=True),
+        "ahead, 3 of 5": of_matrices(seed + 4, (5, 5, 5), (AHEAD,) * 5),
+        "one peak, 3 of 5": of_matrices(seed + 5, (5, 5, 5), (0.0, 0.0, AHEAD, 0.0, 0.0)),
+        "curves, 10 equal": lambda: curves(runs, seed + 6, 10),
+        "curves, 60 equal": lambda: curves(runs, seed + 7, 60),
+        "curves, one of 10 falls": lambda: curves(runs, seed + 8, 10, FALLS),
+        "curves, one of 10 rises": lambda: curves(runs, seed + 9, 10, RISES),
+        "curves, one of 10 jumps": lambda: curves(runs, seed + 10, 10, JUMPS),
     }
 
 
 def main() -> None:
     """Prints the shares of studies."""
     chosen = choose(__doc__ or "", simulations)
-    print(f"{'':22}{'runs':>6}{'wrong':>9}{'plain':>9}{'found':>9}")
+    print(f"{'':24}{'':14}{'runs':>6}{'wrong':>9}{'plain':>9}{'found':>9}")
     for name, simulation in chosen.items():
-        one = simulation()
-        print(f"{name:22}{one.runs:6}{one.wrong:9.2%}{one.wrong_plain:9.2%}{one.found:9.2%}", flush=True)
+        for kind, one in simulation().items():
+            shares = f"{one.wrong:9.2%}{one.wrong_plain:9.2%}{one.found:9.2%}"
+            print(f"{name:24}{kind:14}{one.runs:6}{shares}", flush=True)
 
 
 if __name__ == "__main__":
