@@ -17,8 +17,9 @@ IMPORTED = (
     *("harness.compare.formats.lm_eval", "harness.compare.formats.run", "harness.compare.formats.task_json"),
     *("harness.engines.pool", "harness.engines.transformers.lora", "harness.engines.transformers.masked"),
     *("harness.engines.transformers.mtp", "harness.engines.transformers.pool"),
-    *("harness.plugin.execution", "harness.plugin.reporters", "harness.plugin.run_results"),
-    *("harness.plugin.sequential", "harness.plugin.session", "harness.plugin.xdist"),
+    *("harness.plugin.controller", "harness.plugin.execution", "harness.plugin.pytest_hooks"),
+    *("harness.plugin.reporters", "harness.plugin.run_results", "harness.plugin.sequential"),
+    *("harness.plugin.session", "harness.plugin.xdist", "xdist.dsession", "xdist.workermanage"),
 )
 """Modules that runs import. pytester forgets what an inner run has imported, and the next one would import it anew."""
 
