@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,6 +20,9 @@ OUTPUT: Final = "results"
 """The results folder that commands take without ``--output``."""
 
 MOST: Final = 2
+
+OF_A_CHECKPOINT: Final = ("--checkpoint", "--eval-model-name", "--eval-tokenizer")
+"""The options that name a checkpoint, or belong to the one that is named."""
 
 
 class Step(NamedTuple):
@@ -52,7 +55,8 @@ def _steps(summary: Summary) -> Iterator[Step]:
     for one in summary.failed_to_load:
         yield Step(f"touchstone show {shlex.quote(str(one['path']))}", "what can be read of it")
     if options := options_for_valid(summary):
-        yield Step(f"{command} {' '.join(options)}", "for valid results")
+        others = _command(summary, without=[option.split()[0] for option in options])
+        yield Step(f"{others} {' '.join(options)}", "for valid results")
     if summary.faults:
         yield Step(command, "asks only what has no score yet")
     if told := summary.manifest.get("demonstration"):
@@ -66,21 +70,22 @@ def _steps(summary: Summary) -> Iterator[Step]:
     elif summary.changes:
         yield Step(f"{command} --gate", "a verdict against the best so far")
     else:
-        yield Step(f"{_command(summary, 'NEW')} --gate", "a verdict on a new checkpoint")
+        others = _command(summary, without=OF_A_CHECKPOINT)
+        yield Step(f"{others} --checkpoint NEW --gate", "a verdict on a new checkpoint")
 
 
-def _command(summary: Summary, checkpoint: str | None = None) -> str:
-    """Return the command of the run, without its id; with another checkpoint, if one is given."""
+def _command(summary: Summary, without: Collection[str] = ()) -> str:
+    """Return the command of the run, without its id and some options that have values."""
     given = iter(command_words(summary.manifest))
     words = []
     for word in given:
         name, sign, _ = word.partition("=")
-        if name == "--eval-run-id" or (name == "--checkpoint" and checkpoint is not None):
+        if name == "--eval-run-id" or name in without:
             if not sign:
                 next(given, None)
         else:
             words.append(word)
-    return shlex.join([*words, *(["--checkpoint", checkpoint] if checkpoint else [])])
+    return shlex.join(words)
 
 
 def _alike(summary: Summary) -> bool:

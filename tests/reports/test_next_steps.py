@@ -31,6 +31,13 @@ def test_after_a_checkpoint_of_ones_own_comes_a_gate_for_the_next() -> None:
     assert commands(run()) == ["pytest evals/ --eval-limit=8 --checkpoint NEW --gate"]
 
 
+def test_what_belongs_to_the_old_checkpoint_is_not_said_of_the_new_one() -> None:
+    found = run()
+    served = ["evals/", "--checkpoint", "http://h:1", "--eval-model-name", "m", "--eval-tokenizer=t", "-q"]
+    told = replace(found, manifest={**found.manifest, "command": served})
+    assert commands(told) == ["pytest evals/ -q --checkpoint NEW --gate"]
+
+
 def test_what_was_run_by_touchstone_is_run_by_it_again() -> None:
     found = run()
     command = ["-p", "harness.plugin.default_files", "--eval-tasks=a,b", "--eval-limit", "8", "-k", "not c"]
