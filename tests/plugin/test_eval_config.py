@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from harness.core.dataset import Example
 from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
 from harness.plugin.driver import Job, RunningBatch, run_batch
 from harness.plugin.time_limit import TimeLimit
-from harness.results.journal import Journal, read_journal
+from harness.results.journal import Journal, latest, read_journal
 from tests.plugin.test_driver import SPEC, CountingEngine
 
 Project = Any
+
+ROOT = Path(__file__).resolve().parents[2]
+EVALS, SHIPPED = ROOT / "evals", ROOT / "fixtures" / "data"
 
 CHOICE = """
 from harness import Loglikelihood, benchmark
@@ -74,6 +78,32 @@ def test_a_file_gives_each_benchmark_its_options(project: Project) -> None:
     results = (run / "first_results.json").read_text()
     assert (project.path / "out" / f"first_{run.name}.json").read_text() == results
     assert json.loads(results)["results"][0]["metrics"]["acc"]["n"] == 4
+
+
+def test_examples_of_a_file_are_those_of_options(project: Project) -> None:
+    """25-shot ARC and 10-shot HellaSwag, as in files of others."""
+    shutil.copytree(SHIPPED, project.path / "data", dirs_exist_ok=True)
+    rows = (SHIPPED / "hellaswag" / "validation.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (project.path / "data" / "hellaswag" / "train.jsonl").write_text("".join(rows[12:]), encoding="utf-8")
+    shots = {"arc_easy": 25, "arc_challenge": 25, "hellaswag": 10}
+    tasks = {name: {"num_fewshot": count, "limit": 3, "batch_size": 2} for name, count in shots.items()}
+    (project.path / "c.json").write_text(json.dumps({"tasks": tasks}), encoding="utf-8")
+    asked = {"file": ["--eval-config", "c.json"]} | {
+        str(count): ["--eval-shots", str(count), "--eval-limit", "3", "--eval-tasks", names]
+        for count, names in ((25, "arc_easy,arc_challenge"), (10, "hellaswag"))
+    }
+    found: dict[str, dict[str, Any]] = {}
+    for name, options in asked.items():
+        project.run(
+            *(str(EVALS / file) for file in ("test_arc.py", "test_hellaswag.py")),
+            *options,
+            "--eval-run-id",
+            name,
+        )
+        records = latest(read_journal(project.path / "results" / name)).values()
+        found[name] = {one.example: (one.scores, one.exchanges) for one in records}
+    assert len(found["file"]) == 9
+    assert found["file"] == found["25"] | found["10"]
 
 
 def test_a_name_that_nothing_has_ends_the_run_before_it_begins(project: Project) -> None:
