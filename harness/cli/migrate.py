@@ -36,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Translate a command line or a file; what has no counterpart is named. Raises ``HarnessError``."""
     words: list[str] = [word for word in options.words if word != "--json"]
+    if words[:1] == ["--"]:
+        del words[0]
     if len(words) == 1 and " " in words[0]:
         words = shlex.split(words[0])
     if not words:

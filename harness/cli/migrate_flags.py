@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from harness.core.lm_eval_names import translated
+from harness.core.lm_eval_names import difference, translated
 from harness.core.text import alike
 
 Words: TypeAlias = tuple[str, ...]
@@ -175,7 +175,8 @@ def _tasks(value: str, known: Collection[str]) -> tuple[list[str], list[str]]:
     found: list[str] = []
     lines = []
     for name in names:
-        terms = translated(name, known)
+        terms = translated(name, known, theirs=True)
+        lines += dict.fromkeys(f"{name}: {why}" for term in terms if (why := difference(name, term)))
         if all(term.partition("/")[0] in known or set("*?[") & set(term) for term in terms):
             found += terms
         else:

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> Output:
     rows = rows_of(file, specs)
     names = {row["benchmark"].partition("/")[0] for row in rows}
     said = f"{shown_path(path)} is valid; it enables {count(len(names), 'benchmark')}"
-    return Output({"valid": True, "benchmarks": rows}, lambda: f"{said}\n\n{table_of(file, rows)}")
+    return Output({"valid": True, "benchmarks": rows, "notes": list(file.notes)}, lambda: f"{said}\n\n{table_of(file, rows)}")
 
 
 def known_specs(paths: Sequence[Path]) -> list[Benchmark]:
@@ -113,4 +113,7 @@ def table_of(file: EvalConfig, rows: Sequence[dict[str, Any]]) -> str:
         console.print()
         told = [f"{where}: {why}" for where, why in file.off]
         console.print(labelled([("" if number else "off", text) for number, text in enumerate(told)]))
+    if file.notes:
+        console.print()
+        console.print(labelled([("" if number else "note", text) for number, text in enumerate(file.notes)]))
     return written(console)

@@ -28,7 +28,7 @@ from harness.core.asking import AS_THE_RUN, Asking
 from harness.core.benchmark import Benchmark
 from harness.core.errors import OptionError
 from harness.core.files import shown_path
-from harness.core.lm_eval_names import translated
+from harness.core.lm_eval_names import difference, translated
 from harness.core.settings import ALL
 from harness.core.tasks import Tasks
 from harness.core.text import alike, count, either, listed
@@ -114,6 +114,12 @@ class EvalConfig:
     def batch(self) -> int | None:
         """The smallest batch size of its benchmarks: an engine has one for all, and it changes no score."""
         return min((one.batch for one in self.choices if one.batch is not None), default=None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A line for each name that means other rows in lm-evaluation-harness."""
+        found = ((one, difference(one.written, one.term)) for one in self.choices)
+        return tuple(dict.fromkeys(f"{one.where}: {one.written}: {why}" for one, why in found if why))
 
     def choice(self, spec: Benchmark) -> Choice | None:
         """Return the choice that is about a benchmark, or about a part of it."""

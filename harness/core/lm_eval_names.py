@@ -9,6 +9,10 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 SUBJECTS: Final = {
+    "stem": """abstract_algebra anatomy astronomy college_biology college_chemistry college_computer_science
+        college_mathematics college_physics computer_security conceptual_physics electrical_engineering
+        elementary_mathematics high_school_biology high_school_chemistry high_school_computer_science
+        high_school_mathematics high_school_physics high_school_statistics machine_learning""",
     "humanities": """formal_logic high_school_european_history high_school_us_history high_school_world_history
         international_law jurisprudence logical_fallacies moral_disputes moral_scenarios philosophy prehistory
         professional_law world_religions""",
@@ -50,10 +54,15 @@ PARTS: Final = {
 """Our groups by its names of parts of MATH."""
 
 
-def translated(name: str, known: Collection[str]) -> tuple[str, ...]:
+SHARED: Final = ("mmlu_stem",)
+"""The names that both have, for different rows."""
+
+
+def translated(name: str, known: Collection[str], *, theirs: bool = False) -> tuple[str, ...]:
     """Return what ``--eval-tasks`` takes for a task of lm-evaluation-harness: the name itself where one of the
-    ``known`` benchmarks has it, or where it is none of its tasks."""
-    if name in known:
+    ``known`` benchmarks has it, or where it is none of its tasks. A name that both have is ours, unless it is known to
+    be ``theirs``."""
+    if name in known and not (theirs and name in SHARED):
         return (name,)
     if name in TASKS:
         return TASKS[name]
@@ -62,6 +71,15 @@ def translated(name: str, known: Collection[str]) -> tuple[str, ...]:
             group = PARTS.get(part, part) if benchmark == "math" else part
             return (f"{benchmark}/{group}",)
     return (name,)
+
+
+def difference(name: str, term: str) -> str | None:
+    """Return how what ``--eval-tasks`` takes for a name asks for other rows than lm-evaluation-harness has under it."""
+    if name in SHARED and term == name:
+        return "lm-evaluation-harness has 19 subjects under this name, ours has 14"
+    if term.partition("/")[0] == "math" and name.startswith("minerva_math") and "500" not in name:
+        return "math has the 500 problems of MATH-500, minerva_math all 5,000"
+    return None
 
 
 def metrics_named(name: str, metrics: Iterable[str]) -> list[str]:

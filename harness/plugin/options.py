@@ -126,7 +126,7 @@ def settings_of(config: pytest.Config) -> Settings:
     return Settings(
         values=values,
         origins={name: sources.origin(name) for name in values},
-        notes=tuple(notes),
+        notes=(*notes, *(file.notes if file is not None else ())),
         by_hand=sources.above(FILE) if file is not None else frozenset(given),
         demonstration=not given.keys() & {"checkpoint", "limit", "config"},
         file=file,

@@ -134,8 +134,9 @@ def test_the_command_prints_what_to_run(tmp_path: Path, capsys: pytest.CaptureFi
     path.write_text(json.dumps({"tasks": {"arc_easy": {"limit": 1}}}))
     assert main(["migrate", str(path)]) == 0
     assert capsys.readouterr().out.splitlines()[0] == f"pytest evals/ --eval-config {path}"
-    assert main(["migrate", "lm_eval --tasks arc_easy"]) == 0
-    assert "--eval-tasks arc_easy" in capsys.readouterr().out
+    for words in (["lm_eval --tasks arc_easy"], ["--", "lm_eval", "--tasks", "arc_easy"]):
+        assert main(["migrate", *words]) == 0
+        assert "--eval-tasks arc_easy" in capsys.readouterr().out
     assert main(["migrate", "make", "all"]) == 4
     assert "'make' is not known: expected lm_eval" in capsys.readouterr().err
 

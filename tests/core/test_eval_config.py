@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from harness.core.eval_config import ConfigFileError, EvalConfig, read_eval_config
-from harness.core.lm_eval_names import metrics_named, translated
+from harness.core.lm_eval_names import difference, metrics_named, translated
 
-KNOWN = ("arc_easy", "arc_challenge", "gsm8k", "lambada", "math", "mmlu", "hellaswag")
+KNOWN = ("arc_easy", "arc_challenge", "gsm8k", "lambada", "math", "mmlu", "hellaswag", "mmlu_stem")
 
 TASK = {
     "enabled": True,
@@ -83,6 +83,23 @@ def test_a_benchmark_of_that_name_goes_before_the_translation() -> None:
     assert len(translated("mmlu_humanities", ["mmlu"])) == 13
     assert translated("mmlu_stem", ["mmlu_stem"]) == ("mmlu_stem",)
     assert translated("nothing_like_it", KNOWN) == ("nothing_like_it",)
+
+
+def test_a_name_that_both_have_is_translated_where_it_is_known_to_be_theirs() -> None:
+    theirs = translated("mmlu_stem", ["mmlu_stem", "mmlu"], theirs=True)
+    assert len(theirs) == 19
+    assert "mmlu/anatomy" in theirs
+    assert translated("gsm8k", ["gsm8k"], theirs=True) == ("gsm8k",)
+
+
+def test_a_name_that_stands_for_other_rows_there_is_said_to(tmp_path: Path) -> None:
+    names = ["mmlu_stem", "minerva_math500", "minerva_math_algebra", "gsm8k"]
+    notes = read(tmp_path, {"tasks": {"all": {"tasks": names}}}).notes
+    assert [note.split(": ")[1:] for note in notes] == [
+        ["mmlu_stem", "lm-evaluation-harness has 19 subjects under this name, ours has 14"],
+        ["minerva_math_algebra", "math has the 500 problems of MATH-500, minerva_math all 5,000"],
+    ]
+    assert difference("mmlu_stem", "mmlu/anatomy") is None
 
 
 def test_metrics_are_meant_by_either_name() -> None:
