@@ -173,7 +173,7 @@ def of_lm_eval(words: Sequence[str], known: Collection[str]) -> Migrated:
 def _tasks(value: str, known: Collection[str]) -> tuple[list[str], list[str]]:
     names = [name for name in value.replace(" ", ",").split(",") if name]
     found: list[str] = []
-    lines = []
+    lines: list[str] = []
     for name in names:
         terms = translated(name, known, theirs=True)
         lines += dict.fromkeys(f"{name}: {why}" for term in terms if (why := difference(name, term)))

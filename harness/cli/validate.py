@@ -43,7 +43,8 @@ def run(options: argparse.Namespace) -> Output:
     rows = rows_of(file, specs)
     names = {row["benchmark"].partition("/")[0] for row in rows}
     said = f"{shown_path(path)} is valid; it enables {count(len(names), 'benchmark')}"
-    return Output({"valid": True, "benchmarks": rows, "notes": list(file.notes)}, lambda: f"{said}\n\n{table_of(file, rows)}")
+    data = {"valid": True, "benchmarks": rows, "notes": list(file.notes)}
+    return Output(data, lambda: f"{said}\n\n{table_of(file, rows)}")
 
 
 def known_specs(paths: Sequence[Path]) -> list[Benchmark]:

@@ -18,6 +18,7 @@ from harness.engines.transformers.loading import Loaded, check_vocabulary, load_
 from harness.engines.transformers.lora import Adapters
 from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.mtp import load_mtp
+from harness.engines.transformers.packing import pack
 
 _LOADERS: Final[dict[str, Callable[[CheckpointInfo, ModelSettings], Loaded]]] = {"mtp": load_mtp}
 """Formats whose models are not transformers' own."""
@@ -36,7 +37,8 @@ def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 
 
 def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> CausalEngine | MaskedEngine:
-    """Return the engine of a model that is loaded."""
+    """Return the engine of a model that is loaded; its weights are packed for the CPU."""
+    pack(loaded.model)
     if info.kind == "masked":
         return MaskedEngine(info, loaded, batch=settings.batch)
     return CausalEngine(info, loaded, settings)

@@ -1,0 +1,137 @@
+"""Linear layers whose weights are laid out once for the CPU's kernels.
+
+``torch.nn.functional.linear`` takes a weight as it is in memory, and rearranges it for its kernel at every call. Few
+rows do not pay for that: with 32 rows the products of oneDNN with a weight that is packed once took 0.7 times as long
+in float32, those of a vocabulary layer half (docs/performance.md). A packed weight takes the place of the plain one,
+so that it takes no more memory. One that is also the table of embeddings is kept beside it.
+
+A layer is packed only where its packed product is the plain one up to rounding; that is tried with each layer. Code
+that reads ``weight`` of a packed layer gets the plain numbers, made for that call.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.engines.transformers.memory import free_memory
+
+if TYPE_CHECKING:
+    import torch
+
+LEAST: Final = 1 << 16
+"""The numbers of a weight from which packing is worth it: each new number of rows costs a kernel's making."""
+
+_ROWS: Final = 64
+"""The rows that the kernels are told to expect; others are computed too. Measured for 1 to 512 rows: the format for 1
+row is slower with more of them, those for 16 to 512 are alike."""
+
+_SHARE: Final = 0.1
+"""The share of free memory that the copy of a table of embeddings may take."""
+
+_TRIED: Final = 3
+"""Rows that are tried with each layer."""
+
+_CLOSE: Final = {"torch.float32": 1e-5, "torch.bfloat16": 1e-2}
+"""The difference that counts as rounding, relative to the sum of the products' absolute values, by number type; other
+types are not packed."""
+
+
+def pack(model: Any, *, least: int = LEAST) -> int:
+    """Pack the linear layers of a model on a CPU, and return how many. Packed ones stay as they are.
+
+    ``least`` is the size from which a weight is packed, in numbers.
+    """
+    import torch
+
+    kernels: Any = torch.backends.mkldnn
+    if not hasattr(model, "modules") or model.device.type != "cpu" or not kernels.is_available():
+        return 0
+    uses: dict[int, int] = {}
+    for module in model.modules():
+        for one in module.parameters(recurse=False):
+            uses[id(one)] = uses.get(id(one), 0) + 1
+    return sum(
+        _pack(module, shared=uses[id(module.weight)] > 1)
+        for module in model.modules()
+        if type(module) is torch.nn.Linear and _can(module, least)
+    )
+
+
+def _can(layer: torch.nn.Linear, least: int) -> bool:
+    """Return whether a layer computes as its class does, with a weight that can be packed."""
+    weight = layer.weight
+    return "forward" not in vars(layer) and str(weight.dtype) in _CLOSE and weight.numel() >= least
+
+
+def _pack(layer: Any, *, shared: bool) -> bool:
+    """Pack a layer, if that gives the same products, and if there is room where the plain weight has to stay."""
+    import torch
+
+    plain = layer.weight.detach()
+    free = free_memory(plain.device)
+    if shared and free is not None and plain.numel() * plain.element_size() > _SHARE * free:
+        return False
+    with torch.inference_mode(False), torch.no_grad():
+        try:
+            packed = torch.ops.mkldnn._reorder_linear_weight.default(plain, _ROWS)
+            right = _same(plain, packed)
+        except (RuntimeError, AttributeError):  # not for this processor, or this version of torch
+            return False
+        if not right:
+            return False
+        kept = torch.nn.Parameter(packed, requires_grad=False)
+    if not shared:
+        del layer.weight
+    layer.__class__ = _packed_linear()
+    layer.packed_weight, layer.own_type = kept, plain.dtype
+    return True
+
+
+def _same(plain: torch.Tensor, packed: torch.Tensor) -> bool:
+    """Return whether both weights give the same products with a few rows."""
+    import torch
+
+    count = plain.shape[1]
+    rows = torch.linspace(-1, 1, _TRIED * count).sin().view(_TRIED, count)[:, torch.arange(count).flip(0)]
+    rows = rows.to(plain.dtype)
+    found = torch.ops.mkldnn._linear_pointwise.default(rows, packed, None, "none", [], "")
+    expected = torch.nn.functional.linear(rows, plain)
+    size = torch.nn.functional.linear(rows.abs(), plain.abs()).float()
+    off = (found.float() - expected.float()).abs()
+    return bool((off <= _CLOSE[str(plain.dtype)] * size + 1e-30).all())
+
+
+@functools.cache
+def _packed_linear() -> type[torch.nn.Linear]:
+    """Return the class of packed layers; made when torch is there."""
+    import torch
+
+    compute = torch.ops.mkldnn._linear_pointwise.default
+
+    class PackedLinear(torch.nn.Linear):
+        """A linear layer: hidden [..., in] -> [..., out]."""
+
+        packed_weight: torch.nn.Parameter
+        own_type: torch.dtype
+
+        @property
+        def weight(self) -> torch.Tensor:  # type: ignore[override]
+            """The plain weight [out, in]: the one that is shared, else a copy made for this call."""
+            kept = self._parameters.get("weight")
+            if kept is not None:
+                return kept
+            packed: Any = self._parameters["packed_weight"]
+            with torch._C.DisableTorchFunction():  # a layout that modes of torch do not know
+                found: torch.Tensor = packed.to_dense()
+            return found
+
+        def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - as torch.nn.Linear has it
+            """Return the products with the packed weight."""
+            packed = self._parameters["packed_weight"]
+            if input.dtype != self.own_type:  # within ``in_float32``
+                return torch.nn.functional.linear(input, self.weight, self.bias)
+            found: torch.Tensor = compute(input, packed, self.bias, "none", [], "")
+            return found
+
+    return PackedLinear

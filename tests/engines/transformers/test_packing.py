@@ -1,0 +1,117 @@
+"""Weights that are packed for the CPU's kernels compute what plain ones do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.engines.transformers.in_float32 import in_float32
+from harness.engines.transformers.packing import pack
+from tests.support.families import CAUSAL, MAMBA, MASKED, SEQ_LEN, causal_of
+from tests.support.tiny import tiny_causal, tiny_masked
+
+IDS = torch.tensor([[3, 17, 42, 7, 99, 120, 5, 60], [9, 1, 77, 13, 200, 31, 8, 2]])
+
+CLOSE = {torch.float32: 1e-5, torch.bfloat16: 0.05}
+
+
+def model_of(name: str, tmp_path: Path, dtype: Any) -> Any:
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    if name in MASKED:
+        folder = tiny_masked(tmp_path / "c", **MASKED[name])
+        return AutoModelForMaskedLM.from_pretrained(folder, dtype=dtype).eval()
+    return AutoModelForCausalLM.from_pretrained(causal_of(tmp_path, name), dtype=dtype).eval()
+
+
+def logits(model: Any) -> torch.Tensor:
+    with torch.inference_mode():
+        found: torch.Tensor = model(input_ids=IDS).logits
+    return found.float()
+
+
+def layers(model: Any) -> list[Any]:
+    return [one for one in model.modules() if isinstance(one, torch.nn.Linear)]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, torch.float32) for name in (*CAUSAL, *MASKED)),
+        *((n, torch.bfloat16) for n in ("llama", "gpt2")),
+    ],
+)
+def test_logits_stay_the_same_up_to_rounding(name: str, dtype: Any, tmp_path: Path) -> None:
+    model = model_of(name, tmp_path, dtype)
+    before = logits(model)
+    assert pack(model, least=0) == len(layers(model))
+    after = logits(model)
+    assert float((after - before).abs().max()) <= CLOSE[dtype] * max(1.0, float(before.abs().max()))
+
+
+def test_a_packed_weight_takes_the_place_of_the_plain_one(tmp_path: Path) -> None:
+    model = model_of("llama", tmp_path, torch.float32)
+    plain = {name: one.weight.clone() for name, one in model.named_modules() if type(one) is torch.nn.Linear}
+    count = sum(one.numel() for one in model.parameters())
+    pack(model, least=0)
+    assert sum(one.numel() for one in model.parameters()) == count
+    for name, weight in plain.items():
+        layer = model.get_submodule(name)
+        assert isinstance(layer, torch.nn.Linear)
+        assert [one.is_mkldnn for one in layer.parameters()] == [True]
+        assert torch.equal(layer.weight, weight)
+
+
+def test_code_that_takes_a_weight_by_itself_gets_the_plain_one(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    folder = tiny_causal(tmp_path / "c", seq_len=SEQ_LEN, **MAMBA)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    before = logits(model)
+    assert pack(model, least=0) > 0
+    assert torch.allclose(logits(model), before, atol=1e-4)
+
+
+def test_a_weight_that_is_also_the_table_of_embeddings_stays(tmp_path: Path) -> None:
+    model = model_of("llama", tmp_path, torch.float32)
+    model.lm_head.weight = model.get_input_embeddings().weight
+    before = logits(model)
+    assert pack(model, least=0) == len(layers(model))
+    assert not model.get_input_embeddings().weight.is_mkldnn
+    assert model.lm_head.weight is model.get_input_embeddings().weight
+    assert torch.allclose(logits(model), before, atol=1e-5)
+
+
+def test_packing_again_changes_nothing(tmp_path: Path) -> None:
+    model = model_of("llama", tmp_path, torch.float32)
+    pack(model, least=0)
+    before = logits(model)
+    assert pack(model, least=0) == 0
+    assert torch.equal(logits(model), before)
+
+
+def test_small_weights_and_other_number_types_stay(tmp_path: Path) -> None:
+    assert pack(model_of("llama", tmp_path / "a", torch.float32)) == 0
+    assert pack(model_of("llama", tmp_path / "b", torch.float16), least=0) == 0
+
+
+def test_a_layer_whose_packed_product_differs_stays_plain() -> None:
+    first, second = torch.nn.Linear(64, 64), torch.nn.Linear(64, 8)
+    with torch.no_grad():
+        first.weight[3, 5] = float("nan")  # no product of it is the same
+    model: Any = torch.nn.Sequential(first, second)
+    model.device = torch.device("cpu")
+    assert pack(model, least=0) == 1
+    assert [type(one) is torch.nn.Linear for one in layers(model)] == [True, False]
+
+
+def test_float32_arithmetic_reads_packed_weights(tmp_path: Path) -> None:
+    model = model_of("llama", tmp_path, torch.bfloat16)
+    with in_float32():
+        before = logits(model)
+    pack(model, least=0)
+    with in_float32():
+        assert torch.equal(logits(model), before)
