@@ -5,6 +5,7 @@ The fixtures are those of several folders of tests.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -33,6 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # With tiny models torch's threads mostly wait for each other, and most of all beside other processes.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Thousands of items live to the end, and most of what tests leave is freed without the collector.
+    gc.set_threshold(20_000, 10, 10)
     # How long an example takes depends on what else the machine does.
     settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("unhurried")
@@ -46,6 +49,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in set(slow)]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsynced() -> Iterator[None]:
+    """What tests write need not outlive a power cut; a run waits for the disk a dozen times."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="session")
