@@ -284,24 +284,27 @@ def _enumerated(n: int, flips: float, drop: float, level: float, margin: float) 
 def _flip_counts(n: int, flips: float) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of items that may flip, and the chance of each."""
     import numpy as np
-    from scipy.stats import binom
+    from scipy.special import gammaln, xlog1py, xlogy
 
     reach = _REACH * math.sqrt(n * flips * (1 - flips)) + 20
     counts = np.arange(max(0, math.floor(n * flips - reach)), min(n, math.ceil(n * flips + reach)) + 1)
-    return counts, np.asarray(binom.pmf(counts, n, flips))
+    ways = gammaln(n + 1) - gammaln(counts + 1) - gammaln(n - counts + 1)
+    return counts, np.exp(ways + xlogy(counts, flips) + xlog1py(n - counts, -flips))
 
 
 @functools.lru_cache(maxsize=256)
 def _significant(first: int, last: int, level: float) -> np.ndarray:
     """The most items gained, for each number of flips, at which McNemar's test is significant; -1 for none."""
     import numpy as np
-    from scipy.special import bdtr
-    from scipy.stats import binom
+    from scipy.special import bdtr, ndtri
 
     counts = np.arange(first, last + 1)
-    few = binom.ppf(level / 2, counts, 0.5)
-    found: np.ndarray = np.where(bdtr(few, counts, 0.5) > level / 2, few - 1, few)
-    return found
+    few: np.ndarray = np.maximum(-1.0, np.floor(counts / 2 + ndtri(level / 2) * np.sqrt(counts) / 2))
+    while (more := (few < counts) & (bdtr(few + 1, counts, 0.5) <= level / 2)).any():
+        few = few + more
+    while (less := (few >= 0) & (bdtr(few, counts, 0.5) > level / 2)).any():
+        few = few - less
+    return few
 
 
 def _error(design: Design, drop: float) -> float:
