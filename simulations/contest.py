@@ -14,8 +14,9 @@ Every rule sees the same two results of each suite. A suite fails, passes, or th
   ones never count. Below ``relative_guard_below`` (0.20) of the baseline's accuracy a drop of more than 0.02 of it is
   a breach as well. Fewer than 10 pairs are insufficient evidence. NO-GO for any breach, else INCONCLUSIVE for any
   insufficient evidence, else GO.
-- *NeMo, code*: the same policy as that project's code applies it (github.com/NVIDIA-NeMo/Evaluator at commit
-  01b9028, src/nemo_evaluator/engine/gate.py). The relative guard looks at the measured drop. Else a benchmark is in
+- *NeMo, code*: the same policy as the code of the package nemo-evaluator 0.3.0 applies it
+  (nemo_evaluator/engine/gate.py; without its clusters by category).
+  The relative guard looks at the measured drop. Else a benchmark is in
   breach where the 95 % t interval of the mean paired difference lies beyond ``max_drop``, passes where it lies within,
   and is insufficient evidence where it has ``max_drop`` inside. No correction for the number of benchmarks.
 - *lm-eval z-test*: lm-evaluation-harness, scripts/model_comparator.py: z of the difference of the two accuracies by
