@@ -21,6 +21,8 @@ LEAST_INTEGER: Final = -(2**31)
 
 DEEPEST: Final = 50
 
+_AS_IT_IS: Final = frozenset({type(None), bool, float, bytes, complex})
+
 _NEVER: Final = object()
 """Stands for no value."""
 
@@ -126,25 +128,37 @@ def scrub(data: object, where: str = "report", *, replace: bool = False) -> Any:
     ``WireError``, or, with ``replace``, becomes a short description of itself.
     """
     kind = type(data)
-    if data is None or kind in (bool, float, bytes, complex):
+    if _sendable(data):
         return data
     if isinstance(data, (str, PurePath)):
         return plain_text(str(data))
     if kind is dict:
         pairs = data.items()  # type: ignore[attr-defined]
         return {
-            scrub(key, where, replace=replace): scrub(part, f"{where}[{key!r}]", replace=replace)
+            key if _sendable(key) else scrub(key, where, replace=replace): (
+                part if _sendable(part) else scrub(part, f"{where}[{key!r}]", replace=replace)
+            )
             for key, part in pairs
         }
     if kind in (list, tuple, set, frozenset):
-        return kind(scrub(part, f"{where}[]", replace=replace) for part in data)  # type: ignore[attr-defined]
-    if kind is int and data >= LEAST_INTEGER:  # type: ignore[operator]
-        return data
+        parts = (
+            part if _sendable(part) else scrub(part, f"{where}[]", replace=replace)
+            for part in data  # type: ignore[attr-defined]
+        )
+        return kind(parts)
     if replace:
         return _shown(data)
     raise WireError(
         f"{where} is {_shown(data)} of type {_type_name(data)}, which cannot travel between processes"
     )
+
+
+def _sendable(value: object) -> bool:
+    """Return whether execnet can carry a value as it is; nearly all values of a report are such ones."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii()  # type: ignore[attr-defined, no-any-return]
+    return kind in _AS_IT_IS or (kind is int and value >= LEAST_INTEGER)  # type: ignore[operator]
 
 
 def _plain_mapping(value: Mapping[Any, Any], where: str, depth: int) -> dict[str, Any]:
