@@ -405,6 +405,13 @@ def test_a_phone_shows_list_and_item_without_scrolling_sideways(items: Items) ->
     assert page.is_visible("#grid")
 
 
+def test_texts_are_unpacked_before_anybody_searches(items: Items) -> None:
+    page = items(items=1000)
+    page.wait_for_function(
+        "chunksInView().length > 3 && chunksInView().every((key) => texts.prepared.has(key))"
+    )
+
+
 def test_texts_are_searched_also_where_the_browser_has_no_workers(made: Any, opened: Any) -> None:
     page = opened("about:blank")
     page.add_init_script("delete window.Worker")

@@ -29,8 +29,8 @@ function visible(text) {
 
 const SIGNS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%:()*+-;.=,?@^_`{|}~";
 
-/** Return what a block of data holds, as text: five signs are four bytes of gzip. Workers have this function too. */
-async function unpackedText(block, signs) {
+/** Return what a block of data holds, as UTF-8: five signs are four bytes of gzip. Workers have this function too. */
+async function unpackedBytes(block, signs) {
   const places = new Uint8Array(128).fill(signs.length - 1);
   for (let place = 0; place < signs.length; place += 1) places[signs.charCodeAt(place)] = place;
   const bytes = new Uint8Array(4 * Math.ceil(block.length / 5));
@@ -43,7 +43,12 @@ async function unpackedText(block, signs) {
     view.setUint32(to, number);
   }
   const gzip = new Blob([bytes.subarray(0, Math.floor((4 * block.length) / 5))]);
-  return new Response(gzip.stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  return new Uint8Array(await new Response(gzip.stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
+}
+
+/** Return the data of a block that holds JSON. */
+async function unpackedJson(block) {
+  return JSON.parse(new TextDecoder().decode(await unpackedBytes(block, SIGNS)));
 }
 
 /** The order of texts in which people expect them: numbers by their size. */

@@ -45,7 +45,7 @@ class Part {
   /** Unpack the columns, once. */
   load() {
     this.loading ??= (async () => {
-      this.columns = JSON.parse(await unpackedText(byId(this.element).textContent, SIGNS));
+      this.columns = await unpackedJson(byId(this.element).textContent);
     })();
     return this.loading;
   }

@@ -128,13 +128,13 @@ function manyOf(part, item) {
   return many > 1 ? make("span", { class: "faint" }, ` ×${many}`) : null;
 }
 
-/** Write question and answer in brief into the rows drawn, as far as their texts are unpacked. */
+/** Write question and answer in brief into the rows drawn, once their texts are unpacked. */
 async function fillBriefs(indexes) {
-  const mine = turn;
-  const told = await texts.brief(indexes.map((index) => [rows.part[shown[index]], rows.item[shown[index]]]));
-  if (mine !== turn) return;
+  const elements = indexes.map((index) => list.elements.get(index));
+  const wanted = indexes.map((index) => [rows.part[shown[index]], rows.item[shown[index]]]);
+  const told = await texts.brief(wanted).catch(() => []); // a search that is given up ends this too
   told.forEach((one, order) => {
-    const cell = list.elements.get(indexes[order])?.querySelector(".brief");
+    const cell = elements[order].querySelector(".brief");
     if (!cell || !one) return;
     cell.replaceChildren(make("span", { class: "asked" }, visible(one.asked)),
       make("span", { class: "said" }, visible(one.said)));
@@ -312,7 +312,7 @@ async function refresh() {
   const { hits, note } = await found(mine);
   if (mine !== turn) return;
   const place = drawRows(hits, note);
-  setTimeout(() => texts.prepare(chunksInView()).then(() => fillBriefs([...list.elements.keys()]), () => {}));
+  setTimeout(() => texts.ahead(chunksInView()).catch(() => {}));
   if (place >= 0) {
     list.go(place);
     await drawItem(shown[place]);

@@ -1,22 +1,52 @@
 /* The texts of all items: unpacked, searched and shown in brief, in workers where the browser allows them. */
 
-/** The work itself. It runs in a worker from its own source, so it uses nothing from outside but its arguments and `unpackedText`. */
+/** The work itself. It runs in a worker from its own source, so it uses nothing from outside but its arguments and `unpackedBytes`. */
 function textService(scope, signs) {
   const OVERLAP = 80; // characters of a shared beginning that are searched with what follows it
   const SHARED = 200; // characters that two questions have in common before it counts as shared
   const SLICE = 40; // milliseconds of a search after which other calls have their turn
   const chunks = new Map();
-  const wordLists = new Map();
+  const wordLists = new Map(); // as `inRow` returns them
   const lately = []; // the chunks whose items are kept as they are
   let queue = Promise.resolve();
   let searches = 0; // those that were begun: the latest one stops those before it
 
-  /** Return the items of a chunk: in its text, frequent words are one or two signs that JSON never holds as they are. */
+  const decoder = new TextDecoder();
+
+  /** Return the items of a chunk. */
   async function unpacked({ code, words }) {
-    const [text, known] = await Promise.all([unpackedText(code, signs), wordLists.get(words)]);
-    const word = (sign) =>
-      known[sign.length < 2 ? sign.charCodeAt(0) - 1 : 7 + 95 * (sign.charCodeAt(0) - 8) + sign.charCodeAt(1) - 32];
-    return JSON.parse(known.length ? text.replace(/[\x01-\x07]|[\x08-\x1f][ -~]/g, word) : text);
+    const [bytes, known] = await Promise.all([unpackedBytes(code, signs), wordLists.get(words)]);
+    return JSON.parse(decoder.decode(known.longest ? written(bytes, known) : bytes));
+  }
+
+  /** Return words one after the other as bytes, where each begins, and how long they are at most. */
+  function inRow(words) {
+    const each = words.map((word) => new TextEncoder().encode(word));
+    const starts = new Uint32Array(each.length + 1);
+    each.forEach(({ length }, number) => { starts[number + 1] = starts[number] + length; });
+    const bytes = new Uint8Array(starts.at(-1));
+    each.forEach((word, number) => bytes.set(word, starts[number]));
+    return { bytes, starts, longest: Math.max(0, ...each.map(({ length }) => length)) };
+  }
+
+  /** Write frequent words in place of their codes: one or two signs, the first of which JSON never holds as it is. As bytes that takes a third of the time that it takes as text. */
+  function written(coded, { bytes, starts, longest }) {
+    let whole = new Uint8Array(3 * coded.length);
+    let size = 0;
+    for (let place = 0; place < coded.length; place += 1) {
+      if (size + longest >= whole.length) {
+        const longer = new Uint8Array(2 * (size + longest + 1));
+        longer.set(whole);
+        whole = longer;
+      }
+      const sign = coded[place];
+      if (sign > 31) whole[size++] = sign;
+      else {
+        const number = sign < 8 ? sign - 1 : 7 + 95 * (sign - 8) + coded[(place += 1)] - 32;
+        for (let at = starts[number]; at < starts[number + 1]; at += 1) whole[size++] = bytes[at];
+      }
+    }
+    return whole.subarray(0, size);
   }
 
   const question = (item) => item?.asked?.[0]?.question ?? "";
@@ -93,7 +123,7 @@ function textService(scope, signs) {
 
   const calls = {
     words({ key, code }) {
-      wordLists.set(key, unpackedText(code, signs).then(JSON.parse));
+      wordLists.set(key, unpackedBytes(code, signs).then((bytes) => inRow(JSON.parse(decoder.decode(bytes)))));
     },
     add({ key, code, words }) {
       chunks.set(key, { code, words, texts: null });
@@ -160,10 +190,12 @@ function textService(scope, signs) {
 /** The page's side of it: which worker has which chunk, and answers by call. */
 class Texts {
   static patience = 15_000; // milliseconds after which a pattern counts as one that does not end
+  static most = 40_000_000; // signs of packed texts that are unpacked ahead: in memory they take six times the room
 
   constructor() {
     this.calls = new Map();
     this.next = 0;
+    this.turn = 0;
     this.start();
   }
 
@@ -175,7 +207,7 @@ class Texts {
     const many = Math.max(1, Math.min(4, navigator.hardwareConcurrency ?? 2));
     try {
       const source = new Blob(
-        [`"use strict";${unpackedText};(${textService})(self, ${JSON.stringify(SIGNS)})`], { type: "text/javascript" });
+        [`"use strict";${unpackedBytes};(${textService})(self, ${JSON.stringify(SIGNS)})`], { type: "text/javascript" });
       const address = URL.createObjectURL(source);
       while (this.workers.length < many) this.workers.push(new Worker(address));
     } catch {
@@ -251,6 +283,23 @@ class Texts {
     }));
   }
 
+  /** Make the texts of chunks ready before anybody asks, a few at a time and while the page rests: what is asked for meanwhile comes soon. A later call takes its place. */
+  async ahead(keys) {
+    const mine = (this.turn += 1);
+    const left = keys.filter((key) => !this.prepared.has(key))[Symbol.iterator]();
+    const rest = () => new Promise((done) => (window.requestIdleCallback ?? setTimeout)(done));
+    let signs = 0;
+    const lane = async () => {
+      for (const key of left) {
+        await rest();
+        signs += byId(key).textContent.length;
+        if (mine !== this.turn || signs > Texts.most) return;
+        await this.prepare([key]);
+      }
+    };
+    await Promise.all(this.workers.flatMap(() => [lane(), lane()]));
+  }
+
   /** Return by chunk which of its items have the pattern; `told` hears what was found so far, and in which share of the chunks. */
   async search(query, told) {
     const found = new Map();
@@ -290,12 +339,12 @@ class Texts {
     this.start();
   }
 
-  /** Return question and answer in brief for each [part, item]; null for those not ready. */
+  /** Return question and answer in brief for each [part, item]. */
   async brief(wanted) {
     const byWorker = new Map();
-    wanted.forEach(([part, item], order) => {
-      const [key, place] = parts[part].place(item);
-      if (!this.sent.has(key)) return;
+    const places = wanted.map(([part, item]) => parts[part].place(item));
+    await this.prepare([...new Set(places.map(([key]) => key))]);
+    places.forEach(([key, place], order) => {
       const which = this.sent.get(key);
       if (!byWorker.has(which)) byWorker.set(which, []);
       byWorker.get(which).push({ key, place, order });
