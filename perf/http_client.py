@@ -2,8 +2,9 @@
 
 python -m perf.http_client [--concurrency 8 64 256] [--seconds 8] [--memory 100000] [--libraries] [--json FILE]
 
-The stub is a process of its own, as lean as can be, and its CPU is not counted. ``--libraries`` asks it with bare
-aiohttp and bare httpx2 too, which says what of the cost is theirs.
+The stub is a process of its own, as lean as can be. Its CPU is given apart: where stub and client together fill the
+cores, it is the machine that is measured. ``--libraries`` asks it with bare aiohttp and bare httpx2 too, which says
+what of the cost is theirs.
 """
 
 from __future__ import annotations
@@ -83,13 +84,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     found: dict[str, Any] = {"throughput": []}
-    with stub(DELAY) as base:
+    with stub(DELAY) as (base, process):
         for concurrency in options.concurrency:
-            found["throughput"].append(ours(base, concurrency, int(options.seconds * concurrency / DELAY)))
+            count = int(options.seconds * concurrency / DELAY)
+            found["throughput"].append(_with_stub(process, ours, base, concurrency, count))
+            if options.libraries:
+                row = _with_stub(process, bare, "bare aiohttp", with_aiohttp, base, concurrency, count // 2)
+                found["throughput"].append(row)
         if options.libraries:
-            for name, ask in (("bare aiohttp", with_aiohttp), ("bare httpx2", with_httpx2)):
-                found["throughput"].append(bare(name, ask, base, 64, int(options.seconds * 64 / DELAY / 2)))
-    header = ["client", "concurrency", "requests", "per second", "of possible", "CPU ms/request"]
+            count = int(options.seconds * 64 / DELAY / 2)
+            found["throughput"].append(_with_stub(process, bare, "bare httpx2", with_httpx2, base, 64, count))
+    header = ["client", "concurrency", "requests", "per second", "of possible", "CPU ms/request", "stub's"]
     rows = [
         [
             one["client"],
@@ -97,13 +102,14 @@ def main() -> None:
             one["requests"],
             f"{one['rate']:.0f}",
             f"{one['share']:.1%}",
-            one["cpu_ms"],
+            f"{one['cpu_ms']:.3f}",
+            f"{one['stub_ms']:.3f}",
         ]
         for one in found["throughput"]
     ]
     print(table(header, rows))
     if options.memory:
-        with stub(0.001) as base:
+        with stub(0.001) as (base, _):
             found["memory"] = memory(base, options.memory)
         print(table(["requests", "memory MiB"], [[count, f"{size:.1f}"] for count, size in found["memory"]]))
     if options.json:
@@ -111,14 +117,14 @@ def main() -> None:
 
 
 @contextmanager
-def stub(delay: float) -> Iterator[str]:
-    """Start the stub; return its address."""
+def stub(delay: float) -> Iterator[tuple[str, int]]:
+    """Start the stub; return its address and its process."""
     process = subprocess.Popen(
         [sys.executable, "-c", STUB, str(delay)], stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
     try:
         assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}", process.pid
     finally:
         process.kill()
         process.wait()
@@ -139,6 +145,19 @@ def calls(count: int) -> list[Call[Any]]:
         )
         for number in range(count)
     ]
+
+
+def _with_stub(process: int, measure: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """Return a row with the CPU that the stub took meanwhile."""
+    before = _cpu_of(process)
+    row = measure(*arguments)
+    return row | {"stub_ms": round(1000 * (_cpu_of(process) - before) / row["requests"], 3)}
+
+
+def _cpu_of(process: int) -> float:
+    """Return the seconds of CPU that a process has taken."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime and stime, proc_pid_stat(5)
 
 
 def ours(base: str, concurrency: int, count: int) -> dict[str, Any]:

@@ -77,6 +77,11 @@ class Wire:
     def __init__(self, server: Server, key: Key, clock: Clock) -> None:
         """Raises ``CheckpointError`` where aiohttp is missing or the environment names a proxy that cannot be used."""
         require()
+        from aiohttp import ClientConnectorCertificateError, ClientError, InvalidURL
+
+        # UnicodeError: of a host's name.
+        self._final: tuple[type[Exception], ...] = (ClientConnectorCertificateError, InvalidURL, UnicodeError)
+        self._broken: tuple[type[Exception], ...] = (ClientError, OSError)
         self._server, self._key, self._clock = server, key, clock
         self._proxy = _proxy(server.base)
         self._session: ClientSession | None = None
@@ -90,8 +95,6 @@ class Wire:
 
     async def send(self, call: Call[T], seconds: float) -> Outcome[T]:
         """Return what came of sending a call once; ``seconds`` are by this wire's clock. Raises nothing."""
-        from aiohttp import ClientConnectorCertificateError, ClientError, InvalidURL
-
         url = self._server.base + call.path
         try:
             async with asyncio.timeout(self._clock.real(seconds)):
@@ -100,13 +103,9 @@ class Wire:
             if str(error):
                 return self._trouble("connection", f"no connection within {CONNECT_SECONDS:.0f} s")
             return Trouble("time", f"no reply within {seconds:.3g} s")
-        except (
-            ClientConnectorCertificateError,
-            InvalidURL,
-            UnicodeError,
-        ) as error:  # the last of a host's name
+        except self._final as error:
             return self._trouble("final", f"{type(error).__name__}: {error}")
-        except (ClientError, OSError) as error:
+        except self._broken as error:
             return self._trouble("connection", _why(error))
 
     async def _exchange(self, call: Call[T], url: str) -> Outcome[T]:
