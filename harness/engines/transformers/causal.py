@@ -25,6 +25,7 @@ from harness.engines.transformers.generation.fallback import SequentialGenerator
 from harness.engines.transformers.generation.sequence import Ends, ends_of
 from harness.engines.transformers.generation.speculative import SpeculativeStepper
 from harness.engines.transformers.generation.step import DecodeStep
+from harness.engines.transformers.known_ways import KnownWays, folder_for
 from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.prompts import Prompt, chat_mode_of, prepare
 from harness.engines.transformers.scoring.padded import PaddedScorer
@@ -45,10 +46,12 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         settings: ModelSettings | None = None,
         *,
         together: bool = True,
+        remembers: bool = False,
     ) -> None:
         """Raise ``CheckpointError`` where the chat template that is asked for is missing.
 
-        Without ``together`` every sequence is scored, and every text generated, by itself.
+        Without ``together`` every sequence is scored, and every text generated, by itself. With ``remembers``, ways
+        of computing that an earlier probe admitted are not tried again.
         """
         super().__init__(info, loaded, self._plans)
         settings = settings or ModelSettings()
@@ -60,9 +63,12 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         how: dict[str, Any] = {"vocabulary": self._rows, "budget": self.budget, "batch": self._batch}
         self._plain = PaddedScorer(loaded.model, self._needed, **how, done=self.work_done)
         self._shared: PrefixTreeScorer | None = None
+        self._ways = KnownWays(loaded.model, folder_for(loaded.model) if remembers else None)
         with quiet():
             probe = [TokenWork(tuple(range(length)), (0,)) for length in (min(5, info.seq_len), 3)]
-            if (different := self._needed.verify(self._plain.inputs(probe))) is not None:
+            inputs = self._plain.inputs(probe)
+            different = self._ways.tried("logits", lambda: self._needed.verify(inputs))
+            if different is not None:
                 self._goes_slowly("logits", different)
             self._shared = self._verified(how) if together else None
         self.work_done.reset()
@@ -147,7 +153,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
             return None
         shared = PrefixTreeScorer(self._model, self._needed, attention, **how, done=self.work_done)
         works = _probe(min(_PROBE_TOKENS, self.info.seq_len), self._rows)
-        different = shared.verify(works, self._plain.logits)
+        different = self._ways.tried("scores", lambda: shared.verify(works, self._plain.logits))
         if different is not None:
             self._goes_slowly("scoring", different)
             return None
@@ -179,11 +185,12 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         # It has a cache of its own, so that no prefix of the probe is found among stored ones.
         trial = PrefixTreeScorer(self._model, self._needed, attention, **rows, **how, done=WorkDone())
         tried = BatchGenerator(self._model, stepper, trial, ends, **how, batch=self._batch)
-        different = tried.verify(probe, self._plain.logits)
+        different = self._ways.tried("texts", lambda: tried.verify(probe, self._plain.logits))
         if different is not None:
             self._goes_slowly("generating", different)
             return None
-        more: dict[str, Any] = {} if tried.verify_lanes(probe, self._plain.logits) else {"lanes": 1}
+        together = self._ways.tried("lanes", lambda: tried.verify_lanes(probe, self._plain.logits)) is None
+        more: dict[str, Any] = {} if together else {"lanes": 1}
         stepper = kind(self._model, self._needed, attention, **how, done=self.work_done)
         return BatchGenerator(self._model, stepper, shared, ends, **how, batch=self._batch, **more)
 

@@ -9,6 +9,7 @@ buffers.
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -32,10 +33,13 @@ from harness.engines.transformers.compat import (
     quiet,
     refused_global,
 )
+from harness.engines.transformers.unpacked import UnpackedModels
 
 if TYPE_CHECKING:
     import torch
 
+
+_LOG: Final = logging.getLogger(__name__)
 
 _LEFT_OVER: Final = re.compile(
     r"""
@@ -73,7 +77,8 @@ class Loaded:
 def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     """Return the loaded checkpoint, on its device.
 
-    Raises ``CheckpointError`` when it cannot be loaded exactly as it is.
+    A GGUF file that was unpacked before is loaded from the user's cache. Raises ``CheckpointError`` when the checkpoint
+    cannot be loaded exactly as it is.
     """
     import torch
 
@@ -81,6 +86,23 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
         torch.set_num_threads(settings.threads)
     device = choose_device(settings.device)
     dtype = choose_dtype(info, settings, device)
+    if not _is_gguf(info):
+        return _loaded(info, dtype, device)
+    check_gguf_packages(info.path)
+    unpacked = UnpackedModels(dtype)
+    if (known := unpacked.find(info)) is not None:
+        try:
+            return _loaded(known, dtype, device)
+        except CheckpointError as error:
+            _LOG.info("%s; it is unpacked again", error)
+            unpacked.drop(known)
+    found = _loaded(info, dtype, device)
+    with quiet():
+        unpacked.keep(info, found.model, found.tokenizer)
+    return found
+
+
+def _loaded(info: CheckpointInfo, dtype: torch.dtype | str, device: torch.device) -> Loaded:
     with quiet(), _parsed_once(info):
         config = _config(info)
         tokenizer = load_tokenizer(info)  # first, since it is the smaller part that may be broken
@@ -231,10 +253,7 @@ def _check_room(info: CheckpointInfo, auto: Any, config: Any) -> None:
 
 
 def _parsed_once(info: CheckpointInfo) -> AbstractContextManager[None]:
-    if not _is_gguf(info):
-        return nullcontext()
-    check_gguf_packages(info.path)
-    return gguf_parsed_once()
+    return gguf_parsed_once() if _is_gguf(info) else nullcontext()
 
 
 def _one_line(error: BaseException) -> str:

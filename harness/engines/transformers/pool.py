@@ -41,7 +41,7 @@ def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> 
     pack(loaded.model)
     if info.kind == "masked":
         return MaskedEngine(info, loaded, batch=settings.batch)
-    return CausalEngine(info, loaded, settings)
+    return CausalEngine(info, loaded, settings, remembers=True)
 
 
 class SharedModel:
