@@ -1,4 +1,5 @@
-"""Tests marked ``slow`` run where ``--run-slow`` or their node id asks for them; other runs deselect them.
+"""Tests marked ``slow`` run where ``--run-slow`` or their node id asks for them; other runs deselect them. So are those
+marked ``real_server``, by ``--run-servers``.
 
 The fixtures are those of several folders of tests.
 """
@@ -22,14 +23,19 @@ if TYPE_CHECKING:
     from harness.metrics.math.grade import MathJudge
 
 SLOW = "slow: takes more than a few seconds; run with --run-slow, or by its node id"
+REAL_SERVER = "real_server: needs vllm or llama-server on PATH; run with --run-servers, or by its node id"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--run-slow", action="store_true", help="run the tests marked slow too")
+    parser.addoption(
+        "--run-servers", action="store_true", help="run the tests with vllm and llama-server too"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", SLOW)
+    config.addinivalue_line("markers", REAL_SERVER)
     # Otherwise the many processes of tests compile every module anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # With tiny models torch's threads mostly wait for each other, and most of all beside other processes.
@@ -42,13 +48,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    named = any("::" in argument for argument in config.args)
-    if named or config.getoption("--run-slow"):
+    if any("::" in argument for argument in config.args):
         return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in set(slow)]
+    asked = {"slow": config.getoption("--run-slow"), "real_server": config.getoption("--run-servers")}
+    without = [name for name, wanted in asked.items() if not wanted]
+    left_out = {item for item in items if any(item.get_closest_marker(name) for name in without)}
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,6 +13,7 @@ import gc
 import os
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,9 +117,11 @@ class EvalSession:
     def _say(self, text: str) -> None:
         """Tell the person of something that takes long or has gone wrong, apart from the progress."""
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        capture = self.config.pluginmanager.get_plugin("capturemanager")
         if reporter is not None and self.config.get_verbosity() >= 0:
-            reporter.ensure_newline()
-            reporter.write_line(text)
+            with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+                reporter.ensure_newline()
+                reporter.write_line(text)
 
     def _open_gate(self) -> GateSession:
         gate = GateSession(self.config, self.settings, self.directory.path.parent)

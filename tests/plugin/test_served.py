@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.engines.http import factory
+from harness.engines.http import child, factory
 from tests.support.model_server import ModelServer, serving
 from tests.support.project import Project
 from tests.support.small_server import gone, install, starts
@@ -146,10 +146,14 @@ def notes(project: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
-def test_a_run_starts_its_server_and_ends_it(project: Project, notes: Path) -> None:
+def test_a_run_starts_its_server_and_ends_it(
+    project: Project, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "SILENT_SECONDS", -1.0)
     (project.path / "model").mkdir()
     done = project.run("--eval-server-args", "--seed 7", checkpoint="vllm:model")
     assert done.ret == 0
+    done.stdout.fnmatch_lines(["vllm is starting; its log: *.log"])
     (start,) = starts(notes)
     assert start["arguments"][-2:] == ["--seed", "7"]
     assert gone(start["pids"], 0)

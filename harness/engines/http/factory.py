@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.engines.http.engine import HttpEngine
     from harness.engines.http.planning import Planner
     from harness.engines.http.probe import Found
-    from harness.engines.http.tokens import Ask
+    from harness.engines.http.tokens import AskAll
     from harness.engines.http.transport import Transport
 
 PROBE_ATTEMPTS: Final = 3
@@ -85,8 +85,11 @@ def planner_of(info: CheckpointInfo, settings: ModelSettings, transport: Transpo
     from harness.engines.http.tokens import named_tokens
 
     name = info.served["tokenizer"]
-    ask: Ask = (lambda *_: None) if transport is None else _remote(transport)
-    return Planner(info, settings, None if name is None else named_tokens(name, ask))
+    ask_all: AskAll = (lambda _, bodies: [None] * len(bodies)) if transport is None else _remote(transport)
+    tokens = (
+        None if name is None else named_tokens(name, lambda path, body: ask_all(path, [body])[0], ask_all)
+    )
+    return Planner(info, settings, tokens)
 
 
 def inspect_server(address: Address, asked: Asked, limit: int | None = None) -> CheckpointInfo:
@@ -168,11 +171,18 @@ def _transport(base: str, model: str, settings: ModelSettings, gone: float = GON
     return Transport(Server(base, model), limits)
 
 
-def _remote(transport: Transport) -> Callable[[str, Mapping[str, Any]], Any]:
-    from harness.engines.http.calls import Call, Reply
+def _remote(transport: Transport) -> AskAll:
+    from harness.engines.http.calls import Call, Failure, Reply
 
-    def ask(path: str, body: Mapping[str, Any]) -> Any:
-        end = transport.one(Call(path, body, lambda found: found))
-        return end.value if isinstance(end, Reply) else None
+    def ask_all(path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+        said: list[Any] = [None] * len(bodies)
 
-    return ask
+        def done(number: int, end: Reply[Any] | Failure) -> None:
+            said[number] = end.value if isinstance(end, Reply) else None
+
+        transport.run(
+            [Call(path, body, lambda found: found, number) for number, body in enumerate(bodies)], done
+        )
+        return said
+
+    return ask_all

@@ -61,13 +61,15 @@ class TextCall:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
     """The way in which texts are asked for: the ``mode`` of chats, the limit of tokens of the server, None where it is
-    not known, and whether prompts are ``cut`` to it."""
+    not known, and whether prompts are ``cut`` to it. ``remote``: the tokenizer is the server's, which
+    writes no chats and makes no texts of tokens."""
 
     asked: Asked
     mode: ChatMode
     tokenizer: TextTokenizer | None
     limit: int | None
     cut: bool
+    remote: bool = False
 
 
 def prompted(request: Generate, asking: Asking) -> Prompted | Refusal:
@@ -80,7 +82,7 @@ def prompted(request: Generate, asking: Asking) -> Prompted | Refusal:
     begun = chat and request.turns[-1].role == "assistant"
     if chat and can.chat and (can.continues or not begun):
         return _conversation(formed, asking)
-    if can.completions and not (chat and asking.tokenizer is None):
+    if can.completions and not (chat and (asking.tokenizer is None or asking.remote)):
         return _plain(request, formed, asking, chat)
     if can.completions:
         return Refusal(
@@ -126,7 +128,7 @@ def _plain(request: Generate, formed: Generate, asking: Asking, chat: bool) -> P
 
 def _conversation(formed: Generate, asking: Asking) -> Prompted | Refusal:
     tokens = None
-    if asking.tokenizer is not None:
+    if asking.tokenizer is not None and not asking.remote:
         text = asking.tokenizer.conversation(formed.turns)
         found = text if isinstance(text, Refusal) else asking.tokenizer.prompt(text)
         tokens = None if isinstance(found, Refusal) else len(found)
@@ -185,7 +187,8 @@ def _call(
         if tokens is not None:
             check_prompt(data, tokens)
         # The tokens of a chat may be those of a reasoning, too, which is no part of the answer.
-        return read_texts(data, count, request.stop, None if chat else asking.tokenizer)
+        decoder = None if chat or asking.remote else asking.tokenizer
+        return read_texts(data, count, request.stop, decoder)
 
     return asking.asked.call("chat/completions" if chat else "completions", body, read, owner)
 

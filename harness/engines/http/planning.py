@@ -33,7 +33,7 @@ from harness.engines.http.generating import (
     text_calls,
 )
 from harness.engines.http.scoring import Asked, ScoreCall, in_steps, score_calls
-from harness.engines.http.tokens import REMOTE, Tokens
+from harness.engines.http.tokens import Tokens
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.prompts import ChatMode
 from harness.engines.transformers.scoring.plan import Plan, Score, TokenWork, plan
@@ -64,10 +64,13 @@ class Planner:
             tokenizer=None if tokens is None else tokens.text,
             limit=info.seq_len if self._cut else self._limit,
             cut=self._cut,
+            remote=tokens is not None and tokens.remote is not None,
         )
 
     def plan(self, requests: Sequence[Request]) -> Planned:
         """Return the calls that answer the requests."""
+        if self._tokens is not None and self._tokens.remote is not None:
+            self._tokens.remote.ahead(lambda: [self._made(one) for one in requests])
         made = [self._made(one) for one in requests]
         return Planned(self._stepped(made) if self._steps else made, self._asking)
 
@@ -108,7 +111,7 @@ class Planner:
 def _mode(info: CheckpointInfo, can: Abilities, tokens: Tokens | None, settings: ModelSettings) -> ChatMode:
     """Return the way in which texts are asked for: as chats where the model's own files have a template, or, where they
     are not known here, the server has chats."""
-    known = tokens is not None and tokens.name != REMOTE
+    known = tokens is not None and tokens.remote is None
     template = can.chat and (tokens.template if known and tokens is not None else True)
     if settings.chat == "on" and not can.chat:
         raise CheckpointError(

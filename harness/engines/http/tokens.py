@@ -11,9 +11,10 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -32,14 +33,25 @@ REMOTE: Final = "/tokenize"
 Ask = Callable[[str, Mapping[str, Any]], Any]
 """Posts a body to a path of the server; returns the reply's JSON, None where there is none."""
 
+AskAll = Callable[[str, Sequence[Mapping[str, Any]]], list[Any]]
+"""Posts many bodies, several at once; returns the replies in their order."""
+
+ROUNDS: Final = 3
+"""The most times that texts are asked for together: which ones are needed may depend on the tokens of others."""
+
+MOST_KNOWN: Final = 10_000
+"""The most texts whose tokens are kept."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A tokenizer with the name by which it is found again, and whether it has a chat template."""
+    """A tokenizer with the name by which it is found again, and whether it has a chat template. ``remote`` is that
+    of the server, if it is that one."""
 
     name: str
     text: TextTokenizer
     template: bool
+    remote: RemoteTokenizer | None = None
 
     @property
     def identity(self) -> str:
@@ -68,10 +80,10 @@ def find_tokens(wanted: str | None, names: Sequence[str], ask: Ask) -> Tokens | 
     return _remote(remote) if remote.works() else None
 
 
-def named_tokens(name: str, ask: Ask) -> Tokens:
+def named_tokens(name: str, ask: Ask, ask_all: AskAll | None = None) -> Tokens:
     """Return the tokenizer of a name that ``find_tokens`` gave, or of what a person wrote."""
     if name == REMOTE:
-        return _remote(RemoteTokenizer(ask))
+        return _remote(RemoteTokenizer(ask, ask_all))
     found = _loaded(name)
     return Tokens(name, TextTokenizer(found), bool(getattr(found, "chat_template", None)))
 
@@ -114,11 +126,17 @@ def _hub_is_there() -> bool:
 
 
 def _remote(tokenizer: RemoteTokenizer) -> Tokens:
-    return Tokens(REMOTE, TextTokenizer(tokenizer, Vocabulary(tokenizer)), template=False)
+    return Tokens(REMOTE, TextTokenizer(tokenizer, Vocabulary(tokenizer)), template=False, remote=tokenizer)
+
+
+_Text: TypeAlias = tuple[str, bool]
+"""A text, and whether special tokens are put before it."""
 
 
 class RemoteTokenizer:
-    """A server's ``/tokenize``, as far as ``TextTokenizer`` needs a tokenizer; every text is asked for once.
+    """A server's ``/tokenize``, as far as ``TextTokenizer`` needs a tokenizer.
+
+    A text is asked for once, and those of many requests together (``ahead``).
 
     It does not say which bytes a token stands for. So where a continuation begins is known by the tokens of the
     context alone, as in lm-evaluation-harness, and texts of tokens cannot be read.
@@ -131,9 +149,11 @@ class RemoteTokenizer:
     added_tokens_decoder: Mapping[int, Any] = {}
     eos_token_id: int | None = None
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, ask_all: AskAll | None = None) -> None:
         self._ask = ask
-        self._known: dict[tuple[str, bool], list[int]] = {}
+        self._ask_all = ask_all or (lambda path, bodies: [ask(path, body) for body in bodies])
+        self._known: dict[_Text, list[int]] = {}
+        self._wanted: dict[_Text, None] | None = None
         self.bos_token_id: int | None = None
 
     def works(self) -> bool:
@@ -150,18 +170,42 @@ class RemoteTokenizer:
         """Return the ids of a text's tokens. Raises ``CheckpointError`` where the server gives none."""
         key = text, add_special_tokens
         if key not in self._known:
-            self._known[key] = self._encoded(text, add_special_tokens)
+            if self._wanted is not None:
+                self._wanted[key] = None
+                return [0]
+            self._known[key] = _ids(self._ask(REMOTE, _body(key)), text)
         return self._known[key]
+
+    def ahead(self, use: Callable[[], object]) -> None:
+        """Ask together for the tokens that ``use`` needs: it is called without them to find out which."""
+        if len(self._known) > MOST_KNOWN:
+            self._known.clear()
+        for _ in range(ROUNDS):
+            wanted: dict[_Text, None] = {}
+            self._wanted = wanted
+            try:
+                use()
+            finally:
+                self._wanted = None
+            if not wanted:
+                return
+            for key, said in zip(wanted, self._ask_all(REMOTE, [_body(key) for key in wanted]), strict=True):
+                with suppress(CheckpointError):  # which ``encode`` raises when it asks again
+                    self._known[key] = _ids(said, key[0])
 
     def convert_ids_to_tokens(self, token: int) -> str:
         """Return a text that stands for no bytes."""
         return f"token {token}"
 
-    def _encoded(self, text: str, special: bool) -> list[int]:
-        # The names of vLLM and of llama.cpp.
-        body = {"prompt": text, "content": text, "add_special_tokens": special, "add_special": special}
-        said = self._ask(REMOTE, body)
-        found = said.get("tokens") if isinstance(said, Mapping) else None
-        if not isinstance(found, list) or not all(isinstance(one, int) for one in found):
-            raise CheckpointError(f"the server's {REMOTE} gives no tokens for {text[:40]!r}")
-        return found
+
+def _body(key: _Text) -> dict[str, Any]:
+    # The names of vLLM and of llama.cpp.
+    text, special = key
+    return {"prompt": text, "content": text, "add_special_tokens": special, "add_special": special}
+
+
+def _ids(said: Any, text: str) -> list[int]:
+    found = said.get("tokens") if isinstance(said, Mapping) else None
+    if not isinstance(found, list) or not all(isinstance(one, int) for one in found):
+        raise CheckpointError(f"the server's {REMOTE} gives no tokens for {text[:40]!r}")
+    return found

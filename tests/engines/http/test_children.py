@@ -40,6 +40,7 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found = install(folder, "vllm")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     monkeypatch.setenv("SMALL_SERVER_NOTES", str(found))
+    monkeypatch.setenv("TMPDIR", str(folder))  # for the logs of processes that are killed
     return found
 
 

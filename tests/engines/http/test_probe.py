@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from harness.core.requests import Generate, Loglikelihood, RollingLoglikelihood
 from harness.engines.http.address import parse_address
 from harness.engines.http.calls import Failure
 from harness.engines.http.probe import Found, Probe
+from harness.engines.http.tokens import named_tokens
+from harness.engines.transformers.tokenizer import Pair
 from tests.support.model_server import ModelServer
 
 BOTH = (Loglikelihood, RollingLoglikelihood, Generate)
@@ -115,3 +118,25 @@ def test_a_server_that_answers_nothing_is_refused_in_one_line(whole: Path) -> No
 
     with pytest.raises(CheckpointError, match="OPENAI_API_KEY"):
         Probe(parse_address("http://h:8000"), wants_a_key).run(None, None)
+
+
+def test_the_texts_of_many_requests_are_tokenized_together_and_each_once() -> None:
+    asked: list[list[str]] = []
+
+    def ask_all(path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+        asked.append([body["prompt"] for body in bodies])
+        return [{"tokens": list(body["prompt"].encode())} for body in bodies]
+
+    tokens = named_tokens("/tokenize", lambda path, body: ask_all(path, [body])[0], ask_all)
+    assert tokens.remote is not None
+    asked.clear()
+    found: list[object] = []
+
+    def use() -> None:
+        found[:] = [tokens.text.pair("ab", one) for one in (" c", " d", " c")]
+
+    tokens.remote.ahead(use)
+    assert asked == [["ab c", "ab", "ab d"]]
+    use()
+    assert found[0] == found[2] == Pair((97, 98), (32, 99), spans_join=False)
+    assert len(asked) == 1
