@@ -265,7 +265,7 @@ class BatchGenerator:
         rows = self._most - sum(len(one.at_work) for one in others)
         if most is not None:
             left = most - sum(one.size(len(one.at_work)) for one in others) - lane.size(0)
-            rows = min(rows, left // max(1, lane.size(1) - lane.size(0)))
+            rows = min(rows, left // max(1, lane.row))
         return max(rows, not any(one.at_work for one in others))
 
     def _halve(self) -> bool:
@@ -306,11 +306,14 @@ class _Lane:
         """The number of samples that wait or are at work."""
         return len(self._waiting) + len(self.at_work)
 
+    @property
+    def row(self) -> int:
+        """The number of tokens that a row takes in memory."""
+        return max(self._longest, self.slots.columns)
+
     def size(self, rows: int) -> int:
-        """Return the number of tokens in memory with ``rows`` samples at work."""
-        return len(self.shared) + max(rows, self.slots.rows if rows else 0) * max(
-            self._longest, self.slots.columns
-        )
+        """Return the number of tokens in memory with ``rows`` samples at work; slots stay when their rows leave."""
+        return len(self.shared) + max(rows, self.slots.rows if rows else 0) * self.row
 
     def open(self, prefix: KeyValues) -> None:
         """Begin after a prefix whose keys and values are computed."""

@@ -180,6 +180,25 @@ def test_texts_do_not_depend_on_the_size_of_computations_and_buffers(llama: Path
     assert texts(engine, requests) == wanted
 
 
+def test_rows_that_end_leave_their_memory_to_rows_that_wait(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory holds 4 of 12 rows, the passes are those of 3 rounds at most, and not of rows one by one."""
+    requests = [Generate(prompt=f"{number} " * 3, stop=(), max_new_tokens=8) for number in range(12)]
+    engine = engine_for(llama)
+    alone = engine.answer(requests)
+    row = engine.loaded.model.config.num_hidden_layers * 2 * 4  # bytes of a token: keys and values of float32
+    config = engine.loaded.model.config
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    token = row * config.num_key_value_heads * width
+    monkeypatch.setattr(
+        "harness.engines.transformers.generation.batch.free_memory", lambda _device: 4 * 4 * 150 * token
+    )
+    engine = engine_for(llama)
+    assert engine.answer(requests) == alone
+    assert engine.progress().steps <= 3 * 8
+
+
 def test_a_prompt_alone_is_continued_in_one_piece(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.engines.transformers import kv_cache, split_attention
 
