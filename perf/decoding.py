@@ -1,0 +1,130 @@
+"""A pass that continues texts by one token each, against what its products and its weights' bytes take at least.
+
+    python -m perf.decoding --rows 1 4 32 --prefix 700 --own 100 [--dtype bfloat16]
+
+The products' floor is the time of ``torch.mm`` with the same shapes, one product after the other, as fast as it is for
+``--mm-rows`` rows. The bytes' floor is the time in which all weights are read once, at the speed of a sum over as many
+bytes. Times are the least of ``--repeats``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+from harness.checkpoints import resolve
+from harness.engines.settings import ModelSettings
+from harness.engines.transformers.attention_masks import Attention, attention_of
+from harness.engines.transformers.compat import quiet
+from harness.engines.transformers.generation.step import DecodeStep
+from harness.engines.transformers.kv_cache import SlotCache
+from harness.engines.transformers.logits import SelectiveLogits
+from harness.engines.transformers.memory import first_batch_budget
+from harness.engines.transformers.packing import pack
+from harness.engines.transformers.pool import load_weights
+from harness.engines.transformers.scoring.plan import WorkDone
+from harness.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
+from harness.engines.transformers.split_attention import splitting
+from perf.measure import table
+
+
+def main() -> None:
+    """Print a row for each number of rows."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--checkpoint", default="builtin:smollm2-135m")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 4, 32, 64])
+    parser.add_argument("--prefix", type=int, default=700, help="tokens before all rows")
+    parser.add_argument("--own", type=int, default=100, help="tokens of each row")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--mm-rows", type=int, default=512)
+    parser.add_argument("--repeats", type=int, default=15)
+    options = parser.parse_args()
+    import torch
+
+    torch.set_num_threads(options.threads)
+    (info,) = resolve(options.checkpoint, seq_len=None)
+    with quiet(), torch.inference_mode():
+        model = load_weights(info, ModelSettings(dtype=options.dtype, device="cpu")).model
+        shapes = [
+            (one.in_features, one.out_features) for one in model.modules() if isinstance(one, torch.nn.Linear)
+        ]
+        pack(model)
+        size = sum(inner * outer for inner, outer in shapes)
+        floors = [_products(shapes, rows, model.dtype, options) for rows in options.rows]
+        reading = _reading(size, model.dtype, options.repeats)
+        found = [_pass(model, info.seq_len, rows, options) for rows in options.rows]
+    rows_ = [
+        [
+            str(rows),
+            f"{1e3 * took:.1f}",
+            f"{1e3 * floor:.1f}",
+            f"{1e3 * reading:.1f}",
+            f"{max(floor, reading) / took:.0%}",
+        ]
+        for rows, took, floor in zip(options.rows, found, floors, strict=True)
+    ]
+    print(table(["rows", "ms", "products, ms", "reading, ms", "share of the higher floor"], rows_))
+
+
+def _pass(model: Any, seq_len: int, rows: int, options: argparse.Namespace) -> float:
+    """Return the seconds of a pass with so many rows."""
+    attention = attention_of(model)
+    assert isinstance(attention, Attention), attention
+    vocabulary = int(model.get_input_embeddings().weight.shape[0])
+    done, budget = WorkDone(), first_batch_budget(model, vocabulary)
+    needed = SelectiveLogits(model, done)
+    stepper = DecodeStep(model, needed, attention, budget=budget, done=done)
+    scorer = PrefixTreeScorer(
+        model, needed, attention, vocabulary=vocabulary, batch=None, budget=budget, done=done
+    )
+    slots = SlotCache(scorer.prefix(tuple((11 * at + 5) % 997 for at in range(options.prefix))))
+    with splitting(model):
+        stepper.fill(slots, [[(3 * at + row) % 997 for at in range(options.own)] for row in range(rows)])
+        assert max(slots.lengths) + options.prefix < seq_len
+
+        def once() -> None:
+            stepper.step(slots, [5] * rows)
+            slots.lengths = [length - 1 for length in slots.lengths]
+
+        took = _least(once, options.repeats)
+    needed.close()
+    return took
+
+
+def _products(shapes: list[tuple[int, int]], rows: int, dtype: Any, options: argparse.Namespace) -> float:
+    """Return the seconds that the products of so many rows take at the speed of ``torch.mm``."""
+    import torch
+
+    seconds = 0.0
+    for (inner, outer), count in {one: shapes.count(one) for one in shapes}.items():
+        left = torch.randn(options.mm_rows, inner, dtype=dtype)
+        right = torch.randn(inner, outer, dtype=dtype)
+        took = _least(lambda left=left, right=right: torch.mm(left, right), 5)  # type: ignore[misc]
+        seconds += count * took * rows / options.mm_rows
+    return seconds
+
+
+def _reading(count: int, dtype: Any, repeats: int) -> float:
+    """Return the seconds in which so many numbers are read."""
+    import torch
+
+    numbers = torch.zeros(count * dtype.itemsize // 4, dtype=torch.float32)
+    return _least(numbers.sum, repeats)
+
+
+def _least(work: Callable[[], object], repeats: int) -> float:
+    found = []
+    for _ in range(repeats + 2):
+        began = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - began)
+    return min(found[2:])
+
+
+if __name__ == "__main__":
+    main()
