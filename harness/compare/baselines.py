@@ -234,15 +234,23 @@ def _earlier(new: StoredResult, source: BaselineSource) -> list[StoredResult]:
 
 
 def _of_earlier_runs(new: StoredResult, results: Iterable[StoredResult]) -> list[StoredResult]:
-    """The results of the benchmark that runs before this one have measured."""
+    """The results of the benchmark that runs before this one have measured; made-up answers are no baseline for a
+    model."""
+    fake = _is_fake(new)
     return [
         saved
         for saved in results
         if saved.benchmark == new.benchmark
+        and (fake or not _is_fake(saved))
         and not saved.published
         and saved.run_id != new.run_id
         and saved.began < new.began
     ]
+
+
+def _is_fake(saved: StoredResult) -> bool:
+    """Return whether the answers are those of ``fake:causal`` or ``fake:masked``."""
+    return saved.checkpoint_info.get("model_type") == "fake"
 
 
 def _nothing(earlier: Sequence[StoredResult], source: BaselineSource) -> BaselineChoice:

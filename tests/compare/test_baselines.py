@@ -55,6 +55,13 @@ def test_a_checkpoint_may_be_held_against_itself_when_there_is_no_other() -> Non
     assert [one.saved.run_id for one in chosen.baselines] == ["first"]
 
 
+def test_made_up_answers_are_no_baseline_for_a_model_but_for_others_made_up() -> None:
+    fake: dict[str, Any] = {"checkpoint_info": {"model_type": "fake"}}
+    tried = entry(right(9, 10), checkpoint="fake-causal", **fake)
+    assert found(new(), tried).state == "first"
+    assert found(new(**fake), tried).state == "chosen"
+
+
 def test_a_second_try_under_other_conditions_is_not_held_against_the_first() -> None:
     other = {"conditions": {"data": "e" * 64}}
     refused = found(
