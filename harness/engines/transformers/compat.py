@@ -205,6 +205,12 @@ def _is_mapped(tensor: Any) -> bool:
     return False
 
 
+def let_go_if_mapped(tensor: torch.Tensor) -> None:
+    """Do as ``let_go`` with a tensor whose memory is that of a file, and nothing with another."""
+    if sys.platform == "linux" and _is_mapped(tensor):
+        let_go(tensor)
+
+
 def let_go(tensor: torch.Tensor) -> None:
     """Tell Linux that the pages wholly under a mapped tensor are not needed now.
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.engines.transformers.compat import let_go_if_mapped
 from harness.engines.transformers.memory import free_memory
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def _pack(layer: Any, *, shared: bool) -> bool:
         kept = torch.nn.Parameter(packed, requires_grad=False)
     if not shared:
         del layer.weight
+        let_go_if_mapped(plain)
     layer.__class__ = _packed_linear()
     layer.packed_weight, layer.own_type = kept, plain.dtype
     return True

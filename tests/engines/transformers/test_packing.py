@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from harness.engines.transformers.compat import let_go_if_mapped
 from harness.engines.transformers.in_float32 import in_float32
 from harness.engines.transformers.packing import pack
 from tests.support.families import CAUSAL, MAMBA, MASKED, SEQ_LEN, causal_of
@@ -115,3 +116,13 @@ def test_float32_arithmetic_reads_packed_weights(tmp_path: Path) -> None:
     pack(model, least=0)
     with in_float32():
         assert torch.equal(logits(model), before)
+
+
+def test_pages_of_a_file_are_let_go_and_memory_of_another_kind_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    expected = torch.arange(1 << 16, dtype=torch.float32)
+    path.write_bytes(expected.numpy().tobytes())
+    mapped = torch.from_file(str(path), shared=False, size=expected.numel(), dtype=torch.float32)
+    for tensor in (mapped, expected.clone()):
+        let_go_if_mapped(tensor)
+        assert torch.equal(tensor, expected)
