@@ -408,7 +408,7 @@ def test_a_phone_shows_list_and_item_without_scrolling_sideways(items: Items) ->
 def test_texts_are_unpacked_before_anybody_searches(items: Items) -> None:
     page = items(items=1000)
     page.wait_for_function(
-        "chunksInView().length > 3 && chunksInView().every((key) => texts.prepared.has(key))"
+        "() => chunksInView().length > 3 && chunksInView().every((key) => texts.prepared.has(key))"
     )
 
 

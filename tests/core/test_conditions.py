@@ -69,6 +69,7 @@ OTHER = {
     "price": "1,2",
     "reuse_served": True,
     "beside": True,
+    "server_args": "--seed 3",
     "mlflow": True,
     "mlflow_experiment": "other",
 }

@@ -99,7 +99,7 @@ def difference(
 def _has_experts(model: Any) -> bool:
     """Return whether the model's config has a number of experts above 1."""
     config = getattr(model, "config", None)
-    numbers = vars(config.get_text_config()) if config is not None else {}
+    numbers = getattr(config.get_text_config(), "__dict__", {}) if config is not None else {}
     return any("experts" in name and isinstance(value, int) and value > 1 for name, value in numbers.items())
 
 

@@ -53,8 +53,13 @@ class KnownWays:
 
 
 def folder_for(model: Any) -> Path | None:
-    """Return the folder of the user's cache; None for a small model, or one with code of its own, which may change."""
-    if type(model).__module__.startswith("transformers_modules"):
+    """Return the folder of the user's cache, for a large model whose ways depend on this code and its versions alone.
+
+    None for a small model, for one with code of its own, which may change, and for one that is no module of torch.
+    """
+    import torch
+
+    if type(model).__module__.startswith("transformers_modules") or not isinstance(model, torch.nn.Module):
         return None
     return cache_folder("ways") if sum(one.numel() for one in model.parameters()) >= _LEAST else None
 
