@@ -9,12 +9,15 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.pytester import SysModulesSnapshot
 from hypothesis import HealthCheck, settings
 
 from tests.support.tiny import tiny_causal
@@ -38,6 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", REAL_SERVER)
     # Otherwise the many processes of tests compile every module anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # A process in the background ignores Ctrl-C, and so would all that it starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # With tiny models torch's threads mostly wait for each other, and most of all beside other processes.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Thousands of items live to the end, and most of what tests leave is freed without the collector.
@@ -63,6 +69,23 @@ def unsynced() -> Iterator[None]:
     """What tests write need not outlive a power cut; a run waits for the disk a dozen times."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def libraries() -> Iterator[None]:
+    """A run within a test leaves the libraries that it imported first; else later tests find half of transformers."""
+    restore = SysModulesSnapshot.restore
+
+    def restored(snapshot: SysModulesSnapshot) -> None:
+        imported = dict(sys.modules)
+        restore(snapshot)
+        for name, module in imported.items():
+            if "site-packages" in (getattr(module, "__file__", None) or ""):
+                sys.modules.setdefault(name, module)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SysModulesSnapshot, "restore", restored)
         yield
 
 
