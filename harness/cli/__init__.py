@@ -51,7 +51,7 @@ COMMANDS: Final = (
     _ours("show", "show a checkpoint's properties"),
     _ours("rescore", "score a run's stored answers with today's scorers", csv=True),
     _ours("grade", "run the programs of a file of samples, for pass@k"),
-    _ours("track", "send a run to a tracker, MLflow, or what that lacks of it"),
+    _ours("track", "send a run to a tracker, or what that lacks of it: MLflow, W&B"),
     _ours("compare", "compare results: which differences are more than chance", markdown=True),
     _ours("study", "study the checkpoints of trainings: curves, peaks, series against series", markdown=True),
     _ours("export", "write a run in the form of lm-evaluation-harness"),

@@ -10,7 +10,7 @@ from typing import Any
 from harness.cli.command import Output, add_run, run_folder
 from harness.core.errors import HarnessError
 from harness.core.text import count
-from harness.reports.trackers.base import Tracker
+from harness.reports.trackers.base import PLACE, Tracker, place_option
 from harness.reports.trackers.registry import Outcome, track, trackers
 from harness.results.run_directory import RunDirectory
 from harness.results.summary import SUMMARY
@@ -19,18 +19,21 @@ from harness.results.summary import SUMMARY
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run and the tracker."""
     add_run(parser)
-    text = "to MLflow (default: what the run itself was started with); MLFLOW_TRACKING_URI says where"
-    parser.add_argument("--mlflow", action="store_true", help=text)
-    text = "--mlflow, and the experiment there (default: the run's, else MLFLOW_EXPERIMENT_NAME, else touchstone)"
-    parser.add_argument("--mlflow-experiment", metavar="NAME", help=text)
+    for one in trackers():
+        text = f"to {one.title} (default: what the run itself was started with); {one.where}"
+        parser.add_argument(f"--{one.name}", action="store_true", help=text)
+        text = (
+            f"--{one.name}, and the {one.place} there (default: the run's, else {one.variable}, else {PLACE})"
+        )
+        parser.add_argument(f"--{one.name}-{one.place}", metavar="NAME", help=text)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Send what is lacking; raises ``HarnessError`` where the tracker does not take it."""
     folder = run_folder(options, SUMMARY)
     settings = dict(RunDirectory(folder).read_manifest().get("settings", {}))
-    if options.mlflow_experiment:
-        settings |= {"mlflow": True, "mlflow_experiment": options.mlflow_experiment}
+    for name in map(place_option, trackers()):
+        settings |= {name: given} if (given := getattr(options, name)) else {}
     rows = [_sent(folder, one, settings) for one in _wanted(options, settings)]
     return Output(rows[0] if len(rows) == 1 else rows, "\n".join(row["text"] for row in rows))
 
@@ -38,10 +41,12 @@ def run(options: argparse.Namespace) -> Output:
 def _wanted(options: argparse.Namespace, settings: dict[str, Any]) -> list[Tracker]:
     """Return the trackers that are named, else those that the run was started with. Raises ``HarnessError``."""
     known = {one.name: one for one in trackers()}
-    named = [one for name, one in known.items() if getattr(options, name)]
-    found = named or [
-        one for name, one in known.items() if settings.get(name) or settings.get(f"{name}_experiment")
-    ]
+    given = vars(options)
+    named, told = (
+        [one for name, one in known.items() if those.get(name) or those.get(place_option(one))]
+        for those in (given, settings)
+    )
+    found = named or told
     if not found:
         raise HarnessError(
             f"{options.target}: say to which tracker: {', '.join(f'--{name}' for name in known)}"

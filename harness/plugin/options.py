@@ -70,6 +70,8 @@ class Settings:
     strict: bool
     mlflow: bool
     mlflow_experiment: str | None
+    wandb: bool
+    wandb_project: str | None
     gate: bool
     gate_mode: str | None
     baseline: str | None
@@ -94,7 +96,11 @@ class Settings:
     @property
     def trackers(self) -> tuple[str, ...]:
         """The names of the trackers that are told of the run."""
-        return ("mlflow",) if self.mlflow or self.mlflow_experiment else ()
+        told = {
+            "mlflow": self.mlflow or self.mlflow_experiment,
+            "wandb": self.wandb or self.wandb_project,
+        }
+        return tuple(name for name, wanted in told.items() if wanted)
 
     def recorded(self) -> dict[str, Any]:
         """Return the settings as a run's manifest has them: every row of the table."""

@@ -45,6 +45,7 @@ class Tracking:
         try:
             done = subprocess.run(
                 [*command, "--json"],
+                stdin=subprocess.DEVNULL,  # a client without a key asks for none
                 capture_output=True,
                 text=True,
                 errors="replace",

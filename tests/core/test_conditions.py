@@ -72,6 +72,8 @@ OTHER = {
     "server_args": "--seed 3",
     "mlflow": True,
     "mlflow_experiment": "other",
+    "wandb": True,
+    "wandb_project": "other",
 }
 """A value of each option that is not its default."""
 

@@ -48,7 +48,7 @@ def test_few_options_have_a_short_name() -> None:
     short = {row.short for row in TABLE.values() if row.short}
     assert short == {
         *("--checkpoint", "--gate", "--baseline", "--gate-plan"),
-        *("--mlflow", "--mlflow-experiment"),
+        *("--mlflow", "--mlflow-experiment", "--wandb", "--wandb-project"),
     }
     assert all(row.long_flag.startswith("--eval-") for row in TABLE.values())
 

@@ -19,6 +19,7 @@ import pytest
 from harness.compare.tracked.names import tracker_name
 from tests.support.mlflow_server import sent_to
 from tests.support.project import ALONE
+from tests.support.wandb_files import kept_in, offline
 
 TASKS = "mmlu_stem,real_coref,ko_lambada_wiki,humaneval,lambada"
 COMPOSITE = "composite"
@@ -81,13 +82,14 @@ def of_run(server: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("every")
     words = ["run", f"--tasks={TASKS}", "--checkpoint=fake:causal", "--checkpoint=fake:masked", "-v"]
     words += ["--eval-limit=3", "--eval-samples=5", "--eval-run-id=r", "--mlflow-experiment=every", *ALONE]
+    words += ["--wandb-project=every"]
     words += ["--junitxml=j.xml", "--json-report", "--json-report-file=r.json", "--eval-markdown=m.md"]
     left = ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY")
     environment = {name: value for name, value in os.environ.items() if name not in left}
     done = subprocess.run(
         [sys.executable, "-P", "-m", "harness.cli", *words],
         cwd=folder,
-        env={**environment, "MLFLOW_TRACKING_URI": server, "COLUMNS": "120"},
+        env={**environment, **offline(folder), "MLFLOW_TRACKING_URI": server, "COLUMNS": "120"},
         capture_output=True,
         text=True,
         check=False,
@@ -274,6 +276,18 @@ def test_mlflow_has_them_exactly(of_run: Run, tracked: Any) -> None:
         if key.metric != COMPOSITE:
             assert sent[f"n/{name}"] == one["n"]
     assert set(numbers_of(runs)) == {key.benchmark for key in of_run.exact}
+
+
+@pytest.mark.slow
+def test_weights_and_biases_has_them_exactly(of_run: Run) -> None:
+    runs = kept_in(of_run.folder / "wandb")
+    assert {one.project for one in runs.values()} == {"every"}
+    for key, one in of_run.exact.items():
+        (sent,) = runs[f"eval_{key.benchmark}_{key.checkpoint}"].points.values()
+        name = tracker_name(key.benchmark if key.metric == COMPOSITE else key.metric)
+        name = f"{key.group}/{name}" if key.group else name
+        limits = [sent[f"interval/{name}/{part}"] for part in ("low", "high")]
+        assert [sent[name], *limits] == [one[part] for part in ("value", "low", "high")]
 
 
 def numbers_of(runs: dict[str, Any]) -> Iterator[str]:

@@ -1,8 +1,11 @@
-"""A run that is to be tracked: by nobody who is there, and by a real server of MLflow."""
+"""A run that is to be tracked: by nobody who is there, by a real server of MLflow, and by W&B offline."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from harness.results.summary import load_summary
 from tests.support import runs
 from tests.support.mlflow_server import free_port, sent_to, stub
 from tests.support.project import Project
+from tests.support.wandb_files import kept_in, offline
 
 SECRET = "planted-7f3b9c1e-value"
 
@@ -49,7 +53,7 @@ def test_a_run_of_no_tracker_says_which_there_are(tmp_path: Path, capsys: pytest
     folder = runs.run(tmp_path, "r", "a")
     (folder / "run.json").write_text(json.dumps({"settings": {}}))
     assert main(["track", str(folder)]) == 4
-    assert capsys.readouterr().err == f"touchstone: {folder}: say to which tracker: --mlflow\n"
+    assert capsys.readouterr().err == f"touchstone: {folder}: say to which tracker: --mlflow, --wandb\n"
 
 
 @pytest.mark.slow
@@ -206,3 +210,43 @@ def test_a_study_of_an_experiment_has_our_results_and_those_of_another_script_an
     assert (tmp_path / "comparison_winogrande.png").read_bytes().startswith(b"\x89PNG")
     assert main(["study", "--from-mlflow", "studi"]) == 4
     assert "no such experiment" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_is_written_offline_for_weights_and_biases_is_there_once_and_has_no_key(tmp_path: Path) -> None:
+    folder = runs.run(tmp_path, "offline", f"runs-{SECRET}", "checkpoint-20", when=11)
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    summary["results"][0]["invalid"] = "9 of 24 outputs were cut off"
+    (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "harness.cli",
+        "track",
+        str(folder),
+        "--wandb-project",
+        "mine",
+        "--json",
+    ]
+    environ = {**os.environ, **offline(tmp_path), "SOME_API_KEY": SECRET}
+    told = [
+        json.loads(subprocess.run(command, env=environ, check=True, capture_output=True).stdout)
+        for _ in range(2)
+    ]
+    assert [one["new"] for one in told] == [told[0]["runs"], 0]
+    kept = kept_in(tmp_path / "wandb")
+    assert len(kept) == told[0]["runs"]
+    wrong = kept[f"eval_{summary['results'][0]['name']}_runs-[SOME_API_KEY]"]
+    assert (wrong.exit_code, wrong.notes) == (1, "NOT VALID: 9 of 24 outputs were cut off")
+    assert "valid:false" in wrong.tags
+    assert wrong.points[100]["acc"] == summary["results"][0]["metrics"]["acc"]["value"]
+    right = kept[f"eval_{summary['results'][0]['name']}_checkpoint-20"]
+    assert (right.exit_code, right.notes, right.kind, right.config["shots"]) == (0, "", "result", 5)
+    assert set(right.files) == {"tasks.csv", "samples.jsonl"}
+    parent = kept["touchstone offline"].files
+    assert set(parent) >= {"summary.json", "results.csv"}
+    assert "report.html" not in parent
+    files = [path for name in ("wandb", "own") for path in (tmp_path / name).rglob("*") if path.is_file()]
+    assert len(files) > 20
+    assert not [path for path in files if SECRET.encode() in path.read_bytes()]

@@ -6,18 +6,16 @@ is found. A metric is sent where the run has no value of it at the step, a file 
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from harness.compare.tracked.client import TrackerError, client, missing, place_of, search
 from harness.compare.tracked.names import IDENTITY, KEY
-from harness.reports.trackers.base import Sent
-from harness.reports.trackers.payload import Point, TrackedRun
-
-EXPERIMENT: Final = "touchstone"
+from harness.reports.trackers.base import Pictures, Sent, place_name
+from harness.reports.trackers.payload import Point, TrackedRun, texts
 
 MOST_POINTS: Final = 1000
 MOST_PAIRS: Final = 100
@@ -31,21 +29,20 @@ class MLflow:
 
     name = "mlflow"
     title = "MLflow"
+    where = "MLFLOW_TRACKING_URI says where"
+    place = "experiment"
+    variable = "MLFLOW_EXPERIMENT_NAME"
 
     def missing(self) -> str | None:
         """Return what must be installed or set first."""
         return missing()
 
-    def send(self, identity: str, runs: Sequence[TrackedRun], settings: Mapping[str, Any]) -> Sent:
+    def send(
+        self, identity: str, runs: Sequence[TrackedRun], settings: Mapping[str, Any], pictures: Pictures
+    ) -> Sent:
         """Send the runs, the parent first. Raises ``TrackerError``."""
         with client() as mlflow:
-            return _Sending(mlflow, experiment_name(settings), identity).all(runs)
-
-
-def experiment_name(settings: Mapping[str, Any]) -> str:
-    """Return the experiment: of the options, of MLflow's own variable, or ours."""
-    given = settings.get("mlflow_experiment") or os.environ.get("MLFLOW_EXPERIMENT_NAME")
-    return str(given or EXPERIMENT)
+            return _Sending(mlflow, place_name(self, settings), identity).all(runs, pictures)
 
 
 class _Sending:
@@ -57,7 +54,7 @@ class _Sending:
         self._identity = identity
         self._numbers = self._files = self._new = 0
 
-    def all(self, runs: Sequence[TrackedRun]) -> Sent:
+    def all(self, runs: Sequence[TrackedRun], pictures: Pictures) -> Sent:
         experiment = self._experiment()
         there = self._there(experiment)
         parent = ""
@@ -67,6 +64,7 @@ class _Sending:
                 found = self._created(experiment, one, parent)
             parent = parent or found.info.run_id
             self._complete(one, found)
+        self._send_files(pictures(), parent)
         where = f"experiment {self._name} of {place_of(self._client)}"
         return Sent(where, len(runs), self._new, self._numbers, self._files)
 
@@ -95,7 +93,7 @@ class _Sending:
     def _complete(self, one: TrackedRun, found: Any) -> None:
         """Send what the tracker's run lacks, and end it."""
         run_id = found.info.run_id
-        params = {_key(name): value[:LONGEST_PARAM] for name, value in one.params.items()}
+        params = {_key(name): value[:LONGEST_PARAM] for name, value in texts(one.params).items()}
         params = {name: value for name, value in params.items() if name not in found.data.params}
         tags = {**one.all_tags, "mlflow.source.name": "pytest-touchstone"}
         tags |= {} if one.why_not is None else {"mlflow.note.content": f"**NOT VALID**: {one.why_not}"}
@@ -103,7 +101,7 @@ class _Sending:
         tags = {name: value[:LONGEST_TAG] for name, value in tags.items()}
         tags = {name: value for name, value in tags.items() if found.data.tags.get(name) != value}
         self._log(run_id, params, tags, self._lacking(one, found))
-        self._send_files(one, run_id)
+        self._send_files(one.files, run_id)
         status = "FINISHED" if one.why_not is None else "FAILED"
         if found.info.status != status:
             self._client.set_terminated(run_id, status)
@@ -131,11 +129,11 @@ class _Sending:
                 self._client.log_batch(run_id, **{kind: all_of_kind[start : start + most]})
         self._numbers += len(points)
 
-    def _send_files(self, one: TrackedRun, run_id: str) -> None:
-        if not one.files:
+    def _send_files(self, files: Mapping[str, Path], run_id: str) -> None:
+        if not files:
             return
         there = {found.path for found in self._client.list_artifacts(run_id)}
-        for name, path in one.files.items():
+        for name, path in files.items():
             if name not in there:
                 self._client.log_artifact(run_id, str(path))
                 self._files += 1

@@ -42,14 +42,14 @@ class Point(NamedTuple):
 class TrackedRun:
     """A run in the tracker; ``key`` tells it from the others of the same run of ours.
 
-    ``why_not`` says why its numbers must not be believed, None where nothing is known against them. ``files`` are its
-    artifacts, by name.
+    ``params`` are plain values: texts, numbers, lists. ``why_not`` says why its numbers must not be believed, None
+    where nothing is known against them. ``files`` are its artifacts, by name.
     """
 
     key: str
     name: str
     kind: Kind
-    params: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
     points: tuple[Point, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     why_not: str | None = None
@@ -144,7 +144,7 @@ def _parent(summary: Summary, files: Mapping[str, Path]) -> TrackedRun:
         key="run",
         name=f"touchstone {summary.run_id}",
         kind="run",
-        params=texts(told),
+        params=known(told),
         tags=texts(tags),
         why_not="; ".join(wrong) or None,
         files=files,
@@ -216,13 +216,13 @@ def _undefined(results: Iterable[Result]) -> dict[str, str]:
     return {"undefined": "; ".join(lacking)}
 
 
-def _params(saved: StoredResult, row: Mapping[str, Any], asked: Mapping[str, float] | None) -> dict[str, str]:
+def _params(saved: StoredResult, row: Mapping[str, Any], asked: Mapping[str, float] | None) -> dict[str, Any]:
     conditions = dict(saved.conditions)
     settings = {
         "num_samples": conditions.pop("samples", None),
         **{name: conditions.pop(name, None) for name in ("temperature", "max_new_tokens")},
     }
-    known = {
+    own = {
         "checkpoint_path": row.get("path"),
         "checkpoint": saved.checkpoint,
         "dataset": saved.benchmark,
@@ -232,7 +232,7 @@ def _params(saved: StoredResult, row: Mapping[str, Any], asked: Mapping[str, flo
         "checkpoint_val_loss": row.get("val_loss"),
         "seq_len": row.get("seq_len"),
     }
-    return texts({**conditions, **known})
+    return known({**conditions, **own})
 
 
 def _tags(saved: StoredResult, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def _composites(summary: Summary, steps: Steps) -> Iterator[TrackedRun]:
             key=f"composite/{checkpoint}/{one['name']}",
             name=f"eval_{one['name']}_{checkpoint}",
             kind="composite",
-            params=texts(
+            params=known(
                 {"checkpoint_path": row.get("path"), "checkpoint": checkpoint, "parts": " + ".join(parts)}
             ),
             points=tuple(_points(numbers, steps.of(checkpoint))),
@@ -314,7 +314,7 @@ def _series(summary: Summary, steps: Steps) -> Iterator[TrackedRun]:
             key=f"series/{series}",
             name=f"series_{Path(series).name}",
             kind="series",
-            params=texts({"series": series, "checkpoints": len(at), "run_id": summary.run_id}),
+            params=known({"series": series, "checkpoints": len(at), "run_id": summary.run_id}),
             points=tuple(points),
             tags=texts(tags | _commit(summary.manifest) | steps.tags(names[0])),
             why_not=f"{count(len(wrong), 'point')} of results that are not valid" if wrong else None,
@@ -336,10 +336,14 @@ def _curve(summary: Summary, checkpoint: str, step: int) -> Iterator[Point]:
             yield from _points({f"{front}{tracker_name(one['name'])}": one["value"]}, step)
 
 
+def known(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values without those that are not known."""
+    return {name: value for name, value in values.items() if value not in (None, "")}
+
+
 def texts(values: Mapping[str, Any]) -> dict[str, str]:
     """Return the values as text, without those that are not known."""
     return {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for name, value in values.items()
-        if value not in (None, "")
+        for name, value in known(values).items()
     }

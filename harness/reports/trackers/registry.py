@@ -15,12 +15,13 @@ from harness.reports.trackers.base import Sent, Tracker
 from harness.reports.trackers.mlflow import MLflow
 from harness.reports.trackers.payload import TrackedRun, identity, tracked_runs
 from harness.reports.trackers.secrets import Secrets
+from harness.reports.trackers.wandb import WandB
 from harness.results.summary import load_summary
 
 
 def trackers() -> tuple[Tracker, ...]:
     """Return our trackers."""
-    return (MLflow(),)
+    return (MLflow(), WandB())
 
 
 class Outcome(NamedTuple):
@@ -43,10 +44,7 @@ def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> Outcom
         except OSError as error:
             raise HarnessError(f"{folder}: cannot be read: {error.strerror}") from error
         runs = [_without(secrets, one) for one in runs]
-        sent = tracker.send(identity(summary), runs, settings)
-        if pictures := artifacts.pictures():  # last, since drawing them takes long
-            more = tracker.send(identity(summary), [replace(runs[0], files=pictures)], settings)
-            sent = replace(sent, files=sent.files + more.files)
+        sent = tracker.send(identity(summary), runs, settings, artifacts.pictures)
     return Outcome(sent, artifacts.left_out)
 
 
@@ -57,7 +55,16 @@ def _without(secrets: Secrets, one: TrackedRun) -> TrackedRun:
         key=removed(one.key),
         name=removed(one.name),
         points=tuple(point._replace(name=removed(point.name)) for point in one.points),
-        params={name: removed(value) for name, value in one.params.items()},
+        params={name: _clean(secrets, value) for name, value in one.params.items()},
         tags={name: removed(value) for name, value in one.tags.items()},
         why_not=None if one.why_not is None else removed(one.why_not),
     )
+
+
+def _clean(secrets: Secrets, value: Any) -> Any:
+    """Return a plain value with no key in its texts."""
+    if isinstance(value, str):
+        return secrets.removed(value)
+    if isinstance(value, Mapping):
+        return {secrets.removed(str(name)): _clean(secrets, one) for name, one in value.items()}
+    return [_clean(secrets, one) for one in value] if isinstance(value, list | tuple) else value

@@ -63,10 +63,10 @@ def test_a_result_has_the_parameters_of_its_checkpoint_and_how_texts_were_asked_
     assert {name: params[name] for name in ("checkpoint_path", "dataset", "shots")} == {
         "checkpoint_path": "runs/checkpoint-100",
         "dataset": "winogrande",
-        "shots": "5",
+        "shots": 5,
     }
-    assert [params[name] for name in ("num_samples", "temperature", "max_new_tokens")] == ["20", "0.2", "512"]
-    assert [params[name] for name in ("checkpoint_epoch", "checkpoint_val_loss")] == ["1.0", "1.25"]
+    assert [params[name] for name in ("num_samples", "temperature", "max_new_tokens")] == [20, 0.2, 512]
+    assert [params[name] for name in ("checkpoint_epoch", "checkpoint_val_loss")] == [1.0, 1.25]
 
 
 def test_where_no_text_was_asked_for_nothing_is_said_of_samples() -> None:
