@@ -80,8 +80,13 @@ def libraries() -> Iterator[None]:
     def restored(snapshot: SysModulesSnapshot) -> None:
         imported = dict(sys.modules)
         restore(snapshot)
+        installed = {
+            name.partition(".")[0]
+            for name, module in imported.items()
+            if "site-packages" in (getattr(module, "__file__", None) or "")
+        }
         for name, module in imported.items():
-            if "site-packages" in (getattr(module, "__file__", None) or ""):
+            if name.partition(".")[0] in installed:
                 sys.modules.setdefault(name, module)
 
     with pytest.MonkeyPatch.context() as patch:
