@@ -1,4 +1,5 @@
-"""MMLU: questions with four answers about 57 subjects of school, university and professions; and 14 of them alone."""
+"""MMLU: questions with four answers about 57 subjects of school, university and professions; 14 of them alone; and all
+by the texts of the answers."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark
-from harness.metrics import ChoiceScores, argmax
+from harness.metrics import CHOICE_METRICS, ChoiceScores, argmax, score_choices
 
 LETTERS = ("A", "B", "C", "D")
 
@@ -105,6 +106,11 @@ def prompt(row: Question) -> str:
     return "\n".join([row["question"].strip(), *answers, "Answer:"])
 
 
+def cloze(row: Question) -> str:
+    """The question and "Answer:"."""
+    return f"Question: {row['question'].strip()}\nAnswer:"
+
+
 def score(row: Question, fewshot: FewShot, *names: str) -> Scores:
     """Ask for every letter after the prompt; the scores of these names say whether the right one is preferred."""
     subject = row["subject"].replace("_", " ")
@@ -184,3 +190,37 @@ def test_mmlu_stem(example: Question, fewshot: FewShot) -> Scores:
       (micro). ``acc_macro`` is the mean of the subjects' means.
     """
     return (yield from score(example, fewshot, "acc"))
+
+
+@benchmark(
+    "mmlu_continuation",
+    published_rows=SUBJECTS,
+    metrics=(*CHOICE_METRICS, *(f"acc_{category}" for category in CATEGORIES)),
+    keep=lambda row: row.get("subject") in SUBJECTS or "subject" not in row,
+    **{
+        **MMLU,
+        "num_fewshot": 0,
+        "shot": lambda row: f"{cloze(row)} {row['choices'][row['answer']]}",
+        "source": "lm-evaluation-harness 0.4.13, tasks mmlu_SUBJECT_continuation",
+    },
+)
+def test_mmlu_continuation(example: Question, fewshot: FewShot) -> Scores:
+    """MMLU (Hendrycks et al. 2020) by the texts of its answers, all 57 subjects, test split (14,042 questions), 0-shot.
+
+    Context: "The following are questions (with answers) about SUBJECT.", an empty line, "Question: ", the question
+    stripped, a line break, "Answer:"; examples (``--eval-shots 5``) are the first rows of the subject's dev file.
+    Continuation: one space and the text of the answer, which is not shown before, for each of the four.
+
+    - ``acc`` (primary): the highest summed log-probability is the right answer's; over all questions.
+    - ``acc_norm``, ``acc_bytes``, ``acc_tokens``: highest per character, per UTF-8 byte, per token of the answer.
+    - ``acc_macro``, ``acc_stem`` and the other groups: as in ``mmlu``.
+
+    Not comparable: ``mmlu``, which asks for letters: small models do better here, large ones there. Model cards of
+    small models quote such a form under the name MMLU (lighteval's, OLMo's), each with a prompt of its own.
+    """
+    subject = example["subject"].replace("_", " ")
+    header = f"The following are questions (with answers) about {subject}.\n\n"
+    asked, texts = cloze(example), example["choices"]
+    answers = yield [fewshot.loglikelihood(asked, " " + text, header=header) for text in texts]
+    found = score_choices(answers, texts, example["answer"])
+    return ChoiceScores({**found, f"acc_{CATEGORY[example['subject']]}": found["acc"]}, found.right)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from harness.core.dataset import HUB, load_dataset
 from harness.core.errors import DataError, HarnessError
 from harness.core.resources import shipped_evals
 from harness.core.settings import settings_table
+from harness.core.task_groups import task_groups
 from harness.core.tasks import Known, Tasks, declared_groups, tags_of
 from harness.plugin.declarations import returned_names
 from harness.plugin.listing import Found, find_benchmarks
@@ -51,12 +52,14 @@ def run(options: argparse.Namespace) -> Output:
     if data is not None:
         settings_table()["data"].read(data, "--data" if options.data else "TOUCHSTONE_DATA")
     found = find_benchmarks(paths or [shipped_evals()])
-    rows = [_row(one, data) for one in _named(found, names)]
+    groups = task_groups(Path("pyproject.toml"))
+    tasks = _tasks(found, names, groups)
+    rows = [_row(one, data, tasks.shots(one.spec)) for one in found if tasks.chosen(one.spec)]
     if not rows:
         raise HarnessError(
             f"no benchmarks in {', '.join(map(str, paths))}; docs/benchmarks.md tells how to write one"
         )
-    return Output(rows, lambda: _blocks(rows) if names else _table(rows))
+    return Output(rows, lambda: _blocks(rows) if names else _table(rows, groups))
 
 
 def _of_config(options: argparse.Namespace, paths: Sequence[Path]) -> Output:
@@ -72,10 +75,10 @@ def _of_config(options: argparse.Namespace, paths: Sequence[Path]) -> Output:
     return Output(rows, lambda: table_of(file, rows))
 
 
-def _named(found: Sequence[Found], names: Sequence[str]) -> list[Found]:
-    """Return the benchmarks that the names mean; raises ``HarnessError`` for a name that means none."""
+def _tasks(found: Sequence[Found], names: Sequence[str], groups: Mapping[str, str]) -> Tasks:
+    """Return the choice that the names mean; raises ``HarnessError`` for a name that means none."""
     try:
-        tasks = Tasks.of(names)
+        tasks = Tasks.of(names, groups)
     except ValueError as error:
         raise HarnessError(
             f"{' '.join(names)!r}: no such file, and no name of a benchmark; expected {error}"
@@ -84,11 +87,11 @@ def _named(found: Sequence[Found], names: Sequence[str]) -> list[Found]:
     if (line := tasks.unknown(known)) is not None:
         said = line.replace("--eval-tasks", "NAME", 1)
         raise HarnessError(said.replace("no such benchmark or tag", "no such file, benchmark or tag", 1))
-    return [one for one in found if tasks.chosen(one.spec)]
+    return tasks
 
 
-def _row(found: Found, data: str | None) -> dict[str, Any]:
-    """Return all there is to tell about a benchmark, as plain values."""
+def _row(found: Found, data: str | None, shots: int | None) -> dict[str, Any]:
+    """Return all there is to tell about a benchmark, as plain values; ``shots`` is what the names say of it."""
     spec = found.spec
     scores = spec.metrics or tuple(sorted(returned_names(generator_function(found.function)) or ()))
     here, origin, missing, groups = _here(found, data)
@@ -103,7 +106,7 @@ def _row(found: Found, data: str | None) -> dict[str, Any]:
         "asks": [kind.__name__ for kind in spec.asks],
         "tags": list(tags_of(spec)),
         "metrics": list(dict.fromkeys((spec.primary, *scores, *spec.aggregate))),
-        "shots": spec.num_fewshot,
+        "shots": spec.num_fewshot if shots is None else shots,
         "rows": here,
         "rows_from": origin,
         "missing": missing,
@@ -135,7 +138,7 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> str:
+def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
     from harness.reports.formatting import NOTHING, console_of, labelled, open_table, written
 
     width, color = terminal()
@@ -158,7 +161,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
         )
     console.print(table)
     console.print()
-    console.print(labelled(LEGEND))
+    console.print(labelled([*LEGEND, ("groups", f"{', '.join(groups)}: several benchmarks by one name")]))
     return written(console)
 
 

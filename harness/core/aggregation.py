@@ -32,7 +32,7 @@ from harness.core.files import load_module
 MACRO: Final = "_macro"
 """The suffix of a metric that is a mean over groups."""
 
-Function: TypeAlias = Callable[[Sequence[float], Sequence[str | None] | None], Any]
+Function: TypeAlias = Callable[[Sequence[Any], Sequence[str | None] | None], Any]
 """Values and clusters -> an ``Estimate``, or a number."""
 
 
@@ -43,7 +43,8 @@ class Aggregation:
     ``by`` is the name that messages use. ``function`` is None for the aggregations of this package. ``rises`` says
     whether the metric rises with the score: a perplexity falls as the log-probability rises. ``unit`` stands beside
     differences; empty: they are in points where values lie in [0, 1]. ``at`` is the place where ``function`` is found
-    again.
+    again. ``beside`` names facts that the benchmark tells of an item (``right`` and ``chosen`` of ``ChoiceScores``):
+    ``function`` then gets tuples of the score and these.
     """
 
     by: str
@@ -53,6 +54,7 @@ class Aggregation:
     rises: bool = True
     unit: str = ""
     at: tuple[str, str, str] | None = None
+    beside: tuple[str, ...] = ()
 
     @property
     def higher_score_is_better(self) -> bool:
@@ -64,6 +66,7 @@ class Aggregation:
         found: dict[str, Any] = {"by": self.by, "of": self.of}
         found |= {name: False for name in ("higher_is_better", "rises") if not getattr(self, name)}
         found |= {"unit": self.unit} if self.unit else {}
+        found |= {"beside": list(self.beside)} if self.beside else {}
         return found if self.function is None else {**found, "at": list(_place_of(self))}
 
     def resolve(self) -> Function | None:
@@ -111,6 +114,7 @@ def aggregation_of(aggregate: Mapping[str, Mapping[str, Any]], metric: str) -> A
     if known["by"] == "perplexity" and "at" not in known:
         return perplexity(known["of"])
     told = {name: known[name] for name in ("higher_is_better", "rises", "unit") if name in known}
+    told["beside"] = tuple(known.get("beside", ()))
     return Aggregation(known["by"], known["of"], at=tuple(known["at"]) if "at" in known else None, **told)
 
 

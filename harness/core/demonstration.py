@@ -1,7 +1,8 @@
 """The demonstration: what a run asks of the builtin checkpoints if neither a checkpoint nor a limit is given.
 
 ``demonstration.toml`` beside the shipped benchmarks has a table for each of them: its options, as if they had been
-given for this benchmark alone, or the reason for which it is left out. Benchmarks without a table are asked whole.
+given for this benchmark alone, or the reason for which it is left out. The table ``"*"`` is for shipped benchmarks
+without one of their own; other people's are asked whole.
 """
 
 from __future__ import annotations
@@ -20,15 +21,19 @@ from harness.core.resources import shipped_evals
 
 FILE: Final = "demonstration.toml"
 
+REST: Final = "*"
+"""The table of the shipped benchmarks that have none of their own."""
+
 EVERYTHING: Final = "--eval-limit all"
 OWN: Final = "--checkpoint PATH"
 
 
 def asking_of(spec: Benchmark) -> Asking:
     """Return the options of a benchmark in the demonstration."""
+    if spec.folder.resolve() != shipped_evals():
+        return AS_THE_RUN
     table = _table(shipped_evals() / FILE)
-    ours = spec.name in table and spec.folder.resolve() == shipped_evals()
-    return table[spec.name] if ours else AS_THE_RUN
+    return table.get(spec.name, table.get(REST, AS_THE_RUN))
 
 
 @functools.cache

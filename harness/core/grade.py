@@ -60,10 +60,9 @@ class Grader(Protocol):
 
 
 def told_by(returned: object) -> dict[str, Any]:
-    """The facts that a benchmark tells beside its scores: ``extracted`` and ``gold`` of a grade, and ``right``, the
-    numbers of the right choices. Each is there only where it is told."""
+    """The facts that a benchmark tells beside its scores: ``extracted`` and ``gold`` of a grade, and ``right`` and
+    ``chosen``, the numbers of the right choices and of the chosen one. Each is there only where it is told."""
     extracted, gold = getattr(returned, "extracted", None), getattr(returned, "gold", None)
-    right = getattr(returned, "right", None)
     found: dict[str, Any] = {}
     if isinstance(extracted, Mapping) and extracted:
         found["extracted"] = {
@@ -72,8 +71,10 @@ def told_by(returned: object) -> dict[str, Any]:
         }
     if gold not in (None, ""):
         found["gold"] = plain_text(flat(gold))
-    if isinstance(right, int) and not isinstance(right, bool):
-        found["right"] = [int(right)]
+    for name in ("right", "chosen"):
+        number = getattr(returned, name, None)
+        if isinstance(number, int) and not isinstance(number, bool):
+            found[name] = [int(number)]
     return found
 
 

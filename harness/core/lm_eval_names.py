@@ -29,9 +29,19 @@ TASKS: Final = {
     "lambada_openai": ("lambada",),
     "minerva_math": ("math",),
     "minerva_math500": ("math",),
+    "kobest": tuple(f"kobest_{task}" for task in ("boolq", "copa", "hellaswag", "sentineg", "wic")),
     **{
         f"mmlu_{name}": tuple(f"mmlu/{one}" for one in subjects.split())
         for name, subjects in SUBJECTS.items()
+    },
+    **{
+        f"mmlu_{name}_continuation": tuple(f"mmlu_continuation/{one}" for one in subjects.split())
+        for name, subjects in SUBJECTS.items()
+    },
+    **{
+        f"mmlu_{one}_continuation": (f"mmlu_continuation/{one}",)
+        for subjects in SUBJECTS.values()
+        for one in subjects.split()
     },
 }
 """Our benchmarks by its names, where those are other ones."""

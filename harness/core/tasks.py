@@ -1,13 +1,16 @@
 """The choice of benchmarks by name: ``--eval-tasks arc_easy,code,'ko_*',mmlu_stem/machine_learning,-mbpp``.
 
 A term is a benchmark's name, a tag, or a pattern of names; ``NAME/GROUP`` takes a group of a benchmark alone, and ``-``
-before a term leaves out what it names. Some tags follow from what a benchmark asks, others are its own.
+before a term leaves out what it names. Some tags follow from what a benchmark asks, others are its own. With
+``NAME 25-shot`` a benchmark has that many few-shot examples. The name of a group of benchmarks
+(``harness.core.task_groups``) stands for its terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final, TypeAlias
 
@@ -35,6 +38,8 @@ TAGS: Final[Mapping[str, tuple[type[Request], ...]]] = {
 Known: TypeAlias = tuple[Benchmark, Sequence[str] | None]
 """A benchmark that there is, and its groups, None where they are not known."""
 
+_TERM: Final = re.compile(r"(-?)((?!-)[^/]+?)(?:/(.+?))?(?:\s+(\d+)-shot)?", re.DOTALL)
+
 MOST_NAMES: Final = 3
 """Names that are suggested for one that is not known."""
 
@@ -57,12 +62,14 @@ def declared_groups(spec: Benchmark, data: str | None) -> Sequence[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A part of the option: patterns of a name and of a group, and whether it leaves out what they match."""
+    """A part of the option: patterns of a name and of a group, whether it leaves out what they match, and the number
+    of few-shot examples, None for the benchmark's own."""
 
     text: str
     name: str
     group: str | None
     out: bool
+    shots: int | None = None
 
     def names(self, spec: Benchmark) -> bool:
         """Return whether it is about this benchmark, or about a group of it."""
@@ -78,14 +85,18 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """The benchmarks that a run is about: all of them where there is no term."""
+    """The benchmarks that a run is about: all of them where there is no term. ``groups`` are the known groups of
+    benchmarks by name."""
 
     terms: tuple[Term, ...] = ()
+    groups: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> Tasks:
-        """Return the choice of an option that may be given several times; raises ``ValueError`` for an empty name."""
-        return cls(tuple(_term(part.strip()) for text in texts for part in text.split(",")))
+    def of(cls, texts: Iterable[str], groups: Mapping[str, str] | None = None) -> Tasks:
+        """Return the choice of an option that may be given several times; raises ``ValueError`` for an empty name, and
+        for a group that names itself."""
+        known = {name.casefold(): text for name, text in (groups or {}).items()}
+        return cls(tuple(one for text in texts for one in _terms(text, known, ())), groups or {})
 
     def chosen(self, spec: Benchmark) -> bool:
         """Return whether items of the benchmark may be asked."""
@@ -102,11 +113,29 @@ class Tasks:
             term.takes(spec, group) for term in self.terms if term.out
         )
 
+    def shots(self, spec: Benchmark) -> int | None:
+        """Return the number of few-shot examples that a term gives the benchmark."""
+        named = (term for term in self.terms if term.shots is not None and not term.out)
+        return next((term.shots for term in named if term.names(spec)), None)
+
     def unknown(self, known: Sequence[Known]) -> str | None:
-        """Return a line about the first term that names nothing, with what was probably meant."""
+        """Return a line about the first term that names nothing, with what was probably meant; or about a benchmark
+        that two terms give different numbers of few-shot examples."""
+        taken = {name.casefold() for spec, _ in known for name in (spec.name, *tags_of(spec))}
+        for name in self.groups:
+            if name.casefold() in taken:
+                return f"the group of benchmarks {name!r} has the name of a benchmark or of a tag; rename it"
         for term in self.terms:
             if not any(_has(term, *one) for one in known):
-                return f"invalid --eval-tasks {term.text!r}: {_nothing(term, known)}"
+                return f"invalid --eval-tasks {term.text!r}: {_nothing(term, known, self.groups)}"
+        for spec, _ in known:
+            told = [term for term in self.terms if not term.out and term.names(spec)]
+            differing = {term.shots: term.text for term in told if term.shots is not None}
+            if len(differing) > 1:
+                return (
+                    f"invalid --eval-tasks {spec.name!r}: {' and '.join(differing.values())} are two numbers of "
+                    "few-shot examples; a run has one for each benchmark: leave one out"
+                )
         return None
 
 
@@ -116,11 +145,29 @@ def parse_tasks(text: str) -> str:
     return text
 
 
+def _terms(text: str, groups: Mapping[str, str], within: tuple[str, ...]) -> Iterator[Term]:
+    """Yield the terms of a text; the name of a group of benchmarks stands for its terms, also after ``-`` and
+    before a number of shots."""
+    for part in text.split(","):
+        term = _term(part.strip())
+        name = term.name.casefold()
+        if term.group is not None or name not in groups:
+            yield term
+            continue
+        if name in within:
+            raise ValueError(f"a group that does not name itself ({' -> '.join([*within, name])})")
+        for one in _terms(groups[name], groups, (*within, name)):
+            if not (one.out and term.out):
+                shots = one.shots if term.shots is None else term.shots
+                yield replace(one, out=one.out or term.out, shots=shots)
+
+
 def _term(text: str) -> Term:
-    name, slash, group = text.removeprefix("-").partition("/")
-    if not name or (slash and not group):
+    found = _TERM.fullmatch(text)
+    if found is None:
         raise ValueError("names, separated by commas")
-    return Term(text, name, group if slash else None, text.startswith("-"))
+    out, name, group, shots = found.groups()
+    return Term(text, name, group, bool(out), None if shots is None else int(shots))
 
 
 def _like(name: str, pattern: str) -> bool:
@@ -134,9 +181,9 @@ def _has(term: Term, spec: Benchmark, groups: Sequence[str] | None) -> bool:
     return any(term.takes(spec, group) for group in groups)
 
 
-def _nothing(term: Term, known: Sequence[Known]) -> str:
+def _nothing(term: Term, known: Sequence[Known], groups: Iterable[str] = ()) -> str:
     """Return what is not there, and the nearest names that are, or all."""
-    wanted = term.text.removeprefix("-").strip("*").casefold()
+    wanted = (term.name if term.group is None else f"{term.name}/{term.group}").strip("*").casefold()
     here = [spec.name for spec, _ in known if term.names(spec)]
     parts = [f"{spec.name}/{group}" for spec, groups in known for group in groups or ()]
     if here:
@@ -146,7 +193,7 @@ def _nothing(term: Term, known: Sequence[Known]) -> str:
     names = [spec.name for spec, _ in known]
     tags = dict.fromkeys(tag for spec, _ in known for tag in tags_of(spec))
     near = [name for name in names if wanted in name.casefold()]
-    said = _meant(wanted, near or [*names, *tags, *parts], names)
+    said = _meant(wanted, near or [*names, *tags, *groups, *parts], names)
     return f"no such benchmark or tag{said}"
 
 

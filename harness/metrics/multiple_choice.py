@@ -28,11 +28,13 @@ from harness.core.requests import LoglikelihoodAnswer
 
 
 class ChoiceScores(dict[str, float]):
-    """Scores of a choice, and the number of the choice that is right, from 0: no score, but shown beside the item."""
+    """Scores of a choice, and the number of the choice that is right, from 0: no score, but shown beside the item.
+    ``chosen`` is that of the preferred one, for metrics that need it (``macro_f1``)."""
 
-    def __init__(self, scores: Mapping[str, float], right: int) -> None:
+    def __init__(self, scores: Mapping[str, float], right: int, chosen: int | None = None) -> None:
         super().__init__(scores)
         self.right = right
+        self.chosen = chosen
 
 
 CHOICE_METRICS: Final = ("acc", "acc_norm", "acc_bytes", "acc_tokens")

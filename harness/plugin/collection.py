@@ -117,7 +117,7 @@ class Collection:
     @property
     def tasks(self) -> Tasks:
         """The choice of ``--eval-tasks``."""
-        return Tasks.of(self.settings.tasks)
+        return Tasks.of(self.settings.tasks, self.settings.groups)
 
     @property
     def most_items(self) -> int:
@@ -154,12 +154,15 @@ class Collection:
         return self.checkpoints
 
     def asking(self, spec: Benchmark) -> Asking:
-        """Return the options of a benchmark that are not the run's: those of a file, or of the demonstration."""
-        if self.settings.file is not None:
-            return self._by_file(self.settings.file.asking(spec))
-        if not self.settings.demonstration:
-            return AS_THE_RUN
-        return asking_of(spec).without(self.settings.by_hand)
+        """Return the options of a benchmark that are not the run's: those of a file or of the demonstration, and the
+        number of few-shot examples that --eval-tasks gives it."""
+        settings, found = self.settings, AS_THE_RUN
+        if settings.file is not None:
+            found = self._by_file(settings.file.asking(spec))
+        elif settings.demonstration:
+            found = asking_of(spec).without(settings.by_hand)
+        shots = None if "shots" in settings.by_hand else self.tasks.shots(spec)
+        return found if shots is None else replace(found, shots=shots)
 
     def _by_file(self, asking: Asking) -> Asking:
         """Return the options that a file gives a benchmark, as far as nothing stronger gives them for the run."""

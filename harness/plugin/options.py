@@ -21,6 +21,7 @@ from harness.core.few_shot import Sampling
 from harness.core.files import shown_path
 from harness.core.setting_sources import FILE, OPTION, PROJECT, Sources, of_environment, of_project, of_table
 from harness.core.settings import ALL, Setting, settings_table
+from harness.core.task_groups import task_groups
 from harness.engines.sandbox.settings import SandboxSettings
 from harness.engines.settings import ModelSettings
 
@@ -34,7 +35,8 @@ class Settings:
 
     ``origins`` says where each value is from. ``notes`` says which options have other names now. ``demonstration`` is
     whether neither a checkpoint nor a limit nor a file of benchmarks was given, ``by_hand`` which rows of the table
-    go before what a benchmark has for itself. ``file`` is what ``--eval-config`` names.
+    go before what a benchmark has for itself. ``file`` is what ``--eval-config`` names. ``groups`` are the known groups
+    of benchmarks.
     """
 
     values: Mapping[str, Any]
@@ -43,6 +45,7 @@ class Settings:
     by_hand: frozenset[str]
     demonstration: bool
     file: EvalConfig | None
+    groups: Mapping[str, str]
     model: ModelSettings
     sandbox_settings: SandboxSettings
     sampling: Sampling
@@ -121,6 +124,7 @@ def settings_of(config: pytest.Config) -> Settings:
         file = _file_of(sources)
         given = sources.values()
         values = _values(given)
+        groups = task_groups(config.rootpath / "pyproject.toml") if values["tasks"] else {}
     except OptionError as error:
         raise pytest.UsageError(str(error)) from None
     workers = worker_count(config)
@@ -136,6 +140,7 @@ def settings_of(config: pytest.Config) -> Settings:
         by_hand=sources.above(FILE) if file is not None else frozenset(given),
         demonstration=not given.keys() & {"checkpoint", "limit", "config"},
         file=file,
+        groups=groups,
         sampling=sampling,
         model=ModelSettings(
             threads=cpu_threads(workers, os.environ),

@@ -246,12 +246,22 @@ def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Seque
         )
     having = [record for record in scored if how.of in record.scores]
     clusters = [record.cluster for record in having] if declaration.clustered else None
-    values = [record.scores[how.of] for record in having]
+    try:
+        values = [_value(record, how) for record in having]
+    except KeyError as error:  # records of former versions, or a benchmark that does not tell it
+        why = f"an item has no {error} beside its score"
+        return as_metric(name, Estimate(None, None, None, None, "none", why), len(having))
     return as_metric(name, _estimate(how, function, values, clusters), len(having))
 
 
+def _value(record: Record, how: Aggregation) -> Any:
+    """Return an item's score, in a tuple with what the aggregation takes beside it; raises ``KeyError``."""
+    score = record.scores[how.of]
+    return (score, *((record.told or {})[name][0] for name in how.beside)) if how.beside else score
+
+
 def _estimate(
-    how: Aggregation, function: Function, values: list[float], clusters: list[str | None] | None
+    how: Aggregation, function: Function, values: list[Any], clusters: list[str | None] | None
 ) -> Estimate:
     """Return the function's estimate.
 

@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 from harness import (
@@ -88,15 +89,15 @@ class Kit(NamedTuple):
         raise AssertionError(f"{self.spec.name} asks more than {MOST_ROUNDS} times")
 
 
-def kits() -> Iterator[Kit]:
-    """Every benchmark whose rows are shipped."""
+def kits(data: str | None = None) -> Iterator[Kit]:
+    """Every benchmark whose rows are shipped, or in the folder ``data``."""
     for path in sorted((ROOT / "evals").glob("test_*.py")):
         for function in vars(load_module(path, f"conformance_{path.stem}")).values():
             found = declared(function)
             if found is None:
                 continue
             try:
-                loaded = load_benchmark(found, None, 0, SAMPLING)
+                loaded = load_benchmark(found, data, 0, SAMPLING)
             except MissingDataError:
                 continue
             yield Kit(found, generator_function(function), loaded.dataset.examples)
@@ -159,6 +160,16 @@ CHOICE: dict[str, Callable[[dict[str, Any]], int]] = {
     "winogrande": lambda row: int(row["answer"]) - 1,
     "mmlu": lambda row: int(row["answer"]),
     "mmlu_stem": lambda row: int(row["answer"]),
+    "mmlu_continuation": lambda row: int(row["answer"]),
+    "leaderboard_mmlu_pro": lambda row: ascii_uppercase.index(row["answer"]),
+    "piqa": lambda row: int(row["label"]),
+    "boolq": lambda row: int(row["label"]),
+    "openbookqa": lambda row: row["choices"]["label"].index(row["answerKey"]),
+    "commonsense_qa": lambda row: ascii_uppercase.index(row["answerKey"]),
+    **{
+        f"kobest_{task}": lambda row: int(row["label"])
+        for task in ("boolq", "copa", "hellaswag", "sentineg", "wic")
+    },
 }
 TEXT: dict[str, Callable[[dict[str, Any]], str]] = {
     "gsm8k": lambda row: str(row["answer"]),

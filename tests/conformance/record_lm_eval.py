@@ -82,6 +82,11 @@ def drop(metric):
     return verdict
 
 
+def macro_f1():
+    code = task_code("kobest")
+    return lambda gold, output: round(float(code.macro_f1_score(list(zip(gold, output, strict=True)))), 12)
+
+
 def main():
     assert version("lm_eval") == "0.4.13", f"lm-eval 0.4.13 is the reference, not {version('lm_eval')}"
     scorers = {
@@ -92,6 +97,7 @@ def main():
         "math_verify": minerva("math_verify"),
         "drop_f1": drop("f1"),
         "drop_em": drop("em"),
+        "macro_f1": macro_f1(),
     }
     changed = 0
     for name, verdict in scorers.items():

@@ -19,13 +19,14 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "fixtures" / "conformance" / "lm_eval_prompts.json"
+SUBJECTS = sorted(path.stem for path in (ROOT / "fixtures/data/mmlu/test").glob("*.jsonl"))
 STAND_IN = (20, 6)
 
 Row = dict[str, Any]
@@ -64,6 +65,39 @@ def few_tests(row: Row) -> Row:
     return {name: row[name] for name in ("task_id", "text", "code", "test_list")}
 
 
+def boolq(row: Row) -> Row:
+    """The row as SuperGLUE has it."""
+    passage = f"{row['title']} -- {row['passage']}"
+    return {"question": row["question"], "passage": passage, "label": int(row["answer"])}
+
+
+KOBEST = {
+    "boolq": {"paragraph": "Text", "question": "Question"},
+    "copa": {"premise": "sentence", "question": "question", "alternative_1": "1", "alternative_2": "2"},
+    "hellaswag": {"context": "context", **{f"ending_{n}": f"choice{n}" for n in range(1, 5)}},
+    "sentineg": {"sentence": "Text"},
+    "wic": {"word": "Target", "context_1": "SENTENCE1", "context_2": "SENTENCE2"},
+}
+"""The fields of the Hub's rows of KoBEST, and those of the authors' files."""
+
+
+def kobest(task: str) -> Callable[[Row], Row]:
+    """What makes a row of KoBEST's file one of the Hub's."""
+
+    def hub(row: Row) -> Row:
+        told = next(row[name] for name in ("Answer", "ANSWER", "label", "Label") if name in row)
+        label = {"true": 1, "false": 0}.get(told.strip().lower())
+        number = int(told) - (task == "copa") if label is None else label
+        return {name: row[field] for name, field in KOBEST[task].items()} | {"label": number}
+
+    return hub
+
+
+def plain_pro(row: Row) -> Row:
+    """Without the field that only examples have."""
+    return {name: value for name, value in row.items() if name != "cot_content"}
+
+
 TASKS = {
     "arc_easy": Task(
         "arc/arc_easy", {"test": "arc_easy/test", "train": "arc_easy/train"}, (0, 1, 5, 25), arc
@@ -85,6 +119,36 @@ TASKS = {
         (0, 1, 5),
         winogrande,
     ),
+    "piqa": Task("piqa/piqa", {"validation": "piqa/validation", "train": "piqa/train"}, (0, 1, 5)),
+    "boolq": Task(
+        "super_glue/boolq/default",
+        {"validation": "boolq/validation", "train": "boolq/train"},
+        (0, 1, 5),
+        boolq,
+    ),
+    "openbookqa": Task(
+        "openbookqa/openbookqa", {"test": "openbookqa/test", "train": "openbookqa/train"}, (0, 1, 5)
+    ),
+    "commonsense_qa": Task(
+        "commonsense_qa/default",
+        {"validation": "commonsense_qa/validation", "train": "commonsense_qa/train"},
+        (0, 1, 5),
+    ),
+    **{
+        f"kobest_{task}": Task(
+            f"kobest/kobest_{task}",
+            {"test": f"kobest/{task}/test", "train": f"kobest/{task}/train"},
+            (0, 5),
+            kobest(task),
+        )
+        for task in KOBEST
+    },
+    "leaderboard_mmlu_pro": Task(
+        "leaderboard/mmlu_pro/mmlu_pro",
+        {"test": "mmlu_pro/test", "validation": "mmlu_pro/validation"},
+        (0, 5),
+        plain_pro,
+    ),
     "lambada": Task("lambada/lambada_openai", {"test": "lambada_openai/test"}, (0, 1, 5)),
     "gsm8k": Task("gsm8k/gsm8k", {"test": "gsm8k/test", "train": "gsm8k/train"}, (0, 1, 5), chat=(0, 5)),
     "math": Task("minerva_math/minerva_math500", {"test": "math500/test"}, (0, 1, 4), chat=(4,)),
@@ -97,14 +161,32 @@ TASKS = {
             {"test": f"mmlu/test/{subject}", "dev": f"mmlu/dev/{subject}"},
             (0, 1, 5),
         )
-        for subject in sorted(path.stem for path in (ROOT / "fixtures/data/mmlu/test").glob("*.jsonl"))
+        for subject in SUBJECTS
+    },
+    **{
+        f"mmlu_continuation/{subject}": Task(
+            f"mmlu/continuation/mmlu_{subject}",
+            {"test": f"mmlu/test/{subject}", "dev": f"mmlu/dev/{subject}"},
+            (0, 5),
+        )
+        for subject in SUBJECTS
     },
 }
 
 
+def asked_of(source: Path) -> dict[str, Task]:
+    """The tasks whose rows are there."""
+    return {
+        name: task
+        for name, task in TASKS.items()
+        if (source / f"{next(iter(task.splits.values()))}.jsonl").is_file()
+    }
+
+
 def data_folder(source: Path, target: Path) -> Path:
-    """``target`` with the files of ``source`` that the tasks need, and a stand-in for each that is not there."""
-    for task in TASKS.values():
+    """``target`` with the files of ``source`` that the tasks need, and a stand-in for each that is not there; of tasks
+    whose rows are not there, none."""
+    for task in asked_of(source).values():
         scored, *others = task.splits.values()
         lines = (source / f"{scored}.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
         for name in (scored, *others):
@@ -122,13 +204,16 @@ def sha256(asked: list[Any]) -> str:
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
 
 
-def record(source: Path) -> dict[str, dict[str, list[str]]]:
-    """The hashes of each task's prompts, by the number of shots, in the order of its documents."""
+def record(source: Path, only: Sequence[str] | None = None) -> dict[str, dict[str, list[str]]]:
+    """The hashes of each task's prompts, by the number of shots, in the order of its documents; of ``only`` these
+    tasks, or of benchmarks with many."""
     found: dict[str, dict[str, list[str]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HF_DATASETS_CACHE"] = f"{folder}/cache"
         data = data_folder(source, Path(folder, "data"))
-        for name, task in TASKS.items():
+        for name, task in asked_of(source).items():
+            if only and not {name, name.partition("/")[0]}.intersection(only):
+                continue
             for shots, chat in [(n, False) for n in task.shots] + [(n, True) for n in task.chat]:
                 form = f"{shots}{' chat' if chat else ''}"
                 found.setdefault(name, {})[form] = run(name, task, data, shots, chat=chat)
@@ -221,11 +306,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, default=ROOT / "fixtures" / "data")
     parser.add_argument("--out", type=Path, default=RECORDED)
+    parser.add_argument(
+        "--only", nargs="*", metavar="TASK", help="tasks (default: all); others stay as recorded"
+    )
     options = parser.parse_args()
     os.environ["HF_HUB_OFFLINE"] = "1"
     without_the_hub()
-    found = record(options.data)
-    written = {name: {form: " ".join(one) for form, one in forms.items()} for name, forms in found.items()}
+    known = json.loads(options.out.read_text(encoding="utf-8")) if options.only else {}
+    found = record(options.data, options.only)
+    written = known | {
+        name: {form: " ".join(one) for form, one in forms.items()} for name, forms in found.items()
+    }
     options.out.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
     print(
         sum(len(hashes) for forms in found.values() for hashes in forms.values()),

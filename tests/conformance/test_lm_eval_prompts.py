@@ -71,6 +71,7 @@ def main() -> None:
     """Prints how many prompts differ, by task and number of shots."""
     with tempfile.TemporaryDirectory() as folder:
         data = data_folder(Path(sys.argv[1]), Path(folder))
+        KITS.update({kit.spec.name: kit for kit in kits(str(data))})
         for name, forms in json.loads(Path(sys.argv[2]).read_text(encoding="utf-8")).items():
             for form, recorded in forms.items():
                 wrong = different(name, form, recorded, data)

@@ -16,6 +16,7 @@ import pytest
 
 from harness.metrics.drop import grade_drop
 from harness.metrics.gsm8k import grade_gsm8k
+from harness.metrics.macro_f1 import macro_f1
 from harness.metrics.math.grade import MathJudge, hendrycks_exact, math_verify, minerva_exact
 from tests.support.places import ROOT
 from tests.support.rows import read_jsonl
@@ -32,13 +33,20 @@ SCORERS: dict[str, Scorer] = {
     "math_verify": lambda gold, output, judge: math_verify(gold, output, judge).correct,
     "drop_f1": lambda gold, output, _: grade_drop(gold, output).f1,
     "drop_em": lambda gold, output, _: grade_drop(gold, output).em,
+    "macro_f1": lambda gold, output, _: round(f1_of(gold, output), 12),
 }
+
+
+def f1_of(gold: list[int], output: list[int]) -> float:
+    found = macro_f1([(0.0, right, chosen) for right, chosen in zip(gold, output, strict=True)])
+    assert found.value is not None
+    return found.value
 
 
 @pytest.mark.parametrize("name", SCORERS)
 def test_the_verdict_is_the_references(name: str, judge: MathJudge) -> None:
     wrong = {
-        (case["why"], case["output"] if isinstance(case["output"], str) else tuple(case["output"]), ours)
+        (case["why"], json.dumps(case["output"]), ours)
         for case in read_jsonl(FOLDER / "verdicts" / f"{name}.jsonl")
         if (ours := SCORERS[name](case["gold"], case["output"], judge)) != case["verdict"]
     }

@@ -24,7 +24,13 @@ def test_a_perplexity_falls_as_its_score_rises() -> None:
 
 @pytest.mark.parametrize(
     "one",
-    [mean("acc"), mean("error", higher_is_better=False), perplexity("logprob"), mean("latency", unit="s")],
+    [
+        mean("acc"),
+        mean("error", higher_is_better=False),
+        perplexity("logprob"),
+        mean("latency", unit="s"),
+        Aggregation("F1", "acc", beside=("right", "chosen")),
+    ],
 )
 def test_an_aggregation_survives_its_plain_form(one: Aggregation) -> None:
     plain = json.loads(json.dumps({"m": one.plain()}))

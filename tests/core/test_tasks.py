@@ -105,6 +105,43 @@ def test_a_wrong_name_says_what_was_probably_meant(text: str, said: str) -> None
     assert "\n" not in line
 
 
+GROUPS = {"board": "arc_challenge 25-shot, gsm8k 5-shot", "all": "board, arc_easy", "math": "gsm8k"}
+
+
+def test_the_name_of_a_group_of_benchmarks_stands_for_its_terms() -> None:
+    tasks = Tasks.of(["ALL,-gsm8k", "mmlu_stem/astronomy 3-shot"], GROUPS)
+    found = {spec.name: tasks.shots(spec) for spec in BENCHMARKS if tasks.chosen(spec)}
+    assert found == {"arc_easy": None, "arc_challenge": 25, "mmlu_stem": 3}
+    assert tasks.takes(BENCHMARKS[2], "astronomy")
+    assert not tasks.takes(BENCHMARKS[2], "machine_learning")
+    without = Tasks.of(["-board"], GROUPS)
+    assert [spec.name for spec in BENCHMARKS if not without.chosen(spec)] == ["arc_challenge", "gsm8k"]
+    assert Tasks.of(["board 0-shot"], GROUPS).shots(BENCHMARKS[1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "arc_easy 5-shot,arc* 10-shot",
+            "invalid --eval-tasks 'arc_easy': arc_easy 5-shot and arc* 10-shot are two",
+        ),
+        ("boord", "invalid --eval-tasks 'boord': no such benchmark or tag; did you mean board?"),
+        (
+            "arc_esy 5-shot",
+            "invalid --eval-tasks 'arc_esy 5-shot': no such benchmark or tag; did you mean arc_easy?",
+        ),
+    ],
+)
+def test_a_run_has_one_number_of_shots_for_a_benchmark(text: str, said: str) -> None:
+    groups = {name: line for name, line in GROUPS.items() if name != "math"}
+    assert str(Tasks.of([text], groups).unknown(KNOWN)).startswith(said)
+
+
+def test_a_group_has_no_name_of_a_benchmark_or_tag() -> None:
+    assert "'math' has the name of a benchmark or of a tag" in str(Tasks.of(["board"], GROUPS).unknown(KNOWN))
+
+
 def test_a_group_may_be_any_where_nobody_knows_the_groups() -> None:
     unknown = [(BENCHMARKS[2], declared_groups(BENCHMARKS[2], "a folder"))]
     assert Tasks.of(["mmlu_stem/botany"]).unknown(unknown) is None

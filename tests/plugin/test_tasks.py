@@ -83,6 +83,27 @@ def test_what_is_named_is_scored_and_no_other_row_is_read(
     assert read(folder) == set(found)
 
 
+def test_a_group_of_the_project_gives_its_benchmarks_shots_of_their_own(folder: Project) -> None:
+    for path in (folder.path / "mine").glob("test_*.py"):
+        text = path.read_text().replace("prepare=noted,", 'prepare=noted, shot=lambda row: row["q"],')
+        path.write_text(text)
+    table = '[tool.touchstone.groups]\nboard = "first 3-shot, second"\n'
+    (folder.path / "pyproject.toml").write_text(table)
+    assert folder.run("--eval-tasks", "board,third").ret == 0
+    shots = {row["name"]: row["few_shot"]["num_fewshot"] for row in folder.summary["results"]}
+    assert (shots["first"], shots["second"], shots["third"]) == (3, 0, 0)
+    refused(
+        folder.run("--eval-tasks", "board,first 5-shot"), "'first'", "first 3-shot and first 5-shot are two"
+    )
+
+
+def test_shots_by_hand_go_before_those_of_a_group(folder: Project) -> None:
+    path = folder.path / "mine" / "test_one.py"
+    path.write_text(path.read_text().replace("prepare=noted,", 'prepare=noted, shot=lambda row: row["q"],'))
+    folder.run("--eval-tasks", "first 3-shot", "--eval-shots", "1")
+    assert [row["few_shot"]["num_fewshot"] for row in folder.summary["results"]] == [1]
+
+
 def test_workers_choose_the_same(folder: Project) -> None:
     assert folder.run("-n", "2", "--eval-tasks", "third/even,second", apart=True).ret == 0
     assert scored(folder) == {"second": 8, "third": 4}

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from harness.core.errors import BenchmarkError, HarnessError
 from harness.core.marks import Extent
+from harness.metrics import MACRO_F1
 from harness.results.aggregate import summarize
 from harness.results.records import STATUSES, Record
 from harness.results.store_entry import STUDIED, saved_of
@@ -364,3 +365,14 @@ def test_a_result_says_how_its_texts_were_asked_for(chat, said):
     ]
     assert only(summarised(records, items)).template == said
     assert only(summarised(score(items), items)).template is None
+
+
+def test_an_aggregation_gets_what_the_benchmark_told_beside_the_score():
+    items = collect(["winogrande"], ["c"], 4)
+    told = [{"right": [one], "chosen": [two]} for one, two in ((0, 0), (0, 1), (1, 1), (1, 1))]
+    records = [record(item, {"acc": 1.0}, told=one) for item, one in zip(items, told, strict=True)]
+    declared = declaration("winogrande", aggregate={"f1": MACRO_F1.plain()})
+    assert only(summarised(records, items, winogrande=declared)).metrics["f1"].value == pytest.approx(11 / 15)
+    records[0] = record(items[0], {"acc": 1.0})
+    without = only(summarised(records, items, winogrande=declared)).metrics["f1"]
+    assert (without.value, without.why) == (None, "an item has no 'right' beside its score")

@@ -1,0 +1,68 @@
+"""BoolQ: questions with the answer yes or no, about a passage of Wikipedia."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from harness.metrics import ChoiceScores, argmax
+
+ANSWERS = ("no", "yes")
+
+
+class Row(TypedDict):
+    """A passage with its title before it, a question without a question mark, and 1 where the answer is yes."""
+
+    passage: str
+    question: str
+    label: int
+    passage_sha256: str
+
+
+def as_superglue(row: dict[str, Any]) -> dict[str, Any]:
+    """The row as SuperGLUE has it: the title before the passage, 0 or 1 for the answer. The authors' own rows have
+    ``title`` and ``answer``."""
+    if "title" in row:
+        row = {**row, "passage": f"{row['title']} -- {row['passage']}", "label": int(row["answer"])}
+    digest = hashlib.sha256(row["passage"].encode("utf-8", "surrogatepass")).hexdigest()
+    return {**row, "passage_sha256": digest[:16]}
+
+
+def prompt(row: Row) -> str:
+    """The passage and the question."""
+    return f"{row['passage']}\nQuestion: {row['question']}?\nAnswer:"
+
+
+@benchmark(
+    "boolq",
+    version=1,
+    data=Dataset("aps/super_glue", "boolq", split="validation", fewshot="train", local="boolq/validation"),
+    published_rows=3270,
+    row=Row,
+    prepare=as_superglue,
+    asks=Loglikelihood,
+    primary="acc",
+    metrics=("acc",),
+    lm_eval=LmEval(9427, drops_own=True),
+    shot=lambda row: f"{prompt(row)} {ANSWERS[row['label']]}",
+    cluster="passage_sha256",
+    paper="Clark et al. 2019, arXiv 1905.10044; SuperGLUE, Wang et al. 2019, arXiv 1905.00537",
+    source="lm-evaluation-harness 0.4.13, task boolq (version 2)",
+)
+def test_boolq(example: Row, fewshot: FewShot) -> Scores:
+    """BoolQ (Clark et al. 2019) in SuperGLUE's form, validation split (3270 questions), 0-shot.
+
+    Context: the article's title, " -- ", the passage, a line break, "Question: ", the question, "?", a line break,
+    "Answer:". Continuations: " no", " yes".
+
+    - ``acc`` (primary): the answer with the highest log-probability is the right one. Always "yes" gives 0.622.
+
+    Intervals count questions about one passage as one cluster. Not comparable: the passage without its title; yes
+    offered before no, where both are equally probable; boolq-seq2seq, which is generated.
+    """
+    answers = yield [fewshot.loglikelihood(prompt(example), " " + answer) for answer in ANSWERS]
+    right = argmax([one.logprob for one in answers]) == example["label"]
+    return ChoiceScores({"acc": float(right)}, example["label"])

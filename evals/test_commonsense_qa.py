@@ -1,0 +1,62 @@
+"""CommonsenseQA: questions with five answers about what everybody knows."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from harness.metrics import ChoiceScores, argmax
+
+
+class Choices(TypedDict):
+    """The five answers, and their labels A to E."""
+
+    label: list[str]
+    text: list[str]
+
+
+class Row(TypedDict):
+    """A question, its answers, and the label of the right one."""
+
+    question: str
+    choices: Choices
+    answerKey: str
+
+
+LETTERS = "ABCDE"
+
+
+def prompt(row: Row) -> str:
+    """The question, its answers with their letters, and "Answer:"."""
+    listed = [f"{letter}. {text}" for letter, text in zip(LETTERS, row["choices"]["text"], strict=True)]
+    return "\n".join([f"Question: {row['question'].strip()}", *listed, "Answer:"])
+
+
+@benchmark(
+    "commonsense_qa",
+    version=1,
+    data=Dataset("tau/commonsense_qa", split="validation", fewshot="train"),
+    published_rows=1221,
+    row=Row,
+    asks=Loglikelihood,
+    primary="acc",
+    metrics=("acc",),
+    lm_eval=LmEval(9741, drops_own=True),
+    shot=lambda row: f"{prompt(row)} {row['answerKey']}",
+    paper="Talmor et al. 2019, arXiv 1811.00937",
+    source="lm-evaluation-harness 0.4.13, task commonsense_qa",
+)
+def test_commonsense_qa(example: Row, fewshot: FewShot) -> Scores:
+    """CommonsenseQA (Talmor et al. 2019), validation split (1221 questions; the test split has no public answers),
+    0-shot.
+
+    Context: "Question: ", the question stripped, five lines "A. " to "E. ", "Answer:". Continuations: " A" to " E".
+
+    - ``acc`` (primary): the letter with the highest log-probability is the right one.
+
+    Not comparable: the cloze form, with the text of the answer in place of its letter, which many model cards of small
+    models quote; in letters these are near chance, 0.2. A few rows have two equal answers, as published.
+    """
+    answers = yield [fewshot.loglikelihood(prompt(example), f" {letter}") for letter in LETTERS]
+    right = LETTERS.index(example["answerKey"])
+    return ChoiceScores({"acc": float(argmax([one.logprob for one in answers]) == right)}, right)

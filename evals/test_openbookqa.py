@@ -1,0 +1,60 @@
+"""OpenBookQA: questions about elementary science, which join a fact of the "open book" with common knowledge."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from harness.metrics import CHOICE_METRICS, score_choices
+
+
+class Choices(TypedDict):
+    """The four answers, and their labels A to D."""
+
+    text: list[str]
+    label: list[str]
+
+
+class Row(TypedDict):
+    """The beginning of a sentence or a question, its answers, and the label of the right one."""
+
+    question_stem: str
+    choices: Choices
+    answerKey: str
+
+
+def gold(row: Row) -> int:
+    """The index of the right answer."""
+    return row["choices"]["label"].index(row["answerKey"].strip())
+
+
+@benchmark(
+    "openbookqa",
+    version=1,
+    data=Dataset("allenai/openbookqa", "main", fewshot="train"),
+    missing="its rows are not shipped, as their licence is not clear: the authors' repository says Apache-2.0, the "
+    "card of the data set unknown; give --eval-data hub, or --eval-data DIR",
+    published_rows=500,
+    row=Row,
+    asks=Loglikelihood,
+    primary="acc_norm",
+    metrics=CHOICE_METRICS,
+    lm_eval=LmEval(4957),
+    shot=lambda row: f"{row['question_stem']} {row['choices']['text'][gold(row)]}",
+    paper="Mihaylov et al. 2018, arXiv 1809.02789",
+    source="lm-evaluation-harness 0.4.13, task openbookqa",
+)
+def test_openbookqa(example: Row, fewshot: FewShot) -> Scores:
+    """OpenBookQA (Mihaylov et al. 2018), test split (500 questions), 0-shot, without the fact of the open book.
+
+    Context: the stem alone, as it is. Continuation: one space and the text of the answer, for each of the four.
+
+    - ``acc_norm`` (primary, and usually quoted): highest log-probability per character of the answer.
+    - ``acc``, ``acc_bytes``, ``acc_tokens``: the same with the plain sum, per UTF-8 byte, per token.
+
+    Not comparable: the validation split; forms with "Question:" and "Answer:" (OLMo), with the fact, or that list
+    the answers and ask for a letter.
+    """
+    texts = example["choices"]["text"]
+    answers = yield [fewshot.loglikelihood(example["question_stem"], " " + text) for text in texts]
+    return score_choices(answers, texts, gold(example))

@@ -1,0 +1,58 @@
+"""PIQA: which of two ways to reach a goal of everyday life works?"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
+from harness.metrics import CHOICE_METRICS, score_choices
+
+
+class Goal(TypedDict):
+    """A goal, two ways to reach it, and the number of the one that works."""
+
+    goal: str
+    sol1: str
+    sol2: str
+    label: Literal[0, 1]
+
+
+def prompt(row: Goal) -> str:
+    """The goal."""
+    return f"Question: {row['goal']}\nAnswer:"
+
+
+def ways(row: Goal) -> tuple[str, str]:
+    """The two ways."""
+    return row["sol1"], row["sol2"]
+
+
+@benchmark(
+    "piqa",
+    version=1,
+    data=Dataset("baber/piqa", split="validation", fewshot="train", local="piqa/validation"),
+    published_rows=1838,
+    row=Goal,
+    asks=Loglikelihood,
+    primary="acc_norm",
+    metrics=CHOICE_METRICS,
+    lm_eval=LmEval(16_113, drops_own=True),
+    shot=lambda row: f"{prompt(row)} {ways(row)[row['label']]}",
+    paper="Bisk et al. 2020, arXiv 1911.11641",
+    source="lm-evaluation-harness 0.4.13, task piqa",
+)
+def test_piqa(example: Goal, fewshot: FewShot) -> Scores:
+    """PIQA (Bisk et al. 2020), validation split (1838 rows; the labels of the test split are not published), 0-shot.
+
+    Context: "Question: ", the goal, a line break, "Answer:". Continuation: one space and the solution, for both.
+    Nothing is stripped: about one row in 16 has white space at an end of a field.
+
+    - ``acc_norm`` (primary): highest log-probability per character of the solution.
+    - ``acc``, ``acc_bytes``, ``acc_tokens``: the same with the plain sum, per UTF-8 byte, per token.
+
+    Not comparable: OLMo's form ("Goal: ", 5 fixed examples). Some goals occur more than once, with other solutions.
+    """
+    answers = yield [fewshot.loglikelihood(prompt(example), " " + way) for way in ways(example)]
+    return score_choices(answers, ways(example), example["label"])

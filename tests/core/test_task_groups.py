@@ -1,0 +1,61 @@
+"""Groups of benchmarks: the shipped lines name what there is, and a project's own go before them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.core.benchmark import declared
+from harness.core.errors import OptionError
+from harness.core.files import load_module
+from harness.core.resources import shipped_evals
+from harness.core.task_groups import shipped_groups, task_groups
+from harness.core.tasks import Tasks
+
+
+def of(text: str, folder: Path) -> dict[str, str]:
+    path = folder / "pyproject.toml"
+    path.write_text(text, encoding="utf-8")
+    return task_groups(path)
+
+
+def test_the_shipped_groups_name_benchmarks_that_there_are() -> None:
+    modules = [load_module(path, f"grouped_{path.stem}") for path in shipped_evals().glob("test_*.py")]
+    specs = [spec for one in modules for value in vars(one).values() if (spec := declared(value))]
+    known = [(spec, None) for spec in specs]
+    for name in shipped_groups():
+        assert Tasks.of([name], shipped_groups()).unknown(known) is None
+    tasks = Tasks.of(["leaderboard_v1"], shipped_groups())
+    shots = {spec.name: tasks.shots(spec) for spec in specs if tasks.chosen(spec)}
+    assert shots == {"arc_challenge": 25, "hellaswag": 10, "mmlu": 5, "winogrande": 5, "gsm8k": 5}
+
+
+def test_a_project_has_groups_of_its_own_which_may_name_others(tmp_path: Path) -> None:
+    found = of(
+        '[tool.touchstone.groups]\nmine = "openllm, -gsm8k, piqa 3-shot"\nopenllm = "arc_easy"\n', tmp_path
+    )
+    terms = Tasks.of(["mine"], found).terms
+    assert [(one.name, one.shots, one.out) for one in terms] == [
+        ("arc_easy", None, False),
+        ("gsm8k", None, True),
+        ("piqa", 3, False),
+    ]
+    assert task_groups(tmp_path / "none.toml") == shipped_groups()
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("groups = 3", r"pyproject.toml: \[tool.touchstone.groups\] is 3; expected a table"),
+        ("groups.a = ['x']", r"groups\] a is \['x'\]; expected a text such as"),
+        (
+            "groups.a = 'x,,y'",
+            r"invalid \[tool.touchstone.groups\] a 'x,,y': expected names, separated by commas",
+        ),
+        ("groups.a = 'b'\ngroups.b = 'a'", r"expected a group that does not name itself \(a -> b -> a\)"),
+    ],
+)
+def test_a_wrong_line_is_named(table: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=said):
+        of(f"[tool.touchstone]\n{table}\n", tmp_path)
