@@ -67,7 +67,6 @@ def wic(row: dict[str, Any]) -> Row:
 def task(name: str, prepare: Callable[[dict[str, Any]], Row], rows: int, train: int) -> dict[str, Any]:
     """The declaration of one of the five: the form of its rows, and their number in the test and training splits."""
     return {
-        "name": f"kobest_{name}",
         "version": 1,
         "data": Dataset("skt/kobest_v1", name, fewshot="train", local=f"kobest/{name}/test"),
         "published_rows": rows,
@@ -90,7 +89,7 @@ def score(row: Row, fewshot: FewShot) -> Scores:
     return ChoiceScores({"acc": float(chosen == row["label"])}, row["label"], chosen)
 
 
-@benchmark(**task("boolq", boolq, 1404, 3665), primary="acc", metrics=("acc",))
+@benchmark("kobest_boolq", **task("boolq", boolq, 1404, 3665), primary="acc", metrics=("acc",))
 def test_kobest_boolq(example: Row, fewshot: FewShot) -> Scores:
     """KoBEST BoolQ (Kim et al. 2022), test split (1404 rows), 0-shot.
 
@@ -106,7 +105,7 @@ def test_kobest_boolq(example: Row, fewshot: FewShot) -> Scores:
     return (yield from score(example, fewshot))
 
 
-@benchmark(**task("copa", copa, 1000, 3076), primary="acc", metrics=("acc",))
+@benchmark("kobest_copa", **task("copa", copa, 1000, 3076), primary="acc", metrics=("acc",))
 def test_kobest_copa(example: Row, fewshot: FewShot) -> Scores:
     """KoBEST COPA (Kim et al. 2022), test split (1000 rows), 0-shot.
 
@@ -116,7 +115,9 @@ def test_kobest_copa(example: Row, fewshot: FewShot) -> Scores:
     return (yield from score(example, fewshot))
 
 
-@benchmark(**task("hellaswag", hellaswag, 500, 2029), primary="acc_norm", metrics=CHOICE_METRICS)
+@benchmark(
+    "kobest_hellaswag", **task("hellaswag", hellaswag, 500, 2029), primary="acc_norm", metrics=CHOICE_METRICS
+)
 def test_kobest_hellaswag(example: Row, fewshot: FewShot) -> Scores:
     """KoBEST HellaSwag (Kim et al. 2022), test split (500 rows), 0-shot.
 
@@ -132,7 +133,7 @@ def test_kobest_hellaswag(example: Row, fewshot: FewShot) -> Scores:
     return ChoiceScores(found, found.right, argmax([one.logprob for one in answers]))
 
 
-@benchmark(**task("sentineg", sentineg, 397, 3649), primary="acc", metrics=("acc",))
+@benchmark("kobest_sentineg", **task("sentineg", sentineg, 397, 3649), primary="acc", metrics=("acc",))
 def test_kobest_sentineg(example: Row, fewshot: FewShot) -> Scores:
     """KoBEST SentiNeg (Kim et al. 2022), test split (397 reviews, each the negation of another), 0-shot.
 
@@ -142,7 +143,7 @@ def test_kobest_sentineg(example: Row, fewshot: FewShot) -> Scores:
     return (yield from score(example, fewshot))
 
 
-@benchmark(**task("wic", wic, 1260, 3318), primary="acc", metrics=("acc",))
+@benchmark("kobest_wic", **task("wic", wic, 1260, 3318), primary="acc", metrics=("acc",))
 def test_kobest_wic(example: Row, fewshot: FewShot) -> Scores:
     """KoBEST WiC (Kim et al. 2022), test split (1260 rows), 0-shot.
 

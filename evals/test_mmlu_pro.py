@@ -59,7 +59,7 @@ def letter_prompt(row: Question) -> str:
 
 
 @benchmark(
-    "leaderboard_mmlu_pro",
+    "mmlu_pro_letters",
     asks=Loglikelihood,
     primary="acc",
     metrics=("acc",),
@@ -68,7 +68,7 @@ def letter_prompt(row: Question) -> str:
     source="lm-evaluation-harness 0.4.13, task leaderboard_mmlu_pro",
     **PRO,
 )
-def test_leaderboard_mmlu_pro(example: Question, fewshot: FewShot) -> Scores:
+def test_mmlu_pro_letters(example: Question, fewshot: FewShot) -> Scores:
     """MMLU-Pro (Wang et al. 2024), test split (12,032 questions), by log-likelihood, 5-shot: the form of the second
     Open LLM Leaderboard.
 

@@ -29,6 +29,7 @@ TASKS: Final = {
     "lambada_openai": ("lambada",),
     "minerva_math": ("math",),
     "minerva_math500": ("math",),
+    "leaderboard_mmlu_pro": ("mmlu_pro_letters",),
     "kobest": tuple(f"kobest_{task}" for task in ("boolq", "copa", "hellaswag", "sentineg", "wic")),
     **{
         f"mmlu_{name}": tuple(f"mmlu/{one}" for one in subjects.split())

@@ -161,7 +161,7 @@ CHOICE: dict[str, Callable[[dict[str, Any]], int]] = {
     "mmlu": lambda row: int(row["answer"]),
     "mmlu_stem": lambda row: int(row["answer"]),
     "mmlu_continuation": lambda row: int(row["answer"]),
-    "leaderboard_mmlu_pro": lambda row: ascii_uppercase.index(row["answer"]),
+    "mmlu_pro_letters": lambda row: ascii_uppercase.index(row["answer"]),
     "piqa": lambda row: int(row["label"]),
     "boolq": lambda row: int(row["label"]),
     "openbookqa": lambda row: row["choices"]["label"].index(row["answerKey"]),

@@ -143,7 +143,7 @@ TASKS = {
         )
         for task in KOBEST
     },
-    "leaderboard_mmlu_pro": Task(
+    "mmlu_pro_letters": Task(
         "leaderboard/mmlu_pro/mmlu_pro",
         {"test": "mmlu_pro/test", "validation": "mmlu_pro/validation"},
         (0, 5),

@@ -88,7 +88,7 @@ def test_every_field_of_the_settings_has_a_row() -> None:
         "by_hand",
         "demonstration",
     }
-    parts |= {"file"}
+    parts |= {"file", "groups"}
     names = {field.name for field in dataclasses.fields(Settings)} - parts
     assert names <= set(TABLE)
     assert {field.name for field in dataclasses.fields(ModelSettings)} - {"threads"} <= set(TABLE)
