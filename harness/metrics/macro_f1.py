@@ -7,11 +7,14 @@ Classes are those that occur, as right or as chosen, as in scikit-learn's ``f1_s
 never both has F1 0. One answer to all items gives about 1/3 where two classes are equally frequent.
 
 The standard error is that of the delta method (Takahashi, Yamamoto, Kuchiba and Koyama 2022, "Confidence interval for
-micro-averaged F1 and macro-averaged F1 scores", Applied Intelligence 52): with r and q the shares of items whose right
-and whose chosen class is c, F_c = 2 p_cc / (r + q), and an item moves it by
-(2 [right = chosen = c] - F_c ([right = c] + [chosen = c])) / (r + q). Their interval is value +- 1.96 standard errors,
-which leaves [0, 1] and has no width where all items are right. So ours is Wilson's with the number of items that gives
-the same standard error, value (1 - value) / error^2, at most the true one (of clusters: Kish's).
+micro-averaged F1 and macro-averaged F1 scores", Applied Intelligence 52). Let r and q be the shares of items whose
+right and whose chosen class is c, so that F_c = 2 p_cc / (r + q). An item then moves F_c by
+
+    (2 [right = chosen = c] - F_c ([right = c] + [chosen = c])) / (r + q)
+
+Their interval is value +- 1.96 standard errors, which leaves [0, 1] and has no width where all items are right. So ours
+is Wilson's with the number of items that gives the same standard error, value (1 - value) / error^2, at most the true
+one (of clusters: Kish's).
 """
 
 from __future__ import annotations

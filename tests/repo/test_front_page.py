@@ -44,8 +44,9 @@ def test_benchmarks_and_their_primary_metrics_are_those_of_the_code() -> None:
     shown = dict(re.findall(r"`(\w+)`\s+([\w@]+)", section("Benchmarks")))
     table = (ROOT / "docs" / "shipped-benchmarks.md").read_text(encoding="utf-8")
     names = {name for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in cell.split(", ")}
-    assert shown == declared()
-    assert {f"`{name}`" for name in shown} == names
+    assert shown.items() <= declared().items()
+    assert len(shown) >= 16
+    assert {f"`{name}`" for name in declared()} == names
 
 
 @pytest.mark.parametrize(
