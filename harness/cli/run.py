@@ -12,7 +12,7 @@ import os
 import sys
 
 from harness.cli.command import Output
-from harness.results.run_directory import DEFAULT_FILES
+from harness.results.run_directory import DEFAULT_FILES, TASKS
 
 USAGE = "touchstone run [--tasks NAME,...] [FILE | FOLDER | FILE::TEST ...] [any option of pytest]"
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Become pytest: signals and the exit code are its own."""
-    tasks = [f"--eval-tasks={one}" for one in options.tasks]
+    tasks = [f"{TASKS}{one}" for one in options.tasks]
     # -P, since a folder `harness` in the current one is somebody else's.
     command = [sys.executable, "-P", "-m", "pytest", *DEFAULT_FILES, *tasks, *options.rest]
     os.execv(sys.executable, command)

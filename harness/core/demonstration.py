@@ -27,6 +27,12 @@ REST: Final = "*"
 EVERYTHING: Final = "--eval-limit all"
 OWN: Final = "--checkpoint PATH"
 
+LEFT_OUT: Final = "left out of the demonstration: "
+"""The beginning of the reason for which a benchmark is left out, before that of the table."""
+
+INCLUDED_WITH: Final = f"included with {EVERYTHING}"
+"""What helps there."""
+
 
 def asking_of(spec: Benchmark) -> Asking:
     """Return the options of a benchmark in the demonstration."""
@@ -48,9 +54,9 @@ def told(command: Sequence[str], settings: Iterable[Mapping[str, Any]]) -> dict[
     """Return what a manifest and reports say: ``what`` the run is, and the commands for ``all`` rows and for a
     checkpoint of one's ``own``.
 
-    ``command`` are the arguments of pytest, ``settings`` those of each benchmark.
+    ``command`` are the words of the command that was given, ``settings`` those of each benchmark.
     """
-    call = shlex.join(["pytest", *command])
+    call = shlex.join(command)
     texts = sorted({one["limit"] for one in settings if one.keys() >= {"limit", "max_new_tokens"}})
     rows = " to ".join(str(limit) for limit in dict.fromkeys((*texts[:1], *texts[-1:])))
     sizes = (

@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
+LOOKED_AT: Final = 2000
+"""The characters at a text's end in which a repetition is looked for."""
+
 LISTED: Final = 12
 """The number of names in a message before "and N more"."""
 
@@ -32,6 +35,22 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 def place_text(place: float, decimals: int = 3) -> str:
     """Return an epoch, a step or a factor as text: in full up to the point, and at most so many decimals."""
     return f"{round(place, decimals):.15g}"
+
+
+def repeats_itself(text: str, least: int = 60, times: int = 3) -> bool:
+    """Return whether a text ends with one passage again and again: so many times, over so many characters at least."""
+    end = text[: -LOOKED_AT - 1 : -1]
+    # borders[n]: the longest beginning of end[: n + 1] that is also its end; what is left of it is then its period.
+    borders = [0] * len(end)
+    border = 0
+    for place in range(1, len(end)):
+        while border and end[place] != end[border]:
+            border = borders[border - 1]
+        border += end[place] == end[border]
+        borders[place] = border
+        if place + 1 >= max(least, times * (place + 1 - border)):
+            return True
+    return False
 
 
 def alike(wanted: str, names: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:

@@ -26,7 +26,7 @@ from harness.core.dataset import (
     subsample,
     take_first,
 )
-from harness.core.demonstration import EVERYTHING, asking_of
+from harness.core.demonstration import INCLUDED_WITH, LEFT_OUT, asking_of
 from harness.core.drawn_shots import DrawnShots, shots_of
 from harness.core.draws import TOUCHSTONE
 from harness.core.errors import (
@@ -323,7 +323,7 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
         leave_out(f"needs the package {absent[0]}; {spec.needs[absent[0]]}")
         return []
     if reason := collection.asking(spec).left_out:
-        leave_out(f"left out of the demonstration: {reason}; {EVERYTHING} asks it too")
+        leave_out(f"{LEFT_OUT}{reason}; {INCLUDED_WITH}")
         return []
     infos = collection.known_checkpoints()
     if not infos:

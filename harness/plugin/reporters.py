@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from harness.core.demonstration import as_line
 from harness.core.errors import HarnessError
 from harness.core.exit_codes import ExitCode
 from harness.core.files import shown_path, unwritable, write_atomic
 from harness.core.hooks import add_specifications
 from harness.reports import beside, files, github, markdown, program_files, terminal
-from harness.reports.formatting import wrapped
+from harness.reports.formatting import command_lines, wrapped
 from harness.reports.page.security import KeyFoundError
-from harness.reports.progress import Progress
+from harness.reports.progress import LETTERS, Progress
 from harness.reports.validity import last_lines
 from harness.results.live import remove_live
 from harness.results.summary import Summary, summary_json
@@ -163,6 +162,27 @@ class Quiet:
     pytest_runtest_logfinish = pytest_runtest_logreport = pytest_testnodedown = pytest_runtest_logstart
 
 
+class Continued:
+    """Lets pytest's line of dots go on below a line of progress that came into it."""
+
+    def __init__(self, progress: Progress, *, by_words: bool) -> None:
+        self._progress, self._by_words = progress, by_words
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
+        shown = report.when == "call" or not report.passed
+        own_line = self._by_words and hasattr(
+            report, "node"
+        )  # of a worker of xdist, which has a line per item
+        with self._progress.continued(writes=shown and not own_line):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
+        with self._progress.continued(writes=False):
+            return (yield)
+
+
 def check_paths(output: Path, target: Path | None) -> None:
     """Raise ``pytest.UsageError`` where the run's folder or the Markdown cannot be written; neither is made here."""
     if (why := unwritable(output)) is not None:
@@ -255,13 +275,22 @@ class Calls:
             who = Path(one.plugin_name).name if one.plugin_name.endswith(".py") else one.plugin_name
             self.note(f"{name} of {who} failed: {type(error).__name__}: {error}", 1)
 
-    def tell_demonstration(self, manifest: Mapping[str, Any]) -> None:
-        """Write the line of a demonstration, unless pytest is to be quiet."""
+    def tell_beginning(self, manifest: Mapping[str, Any]) -> None:
+        """Write what a demonstration is, and the letters by which pytest shows scores, unless pytest is to be quiet."""
         reporter = self._manager.get_plugin("terminalreporter")
-        told = manifest.get("demonstration")
-        if reporter is not None and told and self._config.option.verbose >= 0:
-            for line in wrapped(as_line(told), self._config.get_terminal_writer().fullwidth):
+        if reporter is None or self._config.option.verbose < 0:
+            return
+        width = self._config.get_terminal_writer().fullwidth
+        if told := manifest.get("demonstration"):
+            for line in wrapped(told["what"], width):
                 reporter.write_line(line)
+            for label, name in (("all rows", "all"), ("your own", "own")):
+                first, *others = command_lines(told[name], width - 12)
+                reporter.write_line(f"  {label}  {first}")
+                for line in others:
+                    reporter.write_line(f"{'':12}{line}")
+        if not self._config.option.verbose:
+            reporter.write_line(f"letters: {LETTERS}")
 
     def start_progress(self, directory: Path, total: int, processes: int) -> Progress | None:
         """Start the progress line of a run of that many items, answered by that many processes; None where there is no
@@ -278,11 +307,16 @@ class Calls:
             writer._file,  # private: the writer has no public way to its file, whose descriptor is needed
             is_tty=reporter.isatty and alone,
             column=lambda: writer.width_of_current_line,
+            current=lambda: writer._current_line,  # private: nothing public has more than its width
             processes=processes,
         )
         progress.start()
-        if progress.live:
-            self._manager.register(Quiet(progress), "touchstone-quiet")
+        mine = (
+            Quiet(progress)
+            if progress.live
+            else Continued(progress, by_words=self._config.option.verbose > 0)
+        )
+        self._manager.register(mine, "touchstone-quiet")
         return progress
 
     def write_sections(self, reporter: pytest.TerminalReporter, summary: Summary) -> None:

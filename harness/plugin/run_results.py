@@ -24,7 +24,7 @@ from harness.results.aggregate import summarize
 from harness.results.journal import Following, Journal, latest
 from harness.results.records import Record
 from harness.results.reuse import benchmarks_of
-from harness.results.run_directory import RunDirectory, environment
+from harness.results.run_directory import RunDirectory, command_words, environment
 from harness.results.store import ResultStore
 from harness.results.store_entry import ItemScores, StoredResult, saved_of
 from harness.results.summary import Collected, Summary
@@ -68,7 +68,7 @@ class RunResults:
         }
         own = [one.settings for one in self.declarations.values() if one.settings]
         if manifest.pop("demonstration", False) and own:
-            manifest["demonstration"] = demonstration.told(invocation.args, own)
+            manifest["demonstration"] = demonstration.told(command_words(manifest), own)
         self._directory.write_manifest(manifest)
         self._manifest = self._directory.read_manifest()
         return manifest

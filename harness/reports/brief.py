@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from harness.core.aggregation import aggregation_of
+from harness.core.demonstration import LEFT_OUT
 from harness.core.text import count, listed
 from harness.engines.base import SLOW_WAYS
 from harness.reports import by_checkpoint, formatting, notes, validity
@@ -21,6 +22,9 @@ NAMED: Final = 4
 """Names before "and N more"."""
 
 FAULTS_SHOWN: Final = 5
+
+REASONS: Final = 6
+"""Lines about benchmarks that were left out."""
 
 SHORT: Final = 100
 """Characters of what helps where a benchmark was left out; what is longer is left to ``-v``."""
@@ -48,9 +52,10 @@ def lines(summary: Summary) -> list[Line]:
         "slow": _slow_ways(summary),
         "prompts": "; ".join(notes.other_prompts(summary)),
         "note": listed([*notes.journal(summary), *notes.engines(summary)], 1, between="; "),
-        "left out": _left_out(summary),
+        "limit": "; ".join(notes.short_of_limit(summary)),
     }
     found = [Line(label, text) for label, text in texts.items() if text not in ("", "none")]
+    found += [Line("left out", text) for text in _left_out(summary)]
     return [_items(summary), *found, *loud(summary)]
 
 
@@ -143,8 +148,8 @@ def _slow_ways(summary: Summary) -> str:
     return "; ".join(found)
 
 
-def _left_out(summary: Summary) -> str:
-    """Return the benchmarks without a result, by the beginning of the reason.
+def _left_out(summary: Summary) -> list[str]:
+    """Return the benchmarks without a result, by the beginning of the reason, in a few lines.
 
     Those that a checkpoint without any result could not be asked are among them.
     """
@@ -158,12 +163,15 @@ def _left_out(summary: Summary) -> str:
     }
     classes: dict[str, list[str]] = {}
     for name, reason in reasons.items():
-        classes.setdefault(_ASIDE.sub("", reason).partition(";")[0], []).append(name)
+        classes.setdefault(_ASIDE.sub("", reason.removeprefix(LEFT_OUT)).partition(";")[0], []).append(name)
     found = [_class(kind, {name: reasons[name] for name in names}) for kind, names in classes.items()]
-    parts: list[str] = []
-    for remedy, several in groupby(found, key=itemgetter(1)):  # it is told once, after those that it helps
-        parts += [*(text for text, _ in several), remedy]
-    return "; ".join(filter(None, parts))
+    lines: list[str] = []
+    for remedy, same in groupby(found, key=itemgetter(1)):  # it is told once, after those that it helps
+        several = [text for text, _ in same]
+        own = [remedy] if remedy else []
+        lines += [*several, *own] if len(several) > 1 else ["; ".join([*several, *own])]
+    rest = len(lines) - REASONS
+    return [*lines[:REASONS], "and others; -v names them"] if rest > 1 else lines
 
 
 def _class(kind: str, reasons: Mapping[str, str]) -> tuple[str, str]:

@@ -29,7 +29,8 @@ LOUD: Final = "bold red"
 """The style of words that say that a value must not be believed."""
 
 LEAST: Final = ({MARKS: 10, METRIC: 12, LABEL: 18}, {MARKS: 4, METRIC: 4, LABEL: 8})
-"""The widths down to which they fold, in the order given; below the first only where nothing else helps."""
+"""The widths down to which they fold inside words, in the order given; below the first only where nothing else
+helps."""
 
 
 class Row(NamedTuple):
@@ -158,14 +159,21 @@ def _numbers(metric: Metric) -> tuple[str, str, str]:
 
 
 def _widths(rows: Sequence[Row], width: int, header: Sequence[str] = HEADER) -> list[int]:
-    """Return the width of each column: what its cells need, or less for those that may fold."""
-    every = [header, *(row.texts for row in rows)]
-    found = [max(map(cell_width, column)) for column in zip(*every, strict=True)]
-    for least in LEAST:
+    """Return the width of each column: what its cells need, or less for those that may fold; between words first."""
+    columns = list(zip(header, *(row.texts for row in rows), strict=True))
+    found = [max(map(cell_width, column)) for column in columns]
+    label, marks = (max(map(_longest_word, columns[column])) for column in (LABEL, MARKS))
+    for least in ({MARKS: max(marks, LEAST[0][MARKS]), LABEL: label}, {MARKS: marks}, *LEAST):
         for column, enough in least.items():
             over = sum(found) + len(found) - 1 - width
             found[column] -= max(0, min(over, found[column] - enough))
     return found
+
+
+def _longest_word(text: str) -> int:
+    """Return the columns that a text needs if it folds at spaces alone; what it begins with stands before each line."""
+    words = text.split()
+    return cell_width(text) - cell_width(text.lstrip()) + max(map(cell_width, words), default=0)
 
 
 def _table(

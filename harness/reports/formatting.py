@@ -314,11 +314,11 @@ def wrapped(text: str, width: int) -> Sequence[str]:
 def command_lines(command: str, width: int) -> list[str]:
     """Return a command in lines of at most ``width`` columns that a shell takes as one, cut before its options.
 
-    An option that is longer than a line stays whole.
+    What is longer than a line is also cut between its words; a word that is longer stays whole.
     """
     parts: list[str] = []
     for word in _WORDS.findall(command):
-        if parts and not word.startswith("-"):
+        if parts and not word.startswith("-") and len(parts[-1]) + len(word) + 5 <= width:
             parts[-1] += f" {word}"
         else:
             parts.append(word)

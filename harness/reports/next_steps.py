@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from harness.compare.gate.result import lines_from_json
 from harness.reports import formatting
-from harness.reports.validity import options_for_valid
+from harness.reports.validity import options_for_valid, to_look_at
 from harness.results.run_directory import command_words
 from harness.results.summary import Summary, wholes
 
@@ -57,6 +57,9 @@ def _steps(summary: Summary) -> Iterator[Step]:
     if options := options_for_valid(summary):
         others = _command(summary, without=[option.split()[0] for option in options])
         yield Step(f"{others} {' '.join(options)}", "for valid results")
+    if look := to_look_at(summary):
+        place = formatting.place(summary)
+        yield Step(shlex.join(["touchstone", "items", place, *look]), "the texts that are of no use")
     if summary.faults:
         yield Step(command, "asks only what has no score yet")
     if told := summary.manifest.get("demonstration"):

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from harness.checkpoints.fingerprint import WEAK
 from harness.core.aggregation import aggregation_of
+from harness.core.dataset import HUB
 from harness.core.demonstration import as_line
 from harness.core.marks import PICKS
 from harness.core.text import count, listed
@@ -26,6 +27,8 @@ from harness.results.summary import Result, Summary, totals, wholes
 from harness.results.usage import Usage
 
 _BRACKETS: Final = re.compile(r" \(([^\s()]+)\)")
+
+ALL_ROWS: Final = "all rows: --eval-data hub, or a folder that has them"
 
 SINGLY: Final = 3
 """Up to this many checkpoints have a line each; more are added up."""
@@ -111,6 +114,30 @@ def warnings(summary: Summary) -> list[str]:
     found += [*weak_tests(summary), *other_prompts(summary)]
     found += [text] if (text := cut(summary)) else []
     return [*found, *journal(summary), *engines(summary), *slow_ways(summary)]
+
+
+def short_of_limit(summary: Summary) -> list[str]:
+    """Return where a limit asks for more rows than are here, though more were published: a line per limit."""
+    if summary.manifest.get("demonstration"):
+        return []
+    run = summary.manifest.get("settings", {}).get("limit")
+    own = {one.name: one.settings.get("limit", run) for one in summary.declarations}
+    found: dict[int, dict[str, int]] = {}
+    for one in summary.results:
+        limit = own.get(one.benchmark, run)
+        if not isinstance(limit, int) or not one.published or one.dataset.origin == HUB:
+            continue
+        if one.of < min(limit, one.published):
+            whole = next(other for other in wholes(summary) if other.benchmark == one.benchmark)
+            found.setdefault(limit, {})[one.benchmark] = whole.of
+    lines = []
+    for limit, rows in found.items():
+        sizes: dict[int, list[str]] = {}
+        for name, size in rows.items():
+            sizes.setdefault(size, []).append(name)
+        here = [f"{size:,} of {listed(names, 4)}" for size, names in sizes.items()]
+        lines.append(f"{limit:,} rows, but here are {listed(here, 4, between='; ')}; {ALL_ROWS}")
+    return lines
 
 
 def cut(summary: Summary) -> str:

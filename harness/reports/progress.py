@@ -8,7 +8,8 @@ there:
     erase    ESC 7, down, CR, clear line, ESC 8
 
 ``paused()`` erases the line, lets pytest write and draws it again. Elsewhere (a file, a pipe, a dumb
-terminal) it is a plain line, at most every 20 seconds and rarer in long runs.
+terminal) it is a plain line, at most every 20 seconds and rarer in long runs. Where that ends a line of pytest's, it
+goes on below at its place, after the name of its file: ``continued()``.
 
 The thread writes to a duplicate of the terminal's file descriptor, because pytest's capture redirects the
 original while a test runs. It never raises: when writing fails it falls silent.
@@ -49,18 +50,20 @@ ERASE: Final = "\x1b7\x1b[B\r\x1b[2K\x1b8"
 
 LIVE_INTERVAL: Final = 0.5
 PLAIN_INTERVAL: Final = 20.0
+NARROWEST: Final = 40
+USUAL: Final = 80
+"""Columns of a plain line where the terminal has fewer than it needs; as in pytest."""
+
 PLAIN_LINES: Final = 20
 """A plain run gets a line every 1/20 of the time it has taken so far, if that is more than
 ``PLAIN_INTERVAL``."""
-
-PLAIN_WIDTH: Final = 160
 
 
 class Progress:
     """The progress of a run.
 
-    ``column`` returns the width of pytest's current line, if that can be known. ``live`` says whether it is a line
-    that moves with pytest's, so that ``paused()`` matters.
+    ``column`` returns the width of pytest's current line, and ``current`` that line, if they can be known. ``live``
+    says whether it is a line that moves with pytest's, so that ``paused()`` matters, else ``continued()``.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
         interval: float | None = None,
         column: Callable[[], int] | None = None,
+        current: Callable[[], str] = lambda: "",
         processes: int = 1,
     ) -> None:
         self._live = Live(directory, processes)
@@ -82,7 +86,8 @@ class Progress:
         self.live = bool(is_tty) and os.environ.get("TERM", "dumb") != "dumb"
         self._clock = clock
         self._interval = interval or (LIVE_INTERVAL if self.live else PLAIN_INTERVAL)
-        self._column = column
+        self._column, self._current = column, current
+        self._ended = ""  # pytest's line where a plain line has ended it, and it has not gone on
         self._descriptor: int | None = None
         self._lock = threading.RLock()
         self._ending = threading.Event()
@@ -138,6 +143,19 @@ class Progress:
                 else:
                     self._draw()
 
+    @contextmanager
+    def continued(self, *, writes: bool) -> Generator[None]:
+        """Let pytest go on with its line below a plain one, if it ``writes`` to it now."""
+        with self._lock:
+            if writes and self._ended:
+                if self._ended == self._current():
+                    self._write(continuation(self._ended))
+                self._ended = ""
+            try:
+                yield
+            finally:
+                self._flush()
+
     def tick(self) -> None:
         """Count and show; the thread calls this at every interval."""
         with self._lock:
@@ -149,7 +167,9 @@ class Progress:
             elif now - self._last >= max(self._interval, (now - self._began) / PLAIN_LINES):
                 self._last = now
                 # pytest may be in the middle of a line of dots
-                start = "" if self._column is not None and self._column() == 0 else "\n"
+                line, here = self._current(), self._column is not None and self._column() == 0
+                start = "" if here or (line and line == self._ended) else "\n"
+                self._ended = line
                 self._write(f"{start}{text}\n")
 
     def _run(self) -> None:
@@ -168,7 +188,10 @@ class Progress:
             faults=self._tally.faults,
             elapsed=now - self._began,
         )
-        return line(moment, self._width() - 1 if self.live else PLAIN_WIDTH)
+        width = self._width()
+        if self.live:
+            return line(moment, width - 1)
+        return line(moment, width if width >= NARROWEST else USUAL)
 
     def _draw(self) -> None:
         if not self._armed or self._ending.is_set():
@@ -212,7 +235,16 @@ class Progress:
             return shutil.get_terminal_size().columns or 80
 
 
+def continuation(line: str) -> str:
+    """Return the beginning of a line that goes on where another one ended: what it is about, and then spaces."""
+    about = line[: line.find(" ") + 1]
+    return about.ljust(len(line))
+
+
 UNGRADED: Final = "~"
+
+LETTERS: Final = "+ right   - wrong   4 a score from 0.4 to 0.5   ~ any other score"
+"""The letters of pytest's dots line, in words."""
 
 
 def item_status(primary: float | None) -> tuple[str, str]:

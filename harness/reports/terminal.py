@@ -14,7 +14,7 @@ from harness.compare.formats import korean_mlm
 from harness.core.composite import COMPOSITE
 from harness.reports import brief, by_benchmark, by_checkpoint, formatting, next_steps, notes
 from harness.reports.brief import Line
-from harness.reports.formatting import console_of, labelled, open_table, written
+from harness.reports.formatting import command_lines, console_of, labelled, open_table, written
 from harness.reports.gate import print_decision, print_verdicts
 from harness.results.summary import Summary, wholes
 
@@ -44,12 +44,12 @@ Write = Callable[..., None]
 
 
 def render(summary: Summary, width: int, color: bool, *, details: bool = False, decision: bool = True) -> str:
-    """Return the whole report as text of at most ``width`` columns, with ANSI colours if wanted; commands and a gate's
-    decision are one line, however long. Without ``decision`` that line is left to the caller."""
+    """Return the whole report as text of at most ``width`` columns, with ANSI colours if wanted; a gate's decision is
+    one line, however long. Without ``decision`` that line is left to the caller."""
     width = max(width, NARROWEST)
     console = console_of(width, color=color)
     write: Write = console.print
-    _demonstration(summary, write)
+    _demonstration(summary, write, width)
     names = formatting.checkpoints(summary)
     many = len(names) > MOST or (len(names) > 1 and by_benchmark.row_count(summary) > ON_A_SCREEN)
     many = many and (details or not by_benchmark.has_one_benchmark(summary))
@@ -65,10 +65,11 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False, 
     return written(console)
 
 
-def _demonstration(summary: Summary, write: Write) -> None:
+def _demonstration(summary: Summary, write: Write, width: int) -> None:
     """Print what a run without ``--checkpoint`` is, and how to ask everything."""
     if told := summary.manifest.get("demonstration"):
-        _lines([Line("touchstone", told["what"]), Line("touchstone", f"all rows: {told['all']}")], write)
+        _lines([Line("touchstone", told["what"])], write)
+        _command("all rows", told["all"], "", write, width)
         write()
 
 
@@ -171,6 +172,7 @@ def _detailed(summary: Summary) -> Iterator[Line]:
         "usage": notes.usage(summary),
         "undefined": notes.reasons(summary),
         "note": notes.warnings(summary),
+        "limit": notes.short_of_limit(summary),
         "left out": notes.left_out(summary),
     }
     for label, found in texts.items():
@@ -210,22 +212,27 @@ def _best(summary: Summary) -> list[str]:
 
 
 def _ending(summary: Summary, write: Write, width: int, details: bool) -> None:
-    """Print where the results lie, and the next commands, each in one line that can be copied."""
-    from rich.text import Text
-
+    """Print where the results lie, and the next commands, in a form that can be pasted."""
     _lines([Line("saved", next_steps.saved(summary))], write)
     steps = [("more", next_steps.again(summary, details=details))]
     steps += [("next", step) for step in next_steps.steps(summary)]
     for label, step in steps:
-        command = Text.assemble(
-            (f"{label:{LABEL}}  ", "dim"), (step.command, "bold" if label == "next" else "")
-        )
-        about = Text(f"{'':{ABOUT}}{step.what}", style="dim")
-        if command.cell_len + about.cell_len <= width:
-            write(Text.assemble(command, about))
-        else:
-            write(command, soft_wrap=True)
-            write(Text.assemble(" " * (LABEL + 2), about))
+        _command(label, step.command, step.what, write, width)
+
+
+def _command(label: str, command: str, what: str, write: Write, width: int) -> None:
+    """Print a command and what it does; one that is longer than a line goes on below, as a shell takes it."""
+    from rich.text import Text
+
+    style = "bold" if label == "next" else ""
+    *before, last = command_lines(command, width - LABEL - 2)
+    for number, line in enumerate([*before, last]):
+        start = (f"{'' if number else label:{LABEL}}  ", "dim")
+        about = f"{'':{ABOUT}}{what}" if what and not before else ""
+        alone = len(line) + LABEL + 2 + len(about) > width
+        write(Text.assemble(start, (line, style), ("" if alone else about, "dim")), soft_wrap=True)
+        if number == len(before) and what and (alone or before):
+            write(Text(f"{'':{LABEL + 2 + ABOUT}}{what}", style="dim"))
 
 
 def _lines(lines: Iterator[Line] | list[Line], write: Write) -> None:

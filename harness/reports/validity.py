@@ -5,17 +5,19 @@ The end of a run names them below pytest's last line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from harness.core.errors import HarnessError
-from harness.core.text import listed
+from harness.core.text import listed, repeats_itself
 from harness.reports.formatting import place, wrapped
 from harness.results.journal import each_record
 from harness.results.records import GENERATED
-from harness.results.summary import Result, Summary, wholes
+from harness.results.summary import Result, Summary, base_name, wholes
 
 FAULTS: Final = {
     "errors": "ended in error",
@@ -25,11 +27,31 @@ FAULTS: Final = {
 UNUSABLE: Final = {"at_limit": "texts hit the limit of tokens", "no_answer": "texts had no answer"}
 TOKENS: Final = "--eval-max-new-tokens"
 CHAT: Final = "--eval-chat off"
-LOOK: Final = "items-*.jsonl of the run has the outputs"
-"""The remedies: an option with a number, an option, or a place to look."""
+LOOK: Final = "look at some of them"
+ENDLESS: Final = (
+    "a longer limit ends no text that repeats itself: leave the benchmark out, or look at its texts"
+)
+"""The remedies: an option with a number, an option, or words."""
 
 MOST_LINES: Final = 8
 """Results that are named at the end of a run; a series of many checkpoints may have very many."""
+
+
+class NotValid(NamedTuple):
+    """A result that is not valid, or those of one benchmark added up, with its name, and the number of its texts that
+    are known to repeat themselves up to the limit of tokens."""
+
+    name: str
+    result: Result
+    repeating: int
+
+
+class Unfinished(NamedTuple):
+    """The texts of a result that ended at the limit of tokens, as the journal has them: how many of them repeat
+    themselves, and the limit, if it is known."""
+
+    repeating: int = 0
+    limit: int | None = None
 
 
 def invalid_results(summary: Summary) -> list[Result]:
@@ -45,7 +67,7 @@ def invalid_results(summary: Summary) -> list[Result]:
 def not_valid(summary: Summary) -> list[str]:
     """Return the results that must not be believed, with reasons, and what to do about it; one line per remedy."""
     return [
-        f"{listed((f'{name}: {_unusable(summary, one)}' for name, one in same), 4, between='; ')}; {remedy}"
+        f"{listed((f'{one.name}: {_unusable(summary, one)}' for one in same), 4, between='; ')}; {remedy}"
         for remedy, same in _by_remedy(summary).items()
     ]
 
@@ -55,13 +77,28 @@ def options_for_valid(summary: Summary) -> list[str]:
     return [remedy for remedy in _by_remedy(summary) if remedy.startswith("--")]
 
 
+def to_look_at(summary: Summary) -> list[str]:
+    """Return the arguments of ``touchstone items`` for the texts of results that no option makes valid, if there are
+    any."""
+    found = [
+        one.result
+        for remedy, same in _by_remedy(summary).items()
+        if remedy in (LOOK, ENDLESS)
+        for one in same
+    ]
+    names = {base_name(one.benchmark) for one in found if _too_many(summary, one)}
+    if not names:
+        return []
+    return [*(["--benchmark", names.pop()] if len(names) == 1 else []), "--invalid"]
+
+
 def last_lines(summary: Summary, width: int) -> list[str]:
     """Return paragraphs of at most ``width`` columns that name the results that are not valid or lack items.
 
     There is none if all is well.
     """
     found = [
-        f"not valid: {listed((name for name, _ in same), MOST_LINES)}; {remedy}"
+        f"not valid: {listed((one.name for one in same), MOST_LINES)}; {remedy}"
         for remedy, same in _by_remedy(summary).items()
     ]
     faulty = [one for one in wholes(summary) if one.faults]
@@ -71,25 +108,24 @@ def last_lines(summary: Summary, width: int) -> list[str]:
             for name, text in FAULTS.items()
             if getattr(one, name)
         ]
-        found.append(f"not valid: {_short_name(summary, one)}: {', '.join(what)}")
+        found.append(f"not valid: {_short_name(summary, one)}: {', '.join(what)}{_first_fault(summary, one)}")
     if len(faulty) > MOST_LINES:
         found.append(f"not valid: {len(faulty) - MOST_LINES} more; see {place(summary)}")
     return [line for text in found for line in wrapped(text, width)]
 
 
-def _by_remedy(summary: Summary) -> dict[str, list[tuple[str, Result]]]:
+def _by_remedy(summary: Summary) -> dict[str, list[NotValid]]:
     """Return the results that are not valid, with their names, by what may help; those of a benchmark added up."""
-    limits: dict[tuple[str, bool], int | None] = {}
     found: dict[str, dict[str, list[Result]]] = {}
     tokens = 0
     for result in invalid_results(summary):
         remedy, unusable = LOOK, _too_many(summary, result)
         if "at_limit" in unusable:
-            way = result.benchmark, result.chat == result.outputs
-            if way not in limits:  # for which the journal is read
-                limits[way] = _limit_of(summary, result)
-            if limit := limits[way]:
-                remedy, tokens = TOKENS, max(tokens, 2 * limit)
+            cut = _unfinished(summary, result)
+            if cut.repeating > _most(summary, result) * result.outputs:
+                remedy = ENDLESS
+            elif cut.limit:
+                remedy, tokens = TOKENS, max(tokens, 2 * cut.limit)
         if remedy == LOOK and "no_answer" in unusable and result.chat == result.outputs:
             remedy = CHAT
         found.setdefault(remedy, {}).setdefault(result.name, []).append(result)
@@ -101,27 +137,48 @@ def _by_remedy(summary: Summary) -> dict[str, list[tuple[str, Result]]]:
     }
 
 
-def _added_up(summary: Summary, results: Sequence[Result]) -> tuple[str, Result]:
-    """Return the results of one benchmark as one, with its name."""
+def _added_up(summary: Summary, results: Sequence[Result]) -> NotValid:
+    """Return the results of one benchmark as one."""
     first = results[0]
+    repeating = sum(_unfinished(summary, one).repeating for one in results if one.at_limit)
     if len(results) == 1:
-        return _short_name(summary, first), first
+        return NotValid(_short_name(summary, first), first, repeating)
     sums = {name: sum(getattr(one, name) for one in results) for name in GENERATED}
-    return f"{first.name} of {len(results)} checkpoints", replace(first, **sums)
+    return NotValid(f"{first.name} of {len(results)} checkpoints", replace(first, **sums), repeating)
 
 
 def _too_many(summary: Summary, result: Result) -> list[str]:
     """Return the counts of unusable outputs that are larger than the benchmark allows."""
-    most = {one.name: one.most_unusable for one in summary.declarations}.get(result.benchmark, 0.0)
-    return [name for name in UNUSABLE if getattr(result, name) > most * result.outputs]
+    most = _most(summary, result) * result.outputs
+    return [name for name in UNUSABLE if getattr(result, name) > most]
 
 
-def _unusable(summary: Summary, result: Result) -> str:
+def _most(summary: Summary, result: Result) -> float:
+    """Return the share of unusable outputs that the benchmark allows."""
+    return {one.name: one.most_unusable for one in summary.declarations}.get(result.benchmark, 0.0)
+
+
+def _unusable(summary: Summary, one: NotValid) -> str:
     """Return in a few words why a result is not valid."""
-    parts = [
-        f"{getattr(result, name)} of {result.outputs} {UNUSABLE[name]}" for name in _too_many(summary, result)
-    ]
+    _, result, repeating = one
+    too_many = _too_many(summary, result)
+    parts = [f"{getattr(result, name)} of {result.outputs} {UNUSABLE[name]}" for name in too_many]
+    if "at_limit" in too_many and repeating:
+        parts[0] += f" ({repeating} {'repeats itself' if repeating == 1 else 'repeat themselves'})"
     return ", ".join(parts) or str(result.invalid)
+
+
+def _first_fault(summary: Summary, result: Result) -> str:
+    """Return the first item of a result that has no score, and the cause."""
+    own = re.compile(rf"[\[-]({re.escape(base_name(result.benchmark))}/[^\]]*)\]$")
+    several = len({one.checkpoint for one in summary.results}) > 1
+    for fault in summary.faults:
+        found = own.search(fault["item"])
+        if found is not None and (not several or f"[{result.checkpoint}-" in fault["item"]):
+            cause = (fault["message"].strip().splitlines() or ["no reason is known"])[0]
+            which = "" if f"({found[1]})" in cause else f" {found[1]}:"
+            return f"; the first:{which} {cause}"
+    return ""
 
 
 def _short_name(summary: Summary, result: Result) -> str:
@@ -130,26 +187,44 @@ def _short_name(summary: Summary, result: Result) -> str:
     return f"{result.checkpoint} {result.name}" if len(others) > 1 else result.name
 
 
-def _limit_of(summary: Summary, result: Result) -> int | None:
-    """Return the most tokens that a text of a result could have; None where the journal does not say.
-
-    It is what was given for the run or for this benchmark, else what the benchmark asks for, from the first of its
-    items.
-    """
+def _unfinished(summary: Summary, result: Result) -> Unfinished:
+    """Return what is known of the texts of a result that ended at the limit of tokens."""
     own = {one.name: one.settings for one in summary.declarations}.get(result.benchmark, {})
-    if given := {**summary.manifest.get("settings", {}), **own}.get("max_new_tokens"):
-        return int(given)
-    asked = (
-        token_limit(exchange)
-        for record in each_record(Path(summary.directory), kind="Generate")
-        if (record.benchmark, record.checkpoint) == (result.benchmark, result.checkpoint)
-        for exchange in record.exchanges
-        if exchange["kind"] == "Generate"
-    )
+    given = {**summary.manifest.get("settings", {}), **own}.get("max_new_tokens")
+    folder = Path(summary.directory)
+    size = sum(shard.stat().st_size for shard in folder.glob("items-*.jsonl"))
+    key = result.checkpoint, result.benchmark, result.group
+    found = _cut_texts(folder, size).get(key, Unfinished())
+    return found._replace(limit=int(given)) if given else found
+
+
+@functools.lru_cache(maxsize=1)
+def _cut_texts(folder: Path, _size: int) -> Mapping[tuple[str, str, str | None], Unfinished]:
+    """Return the texts of a journal that ended at the limit of tokens, by checkpoint, benchmark and group; ``_size``
+    is that of the journal, which may have grown since."""
+    last: dict[str, tuple[tuple[str, str], str | None, list[Mapping[str, Any]]]] = {}
     try:
-        return next((limit for limit in asked if limit), None)
+        for record in each_record(folder, kind="Generate"):
+            texts = [one for one in record.exchanges if one["kind"] == "Generate"]
+            last[record.item] = (record.checkpoint, record.benchmark), record.group, texts
     except HarnessError:  # the journal cannot be read
-        return None
+        return {}
+    found: dict[tuple[str, str, str | None], Unfinished] = {}
+    for whole, group, texts in last.values():
+        for key in {(*whole, None), (*whole, group)}:
+            found[key] = _counted(found.get(key, Unfinished()), texts)
+    return found
+
+
+def _counted(before: Unfinished, exchanges: Iterable[Mapping[str, Any]]) -> Unfinished:
+    """Return what is known with these texts too."""
+    repeating, limit = before
+    for one in exchanges:
+        limit = limit or token_limit(one)
+        for sample in one["answer"].get("samples", ()):
+            if sample["finish_reason"] == "length":
+                repeating += repeats_itself(sample["text"])
+    return Unfinished(repeating, limit)
 
 
 def token_limit(exchange: Mapping[str, Any]) -> int | None:

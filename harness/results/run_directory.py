@@ -17,7 +17,6 @@ import itertools
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 import time
@@ -56,6 +55,9 @@ def free_run_path(output: Path, now: float, pid: int) -> Path:
 
 DEFAULT_FILES: Final = ("-p", "harness.plugin.default_files")
 """The arguments before all others with which ``touchstone run`` starts pytest."""
+
+TASKS: Final = "--eval-tasks="
+"""The beginning of the arguments after them, one for each ``--tasks``."""
 
 LAST: Final = "last"
 """The name that stands for the newest run."""
@@ -169,8 +171,10 @@ def command_words(manifest: Mapping[str, Any]) -> list[str]:
     words = [str(word) for word in manifest.get("command", ())]
     if tuple(words[: len(DEFAULT_FILES)]) != DEFAULT_FILES:
         return ["pytest", *words]
-    own = (re.sub("^--eval-tasks=", "--tasks=", word) for word in words[len(DEFAULT_FILES) :])
-    return ["touchstone", "run", *own]
+    own = words[len(DEFAULT_FILES) :]
+    tasks = list(itertools.takewhile(lambda word: word.startswith(TASKS), own))
+    told = (part for word in tasks for part in ("--tasks", word.removeprefix(TASKS)))
+    return ["touchstone", "run", *told, *own[len(tasks) :]]
 
 
 def environment(command: Sequence[str], folder: Path, root: Path) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def test_what_is_given_by_hand_goes_before_the_table() -> None:
 
 
 def test_the_line_has_commands_that_can_be_pasted() -> None:
-    made = told(["evals/", "-k", "not math"], [{"limit": 4, "max_new_tokens": 9}, {"limit": 32}])
+    made = told(["pytest", "evals/", "-k", "not math"], [{"limit": 4, "max_new_tokens": 9}, {"limit": 32}])
     assert made["what"] == (
         "demonstration on the builtin checkpoints: 4 rows of benchmarks that ask for texts, samples of the others"
     )

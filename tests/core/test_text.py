@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.text import alike, count, did_you_mean, either, listed, place_text
+from harness.core.text import alike, count, did_you_mean, either, listed, place_text, repeats_itself
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,31 @@ def test_the_most_similar_name_is_asked_for() -> None:
     assert did_you_mean("shot", ["seed", "shots"]) == "did you mean 'shots'? "
     assert did_you_mean("zzz", ["seed", "shots"]) == ""
     assert alike("mmlu", ["mmlu_pro", "mmlu", "arc"], 2)[0] == "mmlu"
+
+
+@given(st.text("ab ", max_size=40), st.text(min_size=1, max_size=50), st.integers(3, 30), st.integers(0, 49))
+def test_a_passage_again_and_again_to_the_end_is_a_repetition(
+    before: str, passage: str, times: int, cut: int
+) -> None:
+    text = before + passage * times
+    text = text[: len(text) - min(cut, len(passage) - 1)]
+    whole = passage * times
+    long_enough = len(whole) - min(cut, len(passage) - 1) >= max(60, 3 * len(passage))
+    assert repeats_itself(text) or not long_enough
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no " * 10,
+        " ".join(map(str, range(400))),
+        "It is so. It is so. It is so. " * 3 + "And then it ends otherwise, as texts do.",
+        ("a passage of more than sixty characters that stands here two times only; " * 2),
+    ],
+)
+def test_other_texts_are_no_repetitions(text: str) -> None:
+    assert not repeats_itself(text)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_run_without_checkpoint_and_limit_is_the_demonstration(
     assert result.ret == 0
     out = result.stdout.str().replace("\n", " ")
     assert "demonstration on the builtin checkpoints: 3 rows" in " ".join(out.split())
-    assert "left out of the demonstration: it takes too long" in " ".join(out.split())
+    assert "left out other: it takes too long; included with --eval-limit all" in " ".join(out.split())
     manifest = manifest_of(project)
     assert manifest["benchmarks"]["sums"]["settings"] == {"limit": 3, "max_new_tokens": 2}
     assert "settings" not in manifest["benchmarks"]["mine"]

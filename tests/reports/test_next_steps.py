@@ -43,7 +43,7 @@ def test_what_was_run_by_touchstone_is_run_by_it_again() -> None:
     command = ["-p", "harness.plugin.default_files", "--eval-tasks=a,b", "--eval-limit", "8", "-k", "not c"]
     by_touchstone = replace(found, manifest={**found.manifest, "command": command})
     assert commands(by_touchstone) == [
-        "touchstone run --tasks=a,b --eval-limit 8 -k 'not c' --checkpoint NEW --gate"
+        "touchstone run --tasks a,b --eval-limit 8 -k 'not c' --checkpoint NEW --gate"
     ]
 
 

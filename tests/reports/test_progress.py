@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import re
 import threading
 import time
 from unittest import mock
@@ -222,7 +223,8 @@ def test_a_short_run_into_a_file_has_no_lines(tmp_path):
     assert plain_lines(tmp_path, [1, 5, 19.9]) == ""
 
 
-def test_a_file_gets_a_line_every_twenty_seconds_at_most(tmp_path):
+def test_a_file_gets_a_line_every_twenty_seconds_at_most(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     text = plain_lines(tmp_path, [1, 20, 22, 39, 41, 60.9, 61.1])
     assert [line for line in text.splitlines() if line] == [
         f"touchstone: 0/10 items, {time} since the start" for time in ("0:20", "0:41", "1:01")
@@ -239,6 +241,39 @@ def test_long_runs_get_rarer_lines(tmp_path):
 def test_a_line_in_a_file_starts_on_a_line_of_its_own(tmp_path):
     assert plain_lines(tmp_path, [21], column=lambda: 5).startswith("\ntouchstone")
     assert plain_lines(tmp_path, [21], column=lambda: 0).startswith("touchstone")
+
+
+def dots_in_a_file(directory, writes: list[str]) -> list[str]:
+    """The lines of a file in which pytest writes these texts, with a line of progress between them."""
+    stream, line, now = io.StringIO(), [""], [0.0]
+    progress = Progress(
+        directory,
+        10,
+        stream,
+        False,
+        clock=lambda: now[0],
+        column=lambda: len(line[0]),
+        current=lambda: line[0],
+    )
+    progress.start()
+    for text in writes:
+        with progress.continued(writes=True):
+            stream.write(text)
+            line[0] = (line[0] + text).rpartition("\n")[2]
+        for _ in range(2):
+            now[0] += 21
+            progress.tick()
+    progress.stop()
+    return [re.sub("touchstone: .*", "touchstone", text) for text in stream.getvalue().split("\n")]
+
+
+def test_a_line_of_dots_goes_on_at_its_place_below_a_line_of_progress(tmp_path):
+    assert dots_in_a_file(tmp_path, ["t.py +-", "++", "+\n"]) == [
+        *("t.py +-", "touchstone", "touchstone"),
+        *("t.py   ++", "touchstone", "touchstone"),
+        *("t.py     +", "touchstone", "touchstone", ""),
+    ]
+    assert dots_in_a_file(tmp_path, ["+-", "+"])[3] == "  +"
 
 
 def test_a_dumb_terminal_is_treated_as_a_file(tmp_path, monkeypatch):
