@@ -17,6 +17,7 @@ import pytest
 
 from harness.core.errors import HarnessError
 from harness.core.exit_codes import ExitCode
+from harness.core.files import shown_path
 from harness.core.hooks import Run
 from harness.core.setting_sources import DEFAULT
 from harness.plugin.crashes import FailedCheckpoints, WorkerCrashes
@@ -218,6 +219,16 @@ class Controller:
         base = self._config.invocation_params.dir
         write_benchmark_files(self._directory.path, summary, records, asked, base)
 
+    def unwritten(self) -> None:
+        """Say that Ctrl-C has ended the run before its results were written."""
+        if self._results is not None:
+            self._summary = None
+            place = shown_path(self._directory.path)
+            kept = f"{place} keeps every score, and the same command goes on"
+            self._hooks.note(
+                f"stopped by Ctrl-C before all results were written; {kept}", ExitCode.INTERRUPTED
+            )
+
     def _fault_of(self, summary: Summary) -> str | None:
         """Return what speaks against the run besides faults of items."""
         if self._settings.strict and any(result.invalid for result in summary.results):
@@ -236,7 +247,8 @@ class Controller:
         if self._collection.nothing is not None and status == pytest.ExitCode.NO_TESTS_COLLECTED:
             reporter.write_line(self._collection.nothing)
         for one in self._hooks.notices:
-            reporter.write_line(one.line)
+            if not one.exit_code:  # which is said below pytest's last line
+                reporter.write_line(one.line)
 
     def say_last_lines(self, status: int) -> None:
         """Write what must not be overlooked below pytest's own last line."""

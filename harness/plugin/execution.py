@@ -23,6 +23,7 @@ from harness.core.resources import shipped_evals
 from harness.core.serialize import to_plain
 from harness.engines.base import CheckingEngine
 from harness.engines.settings import ModelSettings
+from harness.plugin.asked_once import SharedRows
 from harness.plugin.batches import batch_key, plan_batches
 from harness.plugin.collection import (
     OWN_ARGUMENTS,
@@ -99,6 +100,7 @@ class Execution:
         self._batch_of: dict[str, list[pytest.Item]] = {}
         self._leader_after: dict[str, pytest.Item] = {}
         self._asked: tuple[Engine, str] | None = None
+        self._shared = SharedRows(work.items)
         self._plan(work.items)
 
     def _plan(self, items: Sequence[pytest.Item]) -> None:
@@ -142,7 +144,8 @@ class Execution:
             begin = functools.partial(self._meter.begin, engine, info.name)
             try:
                 with watch.answering(batch, engine, info.name) if watch is not None else nullcontext():
-                    run_batch(batch, engine, _Recorder(self._journal, begin), self._work.sandbox)
+                    once = self._shared.engine(engine, info.name, self._batch_of[item.nodeid])
+                    run_batch(batch, once, _Recorder(self._journal, begin), self._work.sandbox)
             finally:
                 self._outcomes.update(batch.outcomes)
                 self._settled.update(batch.outcomes)
@@ -236,7 +239,9 @@ class Execution:
                 return ahead
             ahead.close()
         batch = RunningBatch([self._job(member, item) for member in self._members(item)], engine)
-        engine.prepare(batch.requests)
+        self._shared.engine(engine, checkpoint_of(item).name, self._batch_of[item.nodeid]).prepare(
+            batch.requests
+        )
         return batch
 
     def _start_next(self, item: pytest.Function, batch: RunningBatch, engine: Engine) -> None:
@@ -257,8 +262,9 @@ class Execution:
             members = [one for one in self._members(leader) if not self._known(one)]
             if members:
                 ahead = RunningBatch([self._job(one, item) for one in members], engine)
-                self._ahead[checkpoint_of(item).name] = ahead
-                engine.prepare(ahead.requests)
+                name = checkpoint_of(item).name
+                self._ahead[name] = ahead
+                self._shared.engine(engine, name, members).prepare(ahead.requests)
 
     def _members(self, leader: pytest.Function) -> list[pytest.Function]:
         """Return the batch's items that can run under the leader's fixtures and have not run yet, the leader first."""

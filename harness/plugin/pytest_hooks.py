@@ -143,6 +143,10 @@ class ControllerHooks(Hooks):
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.session.item_reported(report)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self) -> None:
+        self.session.ends()
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
         """Let an item whose worker crashed run once more, alone: the first crash may not be its fault."""

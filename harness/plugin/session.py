@@ -31,6 +31,7 @@ from harness.plugin.batches import batch_size
 from harness.plugin.crashes import TOLD, FailedCheckpoints
 from harness.plugin.declarations import collected_of, declarations_of, wrong_composite
 from harness.plugin.gate import GateSession
+from harness.plugin.interrupts import Interrupts
 from harness.plugin.item_errors import SAME, one_line, place_of, whole_sentence
 from harness.plugin.options import settings_of, take_former_gate_mode
 from harness.plugin.selection import settle
@@ -69,6 +70,7 @@ class EvalSession:
         self._controller: Controller | None = None
         self._failed = FailedCheckpoints()
         self._lasting = Lasting(self._say)
+        self._interrupts = Interrupts()
         if self.fault is None:
             try:
                 self._create()
@@ -389,15 +391,23 @@ class EvalSession:
         self.raise_fault()
         self.collection.nothing = self.collection.nothing or told["nothing"]
 
+    def ends(self) -> None:
+        """From now on nothing is asked any more: Ctrl-C ends the reporting alone."""
+        self._interrupts.arm()
+
     def finish(self, session: pytest.Session) -> None:
         """Check every collected item against the journal, summarize, judge, and report; set the exit code."""
+        self.ends()
         self._end_progress()
         # After a usage error there is nothing to summarize: the one line that says what is wrong stands
         # alone.
         if self.fault is not None or session.exitstatus == pytest.ExitCode.USAGE_ERROR:
             return
-        if self._controller is not None:
-            self._controller.finish(session)
+        if (controller := self._controller) is not None and not self._interrupts.finished(
+            lambda: controller.finish(session)
+        ):
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+            controller.unwritten()
 
     def _end_progress(self) -> None:
         """End the watch of this process and the line; calling it again does nothing."""
@@ -436,5 +446,6 @@ class EvalSession:
         if self.fault is None:
             self.collection.close()
         self._lasting.close()
+        self._interrupts.close()
         if self._collector:
             gc.enable()
