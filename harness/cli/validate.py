@@ -17,7 +17,7 @@ from harness.core.resources import shipped_evals
 from harness.core.setting_sources import of_table
 from harness.core.tasks import Known, Tasks, declared_groups
 from harness.core.text import count
-from harness.plugin.configured import faults_of
+from harness.plugin.configured import faults_of, faults_of_unused
 from harness.plugin.listing import find_benchmarks
 from harness.plugin.shipped import shipped_names
 
@@ -43,8 +43,10 @@ def run(options: argparse.Namespace) -> Output:
     rows = rows_of(file, specs)
     names = {row["benchmark"].partition("/")[0] for row in rows}
     said = f"{shown_path(path)} is valid; it enables {count(len(names), 'benchmark')}"
-    data = {"valid": True, "benchmarks": rows, "notes": list(file.notes)}
-    return Output(data, lambda: f"{said}\n\n{table_of(file, rows)}")
+    unused = faults_of_unused(file, [(spec, declared_groups(spec, None)) for spec in specs])
+    notes = [*file.notes, *(f"not enabled, so no mistake yet: {line}" for line in unused)]
+    data = {"valid": True, "benchmarks": rows, "notes": notes}
+    return Output(data, lambda: f"{said}\n\n{table_of(file, rows, notes)}")
 
 
 def known_specs(paths: Sequence[Path]) -> list[Benchmark]:
@@ -91,7 +93,7 @@ def _row(choice: Choice, spec: Benchmark) -> dict[str, Any]:
     }
 
 
-def table_of(file: EvalConfig, rows: Sequence[dict[str, Any]]) -> str:
+def table_of(file: EvalConfig, rows: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> str:
     """Return what a file enables, and what it does not, as text."""
     from harness.reports.formatting import NOTHING, console_of, labelled, open_table, written
 
@@ -114,7 +116,7 @@ def table_of(file: EvalConfig, rows: Sequence[dict[str, Any]]) -> str:
         console.print()
         told = [f"{where}: {why}" for where, why in file.off]
         console.print(labelled([("" if number else "off", text) for number, text in enumerate(told)]))
-    if file.notes:
+    if all_notes := notes or file.notes:
         console.print()
-        console.print(labelled([("" if number else "note", text) for number, text in enumerate(file.notes)]))
+        console.print(labelled([("" if number else "note", text) for number, text in enumerate(all_notes)]))
     return written(console)

@@ -98,12 +98,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class EvalConfig:
-    """A file as a run uses it. ``off`` are its entries that are not enabled, with the reason."""
+    """A file as a run uses it. ``off`` are its entries that are not enabled, with the reason; ``unused`` are their
+    choices."""
 
     path: Path
     choices: tuple[Choice, ...]
     off: tuple[tuple[str, str], ...]
     settings: Mapping[str, Any]
+    unused: tuple[Choice, ...] = ()
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -164,7 +166,10 @@ def read_eval_config(path: Path, known: Collection[str]) -> EvalConfig:
         raise ConfigFileError(
             [f"{shown}: no benchmark is enabled; set enabled to true in one of its entries"]
         )
-    return EvalConfig(path, tuple(choices), tuple(off), file.settings)
+    unused = tuple(
+        one for one in _all_choices(file, known) if one.where not in {two.where for two in choices}
+    )
+    return EvalConfig(path, tuple(choices), tuple(off), file.settings, unused)
 
 
 def _tables(path: Path) -> Any:
@@ -257,6 +262,17 @@ def _choices(file: File, known: Collection[str]) -> tuple[list[Choice], list[tup
         elif name not in used:
             off.append((f"tasks.{name}", "no entry of benchmarks selects it"))
     return list(dict.fromkeys(found)), list(dict.fromkeys(off))
+
+
+def _all_choices(file: File, known: Collection[str]) -> list[Choice]:
+    """Return the choices of every entry, enabled or not."""
+    found = [choice for name, entry in file.tasks.items() for choice in _of_task(name, entry, None, known)]
+    for name, entry in (file.benchmarks or {}).items():
+        for number, one in enumerate([name] if entry.tasks is None else entry.tasks):
+            if one not in file.tasks:
+                where = f"benchmarks.{name}" + ("" if entry.tasks is None else f".tasks[{number}]")
+                found += _named(where, one, entry, known, one)
+    return found
 
 
 def _of_task(name: str, task: Entry, above: Entry | None, known: Collection[str]) -> list[Choice]:

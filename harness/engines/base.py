@@ -102,6 +102,14 @@ class CheckingEngine(Protocol):
         """
 
 
+@runtime_checkable
+class MeasuringEngine(Protocol):
+    """An engine that can tell the requests that are too long, and asks its model nothing for that."""
+
+    def too_long(self, requests: Sequence[Request]) -> list[int]:
+        """Return the numbers of the requests that are longer than the checkpoint takes."""
+
+
 class EngineFactory(Protocol):
     """Opens the engines of one kind; nothing heavy is imported before ``open``."""
 

@@ -73,9 +73,9 @@ class Remembering:
 
         if rest:
             asked = self._engine.answer([requests[number] for number in rest], take)
-            for number, answer in zip(rest, asked, strict=True):
-                found[number] = answer
-                self._remember(requests[number], answer)
+            for number, said in zip(rest, asked, strict=True):
+                found[number] = said
+                self._remember(requests[number], said)
         return [found[number] for number in range(len(requests))]
 
     def prepare(self, requests: Sequence[Request]) -> None:

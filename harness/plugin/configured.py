@@ -10,23 +10,34 @@ from harness.core.asking import PRIORITIES
 from harness.core.eval_config import Choice, EvalConfig
 from harness.core.files import shown_path
 from harness.core.lm_eval_names import metrics_named
-from harness.core.tasks import Known, Tasks
+from harness.core.tasks import Known, Tasks, declared_groups
 from harness.core.text import alike, listed
 from harness.plugin.collection import checkpoint_of, given_items
-from harness.plugin.shipped import shipped_names
+from harness.plugin.shipped import shipped_names, shipped_specs
 
 
 def faults_of(file: EvalConfig, known: Sequence[Known]) -> list[str]:
     """Return a line for each name of the file that nothing has, with the nearest that there is; ``known`` are the
     benchmarks that were collected, and the shipped ones are known too."""
-    return [f"{shown_path(file.path)}: {line}" for one in file.choices for line in _faults(one, known)]
+    return _lines(file, file.choices, known)
+
+
+def faults_of_unused(file: EvalConfig, known: Sequence[Known]) -> list[str]:
+    """Return the same for the entries that are not enabled."""
+    return _lines(file, file.unused, known)
+
+
+def _lines(file: EvalConfig, choices: Sequence[Choice], known: Sequence[Known]) -> list[str]:
+    others = {one.term.partition("/")[0] for one in choices} & shipped_names() - {
+        spec.name for spec, _ in known
+    }
+    all_of_them = [*known, *((spec, declared_groups(spec, None)) for spec in shipped_specs(others))]
+    return [f"{shown_path(file.path)}: {line}" for one in choices for line in _faults(one, all_of_them)]
 
 
 def _faults(choice: Choice, known: Sequence[Known]) -> Iterator[str]:
     tasks = Tasks.of([choice.term])
     if (line := tasks.unknown(known)) is not None:
-        if choice.term.partition("/")[0] in shipped_names() and "no such group" not in line:
-            return
         said = line.removeprefix("invalid ").partition(": ")[2]
         near = [] if "did you mean" in said else alike(choice.term, shipped_names(), 3)
         also = f"; did you mean {' or '.join(near)}?" if near else ""

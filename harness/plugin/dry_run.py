@@ -4,6 +4,7 @@ scored or kept."""
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from harness.core.errors import HarnessError
 from harness.core.requests import Generate, Request
 from harness.core.setting_sources import DEFAULT
 from harness.core.settings import settings_table
+from harness.engines.base import MeasuringEngine
 from harness.plugin.batches import batch_key
 from harness.plugin.collection import Collection, checkpoint_of, given_items, given_of, result_of
 from harness.plugin.execution import Execution, Work, needs_no_fixture
@@ -37,6 +39,12 @@ TRIED: Final = 4
 
 STARTED: Final = 16
 """Items of a benchmark whose requests are counted."""
+
+LOOKED_AT: Final = 64
+"""Items that are looked at together for those that are too long."""
+
+SECONDS: Final = 20.0
+"""The most that looking for them may take, for all benchmarks."""
 
 
 def dry_run(
@@ -63,19 +71,91 @@ def dry_run(
         whole = Execution(work)
         load, _ = whole.workload()
         infos = {(info := checkpoint_of(item)).name: info for item in items}
-        rows = tuple(_rows(items, whole, settings))
+        rows = tuple(_rows(items, whole, settings, engine))
         local = [item for item in items if not checkpoint_of(item).served]
-        time = _tried(local, work, load, Path(folder)) if local else None
+        tried = _tried(local, work, load, Path(folder)) if local else None
     left_out = tuple(dict.fromkeys(collection.deselected))
-    return DryRun(rows, time, left_out, settings_rows(settings), _notes(infos.values()))
+    return DryRun(rows, tried, left_out, settings_rows(settings), _notes(infos.values()))
 
 
-def _rows(items: Sequence[pytest.Item], execution: Execution, settings: Settings) -> list[DryRunRow]:
+def _rows(
+    items: Sequence[pytest.Item],
+    execution: Execution,
+    settings: Settings,
+    engine: Callable[[CheckpointInfo], Engine],
+) -> list[DryRunRow]:
     """Return a row for each benchmark and checkpoint."""
     members: dict[tuple[str, str], list[pytest.Item]] = {}
     for item, given in given_items(items):
         members.setdefault((checkpoint_of(item).name, result_of(item, given)), []).append(item)
-    return [_row(*key, some, execution, settings) for key, some in members.items()]
+    rows = [_row(*key, some, execution, settings) for key, some in members.items()]
+    until = time.monotonic() + SECONDS
+    return [
+        _measured(row, some, execution, _measure(checkpoint_of(some[0]), settings, engine), until)
+        for row, some in zip(rows, members.values(), strict=True)
+    ]
+
+
+def _measured(
+    row: DryRunRow,
+    items: Sequence[pytest.Item],
+    execution: Execution,
+    measure: Callable[[Sequence[Request]], list[int]] | None,
+    until: float,
+) -> DryRunRow:
+    """Return the row with the items that are too long, as far as there is time to look."""
+    info = checkpoint_of(items[0])
+    if row.requests is None or measure is None:
+        return row
+    found: list[str] = []
+    looked = 0
+    for first in range(0, len(items), LOOKED_AT):
+        if time.monotonic() > until:
+            break
+        some = [
+            (item, longest)
+            for item in items[first : first + LOOKED_AT]
+            if (longest := _longest(item, execution))
+        ]
+        try:
+            found += [_example(some[number][0]) for number in measure([longest for _, longest in some])]
+        except HarnessError:  # a tokenizer that cannot be had here
+            return row
+        looked += len(items[first : first + LOOKED_AT])
+    limit, cut = (info.served["limit"], info.served["cut"]) if info.served else (None, True)
+    return replace(row, looked_at=looked, too_long=tuple(found), takes=limit or info.seq_len, cut=cut)
+
+
+def _measure(
+    info: CheckpointInfo, settings: Settings, engine: Callable[[CheckpointInfo], Engine]
+) -> Callable[[Sequence[Request]], list[int]] | None:
+    """Return what tells the requests that a checkpoint finds too long; None where nothing does."""
+    if info.served:
+        from harness.engines.http.factory import planner_of
+
+        try:
+            return planner_of(info, settings.model).too_long
+        except HarnessError:
+            return None
+    opened = engine(info)
+    return opened.too_long if isinstance(opened, MeasuringEngine) else None
+
+
+def _longest(item: pytest.Item, execution: Execution) -> Request | None:
+    """Return the longest request of an item's first question."""
+    start, given = execution.starting(item), given_of(item)
+    asked = (
+        []
+        if start is None or given is None
+        else [given.loaded.asking.request(one) for one in question(start)]
+    )
+    return max(asked, key=lambda one: len(request_text(one)), default=None)
+
+
+def _example(item: pytest.Item) -> str:
+    given = given_of(item)
+    assert given is not None
+    return given.example.id
 
 
 def _row(

@@ -1,10 +1,13 @@
-"""The names of the shipped benchmarks, read without importing them."""
+"""The names of the shipped benchmarks, read without importing them, and those that a file names."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 
 from harness.compare.gate.validate import declared_in
+from harness.core.benchmark import Benchmark, declared
+from harness.core.files import load_module
 from harness.core.resources import shipped_evals
 
 
@@ -14,3 +17,15 @@ def shipped_names() -> frozenset[str]:
     return frozenset(
         name for path in sorted(shipped_evals().glob("test_*.py")) for name, _ in declared_in(path)
     )
+
+
+def shipped_specs(names: Collection[str]) -> list[Benchmark]:
+    """Return the shipped benchmarks of these names, read from their files although those are not collected."""
+    files = [
+        path
+        for path in sorted(shipped_evals().glob("test_*.py"))
+        if any(name in names for name, _ in declared_in(path))
+    ]
+    modules = [load_module(path, f"touchstone_shipped_{path.stem}") for path in files]
+    found = (declared(value) for module in modules for value in vars(module).values())
+    return [spec for spec in found if spec is not None and spec.name in names]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.core.setting_sources import DEFAULT
+from harness.core.text import listed
 from harness.reports.formatting import NOTHING, console_of, duration, labelled, open_table, written
 from harness.reports.time_left import Estimate
 
@@ -14,9 +15,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+NAMED: Final = 3
+"""Items that are named."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRunRow:
-    """The questions of a benchmark to a checkpoint; None where that is not known before it is asked."""
+    """The questions of a benchmark to a checkpoint; None where that is not known before it is asked.
+
+    Of the items ``looked_at`` those in ``too_long`` are longer than the tokens that the checkpoint ``takes``; their
+    contexts are then ``cut``, or they are not asked.
+    """
 
     checkpoint: str
     benchmark: str
@@ -27,6 +36,10 @@ class DryRunRow:
     new_tokens: int | None = None
     cost: float | None = None
     exact: bool = False
+    looked_at: int = 0
+    too_long: Sequence[str] = ()
+    takes: int = 0
+    cut: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +117,26 @@ def _notes(plan: DryRun) -> Iterator[tuple[str, str]]:
         yield "cost", f"at most {sum(costs):,.4g} by --eval-price"
     if any(row.requests is None for row in plan.rows):
         yield NOTHING, "not known before it is asked: only shipped benchmarks are started for their sizes"
+    for number, line in enumerate(_too_long(plan.rows)):
+        yield ("too long" if not number else ""), line
     for number, line in enumerate(plan.lacks):
         yield ("cannot" if not number else ""), line
     for number, line in enumerate(plan.left_out):
         yield ("left out" if not number else ""), line
     yield "scored", "nothing"
+
+
+def _too_long(rows: Sequence[DryRunRow]) -> Iterator[str]:
+    """Yield the benchmarks with items that are too long: how many, what becomes of them, and the first ones."""
+    several = len({row.checkpoint for row in rows}) > 1
+    for row in (row for row in rows if row.too_long):
+        name = f"{row.checkpoint} {row.benchmark}" if several else row.benchmark
+        of = f"{row.items:,}" if row.looked_at == row.items else f"the first {row.looked_at:,}"
+        what = "contexts are cut on their left" if row.cut else "not asked: errors"
+        yield (
+            f"{name}: {len(row.too_long):,} of {of} items, for {row.takes:,} tokens ({what}): "
+            f"{listed(row.too_long, NAMED)}"
+        )
 
 
 def _settings(rows: Sequence[SettingRow]) -> Table:

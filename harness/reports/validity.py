@@ -177,7 +177,7 @@ def _first_fault(summary: Summary, result: Result) -> str:
         if found is not None and (not several or f"[{result.checkpoint}-" in fault["item"]):
             cause = (fault["message"].strip().splitlines() or ["no reason is known"])[0]
             which = "" if f"({found[1]})" in cause else f" {found[1]}:"
-            return f"; the first:{which} {cause}"
+            return f"{':' if result.faults == 1 else '; the first:'}{which} {cause}"
     return ""
 
 
@@ -202,7 +202,7 @@ def _unfinished(summary: Summary, result: Result) -> Unfinished:
 def _cut_texts(folder: Path, _size: int) -> Mapping[tuple[str, str, str | None], Unfinished]:
     """Return the texts of a journal that ended at the limit of tokens, by checkpoint, benchmark and group; ``_size``
     is that of the journal, which may have grown since."""
-    last: dict[str, tuple[tuple[str, str], str | None, list[Mapping[str, Any]]]] = {}
+    last: dict[str, tuple[tuple[str, str], str | None, list[dict[str, Any]]]] = {}
     try:
         for record in each_record(folder, kind="Generate"):
             texts = [one for one in record.exchanges if one["kind"] == "Generate"]

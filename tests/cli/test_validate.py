@@ -65,3 +65,20 @@ def test_every_fault_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     first, second = capsys.readouterr().out.splitlines()
     assert first.endswith("tasks.arc_eazy: 'arc_eazy': no such benchmark or tag; did you mean arc_easy?")
     assert "hellaswag has no metric 'bleu'" in second
+
+
+def test_entries_that_are_not_enabled_are_checked_and_only_noted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    off = {"arc_eazy": {"enabled": False}, "hellaswag": {"enabled": False, "metrics": ["bleu"]}}
+    path = file_of(tmp_path, {"tasks": {"gsm8k": {}, **off}})
+    assert main(["validate", path, "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["notes"]
+    assert first.startswith("not enabled, so no mistake yet: ")
+    assert "'arc_eazy': no such benchmark or tag; did you mean arc_easy?" in first
+    assert "hellaswag has no metric 'bleu'" in second
+    path = file_of(
+        tmp_path, {"benchmarks": {"a": {"tasks": ["gsm8k"]}}, "tasks": {"x": {"tasks": ["nope_at_all"]}}}
+    )
+    assert main(["validate", path, "--json"]) == 0
+    assert "nope_at_all" in " ".join(json.loads(capsys.readouterr().out)["notes"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def test_a_served_model_is_asked_nothing_but_its_probe(project: Project, whole: 
 def test_costs_and_what_cannot_be_asked_are_told_within_the_width(width: int) -> None:
     rows = [
         DryRunRow(checkpoint="m", benchmark="gsm8k", items=1319, shots=5, requests=1319, prompt_tokens=1_200_000,
-                  new_tokens=337_664, cost=0.5, exact=True),
+                  new_tokens=337_664, cost=0.5, exact=True, looked_at=640, takes=2048,
+                  too_long=("gsm8k/1", "gsm8k/5", "gsm8k/6", "gsm8k/8")),
         DryRunRow(checkpoint="m", benchmark="mine", items=5, shots=0),
     ]  # fmt: skip
     settings = [
@@ -71,8 +73,34 @@ def test_costs_and_what_cannot_be_asked_are_told_within_the_width(width: int) ->
         "memory 2.0 GiB",
         "cost at most 0.5 by --eval-price",
         "cannot m: no echo: old",
+        "too long gsm8k: 4 of the first 640 items, for 2,048 tokens (contexts are cut on their left): "
+        "gsm8k/1, gsm8k/5, gsm8k/6 and 1 more",
         "left out hellaswag: no",
         "--eval-tasks gsm8k, mine option",
         "--eval-samples 1 default",
     ):
         assert part in text
+
+
+def test_items_that_are_too_long_are_counted_and_named(
+    project: Project, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.plugin.execution.shipped_evals", lambda: project.path)
+    project.write()
+    path = project.path / "data" / "sums" / "test.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows[3:5]:
+        row["q"] = "1+1= " * 2000
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = "too long sums: 2 of 20 items, for "
+    result = project.run("--eval-dry-run", checkpoint=str(whole))
+    assert said in words(result)
+    assert "tokens (contexts are cut on their left): sums/3, sums/4" in words(result)
+    with serving(whole, style="vllm") as server:
+        result = project.run("--eval-dry-run", checkpoint=server.url)
+    assert said in words(result)
+    assert "tokens (not asked: errors): sums/3, sums/4" in words(result)
+
+
+def words(result: pytest.RunResult) -> str:
+    return " ".join(result.stdout.str().split())

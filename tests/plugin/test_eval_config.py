@@ -180,3 +180,12 @@ def test_the_rest_of_a_batch_goes_on_where_one_benchmark_is_past_its_time(tmp_pa
         "scored",
     ]
     assert [records[f"t::{n}"].scores.get("acc") for n in range(5)] == [1, 2, None, 4, 5]
+
+
+def test_entries_of_shipped_benchmarks_that_are_not_collected_are_checked_too(project: Project) -> None:
+    configured(project, {"first": {}, "gsm8k": {"metrics": ["bleu"]}})
+    result = project.run("test_sums.py", "--eval-config", "c.json", "--eval-limit", "1")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*c.json: tasks.gsm8k: gsm8k has no metric 'bleu'; there are exact_match_*"])
+    configured(project, {"first": {}, "gsm8k": {"metrics": ["exact_match"]}})
+    assert project.run("test_sums.py", "--eval-config", "c.json", "--eval-limit", "1").ret == 0

@@ -21,7 +21,7 @@ from tests.support.places import ROOT
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "action" / "action.yml").read_text(encoding="utf-8"))
 STEPS: dict[str, Any] = {one["name"]: one for one in ACTION["runs"]["steps"]}
 SCRIPTS = ("install", "score and judge")
-GITHUB, SELF_HOSTED, GITLAB = (
+GITHUB, SELF_HOSTED, GITLAB, GITLAB_ON_RUNNER = (
     yaml.safe_load(block)
     for block in re.findall(
         r"```yaml\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(encoding="utf-8"), re.DOTALL
@@ -138,6 +138,18 @@ def test_the_job_for_gitlab_reads_the_cache_that_the_main_branch_writes() -> Non
     paths = STEPS["keep saved results"]["with"]["path"].replace("${{ inputs.results }}", "results")
     assert job["cache"]["paths"] == paths.split()
     assert {job["stage"], GITLAB["train"]["stage"]} == set(GITLAB["stages"])
+
+
+def test_a_runner_of_gitlab_asks_the_same_of_a_path_on_it() -> None:
+    (name,) = GITLAB_ON_RUNNER
+    own, usual = GITLAB_ON_RUNNER[name], GITLAB[name]
+    assert own["tags"]
+    assert "needs" not in own
+    assert own["artifacts"] == usual["artifacts"]
+    assert Path(own["variables"]["CHECKPOINT"]).is_absolute()
+    mine, theirs = (" ".join(one["script"]) for one in (own, usual))
+    added = " --eval-data /data/sets --baseline /data/results/main/summary.json"
+    assert mine.replace('"$CHECKPOINT"', "checkpoint").replace(added, "") == theirs
 
 
 def kept(results: Path, folder: Path) -> Path:

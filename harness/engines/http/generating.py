@@ -32,6 +32,9 @@ _SEEDS: Final = 2**31
 _REASONING: Final = ("reasoning_content", "reasoning")
 """The parts of a message that hold a reasoning, beside an answer that may be missing."""
 
+TAKES: Final = "and the server takes"
+"""Words of each refusal of what is too long."""
+
 ANY_VOCABULARY: Final = 2**62
 """The number of embeddings where it is not known: the server refuses a token that it does not have."""
 
@@ -141,7 +144,7 @@ def _conversation(formed: Generate, asking: Asking) -> Prompted | Refusal:
 def too_long(tokens: int, new: int, limit: int) -> Refusal:
     """Return the refusal of a prompt that does not fit, with the numbers."""
     return Refusal(
-        f"the prompt has {tokens} tokens and {new} may follow, and the server takes {limit} in all; "
+        f"the prompt has {tokens} tokens and {new} may follow, {TAKES} {limit} in all; "
         f"--eval-seq-len {limit} cuts a plain prompt on its left, --eval-max-new-tokens asks for fewer new ones"
     )
 

@@ -25,6 +25,7 @@ from harness.engines.http.abilities import Abilities, abilities_of
 from harness.engines.http.calls import Call, Failure, Reply
 from harness.engines.http.generating import (
     ANY_VOCABULARY,
+    TAKES,
     Asking,
     Prompted,
     TextCall,
@@ -74,6 +75,15 @@ class Planner:
         made = [self._made(one) for one in requests]
         return Planned(self._stepped(made) if self._steps else made, self._asking)
 
+    def too_long(self, requests: Sequence[Request]) -> list[int]:
+        """Return the numbers of the requests that would be refused, or cut, for their length."""
+        made = enumerate(self._made(one) for one in requests)
+        return [
+            number
+            for number, one in made
+            if (TAKES in one.reason if isinstance(one, Refusal) else one.truncated)
+        ]
+
     def _stepped(self, made: list[Made]) -> list[Made]:
         places = [number for number, one in enumerate(made) if isinstance(one, Plan) and not one.rolling]
         plans = [one for one in made if isinstance(one, Plan) and not one.rolling]
@@ -102,7 +112,7 @@ class Planner:
             (work,) = made.work
             tokens = len(work.inputs) + 1 + made.truncated
             return Refusal(
-                f"context and continuation have {tokens} tokens, and the server takes {most + 1} with room for an "
+                f"context and continuation have {tokens} tokens, {TAKES} {most + 1} with room for an "
                 f"answer; --eval-seq-len {most} cuts contexts on their left"
             )
         return made

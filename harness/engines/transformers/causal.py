@@ -135,6 +135,11 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         self._shared = self._generation = None
         del self._plain
 
+    def too_long(self, requests: Sequence[Request]) -> list[int]:
+        """Return the numbers of the requests whose contexts would be cut."""
+        plans = enumerate(self._plans(requests))
+        return [number for number, one in plans if not isinstance(one, Refusal) and one.truncated]
+
     def _plans(self, requests: Sequence[Request]) -> list[Plan | Prompt | Refusal]:
         how: dict[str, int] = {"seq_len": self.info.seq_len, "rows": self._rows}
         return [

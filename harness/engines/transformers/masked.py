@@ -80,6 +80,11 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         """Return the model's input for a request."""
         return self._ahead.made([request])[0]
 
+    def too_long(self, requests: Sequence[Request]) -> list[int]:
+        """Return the numbers of the requests whose texts would be cut."""
+        texts = enumerate(self._tokenize_all(requests))
+        return [number for number, one in texts if not isinstance(one, Refusal) and one.truncated]
+
     def _tokenize_all(self, requests: Sequence[Request]) -> list[MaskedText | Refusal]:
         """Return the texts with the checkpoint's own mask token, each cut around it to the length that fits."""
         tokenizer = self.loaded.tokenizer

@@ -108,6 +108,10 @@ class Switched:
         """Prepare what does not need the model; no adapter matters to it."""
         self.engine.prepare(requests)
 
+    def too_long(self, requests: Sequence[Request]) -> list[int]:
+        """Return the numbers of the requests whose contexts would be cut."""
+        return self.engine.too_long(requests)
+
     def close(self) -> None:
         """Free the adapter; the base stays for others."""
         self.engine.close()

@@ -1,0 +1,89 @@
+"""Results that are not valid: what is said of them, and what may help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from harness.reports import validity
+from harness.reports.terminal import render
+from harness.results.journal import Journal
+from harness.results.records import Record
+from harness.results.summary import Summary
+from tests.support.summaries import sample
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def cut_off(whole: Summary, *names: str) -> Summary:
+    """The run with texts that all ended at the limit of so many benchmarks."""
+    results = [
+        replace(one, outputs=10, at_limit=10, no_answer=2, invalid="10 of 10 outputs ended at the limit; bad")
+        if one.benchmark in names
+        else one
+        for one in whole.results
+    ]
+    return replace(whole, results=results, manifest={**whole.manifest, "settings": {"max_new_tokens": 32}})
+
+
+def test_what_is_not_valid_has_one_line_with_the_remedy_and_the_command():
+    whole = cut_off(sample(1, faults=False), "winogrande", "real_coref")
+    text = render(whole, 160, False)
+    assert (
+        "not valid winogrande: 10 of 10 texts hit the limit of tokens, 2 of 10 texts had no answer; "
+        "real_coref: 10 of 10 texts hit the limit of tokens, 2 of 10 texts had no answer; --eval-max-new-tokens 64"
+    ) in words(text)
+    command = "pytest evals/ --checkpoint 'runs/*' --eval-max-new-tokens 64"
+    assert f"next        {command}   for valid results" in text.splitlines()
+    assert text.count("NOT VALID") == 2
+
+
+def test_the_last_lines_of_a_run_name_what_is_not_valid_and_what_lacks_items():
+    whole = sample(2)
+    results = [one for one in whole.results if one.benchmark != "mmlu_stem"]
+    assert validity.last_lines(cut_off(replace(whole, results=results), "real_coref"), 100) == [
+        "not valid: real_coref of 2 checkpoints; --eval-max-new-tokens 64",
+        "not valid: checkpoint-100 winogrande: 1 of 24 items ended in error, 1 of 24 items timed out, 1 of 24",
+        "  items never finished; the first: winogrande/1: RequestError: the text has two masks",
+    ]
+
+
+def journal_of(folder: Path, texts: Mapping[str, Sequence[str]]) -> None:
+    """Write texts of benchmarks, each of which ended at a limit of 16 tokens."""
+    with Journal(folder, "main") as journal:
+        for name, some in texts.items():
+            for number, text in enumerate(some):
+                answer = {"samples": [{"text": text, "tokens": 16, "finish_reason": "length"}]}
+                request = {"prompt": "?", "max_new_tokens": 16}
+                journal.append(
+                    Record(
+                        item=f"t.py::t[{name}/{number}]",
+                        benchmark=name,
+                        example=f"{name}/{number}",
+                        checkpoint="checkpoint-100",
+                        status="scored",
+                        exchanges=[{"kind": "Generate", "request": request, "answer": answer}],
+                    )
+                )
+
+
+def test_a_longer_limit_is_proposed_only_where_enough_texts_do_not_repeat_themselves(tmp_path):
+    names = ("winogrande", "real_coref")
+    whole = cut_off(sample(1, benchmarks=list(names), faults=False), *names)
+    whole = replace(whole, directory=str(tmp_path), manifest={**whole.manifest, "settings": {}})
+    loop, open_end = "So " + "the answer is 4, " * 9, "and then we add the two of them"
+    journal_of(tmp_path, {"winogrande": [loop] * 9 + [open_end], "real_coref": [loop] + [open_end] * 9})
+    text = words(render(whole, 200, False))
+    assert (
+        "winogrande: 10 of 10 texts hit the limit of tokens (9 repeat themselves), 2 of 10 texts had no answer; "
+        "a longer limit ends no text that repeats itself"
+    ) in text
+    assert (
+        "real_coref: 10 of 10 texts hit the limit of tokens (1 repeats itself), 2 of 10 texts had no answer; "
+        "--eval-max-new-tokens 32"
+    ) in text
+    assert f"touchstone items {tmp_path} --benchmark winogrande --invalid the texts" in text
+    assert validity.options_for_valid(whole) == ["--eval-max-new-tokens 32"]
