@@ -31,7 +31,7 @@ LEFT_OUT: Final = "left out of the demonstration: "
 """The beginning of the reason for which a benchmark is left out, before that of the table."""
 
 INCLUDED_WITH: Final = f"included with {EVERYTHING}"
-"""What helps there."""
+"""The remedy there."""
 
 
 def asking_of(spec: Benchmark) -> Asking:

@@ -93,7 +93,7 @@ class Controller:
         if self._settings.demonstration:
             told["demonstration"] = True
         manifest = results.write_manifest(told, self._config, used, self._collection.failed)
-        self._hooks.tell_beginning(manifest)
+        self._hooks.tell_beginning(manifest, len(results.items))
         if not self._settings.no_cache:
             write_decision(self._directory.path, decide(manifest, self._directory.path.parent))
         count, names = len(results.items), ", ".join(sorted(results.checkpoints))

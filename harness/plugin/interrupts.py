@@ -1,8 +1,8 @@
 """Ctrl-C while a run ends: pytest itself would show a traceback of its own code.
 
-From the first Ctrl-C on, or the end of the last item, the next one leaves the results unwritten where they are being
-written, and does nothing where pytest goes on by itself: it ends in a moment. One more is again a plain Ctrl-C. The
-records of all items are on disk by then.
+It is taken over from the first Ctrl-C, or from the end of the last item. The next one ends the writing of results. It
+does nothing while pytest goes on by itself, which takes a moment. One more is a plain Ctrl-C again. By then the records
+of all items are on disk.
 """
 
 from __future__ import annotations

@@ -275,8 +275,9 @@ class Calls:
             who = Path(one.plugin_name).name if one.plugin_name.endswith(".py") else one.plugin_name
             self.note(f"{name} of {who} failed: {type(error).__name__}: {error}", 1)
 
-    def tell_beginning(self, manifest: Mapping[str, Any]) -> None:
-        """Write what a demonstration is, and the letters by which pytest shows scores, unless pytest is to be quiet."""
+    def tell_beginning(self, manifest: Mapping[str, Any], total: int) -> None:
+        """Write what a demonstration is, and the letters by which pytest shows the scores of so many items, unless
+        pytest is to be quiet."""
         reporter = self._manager.get_plugin("terminalreporter")
         if reporter is None or self._config.option.verbose < 0:
             return
@@ -289,7 +290,7 @@ class Calls:
                 reporter.write_line(f"  {label}  {first}")
                 for line in others:
                     reporter.write_line(f"{'':12}{line}")
-        if not self._config.option.verbose:
+        if total and not self._config.option.verbose:
             reporter.write_line(f"letters: {LETTERS}")
 
     def start_progress(self, directory: Path, total: int, processes: int) -> Progress | None:
