@@ -65,7 +65,11 @@ def test_only_sound_log_probabilities_are_remembered() -> None:
 
     odd = Odd()
     engine = Remembering(odd, {})  # type: ignore[arg-type]
-    requests = [Loglikelihood("a", "b"), Loglikelihood("a", "nan"), Generate("a", max_new_tokens=1)]
+    requests: list[Request] = [
+        Loglikelihood("a", "b"),
+        Loglikelihood("a", "nan"),
+        Generate("a", max_new_tokens=1),
+    ]
     told: list[int] = []
     for _ in range(2):
         answers = engine.answer(requests, lambda number, _: told.append(number))
