@@ -40,13 +40,15 @@ passed.
 ``words`` is a packed list of the words that have codes in its texts. A chunk of texts (``id="texts-PART-CHUNK"``) is a
 JSON list, packed with these codes, of::
 
-    {"asked": [{"kind", "question", "turns": [[ROLE, TEXT]], "choices": [{"text", "logprob", "chosen", "right"}],
-                "answers": [{"text", "remark"}]}],
+    {"asked": [{"kind", "lead", "question", "turns": [[ROLE, TEXT]],
+                "choices": [{"text", "logprob", "chosen", "right"}], "answers": [{"text", "remark"}]}],
      "programs": [{"text", "outcome", "detail"}], "extracted": {RULE: TEXT | null}, "gold": TEXT, "row": {NAME: VALUE},
      "message": TEXT, "notes": [TEXT]}
 
-Fields that are empty are left out. ``kind`` is that of the request (``harness.core.requests``), or ``choices``. An item
-with samples has them all in ``answers`` of its question; its programs follow in the same order.
+Fields that are empty are left out. ``lead`` is the beginning of the first question where the next items' questions
+begin so too; these have ``true`` there, and ``question`` is what follows. ``kind`` is that of the request
+(``harness.core.requests``), or ``choices``. An item with samples has them all in ``answers`` of its question; its
+programs follow in the same order.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import gzip
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 LEVEL: Final = 6
@@ -33,6 +34,9 @@ ENOUGH: Final = 50_000
 
 OFTEN: Final = 2
 """The times that a word must be there to get a code."""
+
+SHARED: Final = 200
+"""The characters that questions have in common before they are kept once: few-shot examples and instructions."""
 
 WORTH: Final = 0.9
 """The share of its size that a text with codes may have at most: else they are not worth their time."""
@@ -57,6 +61,52 @@ def _signs(text: str) -> str:
 def _text(signs: str) -> str:
     raw = base64.b85decode(signs.encode("ascii").translate(bytes.maketrans(_OURS, _THEIRS)))
     return gzip.decompress(raw).decode("utf-8")
+
+
+def without_leads(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return a chunk's items, of their first questions only what follows the beginning that they share with others.
+
+    The first question of several with one beginning has it as ``lead``, and the next have true there. A page unpacks a
+    third of the characters then, and searches each beginning once.
+    """
+    questions = [_first(item).get("question", "") for item in items]
+    found, lead = [], ""
+    for place, (item, text) in enumerate(zip(items, questions, strict=True)):
+        known = bool(lead) and text.startswith(lead)
+        if not known:
+            lead = _shared(text, *questions[place + 1 : place + 2])
+        more = {"lead": known or lead, "question": text[len(lead) :]}
+        found.append(_with_first(item, {**_first(item), **more}) if lead else item)
+    return found
+
+
+def _shared(text: str, following: str = "") -> str:
+    """Return the whole lines that both begin with, nothing where they are few."""
+    pairs = enumerate(zip(text, following, strict=False))
+    same = next((place for place, (one, other) in pairs if one != other), min(len(text), len(following)))
+    length = text.rfind("\n", 0, same) + 1
+    return text[:length] if length >= SHARED else ""
+
+
+def with_leads(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the items that ``without_leads`` was given."""
+    found, lead = [], ""
+    for item in items:
+        first = {**_first(item)}
+        given = first.pop("lead", None)
+        lead = given if isinstance(given, str) else lead
+        first |= {"question": lead + first["question"]} if given else {}
+        found.append(_with_first(item, first) if given else item)
+    return found
+
+
+def _with_first(item: Mapping[str, Any], first: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**item, "asked": [first, *item["asked"][1:]]}
+
+
+def _first(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    asked = item.get("asked")
+    return asked[0] if asked else {}
 
 
 class Words:

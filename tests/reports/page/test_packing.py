@@ -6,11 +6,12 @@ import gzip
 import json
 import random
 from functools import cache
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.reports.page.packing import ENCODER, Words, packed, unpacked
+from harness.reports.page.packing import ENCODER, SHARED, Words, packed, unpacked, with_leads, without_leads
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 JSON = st.recursive(
@@ -63,3 +64,26 @@ def test_codes_save_a_tenth_or_there_are_none() -> None:
     none = Words()
     assert none.unpacked(none.packed(numbers)) == json.loads(numbers)
     assert none.words == []
+
+
+LEADS = st.sampled_from(["", "brief\n", "one shot\n" * 30, "one shot\n" * 40, "another\n" * 30])
+QUESTIONS = st.builds(lambda lead, rest: {"kind": "Generate", "question": lead + rest}, LEADS, TEXTS)
+ITEMS = st.one_of(
+    st.builds(lambda asked: {"asked": asked}, st.lists(QUESTIONS, min_size=1, max_size=2)),
+    st.builds(lambda message: {"message": message}, TEXTS),
+    st.just({"asked": [{"kind": "choices"}]}),
+)
+
+
+@given(st.lists(ITEMS, max_size=8))
+def test_questions_come_back_with_the_beginnings_that_they_share(items: list[dict[str, Any]]) -> None:
+    assert with_leads(without_leads(items)) == items
+
+
+def test_a_beginning_that_questions_share_is_kept_once() -> None:
+    examples = "Question: one?\nAnswer: two\n\n" * 10
+    items = [{"asked": [{"question": f"{examples}Question: {number}?"}]} for number in range(50)]
+    assert len(examples) > SHARED
+    text = ENCODER.encode(without_leads(items))
+    assert text.count("Answer: two") == 10
+    assert without_leads(items)[1] == {"asked": [{"lead": True, "question": "Question: 1?"}]}

@@ -3,7 +3,6 @@
 /** The work itself. It runs in a worker from its own source, so it uses nothing from outside but its arguments and `unpackedBytes`. */
 function textService(scope, signs) {
   const OVERLAP = 80; // characters of a shared beginning that are searched with what follows it
-  const SHARED = 200; // characters that two questions have in common before it counts as shared
   const SLICE = 40; // milliseconds of a search after which other calls have their turn
   const chunks = new Map();
   const wordLists = new Map(); // as `inRow` returns them
@@ -51,30 +50,31 @@ function textService(scope, signs) {
 
   const question = (item) => item?.asked?.[0]?.question ?? "";
 
-  /** Return how many characters each item's question shares with the next ones or those before: few-shot examples. */
+  /** Return the beginning that each item's question shares with others: the chunk has it once, with the first of them. */
   function leads(items) {
-    let prefix = "";
-    return items.map((item, place) => {
-      const text = question(item);
-      if (!prefix || !text.startsWith(prefix)) {
-        const next = question(items[place + 1]);
-        let length = 0;
-        while (length < text.length && text[length] === next[length]) length += 1;
-        length = text.lastIndexOf("\n", length - 1) + 1;
-        prefix = length >= SHARED ? text.slice(0, length) : "";
-      }
-      return prefix.length;
+    let last = "";
+    return items.map((item) => {
+      const lead = item?.asked?.[0]?.lead;
+      if (typeof lead === "string") last = lead;
+      return lead ? last : "";
     });
+  }
+
+  /** Return an item with its whole first question. */
+  function restored(item, lead) {
+    if (!lead) return item;
+    const { lead: _, ...first } = item.asked[0];
+    return { ...item, asked: [{ ...first, question: lead + first.question }, ...item.asked.slice(1)] };
   }
 
   const flat = (value) => (typeof value === "string" ? value : value == null ? "" : JSON.stringify(value));
 
   /** Return what a search looks through: what was asked, what was answered, and the rest. */
-  function pieces(item, lead) {
+  function pieces(item, front) {
     const prompt = [];
     const answer = [];
     for (const asked of item.asked ?? []) {
-      prompt.push(prompt.length ? asked.question ?? "" : question(item).slice(lead));
+      prompt.push(prompt.length ? asked.question ?? "" : front + question(item));
       for (const [, text] of asked.turns ?? []) prompt.push(text);
       for (const choice of asked.choices ?? []) answer.push(choice.text);
       for (const said of asked.answers ?? []) answer.push(said.text, said.remark);
@@ -87,15 +87,15 @@ function textService(scope, signs) {
 
   /** Return the texts of a chunk's items as slices of one string, which takes least memory. */
   function searchable(items) {
-    const from = leads(items).map((lead) => Math.max(0, lead - OVERLAP));
-    const each = items.flatMap((item, place) => pieces(item, from[place]));
+    const shared = leads(items);
+    const each = items.flatMap((item, place) => pieces(item, shared[place].slice(-OVERLAP)));
     const whole = each.join("\u0000");
     let start = 0;
     const slices = each.map(({ length }) => whole.slice(start, (start += length + 1) - 1));
     const prefixes = new Map();
     return items.map((item, place) => {
-      const prefix = question(item).slice(0, from[place]);
-      if (!prefixes.has(prefix)) prefixes.set(prefix, { text: prefix, lead: from[place] ? OVERLAP : 0 });
+      const prefix = shared[place].slice(0, -OVERLAP);
+      if (!prefixes.has(prefix)) prefixes.set(prefix, { text: prefix, lead: prefix ? OVERLAP : 0 });
       const read = Object.values(item.extracted ?? {}).find((text) => text != null);
       const chosen = (item.asked ?? []).flatMap((asked) => asked.choices ?? []).find((choice) => choice.chosen);
       const [prompt, answer, other] = slices.slice(3 * place, 3 * place + 3);
@@ -104,11 +104,14 @@ function textService(scope, signs) {
     });
   }
 
-  async function items(key) {
+  /** Return a chunk's items as they are, and by item the beginning that it shares with others. */
+  async function whole(key) {
     const known = lately.find((one) => one.key === key);
-    if (known) return known.items;
-    const found = await unpacked(chunks.get(key));
-    lately.unshift({ key, items: found });
+    if (known) return known;
+    const all = await unpacked(chunks.get(key));
+    const shared = leads(all);
+    const found = { key, items: all.map((item, place) => restored(item, shared[place])), shared };
+    lately.unshift(found);
     lately.length = Math.min(lately.length, 4);
     return found;
   }
@@ -170,11 +173,11 @@ function textService(scope, signs) {
       });
     },
     async item({ key, place }) {
-      const all = await items(key);
-      return { ...all[place], lead: leads(all)[place] };
+      const { items, shared } = await whole(key);
+      return { ...items[place], lead: shared[place].length };
     },
-    chunk({ key }) {
-      return items(key);
+    async chunk({ key }) {
+      return (await whole(key)).items;
     },
   };
 
