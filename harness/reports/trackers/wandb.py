@@ -73,18 +73,19 @@ def _package() -> Iterator[Any]:
     """The package; raises ``TrackerError`` for all that goes wrong with it."""
     added = {name: value for name, value in PATIENCE.items() if name not in os.environ}
     os.environ.update(added)
+    place = "its own settings"
     try:
         import wandb
 
+        place = without_password(str(wandb.setup().settings.base_url))
         try:
             yield wandb
-        except HarnessError:
-            raise
-        except Exception as error:  # whatever the server answered
-            place = without_password(str(wandb.setup().settings.base_url))
-            raise TrackerError(f"{place}: {reason(error)}") from error
         finally:
             wandb.teardown()
+    except HarnessError:
+        raise
+    except Exception as error:  # whatever the server answered
+        raise TrackerError(f"{place}: {reason(error)}") from error
     finally:
         for name in added:
             os.environ.pop(name, None)

@@ -31,6 +31,8 @@ class StandIn(ModuleType):
         self.told: list[SimpleNamespace] = []
 
     def setup(self) -> Any:
+        if self.mode == "nonsense":
+            raise ValueError("mode: input should be 'online' or 'offline'")
         modes = {"online": "run", "offline": "offline-run"}
         return SimpleNamespace(
             settings=SimpleNamespace(
@@ -140,6 +142,12 @@ def test_a_run_is_sent_once_to_a_project_and_after_a_break_only_the_rest(
 def test_a_mode_that_sends_nothing_is_a_mistake(tmp_path: Path, package: StandIn) -> None:
     package.mode = "disabled"
     with pytest.raises(TrackerError, match=r"^WANDB_MODE is disabled; "):
+        send(tmp_path)
+
+
+def test_settings_that_the_package_refuses_are_a_mistake(tmp_path: Path, package: StandIn) -> None:
+    package.mode = "nonsense"
+    with pytest.raises(TrackerError, match=r"^its own settings: ValueError: mode: "):
         send(tmp_path)
 
 
