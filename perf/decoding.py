@@ -18,6 +18,7 @@ from harness.checkpoints import resolve
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.attention_masks import Attention, attention_of
 from harness.engines.transformers.compat import quiet
+from harness.engines.transformers.fused_layers import fuse
 from harness.engines.transformers.generation.step import DecodeStep
 from harness.engines.transformers.kv_cache import SlotCache
 from harness.engines.transformers.logits import SelectiveLogits
@@ -53,6 +54,7 @@ def main() -> None:
         shapes = [
             (one.in_features, one.out_features) for one in model.modules() if isinstance(one, torch.nn.Linear)
         ]
+        fuse(model)
         pack(model)
         size = sum(inner * outer for inner, outer in shapes)
         floors = [_products(shapes, rows, model.dtype, options) for rows in options.rows]

@@ -24,11 +24,11 @@ class TransformersFactory:
     def open(self, info: CheckpointInfo, settings: ModelSettings) -> Engine:
         """Return the checkpoint, ready to answer. Raises ``CheckpointError`` when its files do not make that
         model."""
-        from harness.engines.transformers.pool import SharedModel, engine_of, load_weights
+        from harness.engines.transformers.pool import SharedModel, engine_of, load_quick
 
         if info.base is not None:
             return SharedModel(settings)(info)
-        return engine_of(info, load_weights(info, settings), settings)
+        return engine_of(info, load_quick(info, settings), settings)
 
     def sharing(self, settings: ModelSettings) -> Callable[[CheckpointInfo], Engine]:
         """Return a function that opens a base and its adapters, with the base's weights loaded once."""

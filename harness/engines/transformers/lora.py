@@ -179,7 +179,11 @@ def _wanted(where: Path, config: AdapterConfig, modules: dict[str, Any]) -> set[
         or config.layers_to_transform is not None
     ):
         return set()
-    linear = {name for name, module in modules.items() if _sides(module) != (0, 0)}
+    linear = {
+        name
+        for name, module in modules.items()
+        if _sides(module) != (0, 0) and not hasattr(module, "merges")  # whose parts are modules too
+    }
     if isinstance(targets, str):
         return {name for name in linear if fits(rf"(?:{targets})\Z", name, where)}
     ends = re.compile(rf"(?:.*\.)?(?:{'|'.join(map(re.escape, targets))})")

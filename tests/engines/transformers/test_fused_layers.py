@@ -1,0 +1,104 @@
+"""Layers of Llama's form that are computed by larger operations give what their own code gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from harness.engines.transformers.fused_layers import fuse
+from harness.engines.transformers.in_float32 import in_float32
+from harness.engines.transformers.packing import pack
+from tests.support.families import CAUSAL, causal_of
+
+IDS = torch.tensor([[3, 17, 42, 7, 99, 120, 5, 60], [9, 1, 77, 13, 200, 31, 8, 2]])
+
+OF_THE_FORM = {"llama", "llama tied", "mistral", "qwen2", "qwen2 sliding"}
+
+
+def model_of(name: str, tmp_path: Path, dtype: Any = torch.float32) -> Any:
+    return AutoModelForCausalLM.from_pretrained(causal_of(tmp_path, name), dtype=dtype).eval()
+
+
+def logits(model: Any) -> torch.Tensor:
+    with torch.inference_mode():
+        found: torch.Tensor = model(input_ids=IDS).logits
+    return found.float()
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_layers_of_llamas_form_are_fused_and_their_logits_stay(name: str, tmp_path: Path) -> None:
+    model = model_of(name, tmp_path)
+    before = logits(model)
+    assert fuse(model) == (len(model.model.layers) if name in OF_THE_FORM else 0)
+    pack(model, least=0)
+    assert float((logits(model) - before).abs().max()) <= 1e-5 * max(1.0, float(before.abs().max()))
+    assert fuse(model) == 0  # once is enough
+
+
+def test_half_precision_is_no_farther_from_single_precision_than_before(tmp_path: Path) -> None:
+    model = model_of("llama", tmp_path, torch.bfloat16)
+    with in_float32():
+        exact = logits(model)
+    usual = float((logits(model) - exact).square().mean().sqrt())
+    assert fuse(model) == len(model.model.layers)
+    pack(model, least=0)
+    assert float((logits(model) - exact).square().mean().sqrt()) <= 1.5 * usual
+    with in_float32():
+        assert float((logits(model) - exact).abs().max()) <= 1e-5 * max(1.0, float(exact.abs().max()))
+
+
+def test_weights_and_biases_of_the_parts_can_be_read(tmp_path: Path) -> None:
+    model = model_of("qwen2", tmp_path)
+    names = [f"self_attn.{name}_proj" for name in "qkv"] + ["mlp.gate_proj", "mlp.up_proj"]
+    before = [model.model.layers[0].get_submodule(name) for name in names]
+    fuse(model)
+    pack(model, least=0)
+    hidden = torch.randn(3, before[0].in_features)
+    for name, plain in zip(names, before, strict=True):
+        part = model.model.layers[0].get_submodule(name)
+        assert torch.equal(part.weight, plain.weight)
+        assert part.bias is None if plain.bias is None else torch.equal(part.bias, plain.bias)
+        assert torch.allclose(part(hidden), plain(hidden), atol=1e-5)
+
+
+@pytest.mark.parametrize("part", ["input_layernorm", "self_attn", "mlp"])
+def test_code_other_than_llamas_stays(part: str, tmp_path: Path) -> None:
+    model = model_of("llama", tmp_path)
+    layer = model.model.layers[0]
+    plain: Any = type(getattr(layer, part))
+
+    class Other(plain):  # type: ignore[misc]
+        def forward(self, *given: Any, **more: Any) -> Any:
+            return super().forward(*given, **more)
+
+    getattr(layer, part).__class__ = Other
+    assert fuse(model) == len(model.model.layers) - 1
+
+
+def test_layers_whose_numbers_would_differ_stay(tmp_path: Path) -> None:
+    model = model_of("llama", tmp_path)
+
+    class SiLUActivation(torch.nn.Module):
+        """Another function under the name of the usual one."""
+
+        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+            return hidden.tanh()
+
+    for layer in model.model.layers:
+        layer.mlp.act_fn = SiLUActivation()
+    before = logits(model)
+    assert fuse(model) == 0
+    assert torch.equal(logits(model), before)
+
+
+def test_a_layer_that_cannot_be_tried_stays(tmp_path: Path) -> None:
+    model = model_of("llama", tmp_path)
+    for layer in model.model.layers:
+        layer.input_layernorm.variance_epsilon = torch.full((1,), 1e-5)
+    before = logits(model)
+    assert fuse(model) == 0
+    assert torch.equal(logits(model), before)
