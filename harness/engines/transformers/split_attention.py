@@ -111,20 +111,48 @@ def _attended(
     asked = (query * scale).reshape(rows, heads, group * length, width)
     scores = asked @ key.transpose(2, 3)
     prefix = getattr(key, _BEHIND, None)
-    past = 0
+    over_prefix = None
     if prefix is not None:
-        past = prefix[0].shape[2]
-        folded = asked.transpose(0, 1).reshape(heads, rows * group * length, width)
-        before = (folded @ prefix[0][0].transpose(1, 2)).view(heads, rows, group * length, past)
-        scores = torch.cat((before.transpose(0, 1), scores), dim=-1)
+        folded = asked.transpose(0, 1).reshape(1, heads, rows * group * length, width)
+        if softcap is None and attention_mask.shape[-1] == scores.shape[-1]:
+            over_prefix = _over_all(folded, *prefix)
+        if over_prefix is None:
+            before = (folded[0] @ prefix[0][0].transpose(1, 2)).view(heads, rows, group * length, -1)
+            scores = torch.cat((before.transpose(0, 1), scores), dim=-1)
+    past = scores.shape[-1] - key.shape[2]
     if softcap is not None:
         scores = (scores / softcap).tanh_().mul_(softcap)
     seen = scores if attention_mask.shape[-1] == scores.shape[-1] else scores[..., past:]
     seen.view(rows, heads, group, length, -1).add_(attention_mask[:, :, None])
+    if over_prefix is not None:
+        part, sums = (one.view(heads, rows, group * length, -1).transpose(0, 1) for one in over_prefix)
+        scores = scores.float()
+        total = torch.logaddexp(scores.logsumexp(dim=-1, keepdim=True), sums)
+        weights = scores.sub_(total).exp_().to(query.dtype)
+        found = torch.addcmul(weights @ value, part, sums.sub(total).exp_().to(query.dtype))
+        return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
     weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
     found = weights[..., past:] @ value
-    if prefix is not None:
+    if past and prefix is not None:
         folded = weights[..., :past].transpose(0, 1).reshape(heads, rows * group * length, past)
-        part = (folded @ prefix[1][0]).view(heads, rows, group * length, -1)
-        found = found + part.transpose(0, 1)
+        found = found + (folded @ prefix[1][0]).view(heads, rows, group * length, -1).transpose(0, 1)
     return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
+
+
+def _over_all(
+    asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Attend to all keys [1, heads, tokens, width] for queries [1, heads, n, width], which are scaled already.
+
+    Return the values [1, heads, n, width] and the logarithms of the sums of the exponentials [1, heads, n] in float32;
+    None where torch has no such operation for the device.
+    """
+    import torch
+
+    operation = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+    if operation is None or asked.device.type != "cpu" or keys.shape[-1] != values.shape[-1]:
+        return None
+    # Within ``in_float32`` the queries are wider than what is stored.
+    keys, values = keys.to(asked.dtype), values.to(asked.dtype)
+    found, sums = operation(asked, keys, values, 0.0, False, scale=1.0)
+    return found, sums
