@@ -13,18 +13,11 @@ Project = Any
 
 INTERRUPTED = """
 import signal
-import pytest
 
 
 def pytest_touchstone_item_finished(record):
     if record.example == "sums/3" and "{first}":
         raise KeyboardInterrupt
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish():
-    if "{before}":
-        signal.raise_signal(signal.SIGINT)
 
 
 def pytest_touchstone_run_finished(summary):
@@ -63,11 +56,11 @@ def test_a_press_while_pytest_goes_on_by_itself_does_nothing_at_once(interrupts:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("first", "before"), [("yes", ""), ("", ""), ("yes", "yes")])
+@pytest.mark.parametrize("first", ["yes", ""])
 def test_ctrl_c_while_results_are_written_ends_in_one_line_and_loses_nothing(
-    project: Project, first: str, before: str
+    project: Project, first: str
 ) -> None:
-    source = INTERRUPTED.replace("{first}", first).replace("{before}", before)
+    source = INTERRUPTED.replace("{first}", first)
     (project.path / "conftest.py").write_text(source)
     result = project.run("--eval-run-id", "r", apart=True)
     assert result.ret == 2

@@ -195,7 +195,10 @@ def test_a_worse_checkpoint_is_red_with_the_script_for_gitlab(tmp_path: Path) ->
             assert execute(script, folder, stubs, {}) == expected
         assert (folder / job["artifacts"]["reports"]["junit"]).is_file()
         assert [name for name in job["artifacts"]["paths"] if (folder / name).is_file()]
-    assert given(tmp_path, "pip") == ["install", "pytest-touchstone[all]"]
+    assert given(tmp_path, "pip") == [
+        "install",
+        "pytest-touchstone[all] @ git+https://HOST/OWNER/pytest-touchstone",
+    ]
 
 
 def test_the_commands_of_the_documentation_have_options_and_benchmarks_that_there_are() -> None:
