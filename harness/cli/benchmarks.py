@@ -139,6 +139,8 @@ def _shown(path: Path) -> str:
 
 
 def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
+    from rich.text import Text
+
     from harness.reports.formatting import NOTHING, console_of, labelled, open_table, written
 
     width, color = terminal()
@@ -147,8 +149,8 @@ def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
     table.add_column("benchmark", no_wrap=True)
     for label in ("v", "shots", "here", "full"):
         table.add_column(label, justify="right", no_wrap=True)
-    for label in ("tags", "metrics"):
-        table.add_column(label, overflow="fold")
+    table.add_column("tags", no_wrap=True)
+    table.add_column("metrics")
     for row in rows:
         numbers = (row["rows"], row["published_rows"])
         table.add_row(
@@ -157,7 +159,11 @@ def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
             str(row["shots"]),
             *(NOTHING if one is None else f"{one:,}" for one in numbers),
             ", ".join(_kinds(row["tags"])),
-            row["metrics"][0] + (f" +{len(row['metrics']) - 1}" if len(row["metrics"]) > 1 else ""),
+            Text(
+                row["metrics"][0] + (f" +{len(row['metrics']) - 1}" if len(row["metrics"]) > 1 else ""),
+                no_wrap=True,
+                overflow="ellipsis",
+            ),
         )
     console.print(table)
     console.print()

@@ -127,7 +127,8 @@ class Benchmark:
 
     ``data`` says where its rows come from, a text stands for ``Dataset(local=...)``; ``row`` is a TypedDict that
     every row is checked against (of ``typing_extensions`` below Python 3.12); ``asks`` the kinds of request it
-    yields; ``group`` the row's field that splits the results (``file``: the name of the file); ``cluster`` the field
+    yields; ``group`` the row's field that splits the results (``file``: the name of the file, which is a
+    field of each row then); ``cluster`` the field
     of what items share (a text), for honest intervals; ``subsets`` the field that splits the results where its rows
     have several values of it (the sources of a set), without a place in the items' ids. ``tags`` are words by which
     benchmarks are chosen together, beside those that follow from ``asks`` (``harness.core.tasks``). ``metrics`` names

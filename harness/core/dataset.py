@@ -31,6 +31,9 @@ HUB: Final = "hub"
 OWN: Final = "the benchmark's own"
 """The origin of rows that a benchmark has itself, as a list or in a file beside its module."""
 
+FILE: Final = "file"
+"""The field of rows that are grouped by it: the name of their file."""
+
 PROMPT: Final = "the benchmark's prompt"
 """The origin of few-shot rows that are part of a benchmark, whatever its data."""
 
@@ -233,7 +236,7 @@ def _place(spec: Benchmark, group: str | None) -> str:
 def _group(spec: Benchmark, line: RawRow, row: Mapping[str, Any]) -> str | None:
     if spec.group is None:
         return None
-    group = line.stem if spec.group == "file" else row.get(spec.group)
+    group = line.stem if spec.group == FILE else row.get(spec.group)
     if not isinstance(group, str) or not group:
         raise DataError(
             f"{line.path}, row {line.number}: field {spec.group!r} is {group!r}; it names the row's group, as text"
@@ -269,7 +272,7 @@ def row_checker(spec: Benchmark) -> Any:
     adapter = _row_type(spec) if spec.row is not None else None
 
     def check(line: RawRow) -> dict[str, Any]:
-        row = line.data
+        row = {FILE: line.stem, **line.data} if spec.group == FILE else line.data
         if spec.prepare is not None:
             try:
                 row = spec.prepare(dict(row))

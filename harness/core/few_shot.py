@@ -93,10 +93,13 @@ class FewShot:
         max_new_tokens: int,
         stop: tuple[str, ...] = (),
         chat: ChatForm | None = None,
+        header: str = "",
         sampled: bool = False,
         **more: Any,
     ) -> Generate:
         """A request for the text after few-shot examples and prompt; as ``chat`` of a checkpoint with a chat template.
+
+        ``header`` is text before the few-shot examples; in a chat it begins the first turn.
 
         Greedy, unless it is ``sampled``: then ``--eval-samples``, ``--eval-temperature`` and ``--eval-top-p`` count.
         ``more`` are other fields of ``Generate``.
@@ -105,11 +108,12 @@ class FewShot:
         whole = self.text if not self.turns else ""  # examples in one piece are a part of the question
         begun = (Turn("assistant", asked.begun),) if asked.begun else ()
         fields = self.sampling.arguments() if sampled else {}
+        turns = (*self.turns, Turn("user", whole + asked.question))
         return Generate(
-            self.text + prompt,
+            header + self.text + prompt,
             stop=stop,
             max_new_tokens=max_new_tokens,
-            turns=(*self.turns, Turn("user", whole + asked.question), *begun),
+            turns=(replace(turns[0], text=header + turns[0].text), *turns[1:], *begun),
             turns_stop=asked.stop,
             turns_max_new_tokens=asked.max_new_tokens,
             **{**fields, **more},

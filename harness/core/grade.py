@@ -31,13 +31,15 @@ class Graded:
     """A grade made of its parts; ``no_answer`` may be a bool where there is one text.
 
     ``extracted``, what was read out of the text by each rule, and ``gold``, the answer that was due, change no score:
-    ``touchstone items`` shows them, of this and of any other grade that has them.
+    ``touchstone items`` shows them, of this and of any other grade that has them. ``parts`` is the number of parts of
+    which a score is a share, for metrics that pool them.
     """
 
     scores: Mapping[str, float]
     no_answer: int = 0
     extracted: Mapping[str, str | None] = field(default_factory=dict)
     gold: str | None = None
+    parts: int | None = None
 
 
 Scores: TypeAlias = Generator[Any, Any, Mapping[str, float] | Grade]
@@ -60,8 +62,8 @@ class Grader(Protocol):
 
 
 def told_by(returned: object) -> dict[str, Any]:
-    """The facts that a benchmark tells beside its scores: ``extracted`` and ``gold`` of a grade, and ``right`` and
-    ``chosen``, the numbers of the right choices and of the chosen one. Each is there only where it is told."""
+    """The facts that a benchmark tells beside its scores: ``extracted``, ``gold`` and ``parts`` of a grade; ``right``
+    and ``chosen``, the numbers of the right choices and of the chosen one. Each is there only where it is told."""
     extracted, gold = getattr(returned, "extracted", None), getattr(returned, "gold", None)
     found: dict[str, Any] = {}
     if isinstance(extracted, Mapping) and extracted:
@@ -71,7 +73,7 @@ def told_by(returned: object) -> dict[str, Any]:
         }
     if gold not in (None, ""):
         found["gold"] = plain_text(flat(gold))
-    for name in ("right", "chosen"):
+    for name in ("right", "chosen", "parts"):
         number = getattr(returned, name, None)
         if isinstance(number, int) and not isinstance(number, bool):
             found[name] = [int(number)]

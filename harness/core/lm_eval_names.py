@@ -27,7 +27,8 @@ SUBJECTS: Final = {
 TASKS: Final = {
     "ai2_arc": ("arc_easy", "arc_challenge"),
     "lambada_openai": ("lambada",),
-    "minerva_math": ("math",),
+    "bbh_cot_fewshot": ("bbh",),
+    "minerva_math": ("math_5000",),
     "minerva_math500": ("math",),
     "leaderboard_mmlu_pro": ("mmlu_pro_letters",),
     "kobest": tuple(f"kobest_{task}" for task in ("boolq", "copa", "hellaswag", "sentineg", "wic")),
@@ -48,7 +49,9 @@ TASKS: Final = {
 """Our benchmarks by its names, where those are other ones."""
 
 PREFIXES: Final = {
-    "minerva_math_": "math",
+    "minerva_math_": "math_5000",
+    "bbh_cot_fewshot_": "bbh",
+    "mmlu_pro_": "mmlu_pro",
     "mmlu_": "mmlu",
 }
 """The beginnings of the names of parts: ``mmlu_virology`` is the group ``virology`` of ``mmlu``."""
@@ -79,7 +82,7 @@ def translated(name: str, known: Collection[str], *, theirs: bool = False) -> tu
         return TASKS[name]
     for prefix, benchmark in PREFIXES.items():
         if name.startswith(prefix) and (part := name.removeprefix(prefix)):
-            group = PARTS.get(part, part) if benchmark == "math" else part
+            group = PARTS.get(part, part) if benchmark == "math_5000" else part
             return (f"{benchmark}/{group}",)
     return (name,)
 
@@ -88,8 +91,6 @@ def difference(name: str, term: str) -> str | None:
     """Return how what ``--eval-tasks`` takes for a name asks for other rows than lm-evaluation-harness has under it."""
     if name in SHARED and term == name:
         return "lm-evaluation-harness has 19 subjects under this name, ours has 14"
-    if term.partition("/")[0] == "math" and name.startswith("minerva_math") and "500" not in name:
-        return "math has the 500 problems of MATH-500, minerva_math all 5,000"
     return None
 
 

@@ -177,12 +177,17 @@ TEXT: dict[str, Callable[[dict[str, Any]], str]] = {
         f"{row['solution']}\nFinal Answer: The final answer is ${_boxed(row)}$. I hope it is correct."
     ),
     "drop": lambda row: "\n".join(_fewest(row)),
+    "bbh": lambda row: f"So the answer is {row['target']}.",
+    "mmlu_pro": lambda row: f"The answer is ({row['answer']}).",
     "humaneval": lambda row: str(row["canonical_solution"]),
     "mbpp": lambda row: f"{row['code']}\n",
     "mbpp_sanitized": lambda row: f"{row['code']}\n",
     "mbpp_docstring": lambda row: f"```python\n{row['code']}\n```\n",
     "codecontests": lambda row: str(row["solution"]),
 }
+
+
+WITHOUT_GOLD = {"ifeval": "a prompt has no one right answer, and the data set none at all"}
 
 
 def metric_of(kit: Kit, example: Example) -> str:

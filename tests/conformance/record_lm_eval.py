@@ -2,7 +2,7 @@
 
     python tests/conformance/record_lm_eval.py [--check]
 
-Run where ``lm-eval[math]==0.4.13`` is installed; nothing of this project is needed. The reference's own code
+Run where ``lm-eval[math,ifeval]==0.4.13`` is installed; nothing of this project is needed. The reference's own code
 scores every ``output`` against its ``gold``; files of scorers that the reference does not have (``gsm8k_number``)
 are left alone. ``--check`` only says which verdicts differ from those on record. What ``differences.jsonl``
 says of the reference is always checked, and never written.
@@ -87,6 +87,32 @@ def macro_f1():
     return lambda gold, output: round(float(code.macro_f1_score(list(zip(gold, output, strict=True)))), 12)
 
 
+def ifeval(reading):
+    """With its language detection seeded, as ours is."""
+    import langdetect
+
+    langdetect.DetectorFactory.seed = 0
+    from lm_eval.tasks.ifeval import utils
+
+    def verdict(gold, output):
+        row = {"key": 0, "prompt": "", "instruction_id_list": gold["kinds"], "kwargs": gold["values"]}
+        held = utils.process_results(row, [output])[f"inst_level_{reading}_acc"]
+        return sum(held) / len(held)
+
+    return verdict
+
+
+def bbh():
+    config = yaml.safe_load((TASKS / "bbh" / "cot_fewshot" / "_cot_fewshot_template_yaml").read_text())
+    extract = RegexFilter(regex_pattern=config["filter_list"][0]["filter"][0]["regex_pattern"])
+
+    def verdict(gold, output):
+        (answer,) = extract.apply([[output]], [{}])[0]
+        return bool(exact_match_hf_evaluate(predictions=[answer], references=[gold])["exact_match"])
+
+    return verdict
+
+
 def main():
     assert version("lm_eval") == "0.4.13", f"lm-eval 0.4.13 is the reference, not {version('lm_eval')}"
     scorers = {
@@ -98,6 +124,9 @@ def main():
         "drop_f1": drop("f1"),
         "drop_em": drop("em"),
         "macro_f1": macro_f1(),
+        "ifeval_strict": ifeval("strict"),
+        "ifeval_loose": ifeval("loose"),
+        "bbh_exact": bbh(),
     }
     changed = 0
     for name, verdict in scorers.items():

@@ -2,10 +2,10 @@
 
     python tests/conformance/record_lm_eval_prompts.py [--data DIR] [--out FILE]
 
-Run where ``lm-eval[math]==0.4.13`` is installed; nothing of this project is needed. Its own tasks, pointed at local
-JSONL files by ``dataset_path: json``, are run with ``--log_samples`` and its dummy model. Of each document's requests,
-the JSON of [[context, continuation], ...] or [prompt] is hashed; through a chat template that writes the messages as
-JSON (``chat``), of [messages].
+Run where ``lm-eval[math,ifeval]==0.4.13`` is installed; nothing of this project is needed. Its own tasks, pointed at
+local JSONL files by ``dataset_path: json``, are run with ``--log_samples`` and its dummy model. Of each document's
+requests, the JSON of [[context, continuation], ...] or [prompt] is hashed; through a chat template that writes the
+messages as JSON (``chat``), of [messages].
 
 The files are the shipped ones, or those of ``--data``, with a stand-in for each training split that is not there: the
 first 20 evaluation rows and the first 6 of them again, so that draws meet the question itself and rows that are there
@@ -27,6 +27,20 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "fixtures" / "conformance" / "lm_eval_prompts.json"
 SUBJECTS = sorted(path.stem for path in (ROOT / "fixtures/data/mmlu/test").glob("*.jsonl"))
+BBH = sorted(path.stem for path in (ROOT / "fixtures/data/bbh").glob("*.jsonl"))
+PRO = (
+    *(
+        "biology",
+        "business",
+        "chemistry",
+        "computer_science",
+        "economics",
+        "engineering",
+        "health",
+        "history",
+    ),
+    *("law", "math", "other", "philosophy", "physics", "psychology"),
+)
 STAND_IN = (20, 6)
 
 Row = dict[str, Any]
@@ -149,6 +163,17 @@ TASKS = {
         (0, 5),
         plain_pro,
     ),
+    **{
+        f"mmlu_pro/{category}": Task(
+            f"mmlu_pro/mmlu_pro_{category}",
+            {"test": "mmlu_pro/test", "validation": "mmlu_pro/validation"},
+            (0, 5),
+            lambda row: {"cot_content": "", **row},
+        )
+        for category in PRO
+    },
+    **{f"bbh/{task}": Task(f"bbh/cot_fewshot/{task}", {"test": f"bbh/{task}"}, (0, 3)) for task in BBH},
+    "ifeval": Task("ifeval/ifeval", {"train": "ifeval/input_data"}, (0,)),
     "lambada": Task("lambada/lambada_openai", {"test": "lambada_openai/test"}, (0, 1, 5)),
     "gsm8k": Task("gsm8k/gsm8k", {"test": "gsm8k/test", "train": "gsm8k/train"}, (0, 1, 5), chat=(0, 5)),
     "math": Task("minerva_math/minerva_math500", {"test": "math500/test"}, (0, 1, 4), chat=(4,)),

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from harness.metrics.bbh import answer_of
 from harness.metrics.drop import grade_drop
 from harness.metrics.gsm8k import grade_gsm8k
+from harness.metrics.ifeval import grade_ifeval
 from harness.metrics.macro_f1 import macro_f1
 from harness.metrics.math.grade import MathJudge, hendrycks_exact, math_verify, minerva_exact
 from tests.support.places import ROOT
@@ -33,8 +35,15 @@ SCORERS: dict[str, Scorer] = {
     "math_verify": lambda gold, output, judge: math_verify(gold, output, judge).correct,
     "drop_f1": lambda gold, output, _: grade_drop(gold, output).f1,
     "drop_em": lambda gold, output, _: grade_drop(gold, output).em,
+    "ifeval_strict": lambda gold, output, _: followed(gold, output, "inst_level_strict_acc"),
+    "ifeval_loose": lambda gold, output, _: followed(gold, output, "inst_level_loose_acc"),
+    "bbh_exact": lambda gold, output, _: answer_of(output) == gold,
     "macro_f1": lambda gold, output, _: round(f1_of(gold, output), 12),
 }
+
+
+def followed(gold: dict[str, Any], output: str, metric: str) -> float:
+    return grade_ifeval(gold["kinds"], gold["values"], output).scores[metric]
 
 
 def f1_of(gold: list[int], output: list[int]) -> float:

@@ -244,8 +244,9 @@ def test_the_folder_of_one_pack_given_for_that_of_all_is_recognised(tmp_path: Pa
 def test_a_folder_of_files_makes_groups_by_field_or_by_file(tmp_path: Path) -> None:
     write(tmp_path, "sums/test/easy", row(0), row(1))
     data = write(tmp_path, "sums/test/hard", row(2))
-    dataset = load_dataset(spec(group="file"), data)
+    dataset = load_dataset(spec(group="file", row=None), data)
     assert [example.id for example in dataset.examples] == ["x/easy/0", "x/easy/1", "x/hard/0"]
+    assert [example.row["file"] for example in dataset.examples] == ["easy", "easy", "hard"]
     with pytest.raises(DataError, match="field 'subject' is None"):
         load_dataset(spec(group="subject"), data)
 

@@ -23,6 +23,12 @@ def test_a_question_is_asked_as_text_and_as_a_chat() -> None:
     )
 
 
+def test_a_header_stands_before_the_examples_and_begins_a_chat() -> None:
+    asked = FEWSHOT.generate("2+2=", max_new_tokens=8, header="Sums.\n\n")
+    assert asked.prompt == "Sums.\n\n1+1= 2\n\n2+2="
+    assert asked.turns == (Turn("user", "Sums.\n\n1+1="), TURNS[1], Turn("user", "2+2="))
+
+
 def test_examples_in_one_piece_are_a_part_of_the_chats_question() -> None:
     asked = FewShot("1+1= 2\n\n").generate("2+2=", max_new_tokens=8)
     assert asked.turns == (Turn("user", "1+1= 2\n\n2+2="),)

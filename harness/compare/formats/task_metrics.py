@@ -24,7 +24,8 @@ from harness.core.errors import DataError
 from harness.results.summary import Metric
 
 _FAMILIES: Final = (
-    ("hellaswag", ("acc_norm",)),
+    *((name, ("acc_norm",)) for name in ("hellaswag", "kobest_hellaswag", "piqa", "openbookqa")),
+    ("ifeval", ("prompt_level_strict_acc",)),
     ("arc_challenge", ("acc_norm",)),
     ("gsm8k", ("exact_match_flexible", "exact_match", "exact_match_strict")),
     ("drop", ("f1",)),
