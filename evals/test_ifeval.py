@@ -48,8 +48,8 @@ def test_ifeval(example: Row, fewshot: FewShot) -> Scores:
     langdetect finds, seeded, so that a text always has the same; the reference draws anew. Prompts 1122 and 1129 ask
     for a "letter" that is none ("#", "!"): the reference counts a letter drawn at random, ours that sign.
 
-    Not comparable: the mean of the four, or of two, which some cards quote; texts with a reasoning in front; other limits
-    of tokens. Without ``--eval-chat off`` a chat template is used, in lm-evaluation-harness only if it is told to.
+    Not comparable: the mean of the four, or of two, which some cards quote; texts with a reasoning in front; other
+    limits of tokens. Without ``--eval-chat off`` a chat template is used, in lm-evaluation-harness only if it is told to.
     """
     answer = yield fewshot.generate(example["prompt"], max_new_tokens=1280)
     return grade_ifeval(example["instruction_id_list"], example["kwargs"], answer.text)
