@@ -49,7 +49,8 @@ def test_ifeval(example: Row, fewshot: FewShot) -> Scores:
     for a "letter" that is none ("#", "!"): the reference counts a letter drawn at random, ours that sign.
 
     Not comparable: the mean of the four, or of two, which some cards quote; texts with a reasoning in front; other
-    limits of tokens. Without ``--eval-chat off`` a chat template is used, in lm-evaluation-harness only if it is told to.
+    limits of tokens. A chat template is used unless ``--eval-chat off`` is given; lm-evaluation-harness uses one only
+    if it is told to.
     """
     answer = yield fewshot.generate(example["prompt"], max_new_tokens=1280)
     return grade_ifeval(example["instruction_id_list"], example["kwargs"], answer.text)
