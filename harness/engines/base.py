@@ -92,6 +92,18 @@ class ReportingEngine(Protocol):
 
 
 @runtime_checkable
+class ContinuingEngine(Protocol):
+    """An engine that may be left while texts are at work."""
+
+    @property
+    def continues(self) -> bool:
+        """Whether texts that are at work when ``done`` raises go on where their requests are asked again next."""
+
+    def answer_first(self, count: int, requests: Sequence[Request], done: Done) -> list[Answer | Refusal]:
+        """Return the same as ``answer``; texts of the first ``count`` requests begin before the others."""
+
+
+@runtime_checkable
 class CheckingEngine(Protocol):
     """An engine whose answers may change while it is asked, as those of a server."""
 

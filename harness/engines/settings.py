@@ -16,7 +16,8 @@ class ModelSettings:
 
     ``dtype`` "auto": float32 on a CPU, the checkpoint's own type on an accelerator. ``device``: auto, cpu, cuda,
     cuda:INDEX or mps. ``batch``: sequences computed at once, None for as many as a budget of tokens allows.
-    ``threads``: CPU threads, None for torch's default.
+    ``threads``: CPU threads, None for torch's default. ``memory``: what the engines may take beside the weights, as
+    ``harness.engines.machine_memory`` reads it, in all of so many ``processes``; None for half of what is free.
 
     ``chat``: whether texts are generated through the checkpoint's chat template; "auto" uses it where there is one.
     ``max_new_tokens``: a limit in place of the benchmark's own. ``speculative``: whether extra heads propose tokens;
@@ -31,6 +32,8 @@ class ModelSettings:
     device: str = "auto"
     batch: int | None = None
     threads: int | None = None
+    memory: str | None = None
+    processes: int = 1
     chat: Chat = "auto"
     max_new_tokens: int | None = None
     speculative: Speculative = "auto"

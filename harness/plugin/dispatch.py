@@ -3,6 +3,9 @@
 Requests to the model wait until they can be asked all at once. Programs go to the sandbox the moment they are asked
 for, and run while the model computes. The receiver of an answer may ask again: the model in the next batch. When the
 model has nothing more to do, the programs still running are waited for.
+
+Some requests may be asked for later: they fill rows that are free, and nobody waits for them. An engine that keeps its
+texts at work is left when all others are answered, or when many have asked again, and asked for all of it at once.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import pytest
 
 from harness.core.errors import ServerError
 from harness.core.requests import Answer, Refusal, Request, RunProgram, RunProgramAnswer
-from harness.engines.base import Engine
+from harness.engines.base import ContinuingEngine, Done, Engine
 
 STOPPING: Final = (KeyboardInterrupt, SystemExit, pytest.exit.Exception, ServerError)
 CAUGHT: Final = (Exception, pytest.skip.Exception, pytest.fail.Exception)
@@ -30,6 +33,13 @@ Answered: TypeAlias = Answer | Refusal | BaseException
 ProgramFuture: TypeAlias = Future[RunProgramAnswer] | Future[RunProgramAnswer | Refusal]
 
 Owner = TypeVar("Owner")
+
+AGAIN: Final = 8
+"""An engine that keeps its texts is asked anew when one request waits for every so many that are under way."""
+
+
+class _EnoughError(Exception):
+    """Raised for the engine to leave the texts that are at work."""
 
 
 class ProgramRunner(Protocol):
@@ -43,11 +53,13 @@ class ProgramRunner(Protocol):
 
 
 class _Open(NamedTuple, Generic[Owner]):
-    """A request without an answer: who asked it, its number among the owner's, and the request."""
+    """A request without an answer: who asked it, its number among the owner's, the request, and the seconds that it
+    has taken."""
 
     owner: Owner
     number: int
     request: Request
+    spent: float = 0.0
 
 
 class RequestDispatcher(Generic[Owner]):
@@ -65,6 +77,7 @@ class RequestDispatcher(Generic[Owner]):
         """
         self._engine, self._sandbox, self._take = engine, sandbox, take
         self._waiting: list[_Open[Owner]] = []
+        self._later: list[_Open[Owner]] = []
         self._under_way: Sequence[_Open[Owner]] = ()
         self._programs = 0
         self._futures: list[ProgramFuture] = []
@@ -79,15 +92,21 @@ class RequestDispatcher(Generic[Owner]):
             else:
                 self._waiting.append(one)
 
+    def ask_later(self, owner: Owner, requests: Sequence[Request]) -> None:
+        """Let the model answer requests where others leave room, if it can be left; ``run`` does not wait for them."""
+        if isinstance(self._engine, ContinuingEngine) and self._engine.continues:
+            self._later += [_Open(owner, number, request) for number, request in enumerate(requests)]
+
     def run(self) -> None:
-        """Return when everything has been answered, including what is asked in the meantime.
+        """Return when everything has been answered, including what is asked in the meantime, but not for later.
 
         Lets through what ``take`` raises, and exceptions meant to stop everything.
         """
         while self._waiting or self._programs:
             if self._waiting:
                 asked, self._waiting = self._waiting, []
-                self._ask_model(asked, _Shares(len(asked)))
+                later, self._later = self._later, []
+                self._ask_model(asked, _Shares(len(asked)), later)
             self._collect(wait=not self._waiting)
 
     def owner(self, number: int) -> Owner | None:
@@ -100,22 +119,32 @@ class RequestDispatcher(Generic[Owner]):
         for future in self._futures:
             future.cancel()
 
-    def _ask_model(self, asked: Sequence[_Open[Owner]], shares: _Shares) -> None:
-        """Hand on one answer per request.
+    def _ask_model(
+        self, now: Sequence[_Open[Owner]], shares: _Shares, later: Sequence[_Open[Owner]] = ()
+    ) -> None:
+        """Hand on one answer per request; those for later that have none yet are asked the next time.
 
         If the engine breaks, the requests without an answer are asked in halves, so that in the end only those at
-        fault fail.
+        fault fail. Time counts for those that are waited for.
         """
+        asked = [*now, *later]
         left = dict(enumerate(asked))
+        due = len(now)
         self._under_way = asked
         raised: list[BaseException] = []
 
         def done(number: int, answer: Answered) -> None:
+            nonlocal due
             if (one := left.pop(number, None)) is None:
                 return
+            waited_for = number < len(now)
+            due -= waited_for
             try:
-                self._take(one.owner, one.number, _sound(answer), shares.next())
+                seconds = one.spent + (shares.next() if waited_for else 0.0)
+                self._take(one.owner, one.number, _sound(answer), seconds)
                 self._collect(wait=False)
+                if left and self._leaves(due):
+                    raise _EnoughError
             except BaseException as error:  # not the engine's exception: it must get out unchanged
                 raised.append(error)
                 raise
@@ -125,13 +154,21 @@ class RequestDispatcher(Generic[Owner]):
         answers: Sequence[Answered] = []
         failure: Exception | None = None
         try:
-            answers = self._engine.answer([one.request for one in asked], done)
+            answers = self._answers([one.request for one in asked], len(now), done)
             if len(answers) != len(asked):
                 raise RuntimeError(f"the engine gave {len(answers)} answers to {len(asked)} requests")
         except STOPPING:
             raise
         except Exception as error:
             failure = error.with_traceback(None)  # otherwise it would hold the memory of its batch
+        if raised and isinstance(raised[0], _EnoughError):
+            spent = shares.so_far
+            again = [
+                one._replace(spent=one.spent + spent) for number, one in left.items() if number < len(now)
+            ]
+            self._waiting = [*again, *self._waiting]
+            self._later = [*(one for number, one in left.items() if number >= len(now)), *self._later]
+            return
         if raised:
             raise raised[0]
         if failure is None or len(asked) == 1:
@@ -143,6 +180,17 @@ class RequestDispatcher(Generic[Owner]):
         for part in (rest[:half], rest[half:]):
             if part:
                 self._ask_model(part, shares)
+
+    def _answers(self, requests: Sequence[Request], now: int, done: Done) -> Sequence[Answered]:
+        if now < len(requests) and isinstance(self._engine, ContinuingEngine):
+            return self._engine.answer_first(now, requests, done)
+        return self._engine.answer(requests, done)
+
+    def _leaves(self, due: int) -> bool:
+        """Return whether to leave an engine that has so many requests to answer for which somebody waits."""
+        if not isinstance(self._engine, ContinuingEngine) or not self._engine.continues:
+            return False
+        return not due or AGAIN * len(self._waiting) > due
 
     def _submit(self, one: _Open[Owner], request: RunProgram) -> None:
         assert self._sandbox is not None, "programs need a sandbox"
@@ -177,6 +225,11 @@ class _Shares:
         """Return the seconds of the request that is answered now; the clock stands still until ``go_on``."""
         self._each += (time.perf_counter() - self._last) / self._open
         self._open -= 1
+        return self._each
+
+    @property
+    def so_far(self) -> float:
+        """The seconds of each request that is still open, while the clock stands still."""
         return self._each
 
     def go_on(self) -> None:

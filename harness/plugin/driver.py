@@ -10,9 +10,7 @@ Each item is journalled when its generator ends, not when its batch ends or pyte
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
-import json
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
@@ -39,6 +37,7 @@ from harness.core.serialize import plain_scores, plain_text, to_plain
 from harness.engines.base import Engine
 from harness.plugin.dispatch import CAUGHT, STOPPING, Answered, ProgramRunner, RequestDispatcher
 from harness.plugin.item_errors import hint, sentence
+from harness.plugin.kept_requests import journalled
 from harness.plugin.so_far import NOTHING, Asked, BatchSoFar, ItemSoFar, Length, counted
 from harness.plugin.time_limit import TimeLimit, TimeUp
 from harness.results.records import GENERATED, Record, Status
@@ -48,15 +47,6 @@ MOST_YIELDS: Final = 1000
 
 SYNC_EVERY: Final = 1.0
 """The least number of seconds between two syncs: on a busy disk a sync takes longer than a batch of trivial items."""
-
-LONGEST_KEPT: Final = 1000
-"""The characters of a request's text that the journal keeps.
-
-Of longer texts it keeps the end, and the hash of the whole.
-"""
-
-KEPT_WHOLE: Final = ("program",)
-"""Fields of a request that the journal keeps whole, however long they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +138,10 @@ class RunningBatch:
         """Return the batch now; may be called by another thread. ``growing``: texts at work, as engines tell it."""
         asking = self.asking
         found = [(asking.owner(number), tokens) for number, tokens in growing] if asking is not None else []
-        texts = [(state.job.item, tokens) for state, tokens in found if state is not None]
+        own = {id(state) for state in self.running}
+        texts = [
+            (state.job.item, tokens) for state, tokens in found if state is not None and id(state) in own
+        ]
         return BatchSoFar([state.so_far() for state in self.running], texts, self.advancing)
 
     @property
@@ -190,9 +183,15 @@ class Recorder(Protocol):
 
 
 def run_batch(
-    batch: RunningBatch, engine: Engine, journal: Recorder, sandbox: ProgramRunner | None = None
+    batch: RunningBatch,
+    engine: Engine,
+    journal: Recorder,
+    sandbox: ProgramRunner | None = None,
+    ahead: RunningBatch | None = None,
 ) -> dict[str, Outcome]:
     """Run the jobs; return every job's outcome by item, all of them in the journal.
+
+    Texts that the batch ``ahead`` asks for are generated where this one leaves room; some of its items may end.
 
     Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
     """
@@ -214,9 +213,12 @@ def run_batch(
         elif sandbox is None and any(isinstance(request, RunProgram) for request in state.requests):
             fault = f"{_who(state.job)} yielded a RunProgram, but there is no sandbox to run programs in"
             _fail(state, BenchmarkError(fault), journal)
+        elif id(state) in later and all(isinstance(request, Generate) for request in state.requests):
+            asking.ask_later(state, state.asked)
         else:
             asking.ask(state, state.asked)
 
+    later = {id(state) for state in _for_later(batch, ahead)}
     for limit in {state.job.time for state in batch.running}:
         if limit is not None:
             limit.begin()
@@ -231,6 +233,9 @@ def run_batch(
                     _end_by_time(state, journal)
                 state.answers = {}
                 ask(state)
+            for state in ahead.running if ahead is not None else ():
+                if id(state) in later and state.outcome is None:
+                    ask(state)
             try:
                 asking.run()
                 break
@@ -242,6 +247,17 @@ def run_batch(
         batch.close()
         journal.sync(every=SYNC_EVERY)
     return batch.outcomes
+
+
+def _for_later(batch: RunningBatch, ahead: RunningBatch | None) -> list[_Running]:
+    """Return those of the batch ahead whose texts may fill free rows; none beside a benchmark with a time limit."""
+    if ahead is None or any(state.job.time is not None for one in (batch, ahead) for state in one.running):
+        return []
+    return [
+        state
+        for state in ahead.running
+        if state.failure is None and len(state.requests) == 1 and isinstance(state.requests[0], Generate)
+    ]
 
 
 def _too_late(state: _Running) -> bool:
@@ -454,33 +470,6 @@ def identity(item: str, spec: Benchmark, example: Example, checkpoint: str) -> d
         "cluster": None if cluster is None else plain_text(str(cluster)),
         "row": example.sha256,
     }
-
-
-def journalled(request: dict[str, Any]) -> dict[str, Any]:
-    """Return a request as the journal keeps it: the end of a long text, the last part of a long list, and the hash of
-    the whole.
-
-    Its parts are kept likewise. A program is kept whole, since it is the checkpoint's own text, already cut.
-    """
-    found: dict[str, Any] = {}
-    for name, value in request.items():
-        if isinstance(value, dict):
-            found[name] = journalled(value)
-            continue
-        whole = value if isinstance(value, str) else json.dumps(value) if isinstance(value, list) else ""
-        if len(whole) > LONGEST_KEPT and name not in KEPT_WHOLE:
-            found[name] = "…" + value[-LONGEST_KEPT:] if isinstance(value, str) else _last(value)
-            found[f"{name}_sha256"] = hashlib.sha256(whole.encode()).hexdigest()
-        else:
-            found[name] = value
-    return found
-
-
-def _last(parts: list[Any]) -> list[Any]:
-    """Return the last part of a long list, unless that is itself long, as a pair of input and output may be."""
-    if isinstance(parts[-1], list) and len(json.dumps(parts[-1])) > LONGEST_KEPT:
-        return []
-    return parts[-1:]
 
 
 def _who(job: Job) -> str:

@@ -1,7 +1,7 @@
 """Runs benchmark items.
 
 The first item of a batch that pytest calls advances the whole batch; the others find their outcomes ready. While a
-batch computes, the engine prepares the requests of the next one.
+batch computes, the engine prepares the requests of the next one, and continues its texts where rows are free.
 """
 
 from __future__ import annotations
@@ -143,9 +143,10 @@ class Execution:
                 raise
             begin = functools.partial(self._meter.begin, engine, info.name)
             try:
+                ahead = self._ahead.get(info.name) if self._work.sequential is None else None
                 with watch.answering(batch, engine, info.name) if watch is not None else nullcontext():
                     once = self._shared.engine(engine, info.name, self._batch_of[item.nodeid])
-                    run_batch(batch, once, _Recorder(self._journal, begin), self._work.sandbox)
+                    run_batch(batch, once, _Recorder(self._journal, begin), self._work.sandbox, ahead)
             finally:
                 self._outcomes.update(batch.outcomes)
                 self._settled.update(batch.outcomes)
@@ -258,7 +259,7 @@ class Execution:
         ):
             return  # the rest of this batch comes next, if it is needed
         same = leader.parent is item.parent and leader.originalname == item.originalname
-        if same and _alike(leader, item):
+        if (same or _stands_alone(leader)) and _alike(leader, item):
             members = [one for one in self._members(leader) if not self._known(one)]
             if members:
                 ahead = RunningBatch([self._job(one, item) for one in members], engine)

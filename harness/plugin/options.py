@@ -144,6 +144,7 @@ def settings_of(config: pytest.Config) -> Settings:
         sampling=sampling,
         model=ModelSettings(
             threads=cpu_threads(workers, os.environ),
+            processes=workers,
             concurrency=max(1, values["concurrency"] // max(1, workers)),
             **{name: values[name] for name in MODEL_ROWS},
         ),
@@ -158,7 +159,7 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 MODEL_ROWS: Final = (
-    *("dtype", "device", "batch", "chat", "max_new_tokens", "speculative"),
+    *("dtype", "device", "batch", "memory", "chat", "max_new_tokens", "speculative"),
     *("request_timeout", "item_timeout", "run_timeout", "price"),
 )
 """The rows that an engine is told."""

@@ -28,7 +28,8 @@ from harness.core.resources import shipped_evals
 from harness.core.serialize import to_plain
 from harness.engines.base import Done
 from harness.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
-from harness.plugin.driver import Job, RunningBatch, journalled, run_batch
+from harness.plugin.driver import Job, RunningBatch, run_batch
+from harness.plugin.kept_requests import journalled
 from harness.results.records import Record
 from harness.results.run_directory import RunDirectory
 

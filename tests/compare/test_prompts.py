@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.compare.candidate import Candidate, Entry
 from harness.compare.pair import compare_pair
-from harness.plugin.driver import journalled
+from harness.plugin.kept_requests import journalled
 from harness.reports import comparison
 from harness.results.journal import Journal
 from harness.results.records import Record

@@ -35,6 +35,7 @@ OTHER = {
     "temperature": "0.7",
     "top_p": "0.5",
     "batch": "3",
+    "memory": "2GiB",
     "dtype": "bfloat16",
     "chat": "off",
     "max_new_tokens": "9",

@@ -91,7 +91,9 @@ def test_every_field_of_the_settings_has_a_row() -> None:
     parts |= {"file", "groups"}
     names = {field.name for field in dataclasses.fields(Settings)} - parts
     assert names <= set(TABLE)
-    assert {field.name for field in dataclasses.fields(ModelSettings)} - {"threads"} <= set(TABLE)
+    assert {field.name for field in dataclasses.fields(ModelSettings)} - {"threads", "processes"} <= set(
+        TABLE
+    )
     assert {field.name for field in dataclasses.fields(SandboxSettings)} - {"kind"} <= set(TABLE)
 
 

@@ -30,7 +30,8 @@ from harness.core.requests import (
 from harness.core.serialize import to_plain
 from harness.engines.base import Done
 from harness.plugin.dispatch import ProgramRunner
-from harness.plugin.driver import Job, RunningBatch, journalled, run_batch
+from harness.plugin.driver import Job, RunningBatch, run_batch
+from harness.plugin.kept_requests import journalled
 from harness.results.journal import Journal, read_journal
 from harness.results.records import Record
 

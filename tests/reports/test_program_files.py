@@ -13,7 +13,7 @@ from harness.cli.rescore import rescore
 from harness.core.few_shot import Sampling
 from harness.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
 from harness.core.serialize import to_plain
-from harness.plugin.driver import LONGEST_KEPT, journalled
+from harness.plugin.kept_requests import LONGEST_KEPT, journalled
 from harness.reports import program_files
 from harness.reports.program_files import write_code_files
 from harness.results.journal import Journal, each_record

@@ -12,7 +12,7 @@ from harness.core.grade import NO_ANSWER, scores_of
 from harness.core.requests import Generate, GenerateAnswer, Generated, Request, RunProgram, RunProgramAnswer
 from harness.core.serialize import to_plain
 from harness.plugin.collection import OWN_ARGUMENTS, Given, Loaded, load_benchmark
-from harness.plugin.driver import journalled
+from harness.plugin.kept_requests import journalled
 from harness.results.records import Record
 from tests.support.places import ROOT
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,18 @@ class Project:
         rows = ({"n": n, "q": f"{n}+1=", "options": [str(n + 1), str(n)]} for n in range(count))
         (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
-    def run(self, *arguments: str, checkpoint: str = "fake:causal", apart: bool = False) -> pytest.RunResult:
+    def run(
+        self,
+        *arguments: str,
+        checkpoint: str = "fake:causal",
+        apart: bool = False,
+        plugins: Sequence[object] = (),
+    ) -> pytest.RunResult:
         """One run of pytest; ``apart`` in a process of its own."""
         start: Callable[..., pytest.RunResult] = (
-            self.pytester.runpytest_subprocess if apart else self.pytester.runpytest
+            self.pytester.runpytest_subprocess
+            if apart
+            else functools.partial(self.pytester.runpytest, plugins=plugins)
         )
         fixed = ["--checkpoint", checkpoint] if checkpoint else []
         return start(*fixed, "--eval-data", "data", *ALONE, *arguments)

@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 from harness.checkpoints import CheckpointInfo
 from harness.core.requests import Request
 from harness.engines.base import SLOW_WAYS, EngineProgress
+from harness.engines.settings import ModelSettings
 from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.logits import SelectiveLogits
 from harness.engines.transformers.memory import first_batch_budget
@@ -36,7 +37,11 @@ class ModelEngine(Generic[Made]):
     """
 
     def __init__(
-        self, info: CheckpointInfo, loaded: Loaded, make: Callable[[Sequence[Request]], list[Made]]
+        self,
+        info: CheckpointInfo,
+        loaded: Loaded,
+        make: Callable[[Sequence[Request]], list[Made]],
+        settings: ModelSettings,
     ) -> None:
         self.info = info
         self._held: Loaded | None = loaded
@@ -44,7 +49,7 @@ class ModelEngine(Generic[Made]):
         self.work_done = WorkDone()
         self._needed = SelectiveLogits(loaded.model, self.work_done)
         self._rows = int(loaded.model.get_input_embeddings().weight.shape[0])
-        self.budget = first_batch_budget(loaded.model, self._rows)
+        self.budget = first_batch_budget(loaded.model, self._rows, settings, info.path)
         self._loaded_notes, self._slow = loaded.notes, dict[str, str]()
 
     @property

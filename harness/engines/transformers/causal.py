@@ -53,8 +53,8 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         Without ``together`` every sequence is scored, and every text generated, by itself. With ``remembers``, ways
         of computing that an earlier probe admitted are not tried again.
         """
-        super().__init__(info, loaded, self._plans)
         settings = settings or ModelSettings()
+        super().__init__(info, loaded, self._plans, settings)
         self._asking = chat_mode_of(info, loaded.tokenizer, settings.chat, settings.max_new_tokens)
         self._tokenizer = TextTokenizer(loaded.tokenizer)
         self._batch = settings.batch
@@ -78,6 +78,11 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         """Return whether shared prefixes are computed once."""
         return self._shared is not None
 
+    @property
+    def continues(self) -> bool:
+        """Return whether texts at work stay there when an answer's receiver raises: where many go on at once."""
+        return isinstance(self._generation, BatchGenerator) or (self._generation is None and self.shares)
+
     def progress(self) -> EngineProgress:
         """Return the work so far, also while a call is under way."""
         generation, numbers = self._generation, self._numbers
@@ -91,9 +96,15 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
 
         Scores are passed to ``done`` when all are there, generated texts one request after the other.
         """
+        return self.answer_first(len(requests), requests, done)
+
+    def answer_first(
+        self, count: int, requests: Sequence[Request], done: Done | None
+    ) -> list[Answer | Refusal]:
+        """Return the same; texts of the first ``count`` requests begin before the others."""
         found: dict[int, Answer | Refusal] = {}
         self.work_done.begin(0, 0)
-        with closing(self._answers(self._ahead.made(requests))) as answers:
+        with closing(self._answers(self._ahead.made(requests), count)) as answers:
             for number, answer in answers:
                 found[number] = answer
                 if done is not None:
@@ -101,7 +112,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         return [found[number] for number in range(len(requests))]
 
     def _answers(
-        self, plans: Sequence[Plan | Prompt | Refusal]
+        self, plans: Sequence[Plan | Prompt | Refusal], count: int
     ) -> Generator[tuple[int, Answer | Refusal], None, None]:
         """Yield the number of each request and its answer, as soon as it is final.
 
@@ -119,7 +130,8 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
             return
         numbers = self._numbers = list(prompts)
         with quiet():
-            running = self._generator().run(list(prompts.values()))
+            first = sum(number < count for number in numbers)
+            running = self._generator().run(list(prompts.values()), first)
         with closing(running):
             while True:
                 with quiet():
@@ -142,12 +154,26 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
 
     def _plans(self, requests: Sequence[Request]) -> list[Plan | Prompt | Refusal]:
         how: dict[str, int] = {"seq_len": self.info.seq_len, "rows": self._rows}
-        return [
+        made = (
             prepare(request, self._tokenizer, asking=self._asking, **how)
             if isinstance(request, Generate)
             else plan(request, self._tokenizer, **how)
             for request in requests
-        ]
+        )
+        return [self._in_memory(one) for one in made]
+
+    def _in_memory(self, made: Plan | Prompt | Refusal) -> Plan | Prompt | Refusal:
+        """Return the same, or a refusal where its keys and values do not fit into ``--eval-memory``."""
+        match made:
+            case Prompt(request, tokens):
+                longest = len(tokens) + request.max_new_tokens
+            case Plan(work):
+                longest = max((len(one.inputs) for one in work), default=0)
+            case Refusal():
+                return made
+        assert self.budget.allowance is not None
+        reason = self.budget.allowance.too_long(longest)
+        return made if reason is None else Refusal(reason)
 
     def _verified(self, how: dict[str, Any]) -> PrefixTreeScorer | None:
         """Return the shared way, if the model supports it and gives the same scores for a probe; else None and a

@@ -209,14 +209,12 @@ class SlotCache(_Cache):
         attend to columns up to ``until``.
         """
         self._first, self.count, self._at, self._until = first, count, at, until
-        if until > self.columns:
-            self._resize(max(self.rows, first + count), until + max(_MORE_COLUMNS, until // 4))
-        self.reserve(first + count)
+        self.reserve(first + count, enlarged(self.columns, until))
 
-    def reserve(self, rows: int) -> None:
-        """Make room for ``rows`` rows, where there are fewer slots."""
-        if rows > self.rows:
-            self._resize(rows, self.columns)
+    def reserve(self, rows: int, columns: int = 0) -> None:
+        """Make room for ``rows`` rows of ``columns`` tokens, where there is less."""
+        if rows > self.rows or columns > self.columns:
+            self._resize(max(rows, self.rows), max(columns, self.columns))
 
     def trim(self) -> None:
         """Free the memory of slots that are not in use."""
@@ -246,22 +244,30 @@ class SlotCache(_Cache):
             put_behind(keys, self.prefix.layers[layer_idx])
         return keys, values
 
-    def take(self, slot: int) -> Held:
-        """Return a copy of what a slot holds."""
-        length = self.lengths[slot]
+    def look(self, slot: int, length: int) -> Held:
+        """Return the first tokens of a slot; they change with it."""
         return [
-            (key[slot, :, :length].clone(), value[slot, :, :length].clone())
+            (key[slot, :, :length], value[slot, :, :length])
             for key, value in (self._layers[layer] for layer in sorted(self._layers))
         ]
 
-    def add(self, held: Held) -> None:
-        """Put such a copy in the next slot."""
-        slot, length = len(self.lengths), held[0][0].shape[1]
-        self.aim(slot, 1, 0, length)
+    def take(self, slot: int, length: int | None = None) -> Held:
+        """Return a copy of what a slot holds, or of its first tokens."""
+        seen = self.look(slot, self.lengths[slot] if length is None else length)
+        return [(key.clone(), value.clone()) for key, value in seen]
+
+    def put(self, slot: int, held: Held) -> None:
+        """Write such tokens into a slot that is not in use."""
+        length = held[0][0].shape[1]
+        self.reserve(slot + 1, enlarged(self.columns, length))
         for layer, (key, value) in zip(sorted(self._layers), held, strict=True):
             self._layers[layer][0][slot, :, :length] = key
             self._layers[layer][1][slot, :, :length] = value
-        self.lengths.append(length)
+
+    def add(self, held: Held) -> None:
+        """Put such a copy in the next slot."""
+        self.put(len(self.lengths), held)
+        self.lengths.append(held[0][0].shape[1])
 
     def drop(self, slot: int) -> None:
         """Free a slot; the last row moves there."""
@@ -290,6 +296,11 @@ class SlotCache(_Cache):
         larger = self._empty(part)
         larger[:kept, :, : part.shape[2]] = part[:kept]
         return larger
+
+
+def enlarged(columns: int, until: int) -> int:
+    """Return the columns that buffers have once ``until`` are needed."""
+    return columns if until <= columns else until + max(_MORE_COLUMNS, until // 4)
 
 
 class SlotCaches(_Cache):

@@ -48,6 +48,11 @@ class Adapters:
         self._hooks: list[Any] = []
         self._on: str | None = None
 
+    @property
+    def none(self) -> bool:
+        """Return whether no adapter is there."""
+        return not self._known
+
     def add(self, info: CheckpointInfo) -> str:
         """Load an adapter's tensors, unless they are there already, and return the name by which to put it on.
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from harness.checkpoints import CheckpointInfo
 from harness.core.requests import MASK, Answer, Candidate, FillMask, FillMaskAnswer, Refusal, Request
 from harness.engines.base import Done
+from harness.engines.settings import ModelSettings
 from harness.engines.transformers.base import ModelEngine
 from harness.engines.transformers.compat import quiet
 from harness.engines.transformers.loading import Loaded
@@ -37,9 +38,10 @@ class _Question(NamedTuple):
 class MaskedEngine(ModelEngine[MaskedText | Refusal]):
     """Answers ``FillMask``."""
 
-    def __init__(self, info: CheckpointInfo, loaded: Loaded, *, batch: int | None = None) -> None:
-        super().__init__(info, loaded, self._tokenize_all)
-        self._batch = batch
+    def __init__(self, info: CheckpointInfo, loaded: Loaded, settings: ModelSettings | None = None) -> None:
+        settings = settings or ModelSettings()
+        super().__init__(info, loaded, self._tokenize_all, settings)
+        self._batch = settings.batch
         self._vocabulary = Vocabulary(loaded.tokenizer)
         self._by_text: dict[str, list[int]] | None = None
         self._shown: dict[int, tuple[str, str]] = {}

@@ -1,28 +1,113 @@
-"""The budget of what is computed at once: from free memory at first, halved whenever memory runs out."""
+"""The memory that an engine may take beside its weights, and what is computed at once so that it is enough.
+
+``Allowance`` splits ``--eval-memory`` into the parts of an engine's work. ``BatchBudget`` has the tokens that go
+through the model at once; it is halved whenever memory runs out nevertheless.
+"""
 
 from __future__ import annotations
 
 import logging
-import os
+from dataclasses import dataclass
 from typing import Any, Final
+
+from harness.core.errors import CheckpointError
+from harness.engines.machine_memory import bytes_of, free_bytes, shown_size
+from harness.engines.settings import ModelSettings
 
 _LOG: Final = logging.getLogger(__name__)
 
 _MOST_TOKENS: Final = {"cpu": 512, "cuda": 32768, "mps": 8192}
 """The number of tokens beyond which larger batches are no faster; on a CPU they only leave its caches."""
 
-_SHARE: Final = 0.25
-"""The share of free memory to use; the rest is for other processes and the allocator."""
+_MOST_LOGITS: Final = {"cpu": 2**25, "cuda": 2**28, "mps": 2**25}
+
+_MOST_KEPT: Final = {"cpu": 2**28, "cuda": 2**31, "mps": 2**29}
+"""The most bytes of prefixes that are kept from call to call."""
+
+_USEFUL_ROWS: Final = 2**29
+"""Bytes of keys and values that are always useful on a CPU. More than the weights have are not: a step reads both."""
 
 _LEAST_TOKENS: Final = 16
 
+_DEFAULT: Final = "50%"
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Bytes that a model takes: for a ``token`` that goes through it, for each ``logit``, for a token's keys and
+    values in all layers (``row``), for those that one layer copies (``copied``), and for each ``pair`` of a token and a
+    key that it sees, as a mask or, with ``scores``, in ``split_attention``."""
+
+    token: int
+    logit: int
+    row: int
+    copied: int
+    pair: int
+    scores: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """Bytes that an engine may take beside its weights; None for the whole where nobody knows what is free.
+
+    ``asked`` is ``--eval-memory`` as it was given.
+    """
+
+    whole: int | None
+    costs: Costs
+    asked: str | None = None
+
+    def part(self, eighths: int) -> int | None:
+        """Return so many eighths of the whole."""
+        return None if self.whole is None else self.whole * eighths // 8
+
+    @property
+    def passes(self) -> int | None:
+        """The bytes of what a pass computes, but for its logits."""
+        return self.part(2)
+
+    @property
+    def rows(self) -> int | None:
+        """The bytes of keys and values at work."""
+        return self.part(4)
+
+    def kept(self, device: Any) -> int:
+        """Return the bytes of prefixes that are kept from call to call."""
+        most, part = _of_device(_MOST_KEPT, device), self.part(1)
+        return most if part is None else min(most, part)
+
+    def too_long(self, tokens: int) -> str | None:
+        """Return why a text of so many tokens cannot be computed; None where it can, or where no size was given."""
+        needed = tokens * self.costs.row * 3 // 2  # while they grow, a copy is there too
+        if self.asked is None or self.rows is None or needed <= self.rows:
+            return None
+        return (
+            f"--eval-memory {self.asked} is too little: keys and values of a text of {tokens:,} tokens need "
+            f"{shown_size(needed)}, half of it; give {shown_size(2 * needed)} or more"
+        )
+
 
 class BatchBudget:
-    """``tokens`` and ``logits`` (numbers) of a batch; halved for good when memory runs out."""
+    """``tokens`` and ``logits`` (numbers) of a batch; halved for good when memory runs out.
 
-    def __init__(self, tokens: int, logits: int) -> None:
-        self.tokens, self.logits = tokens, logits
+    With an ``allowance``, a pass over rows that see many keys takes fewer tokens.
+    """
+
+    def __init__(self, tokens: int, logits: int, allowance: Allowance | None = None) -> None:
+        self.tokens, self.logits, self.allowance = tokens, logits, allowance
         self._told = False
+
+    def within(self, keys: int, width: int, *, split: bool = False) -> int:
+        """Return the most tokens of a pass in rows of ``width`` tokens, each after so many ``keys`` of other passes.
+
+        ``split``: the keys are not copied for the rows, but attention's scores are all there at once.
+        """
+        passes = self.allowance.passes if self.allowance is not None else None
+        if self.allowance is None or passes is None:
+            return self.tokens
+        costs, seen = self.allowance.costs, keys + width
+        attention = seen * costs.scores if split else seen * costs.pair + -(-seen // width) * costs.copied
+        return max(1, min(self.tokens, passes // (costs.token + attention)))
 
     def halve(self) -> bool:
         """Halve both; return False, and do nothing, when that would leave next to nothing. Logged once per run."""
@@ -39,24 +124,70 @@ class BatchBudget:
         return True
 
 
-def first_batch_budget(model: Any, vocabulary: int) -> BatchBudget:
-    """Return the tokens that a quarter of the free memory holds, but no more than is useful on the model's device."""
-    kind = model.device.type
+def first_batch_budget(
+    model: Any, vocabulary: int, settings: ModelSettings | None = None, path: object = "the model"
+) -> BatchBudget:
+    """Return the tokens that fit in a quarter of the allowance, but no more than is useful on the model's device.
+
+    Raises ``CheckpointError`` where a few tokens are too many for a size that was given.
+    """
+    device = model.device
+    allowance = _allowance(model, settings or ModelSettings())
+    most, logits = _of_device(_MOST_TOKENS, device), _of_device(_MOST_LOGITS, device)
+    for_logits = allowance.part(1)
+    if allowance.passes is None or for_logits is None:
+        return BatchBudget(most, logits, allowance)
+    costs = allowance.costs
+    least = max(4 * _LEAST_TOKENS * costs.token, 8 * vocabulary * costs.logit)
+    if allowance.asked is not None and allowance.whole is not None and allowance.whole < least:
+        raise CheckpointError(
+            f"{path}: --eval-memory {allowance.asked} is too little: a pass of {_LEAST_TOKENS} tokens and their "
+            f"logits need {shown_size(least)} beside the weights"
+        )
+    tokens = max(_LEAST_TOKENS, min(most, allowance.passes // costs.token))
+    return BatchBudget(tokens, max(vocabulary, min(logits, for_logits // costs.logit)), allowance)
+
+
+def useful_rows(model: Any, allowance: Allowance) -> int | None:
+    """Return the tokens whose keys and values may be in memory at once; None where there is no limit."""
+    if (most := allowance.rows) is None:
+        return None
+    if model.device.type == "cpu":
+        weights = sum(one.numel() * one.element_size() for one in getattr(model, "parameters", tuple)())
+        most = min(most, max(_USEFUL_ROWS, weights))
+    return most // allowance.costs.row
+
+
+def _allowance(model: Any, settings: ModelSettings) -> Allowance:
+    whole = bytes_of(settings.memory or _DEFAULT, free_memory(model.device))
+    if whole is not None:
+        whole //= max(1, settings.processes)
+    return Allowance(whole, _costs(model), settings.memory)
+
+
+def _costs(model: Any) -> Costs:
     config = model.config.get_text_config()
+    size = model.dtype.itemsize
     width = int(getattr(config, "hidden_size", 1024))
     inner = int(getattr(config, "intermediate_size", None) or 4 * width)
-    size = model.dtype.itemsize
-    free = free_memory(model.device)
-    most = _MOST_TOKENS.get(kind, _MOST_TOKENS["cpu"])
-    if free is None:
-        return BatchBudget(most, 2**25)
-    # A layer's hidden states and their copies, its queries, keys and values, and the wide part of its MLP.
-    token = size * (12 * width + 4 * inner)
-    logit = size + 2 * 4  # as computed, as float32, and one copy
-    tokens = max(_LEAST_TOKENS, min(most, int(_SHARE * free / 2) // token))
-    useful = 2**25 if kind == "cpu" else 2**28
-    logits = max(vocabulary, min(useful, int(_SHARE * free / 2) // logit))
-    return BatchBudget(tokens, logits)
+    heads = int(getattr(config, "num_attention_heads", None) or 1)
+    own = int(getattr(config, "num_key_value_heads", None) or heads)
+    head = int(getattr(config, "head_dim", None) or width // heads)
+    eager = getattr(config, "_attn_implementation", "sdpa") == "eager"
+    scores = heads * (3 * 4 + size)  # scores, as put together, as weights, and in the model's own type
+    return Costs(
+        # A layer's hidden states and their copies, its queries, keys and values, and the wide part of its MLP.
+        token=size * (12 * width + 4 * inner),
+        logit=size + 2 * 4,  # as computed, as float32, and one copy
+        row=2 * int(getattr(config, "num_hidden_layers", None) or 1) * own * head * size,
+        copied=2 * head * size * (own + heads),  # put together, and repeated for the heads that share them
+        pair=scores if eager else 3 * size,
+        scores=scores,
+    )
+
+
+def _of_device(table: dict[str, int], device: Any) -> int:
+    return table.get(device.type, table["cpu"])
 
 
 def free_memory(device: Any) -> int | None:
@@ -65,12 +196,7 @@ def free_memory(device: Any) -> int | None:
         import torch
 
         return int(torch.cuda.mem_get_info(device)[0])
-    if device.type != "cpu":
-        return None
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return None
+    return free_bytes() if device.type == "cpu" else None
 
 
 def release(device: Any) -> None:

@@ -48,7 +48,7 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 def engine_of(info: CheckpointInfo, loaded: Loaded, settings: ModelSettings) -> CausalEngine | MaskedEngine:
     """Return the engine of a model that is loaded."""
     if info.kind == "masked":
-        return MaskedEngine(info, loaded, batch=settings.batch)
+        return MaskedEngine(info, loaded, settings)
     return CausalEngine(info, loaded, settings, remembers=True)
 
 
@@ -103,10 +103,21 @@ class Switched:
         """The counts of what answering has cost so far."""
         return self.engine.usage
 
+    @property
+    def continues(self) -> bool:
+        """Return whether texts may stay at work; not beside adapters, whose own texts would take as much memory."""
+        return self._adapters.none and isinstance(self.engine, CausalEngine) and self.engine.continues
+
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """Return one answer per request, in the order asked."""
         self._adapters.put_on(self._name)
         return self.engine.answer(requests, done)
+
+    def answer_first(self, count: int, requests: Sequence[Request], done: Done) -> list[Answer | Refusal]:
+        """Return the same; texts of the first ``count`` requests begin before the others."""
+        assert isinstance(self.engine, CausalEngine), "a masked model generates no texts"
+        self._adapters.put_on(self._name)
+        return self.engine.answer_first(count, requests, done)
 
     def progress(self) -> EngineProgress:
         """Return the work so far, also while a call is under way."""

@@ -75,7 +75,7 @@ def test_texts_are_told_while_they_grow(folder: Path, together: bool) -> None:
 
 def test_masks_that_are_filled_are_counted(tmp_path: Path) -> None:
     (info,) = resolve(str(tiny_masked(tmp_path / "m")), seq_len=None)
-    engine = MaskedEngine(info, load_weights(info, ModelSettings(device="cpu")), batch=2)
+    engine = MaskedEngine(info, load_weights(info, ModelSettings(device="cpu")), ModelSettings(batch=2))
     seen = watched(engine, [FillMask(f"{text[:20]} [MASK]") for text in CORPUS])
     never_falls(seen, "tokens", "scored", "share")
     assert (seen[-1].scored, seen[-1].to_score, seen[-1].share) == (len(CORPUS), len(CORPUS), 1.0)

@@ -11,21 +11,25 @@ import pytest
 import torch
 
 from harness.checkpoints import resolve
-from harness.core.requests import FillMask, Loglikelihood
+from harness.core.errors import CheckpointError
+from harness.core.requests import FillMask, Generate, Loglikelihood, Refusal, RollingLoglikelihood
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.compat import is_out_of_memory
+from harness.engines.transformers.kv_cache import SlotCache
 from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.memory import BatchBudget, first_batch_budget, free_memory
 from harness.engines.transformers.pool import load_weights
-from tests.support.engines import out_of_memory, short_of_memory
+from tests.support.engines import generates_together, out_of_memory, short_of_memory
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
 
 
-def engine_for(folder: Path, batch: int | None = None, *, together: bool = True) -> Any:
+def engine_for(
+    folder: Path, batch: int | None = None, *, together: bool = True, memory: str | None = None
+) -> Any:
     (info,) = resolve(str(folder), seq_len=None)
-    settings = ModelSettings(device="cpu", threads=1, batch=batch)
+    settings = ModelSettings(device="cpu", threads=1, batch=batch, memory=memory)
     if together:
         return open_engine(info, settings)
     return CausalEngine(info, load_weights(info, settings), settings, together=False)
@@ -127,3 +131,65 @@ def test_a_budget_halves_down_to_a_few_tokens() -> None:
     budget = BatchBudget(100, 10)
     assert [budget.halve() for _ in range(4)] == [True, True, False, False]
     assert (budget.tokens, budget.logits) == (25, 2)
+
+
+def test_a_pass_takes_fewer_tokens_the_more_keys_they_see(tmp_path: Path) -> None:
+    budget = engine_for(tiny_causal(tmp_path / "c"), memory="2MiB").budget
+    assert budget.within(0, 8) <= budget.tokens
+    for split in (True, False):
+        found = [budget.within(keys, 8, split=split) for keys in (0, 1000, 10000)]
+        assert found == sorted(found, reverse=True)
+        assert found[-1] < found[0] / 2
+
+
+def test_a_memory_too_small_for_a_few_tokens_is_told_when_a_checkpoint_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"--eval-memory 10KiB is too little: .* need \d+MiB beside"):
+        engine_for(tiny_causal(tmp_path / "c"), memory="10KiB")
+
+
+def test_a_text_whose_keys_and_values_do_not_fit_is_refused_with_what_it_needs(tmp_path: Path) -> None:
+    folder = tiny_causal(tmp_path / "c", seq_len=20000)
+    engine = engine_for(folder, memory="1MiB")
+    requests = [
+        Generate(CORPUS[0], max_new_tokens=3),
+        Generate(CORPUS[0], max_new_tokens=15000),
+        RollingLoglikelihood(" ".join(CORPUS) * 60),
+        Loglikelihood(CORPUS[0], " the"),
+    ]
+    found = engine.answer(requests)
+    assert [isinstance(one, Refusal) for one in found] == [False, True, True, False]
+    assert isinstance(found[1], Refusal)
+    assert found[1].reason.startswith("--eval-memory 1MiB is too little: keys and values of a text of 15,")
+    enough = found[1].reason.rpartition("give ")[2].split()[0]
+    assert engine_for(folder, memory=enough).budget.allowance.too_long(15000) is None
+
+
+def test_keys_and_values_at_work_stay_within_half_of_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_causal(tmp_path / "c", seq_len=2000)
+    requests = [Generate(f"{CORPUS[0]} {number}", max_new_tokens=260, stop=()) for number in range(12)]
+    wanted = engine_for(folder).answer(requests)
+    engine = engine_for(folder, memory="1MiB")
+    assert generates_together(engine)
+    row = engine.budget.allowance.costs.row
+    most, at_work = 0, 0
+    slots: list[SlotCache] = []
+    begin = SlotCache.__init__
+
+    def watched(self: SlotCache, *given: Any) -> None:
+        slots.append(self)
+        begin(self, *given)
+
+    monkeypatch.setattr(SlotCache, "__init__", watched)
+
+    def look(_model: Any, _given: Any, inputs: dict[str, Any]) -> None:
+        nonlocal most, at_work
+        used = [one for one in slots if one.lengths]
+        most = max(most, sum(one.rows * one.columns + one.past for one in used) * row)
+        at_work = max(at_work, sum(len(one.lengths) for one in used))
+
+    engine.loaded.model.register_forward_pre_hook(look, with_kwargs=True)
+    assert engine.answer(requests) == wanted
+    assert 2**18 < most <= 2**19
+    assert at_work > 1

@@ -146,3 +146,34 @@ def test_whoever_is_told_is_in_no_mode_of_torchs_and_hears_warnings(llama: Path)
         engine_for(llama).answer(mixed(), tell)
     assert modes == [False] * len(mixed())
     assert sum("heard" in str(one.message) for one in heard) == len(modes)
+
+
+class _LeaveError(Exception):
+    """Raised by a receiver that has enough."""
+
+
+def test_texts_at_work_go_on_where_their_requests_are_asked_again(llama: Path) -> None:
+    first: list[Request] = [Generate(CORPUS[number], max_new_tokens=6) for number in range(3)]
+    later: list[Request] = [Generate(f"{CORPUS[number]} more", max_new_tokens=40) for number in range(3)]
+    more: list[Request] = [Generate("some more", max_new_tokens=5)]
+    wanted = engine_for(llama).answer([*later, *more])
+    engine = engine_for(llama)
+    assert generates_together(engine)
+    assert engine.continues
+    engine.work_done.reset()
+
+    def leave(number: int, _: object) -> None:
+        seen.append(number)
+        if len([one for one in seen if one < len(first)]) == len(first):
+            raise _LeaveError
+
+    seen: list[int] = []
+    with pytest.raises(_LeaveError):
+        engine.answer_first(len(first), [*first, *later], leave)
+    assert set(seen) == {0, 1, 2}
+    prefilled, steps = engine.work_done.prefilled, engine.work_done.steps
+    assert engine.answer([*more, *later]) == [*wanted[3:], *wanted[:3]]
+    assert engine.work_done.prefilled <= prefilled + 10
+    assert engine.work_done.steps - steps < 40
+    assert engine.answer(first) == engine_for(llama).answer(first)  # what is asked no more is forgotten
+    assert engine.progress().growing == ()

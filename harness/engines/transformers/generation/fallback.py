@@ -6,10 +6,11 @@ Only the choice of a token and the end of a text are ours, so that both ways of 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from harness.engines.transformers.compat import plain_generation
-from harness.engines.transformers.generation.batch import group
+from harness.engines.transformers.generation.grouping import by_length, group, waves
 from harness.engines.transformers.generation.sampling import choose
 from harness.engines.transformers.generation.sequence import Ended, Ends, GeneratedSequence, samples_of
 from harness.engines.transformers.prompts import Prompt
@@ -27,8 +28,8 @@ class SequentialGenerator:
         self._prefixes: set[tuple[int, ...]] = set()
         self._at_work: tuple[int, GeneratedSequence] | None = None
 
-    def run(self, prompts: Sequence[Prompt]) -> Generator[Ended, None, None]:
-        """Yield each prompt once its samples have ended, in order."""
+    def run(self, prompts: Sequence[Prompt], _first: int | None = None) -> Generator[Ended, None, None]:
+        """Yield each prompt once its samples have ended, in order, the first ones before the others."""
         enough = self._enough(prompts)
         for number, prompt in enumerate(prompts):
             samples = []
@@ -49,12 +50,16 @@ class SequentialGenerator:
     def _enough(self, prompts: Sequence[Prompt]) -> dict[int, int]:
         """Return the number of tokens of each prompt that batched generation would compute, by the prompt's number.
 
-        Those of a shared prefix count once, and those after it once for all samples.
+        Those of a shared prefix count once, also where only some share it, and those after it once for all samples.
         """
         found: dict[int, int] = {}
+        lengths = [len(prompt.tokens) for prompt in prompts]
         for one in group([prompt.tokens for prompt in prompts]):
             shared = prompts[one.members[0]].tokens[: one.shared]
-            found |= {number: len(prompts[number].tokens) - one.shared for number in one.members}
+            for part in by_length(one, lengths):
+                tails = [prompts[number].tokens[one.shared :] for number in part.members]
+                for number, source in chain.from_iterable(waves(tails)):
+                    found[part.members[number]] = len(tails[number]) - (source.shared if source else 0)
             found[one.members[0]] += 0 if shared in self._prefixes else one.shared
             self._prefixes.add(shared)
         return found

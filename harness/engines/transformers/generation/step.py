@@ -39,30 +39,42 @@ class DecodeStep:
         self._model, self._needed, self._attention = model, needed, attention
         self._budget, self._done = budget, done
 
-    def fill(self, slots: SlotCache, tails: Sequence[Sequence[int]]) -> torch.Tensor:
+    def fill(
+        self, slots: SlotCache, tails: Sequence[Sequence[int]], copied: Sequence[int] = ()
+    ) -> torch.Tensor:
         """Put tokens in the next slots, after the prefix or what a slot holds; return float32 logits [rows,
-        vocabulary] after each.
+        vocabulary] after each. Each of the slots holds so many ``copied`` tokens.
 
         Rows are padded on the right to the longest; what is computed there is overwritten by later tokens. Long rows
         go through the model a budget of tokens at a time.
         """
         import torch
 
-        first, longest, begun = len(slots.lengths), max(map(len, tails)), slots.begun
-        step = min(longest, max(1, self._budget.tokens // len(tails)))
+        first, longest = len(slots.lengths), max(map(len, tails))
+        begun = [slots.begun + one for one in copied or [0] * len(tails)]
+        held = torch.tensor(begun, device=self._model.device)[:, None]
+        # Padding goes to the column after a row's last token.
+        ends = held + torch.tensor([len(tail) for tail in tails], device=self._model.device)[:, None]
+        most = self._budget.within(slots.past + max(begun) + longest, 1, split=True)
+        step = min(longest, max(1, most // len(tails)))
         found: list[torch.Tensor] = [torch.empty(0)] * len(tails)
         for begin in range(0, longest, step):
             end = min(longest, begin + step)
             ids = [[*tail[begin:end], *[0] * (end - max(begin, len(tail)))] for tail in tails]
-            columns = begun + torch.arange(begin, end, device=self._model.device).expand(len(tails), -1)
-            slots.aim(first, len(tails), begun + begin, begun + end)
+            columns = held + torch.arange(begin, end, device=self._model.device)
+            if any(copied):
+                columns, until = columns.minimum(ends), int(columns.minimum(ends).max()) + 1
+                slots.aim(first, len(tails), columns, until)
+            else:
+                until = slots.begun + end
+                slots.aim(first, len(tails), slots.begun + begin, until)
             ending = [
                 (row, len(tail) - 1 - begin) for row, tail in enumerate(tails) if begin < len(tail) <= end
             ]
-            logits = self._forward(slots, ids, columns, begun + end, ending)
+            logits = self._forward(slots, ids, columns, until, ending)
             for (row, _), part in zip(ending, logits, strict=True):
                 found[row] = part
-        slots.lengths += [begun + len(tail) for tail in tails]
+        slots.lengths += [one + len(tail) for one, tail in zip(begun, tails, strict=True)]
         slots.begun = 0
         tokens = sum(map(len, tails))
         self._done.prefilled += tokens

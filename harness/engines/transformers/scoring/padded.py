@@ -119,11 +119,12 @@ def in_batches(
     Where memory runs out the budget is halved, and what is left, that batch included, is cut into smaller batches.
     """
     made: dict[int, Made] = {}
+    longest = max((len(work.inputs) for work in works), default=1)
     while left := [number for number in range(len(works)) if number not in made]:
         queue = batches(
             [works[number] for number in left],
             size=size,
-            most_tokens=budget.tokens,
+            most_tokens=budget.within(0, longest),
             most_logits=budget.logits,
             vocabulary=vocabulary,
         )

@@ -34,7 +34,8 @@ from harness.engines.transformers.scoring.prefix_tree import (
 if TYPE_CHECKING:
     import torch
 
-_KEPT_BYTES: Final = {"cpu": 2**28, "cuda": 2**31, "mps": 2**29}
+_KEPT_BYTES: Final = 2**28
+"""The bytes of kept prefixes where no allowance says how many."""
 
 _SHARED_BY: Final = 8
 """The number of sequences below a stem from which it is kept for later calls; fewer are the choices of one
@@ -61,7 +62,8 @@ class PrefixTreeScorer:
         self._model, self._needed, self._attention = model, needed, attention
         self._vocabulary, self._budget, self._batch = vocabulary, budget, batch
         self._done = done
-        self._kept = PrefixCache(_KEPT_BYTES.get(model.device.type, _KEPT_BYTES["cpu"]))
+        allowance = budget.allowance
+        self._kept = PrefixCache(_KEPT_BYTES if allowance is None else allowance.kept(model.device))
         self._room, self._saving = ROOM, SAVING
 
     def verify(
@@ -192,9 +194,9 @@ class PrefixTreeScorer:
         """Return the keys and values of ``whole``, which begins with the past's tokens, a budget of tokens at a
         time."""
         start = len(past.tokens)
-        step = min(self._budget.tokens, max(1, self._budget.logits // self._vocabulary))
-        if not any(place in pass_.wanted for place in places):
-            step = self._budget.tokens
+        step = self._budget.within(len(whole), self._budget.tokens)
+        if any(place in pass_.wanted for place in places):
+            step = min(step, max(1, self._budget.logits // self._vocabulary))
         while (begin := len(past.tokens)) < len(whole):
             end = min(len(whole), begin + step)
             length = end - begin
@@ -212,8 +214,10 @@ class PrefixTreeScorer:
     def _score_pieces(self, pass_: _Tree, pieces: Sequence[Piece], past: KeyValues) -> None:
         """Compute all batches of the pieces after one stem."""
         left = sorted(pieces, key=lambda piece: piece.length)
-        limits = Limits(self._budget.tokens, self._budget.logits // self._vocabulary, self._batch, self._room)
+        logits = self._budget.logits // self._vocabulary
         while left:
+            tokens = self._budget.within(len(past.tokens), left[-1].length)
+            limits = Limits(tokens, logits, self._batch, self._room)
             if len(left[-1].nodes) == 1 and left[-1].length > self._budget.tokens:
                 # A long text that is too much for a batch even by itself.
                 (node,) = left.pop().nodes

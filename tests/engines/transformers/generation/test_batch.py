@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.core.requests import (
     Generate,
@@ -21,8 +19,8 @@ from harness.core.requests import (
 )
 from harness.engines.settings import Dtype
 from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.generation.batch import Group, by_length, group
-from harness.engines.transformers.scoring.prefix_tree import common
+from harness.engines.transformers.generation.grouping import LEAST_SHARED
+from harness.engines.transformers.scoring.prefix_tree import grow
 from harness.engines.transformers.tokenizer import TextTokenizer
 from tests.support.engines import (
     before_each_pass,
@@ -192,7 +190,7 @@ def test_rows_that_end_leave_their_memory_to_rows_that_wait(
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     token = row * config.num_key_value_heads * width
     monkeypatch.setattr(
-        "harness.engines.transformers.generation.batch.free_memory", lambda _device: 4 * 4 * 150 * token
+        "harness.engines.transformers.memory.free_memory", lambda _device: 4 * 4 * 150 * token
     )
     engine = engine_for(llama)
     assert engine.answer(requests) == alone
@@ -390,33 +388,22 @@ def test_broken_weights_are_told(llama: Path) -> None:
     assert "NaN" in answer.reason
 
 
-PROMPTS = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 100)).map(
-        lambda parts: (*[parts[0]] * 70, *range(20 * parts[1]), *[7] * parts[2], 9)[-parts[2] - 150 :]
-    ),
-    min_size=1,
-    max_size=30,
-)
-
-
-@given(PROMPTS)
-def test_every_prompt_is_in_one_group_with_what_it_begins_with(prompts: list[tuple[int, ...]]) -> None:
-    groups = group(prompts)
-    assert sorted(number for one in groups for number in one.members) == list(range(len(prompts)))
-    for one in groups:
-        first = prompts[one.members[0]]
-        assert one.shared < min(len(prompts[number]) for number in one.members)
-        assert all(common(first, prompts[number]) >= one.shared for number in one.members)
-
-
-def test_prompts_of_different_shots_are_grouped_by_them() -> None:
-    shots = {kind: tuple(range(1000 * kind, 1000 * kind + 100)) for kind in (1, 2)}
-    prompts = [(*shots[1 + number % 2], number, number) for number in range(12)]
-    prompts += [(5, 6, 7), (*shots[1][:3], 8)]
-    found = [(one.shared, one.members) for one in group(prompts)]
-    assert found == [(100, (0, 2, 4, 6, 8, 10)), (100, (1, 3, 5, 7, 9, 11)), (0, (12, 13))]
-    assert group([shots[1]])[0].shared == 99
-    assert group([shots[1]] * 5)[0].shared == 99
+def test_what_some_prompts_begin_with_is_computed_once(llama: Path) -> None:
+    requests = [
+        Generate(f"{passage} {question}", max_new_tokens=9)
+        for passage in (CORPUS[0] * 2, CORPUS[1] * 2, CORPUS[2] * 2)
+        for question in ("one two three", "one two four", "five")
+    ]
+    wanted = [texts(engine_for(llama), [request])[0] for request in requests]
+    for batch in (None, 2):
+        engine = engine_for(llama, batch=batch)
+        assert generates_together(engine)
+        engine.work_done.reset()
+        assert texts(engine, requests) == wanted
+        tokens = [engine._tokenizer.prompt(request.prompt) for request in requests]
+        distinct = grow(tokens).tokens  # type: ignore[arg-type]
+        assert distinct <= engine.work_done.prefilled <= distinct + LEAST_SHARED * len(requests)
+        assert engine.work_done.prefilled < 0.6 * sum(len(one) for one in tokens)  # type: ignore[arg-type,misc]
 
 
 def test_texts_after_several_prefixes_go_through_the_model_together(
@@ -457,13 +444,3 @@ def test_a_model_that_cannot_take_several_prefixes_at_once_takes_one(
     assert generates_together(engine)
     assert texts(engine, prompts()) == wanted
     assert engine.notes == []
-
-
-@given(st.lists(st.integers(11, 2000), min_size=1, max_size=40))
-def test_prompts_of_a_lane_have_about_one_length(lengths: list[int]) -> None:
-    whole = Group(10, tuple(range(len(lengths))))
-    parts = by_length(whole, lengths)
-    assert sorted(number for part in parts for number in part.members) == list(whole.members)
-    for part in parts:
-        tails = [lengths[number] - part.shared for number in part.members]
-        assert max(tails) <= 2 * min(tails) + 64
