@@ -26,7 +26,7 @@ from typing import Any, Final
 from harness.core.aggregation import mean
 from harness.core.data_files import DatasetInfo
 from harness.core.files import write_json
-from harness.plugin.driver import journalled
+from harness.plugin.kept_requests import journalled
 from harness.results.aggregate import summarize
 from harness.results.journal import Journal
 from harness.results.records import Record
