@@ -97,7 +97,7 @@ class ContinuingEngine(Protocol):
 
     @property
     def continues(self) -> bool:
-        """Whether texts that are at work when ``done`` raises go on where their requests are asked again next."""
+        """True where texts that are at work when ``done`` raises go on once their requests are asked again."""
 
     def answer_first(self, count: int, requests: Sequence[Request], done: Done) -> list[Answer | Refusal]:
         """Return the same as ``answer``; texts of the first ``count`` requests begin before the others."""
