@@ -34,9 +34,12 @@ _DEFAULT: Final = "50%"
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Bytes that a model takes: for a ``token`` that goes through it, for each ``logit``, for a token's keys and
-    values in all layers (``row``), for those that one layer copies (``copied``), and for each ``pair`` of a token and a
-    key that it sees, as a mask or, with ``scores``, in ``split_attention``."""
+    """Bytes that a model takes.
+
+    ``token`` is for a token that goes through it, ``logit`` for a number of its logits. ``row`` is for a token's keys
+    and values in all layers, ``copied`` for those that one layer copies. ``pair`` is for a token and a key that it
+    sees, as a mask, and ``scores`` the same in ``split_attention``.
+    """
 
     token: int
     logit: int

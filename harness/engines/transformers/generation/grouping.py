@@ -1,4 +1,4 @@
-"""Which prompts are continued together, after a prefix that they share, and in which order. Pure; runs no model.
+"""Groups of prompts that are continued together, after a prefix that they share. Pure; runs no model.
 
 ``group`` and ``by_length`` decide which prompts make a lane. ``waves`` decides for the prompts of a lane what each
 takes from another one, which begins with the same tokens.

@@ -23,8 +23,10 @@ _AHEAD: Final = 128
 
 
 class _Job(NamedTuple):
-    """Samples of one prompt, the tokens that a slot must be given for them, and the slot and number of tokens that are
-    copied instead; slot -1 is what the lane keeps of a text that has ended."""
+    """Samples of one prompt, and the tokens that a slot must be given for them.
+
+    So many tokens are ``copied`` from another ``slot``; -1 is what the lane keeps of a text that has ended.
+    """
 
     samples: list[GeneratedSequence]
     tokens: list[int]
