@@ -51,6 +51,7 @@ COMMANDS: Final = (
     _ours("show", "show a checkpoint's properties"),
     _ours("rescore", "score a run's stored answers with today's scorers", csv=True),
     _ours("grade", "run the programs of a file of samples, for pass@k"),
+    _ours("merge", "join the shards of a run, and judge the whole", markdown=True),
     _ours("track", "send a run to a tracker, or what that lacks of it: MLflow, W&B"),
     _ours("compare", "compare results: which differences are more than chance", markdown=True),
     _ours("study", "study the checkpoints of trainings: curves, peaks, series against series", markdown=True),

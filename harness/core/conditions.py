@@ -95,6 +95,14 @@ def same_answers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return not any(affects(name) in ("answers", "rounding") for name in apart)
 
 
+def unlike(
+    mine: Mapping[str, Any], other: Mapping[str, Any], *, but: Iterable[str] = ()
+) -> dict[str, tuple[Any, Any]]:
+    """Return the settings of two manifests, by name, that must agree where both are parts of one run, and do not."""
+    apart = differing(_complete(mine), _complete(other), but)
+    return {name: two for name, two in apart.items() if affects(name) in ("answers", "rounding", "items")}
+
+
 def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a manifest by today's names, with the default of those that it does not name."""
     defaults = {name: row.default for name, row in settings_table().items()}

@@ -178,6 +178,9 @@ class Controller:
             session.exitstatus = worst
 
     def _finish(self, results: RunResults, session: pytest.Session) -> None:
+        if self._settings.shard is not None and not results.items:
+            self._finish_empty(session)
+            return
         early = bool(session.shouldstop or session.shouldfail) or session.exitstatus == 2
         try:
             summary, records = results.whole(
@@ -205,6 +208,15 @@ class Controller:
             self._hooks.note(text)
         counts = Counter(fault["status"] for fault in summary.faults)
         self._directory.log(f"end: {len(results.items)} items, {dict(counts) or 'no faults'}")
+
+    def _finish_empty(self, session: pytest.Session) -> None:
+        """End a shard that has no items; where there are fewer items than shards, that is no fault."""
+        from harness.results.share import read_share
+
+        share = read_share(self._directory.path)
+        if session.exitstatus == ExitCode.NOTHING and share is not None and not share.places:
+            session.exitstatus = ExitCode.OK
+        self._directory.log("end: no items")
 
     def _write_benchmark_files(self, summary: Summary, records: Iterable[Record]) -> None:
         """Write a log and the results of each benchmark, as the file of ``--eval-config`` asks for them."""

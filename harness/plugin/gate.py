@@ -12,7 +12,7 @@ Only the controlling process has a gate.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -167,17 +167,10 @@ class GateSession:
 
     def _decide(self, entries: Sequence[Entry], summary: Summary) -> GateResult:
         assert self.plan is not None
-        plain = GateResult(
-            mode=self.plan.mode, baseline=self.plan.baseline, margin=self.plan.margin, alpha=self.plan.alpha
+        gate = decided(self.plan, entries, summary, self.source, lambda: self._early(summary))
+        return (
+            _with_asked(gate, summary) if self.plan.sequential and not (gate.fault or gate.mistake) else gate
         )
-        try:
-            early = self._early(summary)
-            gate = decide(cases_of(entries, summary.composites), self.source(), self.plan, early)
-            return _with_asked(gate, summary) if self.plan.sequential else gate
-        except GateError as error:
-            return replace(plain, mistake=str(error))
-        except (HarnessError, OSError, ValueError) as error:
-            return replace(plain, fault=str(error))
 
     def nothing_ran(self, session: pytest.Session) -> str | None:
         """Return why a session that has no benchmark in it passes no gate; note the exit code.
@@ -203,6 +196,23 @@ class GateSession:
             return status
         invalid = status == ExitCode.NOT_VALID and self._exit_code != ExitCode.MISTAKE
         return status if invalid else self._exit_code
+
+
+def decided(
+    plan: GateConfig,
+    entries: Sequence[Entry],
+    summary: Summary,
+    source: Callable[[], BaselineSource],
+    early: Callable[[], Mapping[Series, Early]],
+) -> GateResult:
+    """Return the gate's decision about a run; what cannot be judged is the fault, or the mistake, that it has."""
+    plain = GateResult(mode=plan.mode, baseline=plan.baseline, margin=plan.margin, alpha=plan.alpha)
+    try:
+        return decide(cases_of(entries, summary.composites), source(), plan, early())
+    except GateError as error:
+        return replace(plain, mistake=str(error))
+    except (HarnessError, OSError, ValueError) as error:
+        return replace(plain, fault=str(error))
 
 
 def _with_asked(gate: GateResult, summary: Summary) -> GateResult:

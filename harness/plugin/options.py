@@ -22,6 +22,7 @@ from harness.core.files import shown_path
 from harness.core.setting_sources import FILE, OPTION, PROJECT, Sources, of_environment, of_project, of_table
 from harness.core.settings import ALL, Setting, settings_table
 from harness.core.task_groups import task_groups
+from harness.core.shard import shard_of
 from harness.engines.sandbox.settings import SandboxSettings
 from harness.engines.settings import ModelSettings
 
@@ -59,6 +60,7 @@ class Settings:
     data: str | None
     tasks: tuple[str, ...]
     limit: int | float | None
+    shard: str | None
     no_cache: bool
     shots: int | None
     fewshot: str
@@ -125,12 +127,13 @@ def settings_of(config: pytest.Config) -> Settings:
         given = sources.values()
         values = _values(given)
         groups = task_groups(config.rootpath / "pyproject.toml") if values["tasks"] else {}
+        shard = str(shard_of(values["shard"], os.environ)) if values["shard"] is not None else None
     except OptionError as error:
         raise pytest.UsageError(str(error)) from None
     workers = worker_count(config)
     if values["dry_run"] and workers > 1:
         raise pytest.UsageError("--eval-dry-run runs in one process: leave -n out, or add -n 0")
-    values |= {"workers": workers, "device_kind": device_kind(values["device"])}
+    values |= {"workers": workers, "device_kind": device_kind(values["device"]), "shard": shard}
     sampling = Sampling(values["samples"], values["temperature"], values["top_p"], values["seed"])
     own = {field.name: values[field.name] for field in fields(Settings) if field.name in values}
     return Settings(

@@ -37,7 +37,7 @@ class RunResults:
         self.items, self.declarations, self.deselected = directory.read_collected()
         self.checkpoints = {item.checkpoint for item in self.items}
         self._directory = directory
-        self._manifest: dict[str, Any] = {}
+        self._manifest = directory.read_manifest()
         self._following = Following(directory.path)
         self._fresh: list[Record] = []
         self._told: set[str] = set()
@@ -149,12 +149,15 @@ class RunResults:
             **more,
         )
 
-    def save(self, summary: Summary, records: Iterable[Record]) -> list[tuple[StoredResult, ItemScores]]:
-        """Save each checkpoint's results where later runs find them, unless they are saved already; return them
-        all."""
+    def save(
+        self, summary: Summary, records: Iterable[Record], *, keep: bool = True
+    ) -> list[tuple[StoredResult, ItemScores]]:
+        """Save each checkpoint's results where later runs find them, unless they are saved already, or those of a
+        shard or not to be kept; return them all."""
         store = ResultStore(self._directory.path.parent)
+        keep = keep and self._manifest.get("settings", {}).get("shard") is None
         results = saved_of(summary, records, codes={one.name: one.code for one in summary.declarations})
-        for saved, items in results:
+        for saved, items in results if keep else ():
             # What speaks against a result may have been found after its last item.
             if items.examples and (saved.checkpoint not in self._saved or saved.invalid):
                 store.save(saved, items)

@@ -25,6 +25,7 @@ from harness.core.benchmark import declared
 from harness.core.errors import CheckpointError, HarnessError, JournalError, ServerError
 from harness.core.files import shown_path
 from harness.core.setting_sources import OPTION
+from harness.core.shard import shard_of
 from harness.core.text import listed
 from harness.plugin import collection as collecting
 from harness.plugin.batches import batch_size
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from harness.plugin.execution import Execution
     from harness.plugin.sequential import Sequential
     from harness.reports.dry_run import DryRun
+    from harness.results.share import Share
 
 
 class EvalSession:
@@ -68,6 +70,8 @@ class EvalSession:
         self._execution: Execution | None = None
         self._dry_run: DryRun | None = None
         self._controller: Controller | None = None
+        self._whole: list[pytest.Item] = []
+        self._share: Share | None = None
         self._failed = FailedCheckpoints()
         self._lasting = Lasting(self._say)
         self._interrupts = Interrupts()
@@ -81,6 +85,7 @@ class EvalSession:
         """Set up the run; raise ``pytest.UsageError`` or ``CheckpointError`` for a mistake in the options."""
         take_former_gate_mode(self.config)
         settings = self.settings = settings_of(self.config)
+        self.shard = shard_of(settings.shard, {}) if settings.shard is not None else None
         self.directory = RunDirectory(self._run_path())
         self.collection = collecting.Collection(settings, lasting=self._lasting)
         self._lasting.logs = self.directory.path
@@ -97,6 +102,11 @@ class EvalSession:
         if settings.checkpoint:
             self.collection.known_checkpoints()
         gate = self._open_gate()
+        if self.shard is not None:
+            from harness.plugin.sharding import refused
+
+            if (why := refused(settings, gate.plan is not None)) is not None:
+                raise pytest.UsageError(why)
         from harness.plugin.controller import Controller
 
         self._controller = Controller(
@@ -113,8 +123,8 @@ class EvalSession:
         if "run" in self._told:
             return Path(self._told["run"])
         output = self.config.invocation_params.dir / self.settings.output
-        name = self.settings.run_id
-        return output / name if name else free_run_path(output, self._began, os.getpid())
+        name, end = self.settings.run_id, f"_{self.shard.suffix}" if self.shard is not None else ""
+        return output / f"{name}{end}" if name else free_run_path(output, self._began, os.getpid(), end)
 
     def _say(self, text: str) -> None:
         """Tell the person of something that takes long or has gone wrong, apart from the progress."""
@@ -177,6 +187,12 @@ class EvalSession:
         if self.fault is not None:
             self._refuse(items)
             return
+        if self.shard is not None:
+            from harness.plugin.sharding import take_share
+
+            self._whole = list(items)
+            self._share, others = take_share(items, self.shard, self.settings)
+            dropped += others
         if not self.config.option.collectonly:
             dropped += collecting.drop_unsafe(items, self.collection)
             if self._sequential is not None:
@@ -214,6 +230,7 @@ class EvalSession:
         by_file = self.settings.file is not None and self.settings.origins["tasks"] != OPTION
         who = f"--eval-config {self.settings.origins['tasks']}" if by_file else f"--eval-tasks {terms}"
         told = [f"{who}: {listed(names)} (of {len(specs)})"] if terms and names else []
+        told += [self._share.line] if self._share is not None else []
         if all_of_them:
             told += [f"failed to load {one.name}: {one.message}" for one in self.collection.failed]
             told += [f"deselected {line}" for line in self.collection.deselected]
@@ -227,7 +244,7 @@ class EvalSession:
             gc.enable()
         own = [item for item in items if collecting.given_of(item) is not None]
         left_out = self.collection.selected and self.collection.deselected if self.fault is None else ()
-        if self.config.option.collectonly or not self._selected or not (own or left_out):
+        if self.config.option.collectonly or not self._selected or not (own or left_out or self._whole):
             return
         if self.settings.dry_run:
             self._make_dry_run(own)
@@ -242,7 +259,11 @@ class EvalSession:
             self.fault = str(error)
             self._refuse(items)
             return
-        declarations = declarations_of(own)
+        declarations = declarations_of(self._whole or own)  # all shards have all of them
+        if self._share is not None:
+            from harness.results.share import write_share
+
+            write_share(self.directory.path, self._share)
         self.directory.write_collected(collected_of(own), declarations, self.collection.deselected)
         if self._sequential is not None:
             self._sequential.begin(self.directory, declarations)

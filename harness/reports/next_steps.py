@@ -62,6 +62,10 @@ def _steps(summary: Summary) -> Iterator[Step]:
         yield Step(shlex.join(["touchstone", "items", place, *look]), "the texts that are of no use")
     if summary.faults:
         yield Step(command, "asks only what has no score yet")
+    if summary.manifest.get("settings", {}).get("shard"):
+        folder = Path(formatting.place(summary)).parent
+        yield Step(f"touchstone merge {shlex.quote(str(folder))}", "joins all shards, when they have ended")
+        return
     if told := summary.manifest.get("demonstration"):
         yield Step(told["own"], "your own checkpoint, all rows")
     elif summary.faults or not summary.results:

@@ -24,8 +24,8 @@ The letter of pytest's dots line and the word of its ``-v`` carry the score of a
 
 The category stays "passed": any other would turn pytest's bar yellow.
 
-Finished items are counted by reading what the journal's shards have gained. That is the same with and without xdist,
-since every process appends to a shard. Only whole lines count. Of each line only the item's node id and status are
+Finished items are counted by reading what the journal's files have gained. That is the same with and without xdist,
+since every process appends to one. Only whole lines count. Of each line only the item's node id and status are
 read, which precede everything that a benchmark or a model wrote.
 """
 
@@ -280,7 +280,7 @@ class Tally:
         return sum(self._faulty.values())
 
     def update(self) -> None:
-        """Read what was appended since the last call; a shard that cannot be read is left for the next call."""
+        """Read what was appended since the last call; a file that cannot be read is left for the next call."""
         for path in sorted(self._directory.glob("items-*.jsonl")):
             try:
                 self._read(path)

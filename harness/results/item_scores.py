@@ -38,7 +38,7 @@ _MOST_SCORES: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The places of the records of a result's items: of each, its shard, and where in it its line begins."""
+    """The places of the records of a result's items: of each, its file, and where in it its line begins."""
 
     shards: Sequence[Path]
     examples: Sequence[str]

@@ -1,10 +1,10 @@
 """The journal: records on disk, append only, so that no finished item is ever lost.
 
-Every process writes its own shard ``items-WHO.jsonl``, one JSON object per line. Each line is a single ``write`` to a
+Every process writes its own file ``items-WHO.jsonl``, one JSON object per line. Each line is a single ``write`` to a
 file opened for appending, so that ``kill -9`` leaves at worst one torn last line. Shards are synced to disk once per
 second, after a batch, in case of power cuts.
 
-A reader accepts any prefix of a shard: a torn last line is left out, a broken line anywhere else is an error.
+A reader accepts any prefix of a file: a torn last line is left out, a broken line anywhere else is an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BEGIN: Final = b'{"schema":'
 
 
 class Journal:
-    """Appends records to one shard; a context manager."""
+    """Appends records to one file; a context manager."""
 
     def __init__(self, directory: Path, who: str) -> None:
         self.who = who
@@ -38,9 +38,8 @@ class Journal:
 
     def append(self, record: Record) -> None:
         """Write the record at once. Raises ``JournalError`` when the disk refuses."""
-        line = _ENCODER.encode(to_json(record)) + "\n"
         try:
-            data = memoryview(line.encode("utf-8", "backslashreplace"))
+            data = memoryview(line_of(record))
             while data:
                 data = data[os.write(self._open(), data) :]
         except OSError as error:
@@ -55,7 +54,7 @@ class Journal:
             self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Close the shard; appending again would open it again."""
+        """Close the file; appending again would open it again."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -74,10 +73,15 @@ class Journal:
         return self._descriptor
 
 
-def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
-    """Return the records of every shard of a run, shard by shard, in the order written, without a torn last line.
+def line_of(record: Record) -> bytes:
+    """Return the record's line."""
+    return (_ENCODER.encode(to_json(record)) + "\n").encode("utf-8", "backslashreplace")
 
-    Without ``exchanges`` the records' requests and answers, nearly all of a shard's bytes, are dropped line by line.
+
+def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
+    """Return the records of every file of a run, file by file, in the order written, without a torn last line.
+
+    Without ``exchanges`` the records' requests and answers, nearly all of a line's bytes, are dropped line by line.
     Raises ``JournalError`` naming file and line for any other line that is no record.
     """
     return list(each_record(directory, exchanges=exchanges))
@@ -175,7 +179,7 @@ def latest(records: Iterable[Record]) -> dict[str, Record]:
 
 
 class Place(NamedTuple):
-    """The place of a record: its shard, the line's number, and where the line begins."""
+    """The place of a record: its file, the line's number, and where the line begins."""
 
     path: Path
     line: int
@@ -183,7 +187,15 @@ class Place(NamedTuple):
 
 
 def places(directory: Path) -> dict[str, Place]:
-    """Return where the records of a run are, by item, one each as ``latest`` chooses; their exchanges are not kept.
+    """Return where the records of a run are, by item, one each as ``latest`` chooses.
+
+    Raises ``JournalError`` as ``read_journal`` does.
+    """
+    return {item: place for item, (_, place) in placed_records(directory).items()}
+
+
+def placed_records(directory: Path) -> dict[str, tuple[Record, Place]]:
+    """Return the records of a run with their places, by item, one each as ``latest`` chooses; without exchanges.
 
     Raises ``JournalError`` as ``read_journal`` does.
     """
@@ -200,7 +212,7 @@ def places(directory: Path) -> dict[str, Place]:
                         kept[record.item] = record, Place(path, number, offset)
         except OSError as error:
             raise JournalError(f"cannot read {path}: {error.strerror}") from error
-    return {item: place for item, (_, place) in kept.items()}
+    return kept
 
 
 def read_at(place: Place) -> Record:

@@ -130,12 +130,20 @@ def _earlier(manifest: Mapping[str, Any], output: Path) -> list[tuple[Path, dict
             other = json.loads(path.read_bytes())
         except (OSError, ValueError):
             continue
-        if isinstance(other, dict) and path.parent.name != manifest["run_id"]:
+        if isinstance(other, dict) and path.parent.name != manifest["run_id"] and not _apart(manifest, other):
             began = other.get("began")
             if isinstance(began, (int, float)) and began < manifest["began"]:
                 found.append((began, path.parent, other))
     found.sort(key=lambda one: one[0], reverse=True)
     return [(directory, other) for _, directory, other in found]
+
+
+def _apart(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two runs are different shards of as many, of which none has items of the other."""
+    mine_of, other_of = (
+        str(one.get(SETTINGS, {}).get("shard") or "").partition("/") for one in (mine, other)
+    )
+    return mine_of[2] == other_of[2] != "" and mine_of[0] != other_of[0]
 
 
 def write_decision(directory: Path, decision: Decision) -> None:

@@ -1,8 +1,9 @@
 """The folder of a run: ``OUTPUT/RUN_ID/``, what is in it, and the manifest.
 
 run.json          the manifest: command, versions, machine, commit, checkpoints, settings
-items-WHO.jsonl   the journal, one shard per process
+items-WHO.jsonl   the journal, one file per process
 collected.json    every collected item, the benchmarks' declarations, what was left out and why
+shard.json        with --eval-shard: which of all items these are
 courses.json      with --eval-gate-sequential: the order of the items, and the counts after which they are analysed
 effort-WHO.json   what answering cost, one file per process
 workload.json     while the run goes on: the sizes of what is asked (``harness.results.live``)
@@ -39,16 +40,16 @@ PACKAGES: Final = (
     *("pytest-touchstone", "pytest", "pytest-xdist", "torch", "transformers", "tokenizers"),
     *("kiwipiepy", "kiwipiepy_model", "numpy"),
 )
-PREPARATIONS: Final = ("collected.json", "courses.json")
+PREPARATIONS: Final = ("collected.json", "courses.json", "shard.json")
 """Files that are written into the folder before anything is asked."""
 
 
-def free_run_path(output: Path, now: float, pid: int) -> Path:
-    """Return the folder for a run that nobody has named, ``YYYYMMDD_HHMMSS_PID`` in local time.
+def free_run_path(output: Path, now: float, pid: int, end: str = "") -> Path:
+    """Return the folder for a run that nobody has named, ``YYYYMMDD_HHMMSS_PID`` in local time and the ``end``.
 
     Two runs of one process within a second get two.
     """
-    name = time.strftime("%Y%m%d_%H%M%S", time.localtime(now)) + f"_{pid}"
+    name = time.strftime("%Y%m%d_%H%M%S", time.localtime(now)) + f"_{pid}{end}"
     others = (f"{name}_{number}" for number in itertools.count(2))
     return next(output / one for one in itertools.chain([name], others) if not (output / one).exists())
 

@@ -26,6 +26,7 @@ OTHER = {
     "no_cache": True,
     "trust_remote_code": True,
     "limit": "5",
+    "shard": "2/5",
     "tasks": "arc_easy",
     "steps": "300:",
     "shots": "3",

@@ -68,7 +68,13 @@ def test_every_option_has_a_key_and_a_variable(row: Any) -> None:
         found = (
             row.choices[0]
             if row.choices
-            else {"fewshot": "lm-eval", "steps": "3:", "data": "hub", "price": "1,2"}.get(row.name)
+            else {
+                "fewshot": "lm-eval",
+                "steps": "3:",
+                "data": "hub",
+                "price": "1,2",
+                "shard": "2/5",
+            }.get(row.name)
         )
         text = plain = found or ("cpu" if row.name == "device" else "1")
     assert of_environment({f"TOUCHSTONE_{row.name.upper()}": text})[0].keys() == {row.name}

@@ -39,7 +39,7 @@ RECORDS: Any = st.lists(
 
 
 @given(RECORDS, st.data())
-def test_any_prefix_of_a_shard_reads_as_a_prefix_of_its_records(
+def test_any_prefix_of_a_file_reads_as_a_prefix_of_its_records(
     records: list[Record], data: st.DataObject
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

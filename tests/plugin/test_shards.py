@@ -1,0 +1,248 @@
+"""Shards of a run, each by a pytest of its own, are joined into what one run would have found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli import main
+from harness.results.journal import latest, read_journal
+from tests.support.project import Project
+from tests.support.tiny import tiny_causal
+
+OTHERWISE = ("seconds", "run_id", "directory", "effort", "manifest", "changes", "checkpoints")
+"""What differs between two runs of the same items."""
+
+SECOND = """
+from harness import Loglikelihood, benchmark, composite
+
+composite("both", {"sums:acc": 0.5, "more:acc": 0.5})
+
+
+@benchmark(name="more", version=1, data="sums/test", asks=Loglikelihood, primary="acc", group="kind", cluster="pair")
+def test_more(example):
+    '''Which of two sums is likelier, without examples.'''
+    right, wrong = yield [Loglikelihood(example["q"], " " + option) for option in example["options"]]
+    return {"acc": right.logprob > wrong.logprob}
+"""
+
+
+@pytest.fixture
+def rows(project: Project) -> Project:
+    """Two benchmarks, one of them with groups and clusters, and a composite of both."""
+    (project.path / "test_more.py").write_text(SECOND, encoding="utf-8")
+    lines = [
+        {
+            "n": n,
+            "q": f"{n}+1=",
+            "options": [str(n + 1), str(n)],
+            "kind": "even" if n % 2 == 0 else "odd",
+            "pair": n // 4,
+        }
+        for n in range(40)
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (project.path / "data" / "sums" / "test.jsonl").write_text(text, encoding="utf-8")
+    return project
+
+
+def merged(project: Project, *words: str) -> tuple[int, dict[str, Any]]:
+    """The exit code of a merge of all shards, and the results that it wrote."""
+    code = main(["merge", "results", "-o", "results/whole", *words])
+    path = project.path / "results" / "whole" / "summary.json"
+    return code, json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def plain(summary: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of a run, without what is its own."""
+    found = {name: value for name, value in summary.items() if name not in OTHERWISE}
+    found["results"] = [{**one, "seconds": 0} for one in summary["results"]]
+    return found
+
+
+def scores(run: Path) -> dict[str, Any]:
+    return {
+        name: (one.scores, one.exchanges, one.reused_from) for name, one in latest(read_journal(run)).items()
+    }
+
+
+def test_merged_shards_are_the_same_run_with_the_same_verdict(
+    rows: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(rows.path)
+    monkeypatch.setenv("CI_NODE_TOTAL", "3")
+    for number in "321":
+        monkeypatch.setenv("CI_NODE_INDEX", number)
+        done = rows.run("--eval-shard", "auto", "--eval-run-id", "night")
+        assert done.ret == 0
+        done.stdout.re_match_lines([rf"shard {number}/3: \d+ of 80 items, 3\d\.\d% of the cost"])
+        done.stdout.re_match_lines([r"next +touchstone merge results"])
+    assert not (rows.path / "results" / "saved").exists()  # parts are nobody's baseline
+    capsys.readouterr()
+    code, found = merged(rows)
+    assert code == 0
+    assert "merged      3 shards, 80 of 80 items" in capsys.readouterr().out
+    assert rows.run("--eval-run-id", "one", "--eval-no-cache").ret == 0
+    one = json.loads((rows.path / "results" / "one" / "summary.json").read_text(encoding="utf-8"))
+    assert plain(found) == plain(one)
+    assert found["composites"][0]["name"] == "both"
+    folder = rows.path / "results"
+    assert scores(folder / "whole") == scores(folder / "one")
+    assert (folder / "whole" / "results.csv").read_bytes() == (folder / "one" / "results.csv").read_bytes()
+    capsys.readouterr()
+    assert main(["merge", "results", "-o", "results/whole", "--gate", "--baseline", "one", "--json"]) == 0
+    gate = json.loads(capsys.readouterr().out)["summary"]["gate"]
+    assert gate["decision"] == "passed"
+    assert {line["benchmark"] for line in gate["lines"]} >= {"sums", "more"}
+    strict = Path("gate.toml")
+    strict.write_text('[benchmarks.sums]\nfloors = ["acc >= 0.99"]\n', encoding="utf-8")
+    assert main(["merge", "results", "--gate", "--baseline", "none", "--eval-gate-config", "gate.toml"]) == 8
+
+
+def test_a_shard_that_is_not_there_or_not_done_is_named_until_it_is(
+    rows: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(rows.path)
+    rows.run("--eval-shard", "1/3")
+    rows.run("--eval-shard", "2/3")
+    (second,) = (path for path in rows.runs if path.name.endswith("2of3"))
+    journal = second / "items-main.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:5]) + lines[5][:40])  # killed while it wrote
+    (second / "summary.json").unlink()
+    code, found = merged(rows)
+    told = capsys.readouterr().out
+    assert code == 9
+    assert "missing     shard 3/3 is missing" in told
+    assert f"missing     shard 2/3: {len(lines) - 5} of {len(lines)} items not scored" in told
+    assert len(found["faults"]) == len(lines) - 5
+    assert main(["merge", "results", "-o", "results/whole", "--gate", "--baseline", "none"]) in (4, 9)
+    assert not (rows.path / "results" / "saved").exists()
+    rows.run("--eval-shard", "2/3")  # the same command again
+    rows.run("--eval-shard", "3/3")
+    capsys.readouterr()
+    code, found = merged(rows)
+    assert code == 0
+    assert "double      5 items scored in two shards, alike" in capsys.readouterr().out  # a fake has no cache
+    assert found["totals"]["scored"] == 80
+    before = {path.name: path.read_bytes() for path in (rows.path / "results" / "whole").glob("*.js*")}
+    assert merged(rows)[0] == 0
+    assert before == {
+        path.name: path.read_bytes() for path in (rows.path / "results" / "whole").glob("*.js*")
+    }
+
+
+def test_shards_of_other_questions_are_refused_by_name(
+    rows: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(rows.path)
+    rows.run("--eval-shard", "1/2", "--eval-run-id", "a")
+    rows.run("--eval-shard", "2/2", "--eval-run-id", "b")
+    path = rows.path / "results" / "b_2of2" / "run.json"
+    good = path.read_text(encoding="utf-8")
+
+    def refused(change: Any) -> str:
+        manifest = json.loads(good)
+        change(manifest)
+        path.write_text(json.dumps(manifest), encoding="utf-8")
+        capsys.readouterr()
+        assert main(["merge", "results"]) == 4
+        return capsys.readouterr().err
+
+    begin = "touchstone: results/a_1of2 (1/2) and results/b_2of2 (2/2) are no parts of one run: "
+    assert refused(lambda one: one["settings"].update(dtype="bfloat16")) == (
+        f"{begin}--eval-dtype is 'auto' and 'bfloat16'\n"
+    )
+    assert refused(lambda one: one["settings"].update(device_kind="mps")).startswith(
+        f"{begin}--eval-device-kind is"
+    )
+    assert refused(lambda one: one["benchmarks"]["sums"].update(data="0", code="1")) == (
+        f"{begin}sums has other data, code\n"
+    )
+    assert "the fingerprint of fake-causal is" in refused(
+        lambda one: one["checkpoints"][0].update(fingerprint="another")
+    )
+    path.write_text(good, encoding="utf-8")
+    rows.run("--eval-run-id", "plain")
+    assert main(["merge", "results/plain"]) == 4
+    assert "results/plain is a run, but no shard" in capsys.readouterr().err
+    assert main(["merge", "results", "-o", "results/plain"]) == 4
+    assert "exists, and is no merged run" in capsys.readouterr().err
+    assert main(["merge", "results/a_1of2", "results/b_2of2"]) == 0
+
+
+def test_scores_that_differ_between_shards_are_reported(
+    rows: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(rows.path)
+    rows.run("--eval-shard", "1/1", "--eval-run-id", "a")
+    shutil.copytree("results/a_1of1", "results/b_1of1")
+    manifest = Path("results/b_1of1/run.json")
+    manifest.write_text(manifest.read_text().replace('"a_1of1"', '"b_1of1"'), encoding="utf-8")
+    journal = Path("results/b_1of1/items-main.jsonl")
+    lines = journal.read_text(encoding="utf-8").splitlines(keepends=True)
+    other = json.loads(lines[0])
+    other["scores"]["acc"] = 1 - other["scores"]["acc"]
+    journal.write_text("".join([json.dumps(other) + "\n", *lines[1:]]), encoding="utf-8")
+    assert merged(rows)[0] == 9
+    told = capsys.readouterr().out
+    assert "double      79 items scored in two shards, alike" in told
+    assert "differing   1 item scored otherwise in another shard; the later score stays" in told
+    assert other["item"] in told
+
+
+def test_more_shards_than_items_leave_some_without_and_none_fails(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.path)
+    project.rows(2)
+    assert {project.run("--eval-shard", f"{number}/3").ret for number in (1, 2, 3)} == {0}
+    assert merged(project)[1]["totals"]["scored"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            ["--eval-shard", "2/5", "--gate"],
+            "*--eval-shard 2/5: --eval-gate needs the whole run*touchstone merge --gate*",
+        ),
+        (["--eval-shard", "2/5", "--mlflow"], "*needs the whole run*touchstone track*"),
+        (["--eval-shard", "6/5"], "*invalid --eval-shard '6/5': expected a shard from 1/5 to 5/5*"),
+        (["--eval-shard", "auto"], "*--eval-shard auto: none of * is set; name the shard*"),
+    ],
+)
+def test_what_a_shard_cannot_do_is_refused(project: Project, options: list[str], says: str) -> None:
+    done = project.run(*options)
+    assert done.ret == 4
+    done.stderr.fnmatch_lines([says])
+
+
+@pytest.mark.slow
+def test_a_shard_that_was_killed_goes_on_from_its_own_scores_and_takes_none_of_the_others(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(project.path)
+    tiny_causal(project.path / "model", seed=0)
+    for number in (1, 2):
+        assert project.run("--eval-shard", f"{number}/2", checkpoint="model").ret == 0
+    second = next(path for path in project.runs if path.name.endswith("2of2"))
+    journal = second / "items-main.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:4]))
+    (second / "summary.json").unlink()
+    assert project.run("-n", "2", "--eval-shard", "2/2", checkpoint="model", apart=True).ret == 0
+    code, found = merged(project)
+    assert code == 0
+    assert [one["reused"] for one in found["results"]] == [0]  # within one run nothing is from another
+    newest = json.loads(
+        (project.runs[-1] if project.runs[-1].name != "whole" else project.runs[-2])
+        .joinpath("summary.json")
+        .read_text()
+    )
+    assert [one["reused"] for one in newest["results"]] == [4]
+    assert found["totals"]["scored"] == 20
