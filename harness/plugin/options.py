@@ -21,8 +21,8 @@ from harness.core.few_shot import Sampling
 from harness.core.files import shown_path
 from harness.core.setting_sources import FILE, OPTION, PROJECT, Sources, of_environment, of_project, of_table
 from harness.core.settings import ALL, Setting, settings_table
-from harness.core.task_groups import task_groups
 from harness.core.shard import shard_of
+from harness.core.task_groups import task_groups
 from harness.engines.sandbox.settings import SandboxSettings
 from harness.engines.settings import ModelSettings
 

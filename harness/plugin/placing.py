@@ -9,7 +9,8 @@ it is when rows are added or a limit is raised, and its scores are taken from th
 
 Two things are not torn where that costs much. A prompt prefix would be computed once more in each piece, so a piece
 has many times its cost. A checkpoint would be loaded once more in each shard, so where there are many checkpoints,
-each has few shards, most of them one. The rows of a cluster always stay together.
+each has few shards, most of them one. The rows of a cluster always stay together, and so do items of several
+benchmarks about one row, which is asked once.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ BITS: Final = 64
 
 class Placed(NamedTuple):
     """An item to place: its ``model`` is loaded once for all of its ``result``s; items with one ``prefix`` share the
-    beginning of their prompts, of the cost ``shared``; those that agree in ``together`` too are never torn."""
+    beginning of their prompts, of the cost ``shared``; those that agree in ``together`` too are never torn. A ``row``
+    that several results have costs once."""
 
     model: str
     result: str
@@ -42,6 +44,7 @@ class Placed(NamedTuple):
     together: str
     cost: float
     shared: float = 0.0
+    row: str = ""
 
 
 class _Piece(NamedTuple):
@@ -68,15 +71,21 @@ def place(items: Sequence[Placed], count: int) -> list[int]:
     if count == 1:
         return found
     models = _by(items, range(len(items)), lambda one: one.model)
-    load = _Load((1 + SLACK) * math.fsum(one.cost for one in items) / count, [0.0] * count)
+    once = {one.row or str(index): one.cost for index, one in enumerate(items)}
+    load = _Load((1 + SLACK) * math.fsum(once.values()) / count, [0.0] * count)
+    rows: dict[str, int] = {}
     wide = min(count, -(-2 * count // max(1, len(models))))
     for model, members in _dearest(models, items):
         order = list(_probing(model, count))
         homes = sorted(order[:wide])
         for _, own in _dearest(_by(items, members, lambda one: one.result), items):
-            for piece, shard in _placed(own, items, load, homes, order):
+            for index in own:  # a row that another result has too is asked once where both are
+                found[index] = rows.get(items[index].row, 0)
+            fresh = [index for index in own if items[index].row not in rows]
+            for piece, shard in _placed(fresh, items, load, homes, order):
                 for index in piece.items:
                     found[index] = shard
+            rows |= {items[index].row: found[index] for index in fresh if items[index].row}
     return found
 
 

@@ -112,6 +112,7 @@ def _placed(own: Sequence[tuple[pytest.Item, Given]], settings: Settings) -> lis
                 together=example.sha256 if cluster is None else f"cluster {cluster}",
                 cost=1 + size + texts * GENERATED + (0.0 if shared else shots),
                 shared=shots if shared else 0.0,
+                row=f"{info.name}\0{example.sha256}",
             )
         )
     return found

@@ -113,6 +113,16 @@ def test_items_that_share_a_dear_prefix_are_not_torn() -> None:
     assert torn[0.0] > 2
 
 
+def test_a_row_of_two_benchmarks_is_in_one_shard() -> None:
+    items = [one._replace(row=one.together) for one in benchmarks(rows=200)]
+    where = defaultdict(set)
+    for one, shard in zip(items, place(items, 5), strict=True):
+        where[one.row].add(shard)
+    assert len(where) == 200
+    assert all(len(shards) == 1 for shards in where.values())
+    assert {shard for shards in where.values() for shard in shards} == set(range(5))
+
+
 def test_of_many_checkpoints_each_is_loaded_by_few_shards() -> None:
     items = benchmarks(models=20, rows=30)
     shards = place(items, 4)
