@@ -151,7 +151,7 @@ def _summary(found: Merged, parts: Sequence[Part], plan: GateConfig | None) -> S
 
 
 def _told(part: Part) -> dict[str, Any]:
-    """What a shard that has ended says of itself; nothing of one that was stopped."""
+    """The summary of a shard that has ended, as plain data; nothing of one that was stopped."""
     try:
         told: dict[str, Any] = json.loads((part.folder / SUMMARY).read_bytes())
     except (OSError, ValueError):
