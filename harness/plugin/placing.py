@@ -34,9 +34,12 @@ BITS: Final = 64
 
 
 class Placed(NamedTuple):
-    """An item to place: its ``model`` is loaded once for all of its ``result``s; items with one ``prefix`` share the
-    beginning of their prompts, of the cost ``shared``; those that agree in ``together`` too are never torn. A ``row``
-    that several results have costs once."""
+    """An item to place.
+
+    Its ``model`` is loaded once for all of its ``result``s. Items with one ``prefix`` share the beginning of their
+    prompts, of the cost ``shared``; those that agree in ``together`` too are never torn. A ``row`` that several results
+    have costs once.
+    """
 
     model: str
     result: str

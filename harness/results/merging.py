@@ -32,7 +32,7 @@ MERGED: Final = "merged"
 """The key of a merged run's manifest that lists its shards, and the name of its journal."""
 
 FACTS: Final = ("version", "data", "few_shot", "code", SETTINGS)
-"""What the manifests of two shards have of a benchmark."""
+"""The facts of a benchmark in a manifest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
