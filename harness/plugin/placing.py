@@ -74,7 +74,9 @@ def place(items: Sequence[Placed], count: int) -> list[int]:
     if count == 1:
         return found
     models = _by(items, range(len(items)), lambda one: one.model)
-    once = {one.row or str(index): one.cost for index, one in enumerate(items)}
+    once: dict[str | int, float] = {}
+    for index, one in enumerate(items):
+        once[one.row or index] = max(one.cost, once.get(one.row or index, 0.0))
     load = _Load((1 + SLACK) * math.fsum(once.values()) / count, [0.0] * count)
     rows: dict[str, int] = {}
     wide = min(count, -(-2 * count // max(1, len(models))))

@@ -20,6 +20,7 @@ ITEMS = st.lists(
         together=st.integers(0, 40).map(str),
         cost=st.floats(0, 1000),
         shared=st.floats(0, 1000),
+        row=st.just(""),
     ),
     max_size=60,
 )
