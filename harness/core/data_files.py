@@ -2,7 +2,7 @@
 
 The dataset ``NAME/FILE`` is, in this order:
 
-    NAME/FILE.jsonl              or a folder NAME/FILE/ of JSONL files whose names are the groups
+    NAME/FILE.jsonl              or NAME/FILE.jsonl.gz, or a folder NAME/FILE/ of JSONL files whose names are the groups
     NAME/processed/FILE.jsonl    or a folder NAME/processed/FILE/
     NAME/processed/SPLIT.jsonl   for rows to be scored: ``validation``, ``valid``, ``val`` and ``dev`` are one split;
                                  a FILE that names no split (HumanEval, problems) is ``test``, else ``validation``.
@@ -27,7 +27,9 @@ PROCESSED: Final = "processed"
 VALIDATION: Final = ("validation", "valid", "val", "dev")
 SPLITS: Final = frozenset((*VALIDATION, "test", "train", "prompt", "shots"))
 ENDINGS: Final = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
-"""The endings of files that may hold rows; only files with the first are read."""
+"""The endings of files that may hold rows; only files with the first two are read."""
+
+READ: Final = ENDINGS[:2]
 
 LIKE: Final = 0.6
 """The least similarity of two names, from 0 to 1, at which one is suggested for the other."""
@@ -52,9 +54,9 @@ def data_files(folder: Path, name: str, *, scored: bool) -> list[Path]:
     """
     try:
         for place in _places(name, scored=scored):
-            single = folder / f"{place}.jsonl"
-            if single.is_file():
-                return [single]
+            for ending in READ:
+                if (single := folder / f"{place}{ending}").is_file():
+                    return [single]
             if several := sorted((folder / place).glob("*.jsonl")):
                 return several
     except OSError as error:

@@ -68,7 +68,7 @@ def test_the_table_fits_eighty_columns(tmp_path: Path) -> None:
     table = done.partition("\n\n")[0].splitlines()
     assert len(table) == 1 + len(shipped_names())  # a benchmark is one line
     assert ["arc_easy", "1", "0", "32", "2,376", "scoring", "acc", "+3"] in map(str.split, table)
-    assert "groups   leaderboard_v1, openllm, pretraining" in done
+    assert "groups   leaderboard_v1, openllm, code_plus, pretraining" in done
 
 
 def test_a_folder_of_ones_own_is_listed_too(tmp_path: Path) -> None:

@@ -180,6 +180,8 @@ TEXT: dict[str, Callable[[dict[str, Any]], str]] = {
     "bbh": lambda row: f"So the answer is {row['target']}.",
     "mmlu_pro": lambda row: f"The answer is ({row['answer']}).",
     "humaneval": lambda row: str(row["canonical_solution"]),
+    "humaneval_plus": lambda row: str(row["canonical_solution"]),
+    "mbpp_plus": lambda row: str(row["canonical_solution"]),
     "mbpp": lambda row: f"{row['code']}\n",
     "mbpp_sanitized": lambda row: f"{row['code']}\n",
     "mbpp_docstring": lambda row: f"```python\n{row['code']}\n```\n",

@@ -3,6 +3,7 @@
 ``extract`` asks a chat and takes the program out of a text (``sanitize`` out of a chat's). ``rows`` brings the
 published forms of a task into one, ``calling`` makes its tests call the program, and ``pass_at_k`` scores the outcomes.
 ``grader`` asks for a program to be run, and is these steps in order, for benchmarks and for ``touchstone grade``.
+``plus`` and ``plus_rules`` compare a program with the canonical solution, as EvalPlus does.
 """
 
 from __future__ import annotations
@@ -19,6 +20,14 @@ from harness.metrics.code.extract import (
 )
 from harness.metrics.code.grader import HUMANEVAL, MBPP, STDIO, ProgramGrader
 from harness.metrics.code.pass_at_k import PROGRAM_METRICS
+from harness.metrics.code.plus import (
+    PLUS,
+    PLUS_DOCSTRING_STOPS,
+    PLUS_FUNCTION_STOPS,
+    PLUS_METRICS,
+    PlusRow,
+    plus_row,
+)
 from harness.metrics.code.rows import (
     HumanEvalRow,
     MbppRow,
@@ -38,10 +47,15 @@ __all__ = [
     "HUMANEVAL_STOPS",
     "MBPP",
     "MBPP_STOPS",
+    "PLUS",
+    "PLUS_DOCSTRING_STOPS",
+    "PLUS_FUNCTION_STOPS",
+    "PLUS_METRICS",
     "PROGRAM_METRICS",
     "STDIO",
     "HumanEvalRow",
     "MbppRow",
+    "PlusRow",
     "ProgramGrader",
     "StdioRow",
     "apps_row",
@@ -50,6 +64,7 @@ __all__ = [
     "evalplus_turns",
     "humaneval_row",
     "mbpp_row",
+    "plus_row",
     "reads_and_prints",
     "script_program",
 ]

@@ -146,6 +146,8 @@ SCORERS = {
     "math": ["exact_match", "math_verify", "minerva_exact", "hendrycks_exact"],
     "drop": ["em", "f1"],
     "humaneval": ["pass@10", "pass@1"],
+    "humaneval_plus": ["pass@10", "pass@1", "base_pass@1"],
+    "mbpp_plus": ["pass@10", "pass@1", "base_pass@1"],
     "mbpp": ["pass@10", "pass@1"],
     "mbpp_sanitized": ["pass@10", "pass@1"],
     "mbpp_docstring": ["pass@10", "pass@1"],
