@@ -62,7 +62,9 @@ def judge(program: Callable[..., Any], right: Callable[..., Any], task: dict[str
 def agree(name: str, arguments: Any, output: Any, expected: Any, atol: float) -> bool:
     """Return whether an output is as good as the expected one."""
     if name == "find_zero":
-        return abs(sum(part * math.pow(output, power) for power, part in enumerate(arguments[0]))) <= 1e-4
+        return bool(
+            abs(sum(part * math.pow(output, power) for power, part in enumerate(arguments[0]))) <= 1e-4
+        )
     if name in AS_SETS:
         return set(output) == set(expected)
     if name in FOUND:
@@ -99,7 +101,9 @@ def near(output: Any, expected: Any, atol: float) -> bool:
     if not all(isinstance(one, (int, float, complex)) for one in (output, expected)):
         return False
     try:
-        return output == expected or abs(output - expected) <= atol + RELATIVE * abs(expected) < math.inf
+        return bool(
+            output == expected or abs(output - expected) <= atol + RELATIVE * abs(expected) < math.inf
+        )
     except OverflowError:
         return False
 
