@@ -54,7 +54,7 @@ def test_humaneval_plus(example: PlusRow, fewshot: FewShot) -> Scores:
     - ``pass@k`` (primary: k = 1): of k samples at least one is right on all inputs, the task's own and EvalPlus's.
     - ``base_pass@k``: right on the task's own inputs. Both are verdicts on the same samples.
 
-    Limits: 5 s of CPU time for all inputs, and more where the canonical solution needs it; EvalPlus has 1 s or more
+    Limits: 10 s of CPU time for all inputs, and more where the canonical solution needs it; EvalPlus has 1 s or more
     for each. HumanEval/32 can be solved here; in EvalPlus 0.3.1 every solution of it fails, so that 163 is its ceiling.
     Not comparable: ``humaneval``, whose checks are other ones; lm-evaluation-harness's humaneval_plus, with one limit.
     """

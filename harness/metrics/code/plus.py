@@ -22,7 +22,7 @@ from harness.metrics.code.extract import function_program
 from harness.metrics.code.grader import ProgramGrader
 from harness.metrics.code.pass_at_k import KS, program_scores
 
-SECONDS: Final = 5.0
+SECONDS: Final = 10.0
 """The limit of CPU time on all inputs of a part; EvalPlus has one for each input, 1 s at least, and 60 s for all."""
 
 MEMORY: Final = 4096
