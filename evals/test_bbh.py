@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from typing_extensions import TypedDict
 
 from harness import Dataset, FewShot, Generate, Graded, Scores, Shot, benchmark
-from harness.metrics.bbh import DESCRIPTIONS, ROWS, answer_of
+from harness.metrics.bbh import DESCRIPTIONS, ROWS, answer_of, flexible_answer, same
 
 
 class Row(TypedDict):
@@ -21,23 +23,28 @@ def prompt(row: Row) -> str:
     return f"Q: {row['input']}\nA: Let's think step by step.\n"
 
 
+BBH: dict[str, Any] = {
+    "version": 1,
+    "missing": "its 27 tasks are 27 sets on the Hub; give --eval-data DIR with bbh/TASK.jsonl",
+    "published_rows": ROWS,
+    "row": Row,
+    "asks": Generate,
+    "group": "file",
+    "paper": "Suzgun et al. 2022, arXiv 2210.09261",
+}
+
+
 @benchmark(
     "bbh",
-    version=1,
     data=Dataset(local="bbh", fewshot=Dataset(local="bbh/shots")),
-    missing="its 27 tasks are 27 sets on the Hub; give --eval-data DIR with bbh/TASK.jsonl",
-    published_rows=ROWS,
-    row=Row,
-    asks=Generate,
     primary="exact_match",
     metrics=("exact_match",),
-    group="file",
     num_fewshot=3,
     shots_pick="first",
     shots_fixed=True,
     shot=lambda row: Shot(prompt(row), row["target"], between=""),
-    paper="Suzgun et al. 2022, arXiv 2210.09261",
     source="lm-evaluation-harness 0.4.13, tasks bbh_cot_fewshot_TASK (version 4)",
+    **BBH,
 )
 def test_bbh(example: Row, fewshot: FewShot) -> Scores:
     """BIG-Bench Hard (Suzgun et al. 2022), 27 tasks (6511 questions), the authors' 3 examples with chains of thought,
@@ -63,3 +70,35 @@ def test_bbh(example: Row, fewshot: FewShot) -> Scores:
     found = answer_of(answer.text)
     scores = {"exact_match": float(found == example["target"])}
     return Graded(scores, found is None, {"answer": found}, example["target"])
+
+
+@benchmark(
+    "bbh_zeroshot",
+    data=Dataset(local="bbh"),
+    primary="exact_match_flexible",
+    metrics=("exact_match_flexible", "exact_match_strict"),
+    source="lm-evaluation-harness 0.4.13, tasks bbh_zeroshot_TASK (version 3)",
+    **BBH,
+)
+def test_bbh_zeroshot(example: Row, fewshot: FewShot) -> Scores:
+    """BIG-Bench Hard (Suzgun et al. 2022), 27 tasks (6511 questions), without examples, greedy, 256 new tokens.
+
+    Prompt: the task's description, an empty line, "Q: ", the question, a line break, "A:". The text ends before "</s>",
+    "Q:" or "<|im_end|>".
+
+    - ``exact_match_flexible`` (primary): the first answer in the text that has the task's form is the target: a letter
+      in brackets or an option's text, True or False, yes or no, a number, brackets, the words of a list.
+    - ``exact_match_strict``: the whole text is the target.
+
+    Both ignore case, commas, quotes, backslashes, line ends, and a full stop at the end. A text begins with a space as
+    a rule, so that the second is near 0. A lone hyphen counts as a number, as in the reference. Not comparable:
+    ``bbh``.
+    """
+    header = f"{DESCRIPTIONS[example['file']]}\n\n"
+    stop = ("</s>", "Q:", "<|im_end|>")
+    asked, target = example["input"], example["target"]
+    answer = yield fewshot.generate(f"Q: {asked}\nA:", header=header, stop=stop, max_new_tokens=256)
+    found = flexible_answer(example["file"], asked, answer.text)
+    strict, flexible = same(answer.text, target), found is not None and same(found, target)
+    scores = {"exact_match_flexible": float(flexible), "exact_match_strict": float(strict)}
+    return Graded(scores, found is None, {"flexible": found}, target)

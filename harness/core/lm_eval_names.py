@@ -51,6 +51,7 @@ TASKS: Final = {
 PREFIXES: Final = {
     "minerva_math_": "math_5000",
     "bbh_cot_fewshot_": "bbh",
+    "bbh_zeroshot_": "bbh_zeroshot",
     "mmlu_pro_": "mmlu_pro",
     "mmlu_": "mmlu",
 }

@@ -177,6 +177,7 @@ TEXT: dict[str, Callable[[dict[str, Any]], str]] = {
         f"{row['solution']}\nFinal Answer: The final answer is ${_boxed(row)}$. I hope it is correct."
     ),
     "drop": lambda row: "\n".join(_fewest(row)),
+    "bbh_zeroshot": lambda row: str(row["target"]),
     "bbh": lambda row: f"So the answer is {row['target']}.",
     "mmlu_pro": lambda row: f"The answer is ({row['answer']}).",
     "humaneval": lambda row: str(row["canonical_solution"]),

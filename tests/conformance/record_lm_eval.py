@@ -113,6 +113,33 @@ def bbh():
     return verdict
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads the names of functions as texts."""
+
+
+_Loader.add_constructor("!function", lambda _, node: node.value)
+
+
+def bbh_flexible():
+    folder = TASKS / "bbh" / "zeroshot"
+    spec = importlib.util.spec_from_file_location("reference_bbh_zeroshot", folder / "utils.py")
+    code = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(code)
+    metric = yaml.load((folder / "_zeroshot_template_yaml").read_text(), _Loader)["metric_list"][0]
+    folding = {name: metric[name] for name in ("ignore_case", "regexes_to_ignore")}
+
+    def verdict(gold, output):
+        task = yaml.load((folder / f"{gold['task']}.yaml").read_text(), _Loader)
+        fields = dict(task["filter_list"][1]["filter"][0])
+        name = fields.pop("function")
+        kind = RegexFilter if name == "regex" else getattr(code, name.partition(".")[2])
+        (answer,) = kind(**fields).apply([[output]], [{"input": gold["input"]}])[0]
+        found = exact_match_hf_evaluate(predictions=[answer], references=[gold["target"]], **folding)
+        return bool(found["exact_match"])
+
+    return verdict
+
+
 def main():
     assert version("lm_eval") == "0.4.13", f"lm-eval 0.4.13 is the reference, not {version('lm_eval')}"
     scorers = {
@@ -127,6 +154,7 @@ def main():
         "ifeval_strict": ifeval("strict"),
         "ifeval_loose": ifeval("loose"),
         "bbh_exact": bbh(),
+        "bbh_flexible": bbh_flexible(),
     }
     changed = 0
     for name, verdict in scorers.items():

@@ -173,6 +173,7 @@ TASKS = {
         for category in PRO
     },
     **{f"bbh/{task}": Task(f"bbh/cot_fewshot/{task}", {"test": f"bbh/{task}"}, (0, 3)) for task in BBH},
+    **{f"bbh_zeroshot/{task}": Task(f"bbh/zeroshot/{task}", {"test": f"bbh/{task}"}, (0,)) for task in BBH},
     "ifeval": Task("ifeval/ifeval", {"train": "ifeval/input_data"}, (0,)),
     "lambada": Task("lambada/lambada_openai", {"test": "lambada_openai/test"}, (0, 1, 5)),
     "gsm8k": Task("gsm8k/gsm8k", {"test": "gsm8k/test", "train": "gsm8k/train"}, (0, 1, 5), chat=(0, 5)),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness.metrics.bbh import answer_of
+from harness.metrics.bbh import answer_of, flexible_answer, same
 from harness.metrics.drop import grade_drop
 from harness.metrics.gsm8k import grade_gsm8k
 from harness.metrics.ifeval import grade_ifeval
@@ -38,12 +38,18 @@ SCORERS: dict[str, Scorer] = {
     "ifeval_strict": lambda gold, output, _: followed(gold, output, "inst_level_strict_acc"),
     "ifeval_loose": lambda gold, output, _: followed(gold, output, "inst_level_loose_acc"),
     "bbh_exact": lambda gold, output, _: answer_of(output) == gold,
+    "bbh_flexible": lambda gold, output, _: flexible(gold, output),
     "macro_f1": lambda gold, output, _: round(f1_of(gold, output), 12),
 }
 
 
 def followed(gold: dict[str, Any], output: str, metric: str) -> float:
     return grade_ifeval(gold["kinds"], gold["values"], output).scores[metric]
+
+
+def flexible(gold: dict[str, str], output: str) -> bool:
+    found = flexible_answer(gold["task"], gold["input"], output)
+    return found is not None and same(found, gold["target"])
 
 
 def f1_of(gold: list[int], output: list[int]) -> float:

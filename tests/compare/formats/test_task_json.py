@@ -157,6 +157,7 @@ SCORERS = {
     "mmlu_pro_letters": ["acc"],
     "mmlu_pro": ["exact_match"],
     "bbh": ["exact_match"],
+    "bbh_zeroshot": ["exact_match_strict", "exact_match_flexible"],
     "ifeval": ["inst_level_strict_acc", "prompt_level_strict_acc", "prompt_level_loose_acc"],
     "piqa": ["acc", "acc_norm"],
     "openbookqa": ["acc", "acc_norm"],
