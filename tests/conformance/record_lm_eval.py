@@ -30,7 +30,8 @@ def read(path):
 
 
 def task_code(name):
-    spec = importlib.util.spec_from_file_location(f"reference_{name}", TASKS / name / "utils.py")
+    path = TASKS / name / "utils.py"
+    spec = importlib.util.spec_from_file_location(f"reference_{name.replace('/', '_')}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -113,7 +114,7 @@ def bbh():
     return verdict
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """Reads the names of functions as texts."""
 
 
@@ -121,10 +122,7 @@ _Loader.add_constructor("!function", lambda _, node: node.value)
 
 
 def bbh_flexible():
-    folder = TASKS / "bbh" / "zeroshot"
-    spec = importlib.util.spec_from_file_location("reference_bbh_zeroshot", folder / "utils.py")
-    code = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(code)
+    folder, code = TASKS / "bbh" / "zeroshot", task_code("bbh/zeroshot")
     metric = yaml.load((folder / "_zeroshot_template_yaml").read_text(), _Loader)["metric_list"][0]
     folding = {name: metric[name] for name in ("ignore_case", "regexes_to_ignore")}
 
