@@ -86,8 +86,8 @@ def test_bbh_zeroshot(example: Row, fewshot: FewShot) -> Scores:
     Prompt: the task's description, an empty line, "Q: ", the question, a line break, "A:". The text ends before "</s>",
     "Q:" or "<|im_end|>".
 
-    - ``exact_match_flexible`` (primary): the first answer in the text that has the task's form is the target: a letter
-      in brackets or an option's text, True or False, yes or no, a number, brackets, the words of a list.
+    - ``exact_match_flexible`` (primary): the first answer in the text that has the task's form is the target. Forms are
+      a letter in brackets or an option's text, True or False, yes or no, a number, brackets, the words of a list.
     - ``exact_match_strict``: the whole text is the target.
 
     Both ignore case, commas, quotes, backslashes, line ends, and a full stop at the end. A text begins with a space as
