@@ -10,7 +10,7 @@ from collections.abc import Callable
 from harness.checkpoints import CheckpointInfo
 from harness.core.errors import CheckpointError
 from harness.engines.base import Engine, SharingFactory
-from harness.engines.registry import factory_of
+from harness.engines.registry import factory_of, identity
 from harness.engines.settings import ModelSettings
 
 
@@ -32,7 +32,8 @@ class EnginePool:
         """
         if info.name in self._failed:
             raise CheckpointError(self._failed[info.name])
-        if info.model_key != self._key:
+        replicated = self._settings.engine is not None and info not in self._engines
+        if info.model_key != self._key or replicated:  # whose places the next needs
             opened = bool(self._engines)
             self.close()
             if opened:
@@ -56,6 +57,10 @@ class EnginePool:
 
     def _opener(self, info: CheckpointInfo) -> Callable[[CheckpointInfo], Engine]:
         factory = factory_of(info)
+        if self._settings.engine is not None and not info.served:  # a server has its own replicas
+            from harness.engines.replicas import open_replicas
+
+            return lambda one: open_replicas(one, self._settings, identity(one))
         if isinstance(factory, SharingFactory):
             return factory.sharing(self._settings)
         return lambda one: factory.open(one, self._settings)

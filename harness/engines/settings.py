@@ -26,6 +26,8 @@ class ModelSettings:
     Of served models: ``concurrency`` requests may be under way at once in this process. ``request_timeout``,
     ``item_timeout`` and ``run_timeout`` are seconds. ``price`` is that of a million prompt tokens and of a million new
     ones.
+
+    ``engine``: where replicas of the model answer (``replicas.target``), None for this process.
     """
 
     dtype: Dtype = "auto"
@@ -42,3 +44,4 @@ class ModelSettings:
     item_timeout: float = 1800.0
     run_timeout: float | None = None
     price: tuple[float, float] | None = None
+    engine: str | None = None

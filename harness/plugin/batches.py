@@ -20,6 +20,9 @@ Each item is done when its own texts are; towards the end of every batch, only a
 together.
 """
 
+REPLICATED_SIZE: Final = 4096
+"""The same where replicas answer: at the end of each batch some of them wait for the last."""
+
 BATCHES_PER_WORKER: Final = 4
 """The least number of batches per worker, so that the last ones even out."""
 

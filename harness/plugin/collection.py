@@ -42,7 +42,7 @@ from harness.core.settings import ALL
 from harness.core.tasks import Tasks, declared_groups
 from harness.core.text import listed
 from harness.engines.sandbox import open_checked
-from harness.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE
+from harness.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE, REPLICATED_SIZE
 from harness.plugin.fixture_rows import with_rows
 from harness.plugin.keywords import may_select, stand_in_ids
 from harness.plugin.options import Settings
@@ -122,6 +122,8 @@ class Collection:
     @property
     def most_items(self) -> int:
         """The most items of a batch; a server is asked many things at once, and each batch ends with few of them."""
+        if self.settings.engine and not self.settings.batch_items:
+            return REPLICATED_SIZE
         served = any(info.served for info in self.checkpoints or ())
         return self.settings.batch_items or (GENERATING_SIZE if served else DEFAULT_SIZE)
 

@@ -67,6 +67,7 @@ class Settings:
     seed: int
     seq_len: int | None
     batch_items: int | None
+    engine: str | None
     workers: int
     output: str
     run_id: str | None
@@ -133,6 +134,10 @@ def settings_of(config: pytest.Config) -> Settings:
     workers = worker_count(config)
     if values["dry_run"] and workers > 1:
         raise pytest.UsageError("--eval-dry-run runs in one process: leave -n out, or add -n 0")
+    if values["engine"] and workers > 1:
+        raise pytest.UsageError(
+            "--eval-engine sends work to replicas from one process: leave -n out, or add -n 0"
+        )
     values |= {"workers": workers, "device_kind": device_kind(values["device"]), "shard": shard}
     sampling = Sampling(values["samples"], values["temperature"], values["top_p"], values["seed"])
     own = {field.name: values[field.name] for field in fields(Settings) if field.name in values}
@@ -162,7 +167,7 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 MODEL_ROWS: Final = (
-    *("dtype", "device", "batch", "memory", "chat", "max_new_tokens", "speculative"),
+    *("dtype", "device", "batch", "memory", "chat", "max_new_tokens", "speculative", "engine"),
     *("request_timeout", "item_timeout", "run_timeout", "price"),
 )
 """The rows that an engine is told."""

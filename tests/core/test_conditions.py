@@ -52,6 +52,7 @@ OTHER = {
     "markdown": "elsewhere.md",
     "run_id": "other",
     "batch_items": "3",
+    "engine": "ray:2",
     "gate": True,
     "gate_mode": "strict",
     "baseline": "best",

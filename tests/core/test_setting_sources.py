@@ -74,6 +74,7 @@ def test_every_option_has_a_key_and_a_variable(row: Any) -> None:
                 "data": "hub",
                 "price": "1,2",
                 "shard": "2/5",
+                "engine": "ray",
             }.get(row.name)
         )
         text = plain = found or ("cpu" if row.name == "device" else "1")

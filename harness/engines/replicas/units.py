@@ -1,0 +1,84 @@
+"""Requests -> units: what is sent to a replica at once. Pure.
+
+Requests are sorted by their texts, so that those with a common beginning come to one replica, which computes it once.
+The longest come first, since what is long and begins late ends late, and units grow smaller towards the end, so that
+all replicas end at about the same time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from harness.core.requests import FillMask, Generate, Loglikelihood, Request, RollingLoglikelihood, RunProgram
+
+LEAST: Final = 2000.0
+"""The least cost of a unit, in tokens, but for the last: below it, sending it costs more than it evens out."""
+
+SHARE: Final = 4
+"""A unit is this part of what is left for each replica."""
+
+GENERATED: Final = 10.0
+"""The cost of a new token in tokens of a prompt."""
+
+CHARACTERS: Final = 4
+"""Characters of a text to a token."""
+
+COMMON: Final = 64
+"""The characters at the beginning in which requests agree that are kept together."""
+
+
+class Unit(NamedTuple):
+    """A unit: the numbers of its requests, and what they cost."""
+
+    requests: tuple[int, ...]
+    cost: float
+
+
+def cost_of(request: Request) -> float:
+    """Return about how many tokens a request makes a model compute."""
+    match request:
+        case Loglikelihood(context, continuation):
+            return 1 + (len(context) + len(continuation)) / CHARACTERS
+        case RollingLoglikelihood(text) | FillMask(text):
+            return 1 + len(text) / CHARACTERS
+        case Generate(prompt):
+            return 1 + len(prompt) / CHARACTERS + GENERATED * request.different * request.max_new_tokens
+        case RunProgram():
+            return 1.0
+
+
+def plan_units(requests: Sequence[Request], replicas: int) -> list[Unit]:
+    """Return every request in one unit, the units in the order in which they are to be sent."""
+    costs = [cost_of(one) for one in requests]
+    left, found, unit, size = math.fsum(costs), [], [], 0.0
+    for number in _ordered(requests, costs):
+        unit.append(number)
+        size += costs[number]
+        if size >= max(LEAST, left / (SHARE * replicas)):
+            found.append(Unit(tuple(unit), size))
+            left, unit, size = left - size, [], 0.0
+    return found + ([Unit(tuple(unit), size)] if unit else [])
+
+
+def _ordered(requests: Sequence[Request], costs: Sequence[float]) -> list[int]:
+    """Return the requests' numbers: families with a common beginning, those with the longest member first."""
+    families: dict[tuple[str, str], list[int]] = {}
+    for number in sorted(range(len(requests)), key=lambda one: (_text(requests[one]), one), reverse=True):
+        one = requests[number]
+        families.setdefault((type(one).__name__, _text(one)[:COMMON]), []).append(number)
+    ordered = sorted(families.values(), key=lambda own: (-max(costs[one] for one in own), own[0]))
+    return [number for own in ordered for number in own]
+
+
+def _text(request: Request) -> str:
+    match request:
+        case Loglikelihood(context, _):
+            return context
+        case RollingLoglikelihood(text) | FillMask(text):
+            return text
+        case Generate(prompt):
+            return prompt
+        case RunProgram():
+            return ""
