@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 
 from harness.cli.command import Output
+from harness.core.settings import settings_table
 from harness.results.run_directory import DEFAULT_FILES, TASKS
 
 USAGE = "touchstone run [--tasks NAME,...] [FILE | FOLDER | FILE::TEST ...] [any option of pytest]"
@@ -36,5 +38,24 @@ def run(options: argparse.Namespace) -> Output:
     """Become pytest: signals and the exit code are its own."""
     tasks = [f"{TASKS}{one}" for one in options.tasks]
     # -P, since a folder `harness` in the current one is somebody else's.
-    command = [sys.executable, "-P", "-m", "pytest", *DEFAULT_FILES, *tasks, *options.rest]
+    command = [sys.executable, "-P", "-m", "pytest", *DEFAULT_FILES, *tasks, *_joined(options.rest)]
     os.execv(sys.executable, command)
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Return the words with values joined to our options: pytest takes values that are paths for what to run, finds
+    its root folder from them, and so neither the project's settings nor its conftest."""
+    flags = {
+        flag
+        for row in settings_table().values()
+        if row.option and row.action != "switch"
+        for flag in (row.flag, row.long_flag, *row.formerly)
+    }
+    found: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word in flags and rest and not rest[0].startswith("-"):
+            word = f"{word}={rest.pop(0)}"
+        found.append(word)
+    return found

@@ -27,7 +27,7 @@ from harness.compare.items import AlignedScores, columns, score_name
 from harness.core.composite import COMPOSITE, Composite
 from harness.core.errors import GateError
 from harness.core.text import count
-from harness.results.store_entry import StoredResult
+from harness.results.store_entry import ItemScores, StoredResult
 from harness.statistics.best_of_many import compare_with_best
 from harness.statistics.moments import is_binary, moments_of
 from harness.statistics.power import Design, binary_design, composite_design, design_of, mean_design
@@ -87,7 +87,7 @@ def basis_of(
         share = FLIPS if flips is None else flips
         text = f"{'assumed' if flips is None else 'given'}: {100 * share:g} % of the items flip; no result is saved"
         return Basis(_weighted(binary_design(target.items, share), weights), metric, text, True)
-    loader = source if group[-1] in source.saved else known
+    loader = _either(source, known)
     runs = _rivals(
         group if source.kind == "best" else [one for one in group if one in source.saved], weights, loader
     )
@@ -122,6 +122,17 @@ def basis_of_composite(
     design = composite_design([one.design for one in parts])
     added = dict(zip(composite.benchmarks, (one.design.error for one in parts), strict=True))
     return Basis(design, COMPOSITE, text, any(one.assumed for one in parts), added)
+
+
+def _either(source: BaselineSource, known: BaselineSource) -> BaselineSource:
+    """A source that finds the items of the results of both."""
+    own = {(one.run_id, one.checkpoint, one.benchmark) for one in source.saved}
+
+    def items(saved: StoredResult) -> ItemScores:
+        where = source if (saved.run_id, saved.checkpoint, saved.benchmark) in own else known
+        return where.load(saved).items
+
+    return replace(source, items=items)
 
 
 def _weighted(design: Design, weights: Weights) -> Design:

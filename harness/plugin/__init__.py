@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 TABLE: Final = Path(__file__).parents[1] / "core" / "settings.toml"
 ACTIONS: Final = {"value": "store", "append": "append", "switch": "store_true"}
+PROJECT_FILE: Final = "pyproject.toml"
+SHIPPED: Final = {Path(__file__).resolve().parents[level] / "evals" for level in (1, 2)}
+"""The folders of the shipped benchmarks, in a wheel and in a checkout."""
 _OURS: Final = "--eval-"
 MEETING: Final = pytest.StashKey[dict[str, Any]]()
 
@@ -244,10 +247,26 @@ def pytest_configure_node(node: Any) -> None:
 
 def _meeting(config: pytest.Config) -> dict[str, Any]:
     """Return what every worker is told: what the session says, or if there is none yet, where to begin one."""
-    if _given(config) or _configured(config.rootpath / "pyproject.toml"):
+    if _given(config) or _configured(project_file(config)):
         return _session(config).for_workers()
     run = f"{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
     return config.stash.setdefault(MEETING, {"run": str(config.invocation_params.dir / "results" / run)})
+
+
+def project_file(config: pytest.Config) -> Path:
+    """Return the nearest pyproject.toml above what is run, or above the current folder; it need not exist.
+
+    Shipped benchmarks belong to no project. pytest's root folder will not do: the value of an option such as
+    ``--checkpoint PATH`` counts among the paths that it is found from, so that a checkpoint elsewhere moves it there.
+    It holds where ``--rootdir`` or ``-c`` is given.
+    """
+    if config.option.rootdir or config.option.inifilename:
+        return config.rootpath / PROJECT_FILE
+    here = config.invocation_params.dir
+    given = [(here / argument.partition("::")[0]).resolve() for argument in config.args]
+    own = [path for path in given if path.exists() and not SHIPPED & {path, *path.parents}]
+    found = (folder / PROJECT_FILE for start in (*own, here) for folder in (start, *start.parents))
+    return next((path for path in found if path.is_file()), config.rootpath / PROJECT_FILE)
 
 
 def _configured(project: Path) -> bool:

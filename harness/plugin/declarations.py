@@ -21,6 +21,7 @@ from harness.core.composite import Composite, one_of_each, project_composites
 from harness.core.dataset import extents_of
 from harness.core.errors import BenchmarkError
 from harness.core.grade import NO_ANSWER, Graded
+from harness.plugin import project_file
 from harness.plugin.collection import Given, checkpoint_of, given_items, result_of
 from harness.results.summary import Collected, Declaration
 
@@ -103,7 +104,7 @@ def composites_declared(items: list[pytest.Item]) -> list[Composite]:
     config = items[0].config
     files = dict.fromkeys(item.parent for item in items)
     modules = [*config.pluginmanager.get_plugins(), *(getattr(file, "module", None) for file in files)]
-    found = project_composites(config.rootpath / "pyproject.toml")
+    found = project_composites(project_file(config))
     for module in dict.fromkeys(one for one in modules if isinstance(one, ModuleType)):
         found += vars(module).get(COMPOSITES, ())
     return one_of_each(found)

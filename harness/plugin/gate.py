@@ -31,6 +31,7 @@ from harness.core.conditions import condition_names
 from harness.core.errors import GateError, HarnessError
 from harness.core.exit_codes import ExitCode
 from harness.core.settings import settings_table
+from harness.plugin import project_file
 from harness.plugin.options import Settings
 from harness.plugin.sequential import read_schedules
 from harness.reports.gate import decision_text
@@ -238,7 +239,7 @@ def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
             raise GateError(f"{flag} does nothing alone; give --gate, or --baseline to see verdicts only")
         return None
     plan = (
-        read_gate_config(config.rootpath / "pyproject.toml", required=False)
+        read_gate_config(project_file(config), required=False)
         if path is None
         else read_gate_config(config.invocation_params.dir / path, required=True)
     )

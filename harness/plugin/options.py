@@ -25,6 +25,7 @@ from harness.core.shard import shard_of
 from harness.core.task_groups import task_groups
 from harness.engines.sandbox.settings import SandboxSettings
 from harness.engines.settings import ModelSettings
+from harness.plugin import project_file
 
 if TYPE_CHECKING:
     from harness.core.eval_config import EvalConfig
@@ -127,7 +128,7 @@ def settings_of(config: pytest.Config) -> Settings:
         file = _file_of(sources)
         given = sources.values()
         values = _values(given)
-        groups = task_groups(config.rootpath / "pyproject.toml") if values["tasks"] else {}
+        groups = task_groups(project_file(config)) if values["tasks"] else {}
         shard = str(shard_of(values["shard"], os.environ)) if values["shard"] is not None else None
     except OptionError as error:
         raise pytest.UsageError(str(error)) from None
@@ -182,7 +183,7 @@ def _sources(config: pytest.Config, notes: list[str]) -> Sources:
         if row.option and (found := _given(config, row, notes)) is not None
     }
     found = Sources()
-    found.add(PROJECT, *of_project(config.rootpath / "pyproject.toml"))
+    found.add(PROJECT, *of_project(project_file(config)))
     found.add("environment", *of_environment(os.environ))
     found.add("options", options, dict.fromkeys(options, OPTION))
     return found

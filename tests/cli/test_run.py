@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.installed import touchstone
+from harness.results.run_directory import DEFAULT_FILES
+from tests.support.installed import run_python, touchstone
 
 QUICK = ("--checkpoint", "fake:causal", "--eval-limit", "1", "-p", "no:cacheprovider")
 
@@ -45,6 +46,18 @@ def test_files_of_ones_own_are_run_where_they_are_given(project: Path) -> None:
     done = touchstone("run", "test_mine.py::test_mine", *QUICK, "--tasks=mine", cwd=project)
     assert done.returncode == 0, done.stdout + done.stderr
     assert benchmarks(project) == ["mine"]
+
+
+@pytest.mark.parametrize("words", [("run",), DEFAULT_FILES], ids=["run", "pytest"])
+def test_the_projects_settings_hold_for_a_checkpoint_that_lies_elsewhere(
+    project: Path, words: tuple[str, ...], whole: Path
+) -> None:
+    with (project / "pyproject.toml").open("a") as file:
+        file.write("[tool.touchstone.gate]\nmargn = 0.02\n")
+    given = [*words, "--eval-tasks=arc_easy", "--checkpoint", str(whole), "--gate", "-p", "no:cacheprovider"]
+    done = run_python("-m", "harness.cli" if words == ("run",) else "pytest", *given, cwd=project)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "margn" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

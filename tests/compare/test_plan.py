@@ -79,6 +79,16 @@ def test_without_a_series_those_that_were_saved_one_after_the_other_are_compared
     assert row.basis == "measured: 1 pair of saved results, step-1 and step-0"
 
 
+def test_a_baseline_from_elsewhere_makes_a_pair_with_what_is_saved_here() -> None:
+    there, here = series("a", count=2)
+    found = make_plan(
+        [Target(benchmark="a", items=0)], source(there, kind="run", name="main"), source(here), PLAIN
+    )
+    (row,) = found.rows
+    assert row.basis.startswith("measured: 1 pair of saved results")
+    assert row.design.flips == pytest.approx((flips(there, here) + 0.5) / 401)
+
+
 def test_results_on_other_items_or_asked_otherwise_are_no_pair() -> None:
     one, other = series("b", count=2)
     asked = replace(other, saved=replace(other.saved, conditions={**other.saved.conditions, "shots": 5}))
