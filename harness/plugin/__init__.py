@@ -256,9 +256,8 @@ def _meeting(config: pytest.Config) -> dict[str, Any]:
 def project_file(config: pytest.Config) -> Path:
     """Return the nearest pyproject.toml above what is run, or above the current folder; it need not exist.
 
-    Shipped benchmarks belong to no project. pytest's root folder will not do: the value of an option such as
-    ``--checkpoint PATH`` counts among the paths that it is found from, so that a checkpoint elsewhere moves it there.
-    It holds where ``--rootdir`` or ``-c`` is given.
+    Shipped benchmarks belong to no project. pytest's root folder will not do, unless ``--rootdir`` or ``-c`` is given:
+    it is found from values of options too, such as ``--checkpoint PATH``, so that a checkpoint elsewhere moves it.
     """
     if config.option.rootdir or config.option.inifilename:
         return config.rootpath / PROJECT_FILE
