@@ -256,8 +256,8 @@ def _meeting(config: pytest.Config) -> dict[str, Any]:
 def project_file(config: pytest.Config) -> Path:
     """Return the nearest pyproject.toml above what is run, or above the current folder; it need not exist.
 
-    Shipped benchmarks belong to no project. pytest's root folder will not do, unless ``--rootdir`` or ``-c`` is given:
-    it is found from values of options too, such as ``--checkpoint PATH``, so that a checkpoint elsewhere moves it.
+    Shipped benchmarks belong to no project. pytest's root folder counts only where ``--rootdir`` or ``-c`` is given.
+    Else pytest finds it from values of options too, such as ``--checkpoint PATH``: a checkpoint elsewhere moves it.
     """
     if config.option.rootdir or config.option.inifilename:
         return config.rootpath / PROJECT_FILE
