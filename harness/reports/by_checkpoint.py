@@ -71,6 +71,14 @@ class Column(NamedTuple):
         return max(*map(cell_width, lines), *(cell_width(text) + self.signs for text in texts)) + 1
 
 
+def alike(summary: Summary) -> bool:
+    """Return whether all checkpoints have the same benchmarks."""
+    found: dict[str, set[str]] = {name: set() for name in formatting.checkpoints(summary)}
+    for one in wholes(summary):
+        found.setdefault(one.checkpoint, set()).add(one.benchmark)
+    return len({frozenset(one) for one in found.values()}) == 1
+
+
 def tables(summary: Summary, width: int) -> Iterator[Table]:
     """Yield the tables of primary metrics and composites, block by block; each kind of checkpoint has its own."""
     kinds = {str(info.get("name")): info.get("kind") for info in summary.checkpoints}

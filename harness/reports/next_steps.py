@@ -57,6 +57,9 @@ def _steps(summary: Summary) -> Iterator[Step]:
     if options := options_for_valid(summary):
         others = _command(summary, without=[option.split()[0] for option in options])
         yield Step(f"{others} {' '.join(options)}", "for valid results")
+    compares = _alike(summary) and summary.gate is None and not summary.manifest.get("demonstration")
+    if compares and not summary.faults:
+        yield Step(_compare(summary, summary.run_id), "what can be said of their differences")
     if look := to_look_at(summary):
         place = formatting.place(summary)
         yield Step(shlex.join(["touchstone", "items", place, *look]), "the texts that are of no use")
@@ -72,8 +75,8 @@ def _steps(summary: Summary) -> Iterator[Step]:
         return
     elif summary.gate is not None:
         yield from _after_gate(summary)
-    elif _alike(summary):
-        yield Step(_compare(summary, summary.run_id), "what can be said of their differences")
+    elif compares:
+        return
     elif summary.changes:
         yield Step(f"{command} --gate", "a verdict against the best so far")
     else:
@@ -100,7 +103,7 @@ def _alike(summary: Summary) -> bool:
     found: dict[str, set[str]] = {}
     for one in wholes(summary):
         found.setdefault(one.checkpoint, set()).add(one.benchmark)
-    first, *others = found.values()
+    first, *others = found.values() or [set[str]()]
     return bool(others) and all(one & first for one in others)
 
 

@@ -31,6 +31,9 @@ ON_A_SCREEN: Final = 32
 MOST: Final = 6
 """Of more checkpoints each has a row, whether or not more would fit; with a single benchmark also of fewer."""
 
+MOST_ALIKE: Final = 2
+"""The same, of checkpoints that have the same benchmarks."""
+
 UNFOLDED: Final = 24
 """A checkpoint's or benchmark's name of so many characters stands on one line, and metrics fold instead."""
 
@@ -51,7 +54,8 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False, 
     write: Write = console.print
     _demonstration(summary, write, width)
     names = formatting.checkpoints(summary)
-    many = len(names) > MOST or (len(names) > 1 and by_benchmark.row_count(summary) > ON_A_SCREEN)
+    most = MOST_ALIKE if by_checkpoint.alike(summary) else MOST
+    many = len(names) > most or (len(names) > 1 and by_benchmark.row_count(summary) > ON_A_SCREEN)
     many = many and (details or not by_benchmark.has_one_benchmark(summary))
     (_many if many else _few)(summary, write, width, details)
     _changes(summary, write, details)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from harness.reports import by_checkpoint, formatting, notes
+from harness.reports.next_steps import steps
 from harness.reports.page.builder import run_page as page
 from harness.reports.terminal import render
 from harness.results.summary import Summary
@@ -489,3 +490,19 @@ def test_a_checkpoint_that_could_not_be_used_is_named_in_the_table_and_the_page(
     whole = replace(sample(1), failed_to_load=failed)
     for text in (render(whole, 100, False), page(whole)):
         assert "checkpoint-7 failed to load: config.json: cut off" in text
+
+
+def test_three_checkpoints_with_the_same_benchmarks_are_one_table() -> None:
+    lines = render(sample(3), 100, False).splitlines()
+    rows = [line for line in lines if re.match(r" *checkpoint-\d00 ", line) and "0." in line]
+    assert len(rows) == 3
+    assert any(line.split()[:1] == ["+-"] for line in lines)
+
+
+def test_several_checkpoints_are_compared_next_also_where_one_is_not_valid() -> None:
+    whole = sample(3, faults=False)
+    results = [
+        replace(one, invalid="cut") if one.checkpoint == "checkpoint-100" else one for one in whole.results
+    ]
+    commands = [step.command for step in steps(replace(whole, results=results))]
+    assert any(command.startswith("touchstone compare ") for command in commands), commands
