@@ -112,3 +112,12 @@ def test_the_files_that_are_there_are_named_and_the_long_report_can_be_printed(
     assert main(shlex.split(again(found, details=True).command)[1:]) == 0
     assert "acc_norm_macro" in long
     assert "acc_norm_macro" not in capsys.readouterr().out
+
+
+def test_several_checkpoints_are_compared_next_also_where_one_is_not_valid() -> None:
+    whole = sample(3, faults=False)
+    results = [
+        replace(one, invalid="cut") if one.checkpoint == "checkpoint-100" else one for one in whole.results
+    ]
+    commands = [step.command for step in steps(replace(whole, results=results))]
+    assert any(command.startswith("touchstone compare ") for command in commands), commands

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from harness.reports import by_checkpoint, formatting, notes
-from harness.reports.next_steps import steps
 from harness.reports.page.builder import run_page as page
 from harness.reports.terminal import render
 from harness.results.summary import Summary
@@ -497,12 +496,3 @@ def test_three_checkpoints_with_the_same_benchmarks_are_one_table() -> None:
     rows = [line for line in lines if re.match(r" *checkpoint-\d00 ", line) and "0." in line]
     assert len(rows) == 3
     assert any(line.split()[:1] == ["+-"] for line in lines)
-
-
-def test_several_checkpoints_are_compared_next_also_where_one_is_not_valid() -> None:
-    whole = sample(3, faults=False)
-    results = [
-        replace(one, invalid="cut") if one.checkpoint == "checkpoint-100" else one for one in whole.results
-    ]
-    commands = [step.command for step in steps(replace(whole, results=results))]
-    assert any(command.startswith("touchstone compare ") for command in commands), commands
