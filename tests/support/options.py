@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,8 @@ class Given:
     def __init__(self, **values: Any) -> None:
         self.values = values
         self.rootpath = Path(values.pop("rootpath", "no-project"))
+        self.option = Namespace(rootdir=str(self.rootpath), inifilename=None)
+        self.args: list[str] = []
         self.invocation_params = pytest.Config.InvocationParams(args=(), plugins=None, dir=Path())
 
     def getoption(self, name: str, default: Any = None) -> Any:
