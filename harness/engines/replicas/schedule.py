@@ -193,10 +193,13 @@ class Schedule:
         return []
 
     def _again(self, number: int) -> None:
-        """Send a unit again, last of all: what is healthy comes first."""
-        if number in self._units:
+        """Send a unit again, last of all: what is healthy comes first.
+
+        It gets a new number, so that a late answer to the first sending does not end the second.
+        """
+        if (sent := self._units.pop(number, None)) is not None:
             self.resent += 1
-            self._waiting.append(number)
+            self._wait(sent)
 
     def _wait(self, sent: _Sent) -> None:
         self._units[self.next] = sent

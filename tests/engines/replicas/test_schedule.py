@@ -16,10 +16,10 @@ from harness.core.errors import CheckpointError
 from harness.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
 from harness.engines.fake import FakeEngine
 from harness.engines.replicas.engine import ReplicatedEngine
-from harness.engines.replicas.schedule import IN_FLIGHT
+from harness.engines.replicas.schedule import IN_FLIGHT, Schedule
 from harness.engines.replicas.target import RayTarget, target_of
 from harness.engines.replicas.transport import Answered, Died, Event, Failed, Loaded, Refused
-from harness.engines.replicas.units import LEAST, cost_of, plan_units
+from harness.engines.replicas.units import LEAST, Unit, cost_of, plan_units
 
 
 def fake() -> CheckpointInfo:
@@ -133,6 +133,19 @@ def test_nothing_is_lost_or_changed_and_only_poison_is_given_up(
     assert [one for one in again if not isinstance(one, Refusal)] == [
         one for one in found[:5] if not isinstance(one, Refusal)
     ]
+
+
+def test_a_late_answer_of_a_dead_replica_is_taken_and_leaves_the_second_sending_alone() -> None:
+    schedule = Schedule.of([Unit((0,), 1.0), Unit((1,), 1.0)], {0: True})
+    (first, _) = schedule.orders()
+    schedule.died(0)
+    schedule.loaded(0)
+    again = schedule.orders()
+    assert schedule.answered(0, first.unit, {0: "a"}) == [0]
+    assert schedule.orders() == []  # the replica still computes both
+    assert [schedule.answered(0, one.unit, dict.fromkeys(one.requests, "a")) for one in again] == [[1], []]
+    assert schedule.done
+    assert schedule.differing == []
 
 
 def test_poison_among_ten_thousand_is_found_with_few_deaths() -> None:
