@@ -76,6 +76,7 @@ class RequestDispatcher(Generic[Owner]):
         It is always called in the thread that called ``run``.
         """
         self._engine, self._sandbox, self._take = engine, sandbox, take
+        self._continuing = engine if isinstance(engine, ContinuingEngine) else None  # asking a protocol is slow
         self._waiting: list[_Open[Owner]] = []
         self._later: list[_Open[Owner]] = []
         self._under_way: Sequence[_Open[Owner]] = ()
@@ -94,7 +95,7 @@ class RequestDispatcher(Generic[Owner]):
 
     def ask_later(self, owner: Owner, requests: Sequence[Request]) -> None:
         """Let the model answer requests where others leave room, if it can be left; ``run`` does not wait for them."""
-        if isinstance(self._engine, ContinuingEngine) and self._engine.continues:
+        if self._continuing is not None and self._continuing.continues:
             self._later += [_Open(owner, number, request) for number, request in enumerate(requests)]
 
     def run(self) -> None:
@@ -182,13 +183,13 @@ class RequestDispatcher(Generic[Owner]):
                 self._ask_model(part, shares)
 
     def _answers(self, requests: Sequence[Request], now: int, done: Done) -> Sequence[Answered]:
-        if now < len(requests) and isinstance(self._engine, ContinuingEngine):
-            return self._engine.answer_first(now, requests, done)
+        if now < len(requests) and self._continuing is not None:
+            return self._continuing.answer_first(now, requests, done)
         return self._engine.answer(requests, done)
 
     def _leaves(self, due: int) -> bool:
         """Return whether to leave an engine that has so many requests to answer for which somebody waits."""
-        if not isinstance(self._engine, ContinuingEngine) or not self._engine.continues:
+        if self._continuing is None or not self._continuing.continues:
             return False
         return not due or AGAIN * len(self._waiting) > due
 
