@@ -115,14 +115,14 @@ def decide(
         told = f" ({REQUEST_OPTION})" if trouble.what == "time" else ""
         return _failure(_kind(trouble), trouble, f"{trouble.text}, after {count(attempts, 'attempt')}{told}")
     pause = trouble.wait
-    if pause is None:
+    if not pause:  # 0 says nothing, and such a server would be asked without a breath
         pause = min(FIRST_PAUSE * 2.0 ** min(attempts - 1, 16), LONGEST_PAUSE) * (0.5 + 0.5 * chance())
     if now + pause < deadline:
         return now + pause
     kind: Kind = "limited" if trouble.status == LIMITED else "deadline"
     asks = f"; the server asks to wait {_seconds(pause)}, which is past {_item(limits)} ({ITEM_OPTION})"
     passed = f", and no time is left of {_item(limits)} ({ITEM_OPTION}) for another attempt"
-    return _failure(kind, trouble, trouble.text + (passed if trouble.wait is None else asks))
+    return _failure(kind, trouble, trouble.text + (asks if trouble.wait else passed))
 
 
 def overdue(trouble: Trouble | None, limits: Limits) -> Failure:

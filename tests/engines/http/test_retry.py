@@ -77,6 +77,10 @@ def test_429_is_asked_again_until_the_deadline_of_the_item() -> None:
     )
 
 
+def test_a_wait_of_no_time_is_no_reason_to_ask_without_a_breath() -> None:
+    assert [decided(status(429, wait=0.0), attempts) for attempts in (1, 2, 3)] == [0.5, 1.0, 2.0]
+
+
 def test_a_wait_beyond_the_deadline_fails_at_once_and_says_so() -> None:
     found = decided(status(429, wait=3600.0))
     assert isinstance(found, Failure)
