@@ -34,6 +34,7 @@ class HttpEngine:
         self._canaries = canaries(info.serves)
         self._before: list[Answer | Refusal] | None = None
         self._drift: str | None = None
+        self._unchecked = False
         self._since = 0
         self._fingerprints: Counter[str] = Counter()
         self._scored = self._to_score = 0
@@ -74,8 +75,10 @@ class HttpEngine:
         """Ask the known questions again, unless nothing was asked since; ``usage`` says what was found."""
         if self._before is None or not self._since:
             return
-        self._since = 0
-        self._drift = self._drift or drift(self._before, self._ask(self._planner.plan(self._canaries)))
+        self._since, self._unchecked = 0, True
+        after = self._ask(self._planner.plan(self._canaries))
+        self._drift = self._drift or drift(self._before, after)
+        self._unchecked = all(isinstance(one, Refusal) for one in after)
 
     def progress(self) -> EngineProgress:
         """Return the work so far, as the server counts it."""
@@ -124,5 +127,10 @@ class HttpEngine:
             notes.append(
                 f"{self.info.name}: the server answered with {len(self._fingerprints)} different system_fingerprints: "
                 "its replies are not all of one system"
+            )
+        if self._unchecked:
+            notes.append(
+                f"{self.info.name}: the server gave no answer to the known questions at the end, so nobody knows "
+                "whether it was still the same"
             )
         return notes
