@@ -24,6 +24,7 @@ from harness.engines.http.abilities import HELLO, NEUTRAL, Abilities, Family, Wa
 from harness.engines.http.address import Address, choose_model
 from harness.engines.http.calls import Failure, Malformed
 from harness.engines.http.replies import choices, logprob, token_number
+from harness.engines.http.retry import AWAY
 from harness.engines.http.scoring import Read, next_tokens, whole
 from harness.engines.http.tokens import KNOWN, Tokens, find_tokens
 from harness.engines.transformers.scoring.plan import Score, TokenWork
@@ -143,15 +144,15 @@ class Probe:
         why = []
         if only != "chat":
             said = self._post("completions", {"prompt": KNOWN, "max_tokens": 1, "temperature": 0.0})
-            if isinstance(said, Failure):
-                why.append(f"completions: {said.reason}")
+            if lack := _lack(said):
+                why.append(f"completions: {lack}")
             else:
                 can = replace(can, completions=True, answers_as=_names(said))
                 self._found.fingerprint = _text(said, "system_fingerprint") or None
         if only != "completions":
             said, limit = self._chat()
-            if isinstance(said, Failure):
-                why.append(f"chats: {said.reason}")
+            if lack := _lack(said):
+                why.append(f"chats: {lack}")
             else:
                 named = tuple(dict.fromkeys((*can.answers_as, *_names(said))))
                 can = replace(can, chat=True, limit=limit, answers_as=named, continues=can.family == "vllm")
@@ -203,8 +204,9 @@ class Probe:
         self._check_same_tokens(tokens, ids)
         said = None if not isinstance(ids, tuple) else self._post("completions", _one(ids))
         if said is None or isinstance(said, Failure):
-            reason = f": {shorten(said.reason, _LONGEST_REASON)}" if isinstance(said, Failure) else ""
-            self._no_scores(f"takes no prompt as token ids{reason}")
+            told = ids if isinstance(ids, Refusal) else said
+            reason = "" if told is None else shorten(told.reason, _LONGEST_REASON)
+            self._no_scores(f"takes no prompt as token ids: {reason}")
             return
         assert isinstance(ids, tuple)
         if (counted := _prompt_tokens(said)) is not None and counted != len(ids):
@@ -348,7 +350,22 @@ class Probe:
         )
 
     def _post(self, endpoint: str, body: Mapping[str, Any]) -> Any:
-        return self._ask(f"{self._address.api}/{endpoint}", {"model": self._found.model, **body})
+        """Return the reply, or the failure that says what the server cannot do.
+
+        Raises ``CheckpointError`` for one that says only that it is busy or away: what it can do is not known then.
+        """
+        said = self._ask(f"{self._address.api}/{endpoint}", {"model": self._found.model, **body})
+        if isinstance(said, Failure) and (_busy(said) or (said.kind == "gone" and self._away())):
+            raise CheckpointError(
+                f"{self._address.url}: {said.reason}; what the server can do is not known before it answers that: "
+                "try again later"
+            )
+        return said
+
+    def _away(self) -> bool:
+        """Return whether the server is there for no question: some break off those that they do not understand."""
+        said = self._ask(f"{self._address.api}/models", None)
+        return isinstance(said, Failure) and said.kind == "gone"
 
     def _remote(self, path: str, body: Mapping[str, Any]) -> Any:
         said = self._ask(path, {"model": self._found.model, **body})
@@ -397,13 +414,15 @@ def _read(read: Read, said: Any) -> list[Score] | str:
 
 
 def _raise_fatal(address: Address, failure: Failure) -> None:
-    """Raise ``CheckpointError`` where nothing more need be asked: nobody answers, or wants a key."""
+    """Raise ``CheckpointError`` where nothing more need be asked: nobody answers, now or at all, or a key is wanted."""
     if failure.status in (401, 403):
         raise CheckpointError(
             f"{address.url}: {failure.reason}; the key is taken from OPENAI_API_KEY or TOUCHSTONE_API_KEY"
         )
     if failure.kind in ("gone", "deadline"):
         raise CheckpointError(f"{address.url}: {failure.reason}; start the server, or check the address")
+    if _busy(failure):
+        raise CheckpointError(f"{address.url}: {failure.reason}; try again later")
 
 
 def _rows(said: Any) -> list[Mapping[str, Any]]:
@@ -431,6 +450,17 @@ def _prompt_tokens(said: Any) -> int | None:
     usage = said.get("usage") if isinstance(said, Mapping) else None
     found = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
     return found if isinstance(found, int) else None
+
+
+def _busy(failure: Failure) -> bool:
+    return failure.kind in ("deadline", "limited") or failure.status in AWAY
+
+
+def _lack(said: Any) -> str:
+    """Return why a reply shows that an endpoint is not there, nothing where it is."""
+    if isinstance(said, Failure):
+        return said.reason
+    return "" if _choice_count(said) else "the reply has no choices"
 
 
 def _choice_count(said: Any) -> int:

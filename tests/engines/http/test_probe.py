@@ -120,6 +120,53 @@ def test_a_server_that_answers_nothing_is_refused_in_one_line(whole: Path) -> No
         Probe(parse_address("http://h:8000"), wants_a_key).run(None, None)
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Failure("HTTP 429 (too many requests); the server asks to wait 900 s", "limited", 429),
+        Failure("HTTP 503 (service unavailable), after 3 attempts", "server", 503),
+        Failure("no reply within 120 s, after 3 attempts", "deadline"),
+        Failure("connection refused", "gone"),
+    ],
+    ids=lambda failure: failure.kind,
+)
+@pytest.mark.parametrize("known", [0, 1, 3, 5, 8])
+def test_a_server_that_is_busy_or_goes_away_during_the_probe_is_not_one_that_cannot(
+    whole: Path, failure: Failure, known: int
+) -> None:
+    server = ModelServer(whole)
+
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+        return server.ask(path, body) if len(server.gets) + len(server.bodies) < known else failure
+
+    with pytest.raises(CheckpointError) as raised:
+        Probe(parse_address("http://h:8000"), ask).run(None, str(whole))
+    assert failure.reason in str(raised.value)
+
+
+def test_a_server_that_breaks_off_what_it_does_not_understand_is_asked_for_the_rest(whole: Path) -> None:
+    server = ModelServer(whole, style="openai")
+
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+        if body is not None and isinstance(body.get("prompt"), list):
+            return Failure("the connection broke before the reply", "gone")
+        return server.ask(path, body)
+
+    found = Probe(parse_address("http://h:8000"), ask).run(None, str(whole))
+    assert found.abilities.serves == (Generate,)
+    assert "takes no prompt as token ids: the connection broke" in found.abilities.why
+
+
+def test_a_reply_without_choices_is_no_ability(whole: Path) -> None:
+    server = ModelServer(whole)
+
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+        return {"error": "no such thing"} if path.endswith("completions") else server.ask(path, body)
+
+    with pytest.raises(CheckpointError, match=r"completions: the reply has no choices; chats: the reply"):
+        Probe(parse_address("http://h:8000"), ask).run(None, str(whole))
+
+
 def test_the_texts_of_many_requests_are_tokenized_together_and_each_once() -> None:
     asked: list[list[str]] = []
 
