@@ -22,6 +22,7 @@ from harness.engines.http.keys import Key, key_of
 from harness.engines.http.transport import Transport
 from tests.support.asking import ends_of, generated, mixed
 from tests.support.fault_server import LONG_WAIT, MODEL, FaultServer, text_of
+from tests.support.scripted_server import scripted
 
 SPEED = 50
 """The seconds of the transport's clock in one of ours."""
@@ -235,6 +236,20 @@ def test_a_compressed_reply_is_not_unpacked() -> None:
         assert server.headers[0]["accept-encoding"] == "identity"
     assert isinstance(end, Failure)
     assert end.reason == "the reply is compressed, although that was not asked for; not asked again"
+
+
+def test_a_compressed_refusal_is_waited_for_as_any_other() -> None:
+    refusal = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 60\r\nContent-Encoding: gzip\r\n"
+    good = b'HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n{"choices": [5]}'
+    with (
+        scripted(refusal + b"Content-Length: 2\r\n\r\n\x1f\x8b", good) as server,
+        transport(server.base) as asking,
+    ):
+        begun = time.monotonic()
+        end = asking.one(Call("/v1/completions", {}, lambda found: found["choices"][0]))
+    assert isinstance(end, Reply)
+    assert (end.value, end.attempts) == (5, 2)
+    assert (time.monotonic() - begun) * SPEED >= 60
 
 
 def test_half_a_surrogate_pair_reaches_the_server_as_it_is() -> None:
