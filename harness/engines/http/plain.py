@@ -44,7 +44,7 @@ class Plain:
         place = urlsplit(base)
         self._host, self._port, self._largest = place.hostname or "", place.port or 80, largest
         self._prefix = place.path
-        told = {"Host": place.netloc, **headers}
+        told = {"Host": _ascii(place.netloc), **headers}
         self._told = "".join(f"{name}: {value}\r\n" for name, value in told.items())
         self._heads: dict[tuple[str, bool], bytes] = {}
         self._all: set[_Line] = set()
@@ -76,7 +76,9 @@ class Plain:
         if head is None:
             method, length = ("GET", "") if data is None else ("POST", "Content-Length: ")
             line = f"{method} {quote(self._prefix + path, safe=_SAFE)} HTTP/1.1\r\n"
-            head = self._heads[path, data is None] = f"{line}{self._told}{length}".encode("latin-1")
+            head = self._heads[path, data is None] = f"{line}{self._told}{length}".encode(
+                "latin-1", "replace"
+            )
         return head + b"\r\n" if data is None else b"%b%d\r\n\r\n%b" % (head, len(data), data)
 
     def _kept(self) -> _Line | None:
@@ -107,6 +109,14 @@ class Plain:
         except OSError as error:
             raise Broken(words(error)) from None
         return line
+
+
+def _ascii(place: str) -> str:
+    """Return a host and port as a header has them; one that is no name stays, and connecting says what is wrong."""
+    try:
+        return place.encode("idna").decode("ascii")
+    except UnicodeError:
+        return place
 
 
 class _Line(asyncio.Protocol):

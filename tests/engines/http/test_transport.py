@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -322,6 +323,15 @@ def test_a_proxy_that_does_not_speak_http_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:9")
     with pytest.raises(CheckpointError, match="a socks5 proxy, and only http ones can be used"):
         Transport(Server("http://models.example", MODEL))
+
+
+@pytest.mark.parametrize(("base", "library"), [("http://h:1", "httptools"), ("https://h:1", "aiohttp")])
+def test_a_library_that_is_missing_is_named_with_how_to_install_it(
+    base: str, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(CheckpointError, match=rf"needs {library}.*pip install 'pytest-touchstone\[http\]'"):
+        Transport(Server(base, MODEL))
 
 
 # A server that goes and comes
