@@ -76,7 +76,8 @@ class RequestDispatcher(Generic[Owner]):
         It is always called in the thread that called ``run``.
         """
         self._engine, self._sandbox, self._take = engine, sandbox, take
-        self._continuing = engine if isinstance(engine, ContinuingEngine) else None  # asking a protocol is slow
+        # Asking a protocol is slow.
+        self._continuing = engine if isinstance(engine, ContinuingEngine) else None
         self._waiting: list[_Open[Owner]] = []
         self._later: list[_Open[Owner]] = []
         self._under_way: Sequence[_Open[Owner]] = ()
