@@ -19,26 +19,35 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from harness.compare.study.points import Study
 from harness.core.errors import HarnessError
 from harness.reports.charts import LIMITS, BarChart, Line, LineChart, bar_charts, line_charts
+from harness.reports.panels import draw_panels
+from harness.reports.plot_parts import (
+    COLOURS,
+    DASHES,
+    DENSE,
+    MARKS,
+    Spell,
+    heading,
+    in_panels,
+    limits_of,
+    points_of,
+    runs_of,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555", "#b2a100")
 BARS: Final = ("#0072b2", "#e69f00", "#009e73", "#f0c9de", "#56b4e9", "#d55e00", "#444444", "#f0e442")
-"""The same colours for bars, in turns dark and light, so that neighbours differ in grey too."""
+"""The colours of curves for bars, in turns dark and light, so that neighbours differ in grey too."""
 
-MARKS: Final = ("o", "s", "^", "D", "v", "X", "P", "h")
-DASHES: Final = ("-", "--", ":", "-.", (0, (8, 2)), (0, (4, 4)), (0, (1, 3)), (0, (6, 2, 1, 2, 1, 2)))
 HATCHES: Final = ("", "///", "...", "xxx", "\\\\\\", "++", "oo", "--")
 
-TOGETHER: Final = 4
-"""The series whose bands one panel can show; more get a panel each."""
-
-DENSE: Final = 25
-"""The checkpoints of a series from which on it gets a panel of its own, and no marks."""
-
 DPI: Final = 160
+DPI_WIDE: Final = 110
+WIDE: Final = 8.0
+"""The dots of an inch, and those of pictures that are so many inches wide, which take long."""
+
 COMPRESSION: Final = 3
 """Of PNG files, from 0 to 9: the larger ones take several times as long, and save a tenth."""
 
@@ -67,7 +76,6 @@ FONTS: Final = (
 """Fonts with Korean letters, in the order in which they are taken."""
 
 Files = dict[str, bytes]
-Spell: TypeAlias = Callable[[str], str]
 Job: TypeAlias = tuple[str, "Callable[[Any, Spell], Figure]", LineChart | BarChart]
 """A picture to draw: its name, its function, and its chart."""
 
@@ -115,7 +123,7 @@ def _saved(figure: Figure, form: str) -> bytes:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     data = io.BytesIO()
-    figure.set_dpi(DPI)
+    figure.set_dpi(DPI if figure.get_figwidth() < WIDE else DPI_WIDE)
     canvas: Any
     if form == "png":
         canvas = FigureCanvasAgg(figure)
@@ -194,12 +202,6 @@ def latin(letter: str) -> str:
     return plain or "?"
 
 
-def shortened(text: str, most: int = 40) -> str:
-    """Return a name with its beginning left out where it is long: its end tells checkpoints apart."""
-    text = f" {text}" if text.startswith("_") else text  # matplotlib leaves such names out of legends
-    return text if len(text) <= most else f"..{text[2 - most :]}"
-
-
 # Curves
 
 
@@ -207,96 +209,30 @@ def draw_curves(chart: LineChart, spell: Spell) -> Figure:
     """Return a figure of the curves, each with its band: in one panel, or where they are many in a panel each."""
     from matplotlib.figure import Figure
 
-    dense = any(len(line.dots) > DENSE for line in chart.lines)
-    panels = len(chart.lines) if dense or len(chart.lines) > TOGETHER else 1
-    columns = 1 if panels == 1 else min(3, math.ceil(math.sqrt(panels)))
-    rows = math.ceil(panels / columns)
-    size = (7.2, 4.2) if panels == 1 else (3.4 * columns + 0.6, 2.7 * rows + 0.6)
-    layout: Any = "none" if panels > 1 else "constrained"
-    figure = Figure(figsize=size, layout=layout)
-    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    if panels > 1:
-        _spaced(figure, rows, columns)
-    for place, own in enumerate(axes.flat):
-        if place >= panels:
-            own.set_visible(False)
-            continue
-        _panel(own, chart, None if panels == 1 else place, spell)
-        if place + columns >= panels:
-            own.tick_params(labelbottom=True)
-    limits = f"bands: {LIMITS}; " if chart.limits else ""
-    figure.suptitle(
-        spell(f"{_heading(chart)} by {chart.axis}"),
-        fontsize=11,
-        fontweight="bold",
-        x=0.02,
-        ha="left",
-        **({} if panels == 1 else {"y": 1 - 0.12 / size[1], "va": "top"}),
-    )
-    figure.supxlabel(
-        f"{limits}rings: the best of each series",
-        fontsize=7.5,
-        color="#555555",
-        x=0.99,
-        ha="right",
-        **({} if panels == 1 else {"y": 0.08 / size[1], "va": "bottom"}),
-    )
-    if panels == 1:
-        _legend(figure, axes[0, 0], len(chart.lines))
-    return figure
-
-
-def _spaced(figure: Figure, rows: int, columns: int) -> None:
-    """Give panels their places: they are alike, and to measure all of their texts takes as long as to draw them."""
-    width, height = figure.get_size_inches()
-    left, right, top, bottom, apart, below = 0.65, 0.15, 0.6, 0.5, 0.15, 0.4  # inches
-    own, tall = (
-        (width - left - right - apart * (columns - 1)) / columns,
-        (height - top - bottom - below * (rows - 1)) / rows,
-    )
-    figure.subplots_adjust(
-        left=left / width,
-        right=1 - right / width,
-        top=1 - top / height,
-        bottom=bottom / height,
-        wspace=apart / own,
-        hspace=below / tall,
-    )
-
-
-def _heading(chart: LineChart | BarChart) -> str:
-    return f"{chart.title}, %" if chart.percent else chart.title
-
-
-def _panel(axes: Axes, chart: LineChart, one: int | None, spell: Spell) -> None:
-    """Draw all lines; with ``one``, that line with its band, and the others in grey."""
+    if in_panels(chart):
+        return draw_panels(chart, spell)
+    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+    axes = figure.subplots()
     for place, line in enumerate(chart.lines):
-        if one is None or place == one:
-            _curve(axes, line, place, 100 if chart.percent else 1, spell)
-    if one is not None:
-        others = [
-            _points(line, 100 if chart.percent else 1) for line in chart.lines if line is not chart.lines[one]
-        ]
-        # One line with gaps: of many series, many lines in each of as many panels would take long.
-        places, values = (
-            [place for own in column for place in (*own, math.nan)] for column in zip(*others, strict=True)
-        )
-        axes.plot(places, values, color="#c8c8c8", linewidth=0.9, zorder=1)
-        axes.set_title(spell(shortened(chart.lines[one].name)), fontsize=9, loc="left", y=1.0)
-
-
-def _points(line: Line, factor: float) -> tuple[list[float], list[float]]:
-    return [dot.place for dot in line.dots], [factor * dot.value for dot in line.dots]
+        _curve(axes, line, place, 100 if chart.percent else 1, spell)
+    limits = f"bands: {LIMITS}; " if chart.limits else ""
+    title = spell(f"{heading(chart)} by {chart.axis}")
+    figure.suptitle(title, fontsize=11, fontweight="bold", x=0.02, ha="left")
+    about = f"{limits}rings: the best of each series"
+    figure.supxlabel(about, fontsize=7.5, color="#555555", x=0.99, ha="right")
+    _legend(figure, axes, len(chart.lines))
+    return figure
 
 
 def _curve(axes: Axes, line: Line, place: int, factor: float, spell: Spell) -> None:
     at = place % len(COLOURS)
-    places, values = _points(line, factor)
-    lows = [math.nan if dot.low is None else factor * dot.low for dot in line.dots]
-    highs = [math.nan if dot.high is None else factor * dot.high for dot in line.dots]
+    places, values = points_of(line, factor)
+    lows, highs = limits_of(line, factor)
     axes.fill_between(places, lows, highs, color=COLOURS[at], alpha=0.15, linewidth=0)
-    for alone in _alone(lows, highs):
-        axes.vlines(places[alone], lows[alone], highs[alone], color=COLOURS[at], linewidth=1.2, alpha=0.6)
+    for run in runs_of(lows, highs):
+        if len(run) == 1:
+            only = run.start
+            axes.vlines(places[only], lows[only], highs[only], color=COLOURS[at], linewidth=1.2, alpha=0.6)
     few = len(places) <= DENSE
     axes.plot(
         places,
@@ -320,13 +256,6 @@ def _curve(axes: Axes, line: Line, place: int, factor: float, spell: Spell) -> N
             color=COLOURS[at],
             zorder=4,
         )
-
-
-def _alone(lows: Sequence[float], highs: Sequence[float]) -> list[int]:
-    """Return the places of limits without neighbours that have some: no band is there."""
-    known = [not math.isnan(low + high) for low, high in zip(lows, highs, strict=True)]
-    around = [False, *known, False]
-    return [place for place, one in enumerate(known) if one and not (around[place] or around[place + 2])]
 
 
 def _gaps(upper: Sequence[float], lower: Sequence[float]) -> list[float]:
@@ -364,7 +293,7 @@ def draw_bars(chart: BarChart, spell: Spell) -> Figure:
     for (start, end), own in zip(rows, axes[:, 0], strict=True):
         _row(own, chart, (start, end), steep, spell)
         own.set_xlim(-0.6, most - 0.4)
-    figure.suptitle(spell(_heading(chart)), fontsize=11, fontweight="bold", x=0.02, ha="left")
+    figure.suptitle(spell(heading(chart)), fontsize=11, fontweight="bold", x=0.02, ha="left")
     if any(bar.low is not None for _, row in chart.bars for bar in row):
         figure.supxlabel(f"bars: {LIMITS}", fontsize=7.5, color="#555555", x=0.99, ha="right")
     if len(chart.bars) > 1:
@@ -420,12 +349,13 @@ def _row(axes: Axes, chart: BarChart, row: tuple[int, int], steep: bool, spell: 
         rotation_mode="anchor" if steep else "default",
         fontsize=8,
     )
+    below = axes.get_xaxis_transform()
+    ends = [place - start - 0.5 for place, _ in chart.sections if start < place < end]
+    axes.vlines(ends, 0, 1, transform=below, color="#999999", linewidth=0.8, linestyle=":")
     for place, name in chart.sections:
-        if start < place < end:
-            axes.axvline(place - start - 0.5, color="#999999", linewidth=0.8, linestyle=":")
         if start <= place < end or (place < start and name == _section(chart, start)):
             left = max(place, start) - start - 0.45
-            axes.text(left, 1.01, spell(shortened(name)), transform=axes.get_xaxis_transform(), fontsize=8)
+            axes.text(left, 1.01, spell(shortened(name)), transform=below, fontsize=8)
 
 
 def _section(chart: BarChart, group: int) -> str:

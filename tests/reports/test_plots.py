@@ -88,6 +88,31 @@ def test_pictures_are_png_and_svg_with_the_names_as_text() -> None:
 
 
 @pytest.mark.slow
+def test_many_series_get_a_panel_each_within_one_pair_of_axes() -> None:
+    """Axes of their own, with ticks and labels each, take four times as long to draw."""
+    dots = [tuple(Dot(n, 0.4 + n / 100 + row / 50, 0.3, 0.9) for n in range(4)) for row in range(6)]
+    known = [*dots[:5], (Dot(0, 0.5), Dot(1, 0.6, 0.5, 0.7), Dot(2, 0.5))]
+    lines = tuple(Line(f"training-{number}", own, 1) for number, own in enumerate(known))
+    chart = LineChart(key="many", title="gsm8k", axis="epoch", lines=lines)
+    with plots._style("many"):
+        figure = plots.draw_curves(chart, str)
+        (axes,) = figure.axes
+        figure.draw_without_rendering()
+        texts = [text.get_text() for text in axes.texts]
+        frame = figure.bbox
+        assert all(
+            frame.contains(*point) for text in axes.texts for point in text.get_window_extent().get_points()
+        )
+        assert len(axes.lines) == 6
+        for line in axes.lines:
+            places = axes.transData.transform(line.get_path().vertices)
+            assert all(frame.contains(x, y) for x, y in places)
+    assert {line.name for line in lines} < {*texts}
+    assert texts.count("40") == 2  # a number on the axis at the left of each of two rows
+    assert texts.count("3") == 3  # and below each of three columns
+
+
+@pytest.mark.slow
 def test_a_study_is_drawn_into_the_folder_that_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
