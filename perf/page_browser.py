@@ -102,7 +102,7 @@ def _measure(browser: Any, path: Path, chosen: dict[str, str]) -> None:
     page.evaluate("(chosen) => update(chosen)", chosen)
     page.wait_for_timeout(1000)
     _line("search after a second", [page.evaluate(TIMED, {"q": SEARCHES["text"]})])
-    page.evaluate("texts.prepare(chunksInView())")
+    page.evaluate("texts.ahead(chunksInView())")
     for kind, wanted in (("filter", FILTERS), ("search", {name: {"q": q} for name, q in SEARCHES.items()})):
         for name, changes in wanted.items():
             _line(f"{kind}, {name}", [page.evaluate(TIMED, changes) for _ in range(TIMES)])

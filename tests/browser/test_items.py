@@ -408,8 +408,31 @@ def test_a_phone_shows_list_and_item_without_scrolling_sideways(items: Items) ->
 def test_texts_are_unpacked_before_anybody_searches(items: Items) -> None:
     page = items(items=1000)
     page.wait_for_function(
-        "() => chunksInView().length > 3 && chunksInView().every((key) => texts.prepared.has(key))"
+        "() => chunksInView().length > 3 && chunksInView().every((key) => texts.sent.has(key)) && !texts.calls.size"
     )
+
+
+def test_a_first_search_finds_what_a_later_one_finds(items: Items) -> None:
+    """It looks through JSON before any item is read, and later through texts."""
+    page = items("items=&a=*", items=300, hostile=True)
+    page.evaluate("texts.ahead = async () => {}")
+    wanted = {
+        "Number 17:": 9,
+        "\x1b[31mred": 9,
+        'harmed = "script"': 9,
+        "?\nAnswer:": 2700,
+        "extracted": 0,
+        "17": 143,
+    }
+    for text, many in wanted.items():
+        page.evaluate("texts.restart()")
+        found = []
+        for _ in range(2):
+            page.evaluate("(q) => update({ q })", text)
+            found.append(page.evaluate("[...left]"))
+            page.evaluate("Texts.prototype.ahead.call(texts, chunksInView())")
+        assert found[0] == found[1], text
+        assert len(found[0]) == many, text
 
 
 def test_texts_are_searched_also_where_the_browser_has_no_workers(made: Any, opened: Any) -> None:

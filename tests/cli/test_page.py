@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.reports.page.packing import unpacked
+from harness.reports.page.packing import Words, chunk_items
 from perf.page import make_run
 from tests.support.places import ROOT
 
@@ -32,7 +32,7 @@ def test_a_run_of_a_former_version_gets_a_page_with_what_its_benchmarks_tell(
     assert main(["page", "former"]) == 0
     assert capsys.readouterr().out == "results/former/report.html\n"
     page = (run / "report.html").read_text()
-    texts = [unpacked(one) for one in re.findall(r'id="texts-\d+-0">(.*?)<', page)]
+    texts = [chunk_items(Words().unpacked(one)) for one in re.findall(r'id="texts-\d+-0">(.*?)<', page)]
     (arc, gsm8k, _, _) = texts
     assert [one["right"] for one in arc[0]["asked"][0]["choices"]] == [True, False, False, False]
     assert gsm8k[0]["gold"] == "18"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from harness.reports.page.builder import assembled
 from harness.reports.page.items import CHUNK
-from harness.reports.page.packing import ENCODER, Words, packed, without_leads
+from harness.reports.page.packing import Words, chunk_text, packed
 from harness.reports.page.payload import Block
 from harness.results.records import STATUSES
 
@@ -61,7 +61,7 @@ def made(
 ) -> tuple[Meta, list[Block]]:
     """Return meta data and blocks: every checkpoint of every run answers ``items`` items of each benchmark."""
     meta: Meta = {
-        "format": 1,
+        "format": 2,
         "title": "Made up",
         "kind": kind,
         "runs": [
@@ -103,7 +103,7 @@ def made(
             for number, name in enumerate(benchmarks):
                 place = len(meta["parts"])
                 columns, texts = _part(name, run * checkpoints + checkpoint, items, number * items, hostile)
-                chunks = [words[number].packed(ENCODER.encode(without_leads(some))) for some in texts]
+                chunks = [words[number].packed(chunk_text(some)) for some in texts]
                 names = [f"texts-{place}-{chunk}" for chunk in range(len(chunks))]
                 blocks += [Block(f"columns-{place}", columns), *map(Block, names, chunks)]
                 part = {"columns": f"columns-{place}", "texts": names, "words": f"words-{number}", "run": run}

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from harness.reports.page.data import DataRows
-from harness.reports.page.packing import ENCODER, Words, packed, with_leads, without_leads
+from harness.reports.page.packing import ENCODER, Words, chunk_items, chunk_text, packed
 from harness.reports.page.security import Redaction, has_key
 from harness.results.asked import asked_of, is_right, rest_of_row
 from harness.results.item_view import Asked
@@ -165,7 +165,7 @@ class Part:
         return row_of(record, right, asked, told, fields), texts_of(record, asked, told, data, notes)
 
     def _close(self) -> None:
-        text = ENCODER.encode(without_leads(self._open))
+        text = chunk_text(self._open)
         if has_key(text):
             first = len(self._packed) * self.size
             names = [row.example for row in self._rows[first : first + len(self._open)]]
@@ -173,7 +173,7 @@ class Part:
                 self._redaction.value(one, f"{name} of {self.checkpoint}")
                 for name, one in zip(names, self._open, strict=True)
             ]
-            text = ENCODER.encode(without_leads(cleaned))
+            text = chunk_text(cleaned)
         self._packed.append(self.kind.words.packed(text))
         self._open = []
 
@@ -185,9 +185,9 @@ class Part:
         if chunk == len(self._packed):
             self._open[number] = texts
             return
-        found = with_leads(self.kind.words.unpacked(self._packed[chunk]))
+        found = chunk_items(self.kind.words.unpacked(self._packed[chunk]))
         found[number] = self._redaction.value(texts, f"{record.example} of {self.checkpoint}")
-        self._packed[chunk] = self.kind.words.packed(ENCODER.encode(without_leads(found)))
+        self._packed[chunk] = self.kind.words.packed(chunk_text(found))
 
 
 def _columns(rows: Sequence[Row], groups: Mapping[str, int], fields: Sequence[str]) -> dict[str, Any]:

@@ -35,6 +35,9 @@ ENOUGH: Final = 50_000
 OFTEN: Final = 2
 """The times that a word must be there to get a code."""
 
+BETWEEN: Final = "\x00"
+"""Stands between the items of a chunk: JSON never holds it as it is, and it is no code."""
+
 SHARED: Final = 200
 """The characters that questions have in common before they are kept once: few-shot examples and instructions."""
 
@@ -63,21 +66,33 @@ def _text(signs: str) -> str:
     return gzip.decompress(raw).decode("utf-8")
 
 
-def without_leads(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return a chunk's items, of their first questions only what follows the beginning that they share with others.
+def chunk_text(items: Sequence[Mapping[str, Any]]) -> str:
+    """Return a chunk's items as texts of JSON with ``BETWEEN`` them, after the beginnings of questions.
 
-    The first question of several with one beginning has it as ``lead``, and the next have true there. A page unpacks a
-    third of the characters then, and searches each beginning once.
+    Of its first question an item has only what follows the beginning. So a page unpacks a third of the characters,
+    searches each beginning once, and reads the JSON of few items.
     """
     questions = [_first(item).get("question", "") for item in items]
+    leads: list[list[Any]] = []
     found, lead = [], ""
     for place, (item, text) in enumerate(zip(items, questions, strict=True)):
-        known = bool(lead) and text.startswith(lead)
-        if not known:
+        if not lead or not text.startswith(lead):
             lead = _shared(text, *questions[place + 1 : place + 2])
-        more = {"lead": known or lead, "question": text[len(lead) :]}
-        found.append(_with_first(item, {**_first(item), **more}) if lead else item)
-    return found
+        if not leads or leads[-1][0] != lead:
+            leads.append([lead, 0])
+        leads[-1][1] += 1
+        found.append(_with_question(item, text[len(lead) :]) if lead else item)
+    return BETWEEN.join(map(ENCODER.encode, [leads, *found]))
+
+
+def chunk_items(text: str) -> list[Mapping[str, Any]]:
+    """Return the items that ``chunk_text`` was given."""
+    leads, *items = map(json.loads, text.split(BETWEEN))
+    each = [lead for lead, many in leads for _ in range(many)]
+    return [
+        _with_question(item, lead + _first(item)["question"]) if lead else item
+        for item, lead in zip(items, each, strict=True)
+    ]
 
 
 def _shared(text: str, following: str = "") -> str:
@@ -88,20 +103,8 @@ def _shared(text: str, following: str = "") -> str:
     return text[:length] if length >= SHARED else ""
 
 
-def with_leads(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the items that ``without_leads`` was given."""
-    found, lead = [], ""
-    for item in items:
-        first = {**_first(item)}
-        given = first.pop("lead", None)
-        lead = given if isinstance(given, str) else lead
-        first |= {"question": lead + first["question"]} if given else {}
-        found.append(_with_first(item, first) if given else item)
-    return found
-
-
-def _with_first(item: Mapping[str, Any], first: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**item, "asked": [first, *item["asked"][1:]]}
+def _with_question(item: Mapping[str, Any], text: str) -> Mapping[str, Any]:
+    return {**item, "asked": [{**_first(item), "question": text}, *item["asked"][1:]]}
 
 
 def _first(item: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -139,10 +142,10 @@ class Words:
         pieces = _WORD.split(text)
         return "".join(map(self._codes.get, pieces, pieces))
 
-    def unpacked(self, text: str) -> Any:
-        """Return the data of the JSON that ``packed`` was given."""
+    def unpacked(self, text: str) -> str:
+        """Return the JSON that ``packed`` was given."""
         words = {code: word for word, code in self._codes.items()}
-        return json.loads(_CODE.sub(lambda found: words[found[0]], _text(text)))
+        return _CODE.sub(lambda found: words[found[0]], _text(text))
 
 
 def _frequent(text: str) -> list[str]:

@@ -25,7 +25,7 @@ from harness.results.records import STATUSES, Record
 from harness.results.run_directory import RunDirectory
 from harness.results.summary import Declaration, Summary
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 ALL_PAIRS: Final = 8
 """With more checkpoints than this, verdicts are of neighbours and of all against the first."""

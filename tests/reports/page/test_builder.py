@@ -17,7 +17,7 @@ from harness.reports.comparison import pooled
 from harness.reports.files import write_results
 from harness.reports.page.breakdown import breakdown
 from harness.reports.page.builder import comparison_page, run_page
-from harness.reports.page.packing import unpacked
+from harness.reports.page.packing import Words, chunk_items, unpacked
 from harness.reports.page.payload import read
 from harness.reports.page.security import KeyFoundError, Redaction
 from harness.results.journal import read_journal
@@ -53,7 +53,7 @@ def test_the_page_has_every_item_of_the_journal_with_its_scores():
     found = {}
     for part in meta["parts"]:
         columns = unpacked(block(page, part["columns"]))
-        texts = [one for name in part["texts"] for one in unpacked(block(page, name))]
+        texts = [one for name in part["texts"] for one in chunk_items(Words().unpacked(block(page, name)))]
         assert len(texts) == len(columns["example"]) == part["items"]
         checkpoint = meta["runs"][part["run"]]["checkpoints"][part["checkpoint"]]["name"]
         for number, example in enumerate(columns["example"]):

@@ -9,7 +9,7 @@ import pytest
 
 from harness.reports.page.data import DataRows
 from harness.reports.page.items import Kind, Part, error_of, ranks_of
-from harness.reports.page.packing import Words, unpacked, with_leads
+from harness.reports.page.packing import Words, chunk_items, unpacked
 from harness.reports.page.security import Redaction
 from harness.results.records import Record
 
@@ -55,7 +55,7 @@ def items_of(part, order=None):
             ranks_of(row.example for row in part.rows),
         )
     )
-    texts = [one for chunk in part.chunks() for one in with_leads(part.kind.words.unpacked(chunk))]
+    texts = [one for chunk in part.chunks() for one in chunk_items(part.kind.words.unpacked(chunk))]
     places = columns["place"] or range(len(texts))
     return columns, [texts[place] for place in places]
 

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.reports.page.packing import ENCODER, SHARED, Words, packed, unpacked, with_leads, without_leads
+from harness.reports.page.packing import ENCODER, SHARED, Words, chunk_items, chunk_text, packed, unpacked
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 JSON = st.recursive(
@@ -41,18 +41,19 @@ def sentences(seed: int, many: int = 400) -> list[str]:
 def learnt() -> Words:
     """The words of a text that is long enough."""
     words = Words()
-    assert words.unpacked(words.packed(ENCODER.encode(["brief"]))) == ["brief"]
+    assert words.unpacked(words.packed("brief")) == "brief"
     assert words.words == []
-    assert words.unpacked(words.packed(ENCODER.encode(sentences(1)))) == sentences(1)
+    text = ENCODER.encode(sentences(1))
+    assert words.unpacked(words.packed(text)) == text
     return words
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TEXTS, max_size=4))
 def test_texts_with_codes_for_words_come_back_whatever_signs_they_hold(others: list[str]) -> None:
-    texts = [*sentences(2, 3), *others]
+    text = chunk_text([{"message": one} for one in (*sentences(2, 3), *others)])
     assert learnt().words
-    assert learnt().unpacked(learnt().packed(ENCODER.encode(texts))) == texts
+    assert learnt().unpacked(learnt().packed(text)) == text
 
 
 def test_codes_save_a_tenth_or_there_are_none() -> None:
@@ -62,7 +63,7 @@ def test_codes_save_a_tenth_or_there_are_none() -> None:
     noise = random.Random(1)
     numbers = json.dumps([noise.random() for _ in range(4000)])
     none = Words()
-    assert none.unpacked(none.packed(numbers)) == json.loads(numbers)
+    assert none.unpacked(none.packed(numbers)) == numbers
     assert none.words == []
 
 
@@ -77,13 +78,15 @@ ITEMS = st.one_of(
 
 @given(st.lists(ITEMS, max_size=8))
 def test_questions_come_back_with_the_beginnings_that_they_share(items: list[dict[str, Any]]) -> None:
-    assert with_leads(without_leads(items)) == items
+    assert chunk_items(chunk_text(items)) == items
 
 
 def test_a_beginning_that_questions_share_is_kept_once() -> None:
     examples = "Question: one?\nAnswer: two\n\n" * 10
     items = [{"asked": [{"question": f"{examples}Question: {number}?"}]} for number in range(50)]
     assert len(examples) > SHARED
-    text = ENCODER.encode(without_leads(items))
+    text = chunk_text(items)
     assert text.count("Answer: two") == 10
-    assert without_leads(items)[1] == {"asked": [{"lead": True, "question": "Question: 1?"}]}
+    leads, _, second, *_ = map(json.loads, text.split("\x00"))
+    assert leads == [[examples, 50]]
+    assert second == {"asked": [{"question": "Question: 1?"}]}

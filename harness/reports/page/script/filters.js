@@ -36,12 +36,15 @@ const filtersOf = (state) =>
 function queryOf(state) {
   if (!state.q) return null;
   const written = /^\/(.+)\/([a-z]*)$/s.exec(state.q);
-  const [source, flags] = written
-    ? [written[1], written[2].replace(/[gy]/g, "")]
-    : [state.q.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i"];
+  const literal = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const [source, flags] = written ? [written[1], written[2].replace(/[gy]/g, "")] : [literal(state.q), "i"];
   new RegExp(source, flags); // raises what is wrong with it
-  return { source, flags, where: state.in ?? "" };
+  const json = written || unlikeJson(state.q) ? null : literal(JSON.stringify(state.q).slice(1, -1));
+  return { source, flags, json, where: state.in ?? "" };
 }
+
+/** Return whether a text may stand in an item otherwise than in its JSON: within nested data, as a number, or across the end of a line, where a shared beginning ends. */
+const unlikeJson = (text) => /["\\\n]|^[\d\s.,:eE+\-[\]{}]*$/.test(text);
 
 /** Return the tests of an item that one part's items must pass. */
 function testsOf(state, part) {

@@ -297,6 +297,7 @@ async function refresh() {
   const mine = (turn += 1);
   const choice = JSON.stringify([state.a, state.b, state.benchmark]);
   if (choice !== base) {
+    texts.ahead(chunksInView(), { busy: true }).catch(() => {});
     const made = await Rows.of(state);
     if (mine !== turn) return;
     rows = made;

@@ -4,67 +4,88 @@
 function textService(scope, signs) {
   const OVERLAP = 80; // characters of a shared beginning that are searched with what follows it
   const SLICE = 40; // milliseconds of a search after which other calls have their turn
+  const BETWEEN = "\u0000"; // stands between the items of a chunk
+  const FEW = 4; // of so many items of a chunk, one is read alone where it may have what is looked for; of more, all are
   const chunks = new Map();
   const wordLists = new Map(); // as `inRow` returns them
   const lately = []; // the chunks whose items are kept as they are
-  let queue = Promise.resolve();
   let searches = 0; // those that were begun: the latest one stops those before it
+  let aheads = 0; // likewise, of chunks that are unpacked ahead
 
   const decoder = new TextDecoder();
 
-  /** Return the items of a chunk. */
+  /** Let calls that have come meanwhile have their turn; a timer would wait for four milliseconds. */
+  const turns = new MessageChannel();
+  const waiting = [];
+  turns.port1.onmessage = () => waiting.shift()();
+  const others = () => new Promise((done) => {
+    waiting.push(done);
+    turns.port2.postMessage(null);
+  });
+
+  /** Return a chunk's items as one text of JSON, each with `BETWEEN` before it, and by item the beginning of its question that it shares with others. */
   async function unpacked({ code, words }) {
     const [bytes, known] = await Promise.all([unpackedBytes(code, signs), wordLists.get(words)]);
-    return JSON.parse(decoder.decode(known.longest ? written(bytes, known) : bytes));
+    const text = decoder.decode(known.longest ? written(bytes, known) : bytes);
+    const start = text.indexOf(BETWEEN);
+    const leads = JSON.parse(text.slice(0, start)).flatMap(([lead, many]) => new Array(many).fill(lead));
+    return { text, start, leads };
   }
 
-  /** Return words one after the other as bytes, where each begins, and how long they are at most. */
+  /** Return the items of a chunk, of their first questions what follows the beginnings that they share. */
+  const read = ({ text, start }) => text.slice(start + 1).split(BETWEEN).map((one) => JSON.parse(one));
+
+  /** Return words as bytes, each in whole numbers of four: where each begins, and how long it is. */
   function inRow(words) {
     const each = words.map((word) => new TextEncoder().encode(word));
-    const starts = new Uint32Array(each.length + 1);
-    each.forEach(({ length }, number) => { starts[number + 1] = starts[number] + length; });
-    const bytes = new Uint8Array(starts.at(-1));
+    const starts = new Uint32Array(each.length);
+    const lengths = Uint16Array.from(each, ({ length }) => length);
+    let size = 0;
+    each.forEach(({ length }, number) => {
+      starts[number] = size;
+      size += 4 * Math.ceil(length / 4);
+    });
+    const bytes = new Uint8Array(size);
     each.forEach((word, number) => bytes.set(word, starts[number]));
-    return { bytes, starts, longest: Math.max(0, ...each.map(({ length }) => length)) };
+    return { view: new DataView(bytes.buffer), starts, lengths, longest: Math.max(0, ...lengths) };
   }
 
-  /** Write frequent words in place of their codes: one or two signs, the first of which JSON never holds as it is. As bytes that takes a third of the time that it takes as text. */
-  function written(coded, { bytes, starts, longest }) {
-    let whole = new Uint8Array(3 * coded.length);
+  let room = new Uint8Array(1 << 20); // for the bytes of one chunk
+
+  /** Write frequent words in place of their codes: one or two signs, the first of which JSON never holds as it is. What is returned lasts until the next call. As bytes, four at a time, that takes a fifth of the time that it takes as text. */
+  function written(coded, { view: from, starts, lengths, longest }) {
+    const BLOCK = 4096;
+    let view = new DataView(room.buffer);
     let size = 0;
-    for (let place = 0; place < coded.length; place += 1) {
-      if (size + longest >= whole.length) {
-        const longer = new Uint8Array(2 * (size + longest + 1));
-        longer.set(whole);
-        whole = longer;
+    for (let place = 0; place < coded.length;) {
+      const end = Math.min(coded.length, place + BLOCK);
+      if (size + BLOCK * (longest + 4) > room.length) {
+        const longer = new Uint8Array(2 * (size + BLOCK * (longest + 4)));
+        longer.set(room.subarray(0, size));
+        room = longer;
+        view = new DataView(room.buffer);
       }
-      const sign = coded[place];
-      if (sign > 31) whole[size++] = sign;
-      else {
-        const number = sign < 8 ? sign - 1 : 7 + 95 * (sign - 8) + coded[(place += 1)] - 32;
-        for (let at = starts[number]; at < starts[number + 1]; at += 1) whole[size++] = bytes[at];
+      for (; place < end; place += 1) {
+        const sign = coded[place];
+        if (sign > 31 || sign === 0) room[size++] = sign;
+        else {
+          const number = sign < 8 ? sign - 1 : 7 + 95 * (sign - 8) + coded[(place += 1)] - 32;
+          const length = lengths[number];
+          for (let at = 0; at < length; at += 4) view.setUint32(size + at, from.getUint32(starts[number] + at));
+          size += length;
+        }
       }
     }
-    return whole.subarray(0, size);
+    return room.subarray(0, size);
   }
 
   const question = (item) => item?.asked?.[0]?.question ?? "";
 
-  /** Return the beginning that each item's question shares with others: the chunk has it once, with the first of them. */
-  function leads(items) {
-    let last = "";
-    return items.map((item) => {
-      const lead = item?.asked?.[0]?.lead;
-      if (typeof lead === "string") last = lead;
-      return lead ? last : "";
-    });
-  }
-
   /** Return an item with its whole first question. */
   function restored(item, lead) {
     if (!lead) return item;
-    const { lead: _, ...first } = item.asked[0];
-    return { ...item, asked: [{ ...first, question: lead + first.question }, ...item.asked.slice(1)] };
+    const [first, ...more] = item.asked;
+    return { ...item, asked: [{ ...first, question: lead + first.question }, ...more] };
   }
 
   const flat = (value) => (typeof value === "string" ? value : value == null ? "" : JSON.stringify(value));
@@ -85,22 +106,18 @@ function textService(scope, signs) {
     return [prompt, answer, other].map((texts) => texts.filter(Boolean).join("\n"));
   }
 
-  /** Return the texts of a chunk's items as slices of one string, which takes least memory. */
-  function searchable(items) {
-    const shared = leads(items);
-    const each = items.flatMap((item, place) => pieces(item, shared[place].slice(-OVERLAP)));
-    const whole = each.join("\u0000");
+  /** Return the texts of items, each after its beginning, as slices of one string, which takes least memory. */
+  function searchable(items, leads) {
+    const each = items.flatMap((item, place) => pieces(item, leads[place].slice(-OVERLAP)));
+    const whole = each.join(BETWEEN);
     let start = 0;
     const slices = each.map(({ length }) => whole.slice(start, (start += length + 1) - 1));
-    const prefixes = new Map();
     return items.map((item, place) => {
-      const prefix = shared[place].slice(0, -OVERLAP);
-      if (!prefixes.has(prefix)) prefixes.set(prefix, { text: prefix, lead: prefix ? OVERLAP : 0 });
-      const read = Object.values(item.extracted ?? {}).find((text) => text != null);
+      const said = Object.values(item.extracted ?? {}).find((text) => text != null);
       const chosen = (item.asked ?? []).flatMap((asked) => asked.choices ?? []).find((choice) => choice.chosen);
       const [prompt, answer, other] = slices.slice(3 * place, 3 * place + 3);
       const first = item.asked?.[0]?.answers?.[0]?.text?.length ?? answer.length;
-      return { prefix: prefixes.get(prefix), said: read ?? chosen?.text ?? null, first, prompt, answer, other };
+      return { lead: leads[place], said: said ?? chosen?.text ?? null, first, prompt, answer, other };
     });
   }
 
@@ -108,20 +125,61 @@ function textService(scope, signs) {
   async function whole(key) {
     const known = lately.find((one) => one.key === key);
     if (known) return known;
-    const all = await unpacked(chunks.get(key));
-    const shared = leads(all);
-    const found = { key, items: all.map((item, place) => restored(item, shared[place])), shared };
+    const chunk = await unpacked(chunks.get(key));
+    const { leads } = chunk;
+    const found = { key, items: read(chunk).map((item, place) => restored(item, leads[place])), leads };
     lately.unshift(found);
     lately.length = Math.min(lately.length, 4);
     return found;
   }
 
-  /** Make a chunk ready for searches, one after the other: so few are unpacked at a time. */
+  /** Unpack a chunk. That is enough to search it for a text, and to show items of it in brief. */
   function ready(chunk) {
-    chunk.ready ??= (queue = queue.then(async () => {
-      chunk.texts = searchable(await unpacked(chunk));
-    }));
+    chunk.ready ??= unpacked(chunk).then((found) => {
+      chunk.whole = found;
+    });
     return chunk.ready;
+  }
+
+  /** Return the texts of all items of a chunk that is unpacked; they take the place of its JSON. */
+  function textsOf(chunk) {
+    if (!chunk.texts) {
+      chunk.texts = searchable(read(chunk.whole), chunk.whole.leads);
+      chunk.whole = null;
+    }
+    return chunk.texts;
+  }
+
+  /** Return the texts of one item of a chunk that is unpacked. */
+  function textOf(chunk, place, json = chunk.whole?.text.split(BETWEEN)[place + 1]) {
+    return chunk.texts?.[place] ?? searchable([JSON.parse(json)], [chunk.whole.leads[place]])[0];
+  }
+
+  /** Return where in a chunk's JSON a text may be, as [place of the item, its JSON]; null where it may be in too many. */
+  function candidatesIn({ text, start, leads }, written) {
+    const found = [];
+    let [place, from, end] = [-1, 0, start];
+    written.lastIndex = end;
+    for (let hit = written.exec(text); hit; hit = written.exec(text)) {
+      for (; end <= hit.index; place += 1) {
+        from = end + 1;
+        end = text.indexOf(BETWEEN, from);
+        if (end < 0) end = text.length;
+      }
+      found.push([place, text.slice(from, end)]);
+      if (FEW * found.length > leads.length) return null;
+      written.lastIndex = end;
+    }
+    return found;
+  }
+
+  /** Return by item of a chunk whether `has` is true of its texts. A text whose form as JSON is known is looked for in that first: most items need not be read then. */
+  function hitsIn(chunk, has, written, inLead) {
+    const some = written && chunk.whole && candidatesIn(chunk.whole, written);
+    if (!some) return Uint8Array.from(textsOf(chunk), has);
+    const hits = Uint8Array.from(chunk.whole.leads, inLead);
+    for (const [place, json] of some) hits[place] ||= has(textOf(chunk, place, json));
+    return hits;
   }
 
   const calls = {
@@ -129,35 +187,47 @@ function textService(scope, signs) {
       wordLists.set(key, unpackedBytes(code, signs).then((bytes) => inRow(JSON.parse(decoder.decode(bytes)))));
     },
     add({ key, code, words }) {
-      chunks.set(key, { code, words, texts: null });
+      chunks.set(key, { code, words, whole: null, texts: null });
     },
     prepare({ key }) {
       return ready(chunks.get(key));
     },
-    /** Look for a pattern in the chunks that are here, and tell now and then what was found; in a beginning that items share it is looked for once. */
-    async search({ source, flags, where, keys }, tell) {
+    /** Unpack these chunks, then make texts of them, one after the other and while nobody asks for anything. A later call takes the place of this one. */
+    async ahead({ keys }) {
+      const mine = (aheads += 1);
+      for (const step of [ready, async (chunk) => { await ready(chunk); textsOf(chunk); }]) {
+        for (const key of keys) {
+          if (mine !== aheads) return;
+          await step(chunks.get(key));
+          await others();
+        }
+      }
+    },
+    /** Look for a pattern in the chunks that are here, and tell now and then what was found; in a beginning that items share it is looked for once. `json` is the pattern of a text as JSON has it, null where that is not known. */
+    async search({ source, flags, json, where, keys }, tell) {
       const mine = (searches += 1);
       const pattern = new RegExp(source, flags);
+      const written = json === null ? null : new RegExp(json, `${flags}g`);
       const known = new Map();
-      const inPrefix = (prefix) => {
-        if (!known.has(prefix)) known.set(prefix, pattern.test(prefix.text));
-        return known.get(prefix);
+      const inLead = (lead) => {
+        if (!known.has(lead)) known.set(lead, where !== "answer" && pattern.test(lead));
+        return known.get(lead);
       };
-      const has = (text) => (where !== "answer" && (inPrefix(text.prefix) || pattern.test(text.prompt)))
+      const has = (text) => inLead(text.lead) || (where !== "answer" && pattern.test(text.prompt))
         || (where !== "prompt" && pattern.test(text.answer)) || (where === "" && pattern.test(text.other));
       let found = [];
       let began = performance.now();
       for (const key of keys.filter((one) => chunks.has(one))) {
         const chunk = chunks.get(key);
-        if (!chunk.texts) await ready(chunk);
+        await ready(chunk);
         if (performance.now() - began > SLICE) {
           tell(found);
           found = [];
-          await new Promise((done) => setTimeout(done));
+          await others();
           if (mine !== searches) return [];
           began = performance.now();
         }
-        found.push({ key, hits: Uint8Array.from(chunk.texts, has) });
+        found.push({ key, hits: hitsIn(chunk, has, written, inLead) });
       }
       return found;
     },
@@ -166,15 +236,16 @@ function textService(scope, signs) {
       const line = (text) => text.slice(0, 400).replace(/\s+/g, " ").trim().slice(0, 200);
       const last = (text) => text.slice(text.trimEnd().lastIndexOf("\n\n") + 1);
       return wanted.map(({ key, place }) => {
-        const text = chunks.get(key)?.texts?.[place];
-        if (!text) return null;
+        const chunk = chunks.get(key);
+        if (!chunk?.whole && !chunk?.texts) return null;
+        const text = textOf(chunk, place);
         const said = text.said ?? text.answer.slice(0, text.first);
-        return { asked: line(last(text.prompt.slice(text.prefix.lead))), said: line(said) };
+        return { asked: line(last(text.prompt.slice(Math.min(OVERLAP, text.lead.length)))), said: line(said) };
       });
     },
     async item({ key, place }) {
-      const { items, shared } = await whole(key);
-      return { ...items[place], lead: shared[place].length };
+      const { items, leads } = await whole(key);
+      return { ...items[place], lead: leads[place].length };
     },
     async chunk({ key }) {
       return (await whole(key)).items;
@@ -242,7 +313,7 @@ class Texts {
     const again = [...this.calls.values()];
     this.calls.clear();
     for (const { key, name, argument, resolve, reject, told } of again) {
-      if (name === "search") argument.keys.forEach((one) => this.send(one));
+      argument.keys?.forEach((one) => this.send(one));
       if (name !== "add" && name !== "words") this.call(key, name, argument, told).then(resolve, reject);
     }
   }
@@ -286,21 +357,14 @@ class Texts {
     }));
   }
 
-  /** Make the texts of chunks ready before anybody asks, a few at a time and while the page rests: what is asked for meanwhile comes soon. A later call takes its place. */
-  async ahead(keys) {
-    const mine = (this.turn += 1);
-    const left = keys.filter((key) => !this.prepared.has(key))[Symbol.iterator]();
-    const rest = () => new Promise((done) => (window.requestIdleCallback ?? setTimeout)(done));
+  /** Unpack chunks before anybody asks for them, all workers at once, or all but one while the page itself is at work. A later call takes the place of this one. */
+  async ahead(keys, { busy = false } = {}) {
     let signs = 0;
-    const lane = async () => {
-      for (const key of left) {
-        await rest();
-        signs += byId(key).textContent.length;
-        if (mine !== this.turn || signs > Texts.most) return;
-        await this.prepare([key]);
-      }
-    };
-    await Promise.all(this.workers.flatMap(() => [lane(), lane()]));
+    const some = keys.filter((key) => (signs += byId(key).textContent.length) <= Texts.most);
+    some.forEach((key) => this.send(key));
+    const free = busy ? Math.max(1, this.workers.length - 1) : this.workers.length;
+    const own = (which) => some.filter((key) => this.sent.get(key) === which);
+    await Promise.all(this.workers.slice(0, free).map((_, which) => this.call(which, "ahead", { keys: own(which) })));
   }
 
   /** Return by chunk which of its items have the pattern; `told` hears what was found so far, and in which share of the chunks. */
