@@ -109,28 +109,21 @@ def _attended(
     heads = key.shape[1]
     group = all_heads // heads
     asked = (query * scale).reshape(rows, heads, group * length, width)
-    scores = asked @ key.transpose(2, 3)
     prefix = getattr(key, _BEHIND, None)
-    over_prefix = None
+    if prefix is not None and softcap is None and attention_mask.shape[-1] == key.shape[2]:
+        found = _over_both(asked, prefix, own, attention_mask)
+        if found is not None:
+            return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
+    scores = asked @ key.transpose(2, 3)
     if prefix is not None:
-        folded = asked.transpose(0, 1).reshape(1, heads, rows * group * length, width)
-        if softcap is None and attention_mask.shape[-1] == scores.shape[-1]:
-            over_prefix = _over_all(folded, *prefix)
-        if over_prefix is None:
-            before = (folded[0] @ prefix[0][0].transpose(1, 2)).view(heads, rows, group * length, -1)
-            scores = torch.cat((before.transpose(0, 1), scores), dim=-1)
+        folded = asked.transpose(0, 1).reshape(heads, rows * group * length, width)
+        before = (folded @ prefix[0][0].transpose(1, 2)).view(heads, rows, group * length, -1)
+        scores = torch.cat((before.transpose(0, 1), scores), dim=-1)
     past = scores.shape[-1] - key.shape[2]
     if softcap is not None:
         scores = (scores / softcap).tanh_().mul_(softcap)
     seen = scores if attention_mask.shape[-1] == scores.shape[-1] else scores[..., past:]
     seen.view(rows, heads, group, length, -1).add_(attention_mask[:, :, None])
-    if over_prefix is not None:
-        part, sums = (one.view(heads, rows, group * length, -1).transpose(0, 1) for one in over_prefix)
-        scores = scores.float()
-        total = torch.logaddexp(scores.logsumexp(dim=-1, keepdim=True), sums)
-        weights = scores.sub_(total).exp_().to(query.dtype)
-        found = torch.addcmul(weights @ value, part, sums.sub(total).exp_().to(query.dtype))
-        return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
     weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
     found = weights[..., past:] @ value
     if past and prefix is not None:
@@ -139,20 +132,35 @@ def _attended(
     return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
 
 
-def _over_all(
-    asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Attend to all keys [1, heads, tokens, width] for queries [1, heads, n, width], which are scaled already.
+def _over_both(
+    asked: torch.Tensor,
+    prefix: tuple[torch.Tensor, torch.Tensor],
+    own: tuple[torch.Tensor, torch.Tensor],
+    mask: torch.Tensor,
+) -> torch.Tensor | None:
+    """Attend to all of the prefix and to the own keys that a mask [rows, 1, length, keys] lets through.
 
-    Return the values [1, heads, n, width] and the logarithms of the sums of the exponentials [1, heads, n] in float32;
-    None where torch has no such operation for the device.
+    ``asked`` has the queries [rows, heads, group * length, width], which are scaled already. Each part is attended to
+    alone, and the two are weighed by the sums of their exponentials: the result is that of one softmax over both.
+    Return None where torch has no operation for the device that gives these sums.
     """
     import torch
 
     operation = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
-    if operation is None or asked.device.type != "cpu" or keys.shape[-1] != values.shape[-1]:
+    if operation is None or asked.device.type != "cpu" or prefix[0].shape[-1] != prefix[1].shape[-1]:
         return None
+    rows, heads, count, width = asked.shape
     # Within ``in_float32`` the queries are wider than what is stored.
-    keys, values = keys.to(asked.dtype), values.to(asked.dtype)
-    found, sums = operation(asked, keys, values, 0.0, False, scale=1.0)
-    return found, sums
+    keys, values, own_keys, own_values = (one.to(asked.dtype) for one in (*prefix, *own))
+    length = mask.shape[2]
+    if length > 1:
+        mask = mask[:, :, None].expand(rows, 1, count // length, length, -1).reshape(rows, 1, count, -1)
+    folded = asked.transpose(0, 1).reshape(1, heads, rows * count, width)
+    before, sums = operation(folded, keys, values, 0.0, False, scale=1.0)
+    after, own_sums = operation(
+        asked, own_keys, own_values, 0.0, False, attn_mask=mask.to(asked.dtype), scale=1.0
+    )
+    before = before.view(heads, rows, count, -1).transpose(0, 1)
+    share = torch.sigmoid(own_sums - sums.view(heads, rows, count).transpose(0, 1))
+    found: torch.Tensor = before.lerp(after, share.unsqueeze(-1).to(asked.dtype))
+    return found
