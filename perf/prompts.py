@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from harness.core.benchmark import Benchmark, declared, generator_function
 from harness.core.dataset import load_dataset, load_shots, take_first
 from harness.core.drawn_shots import draw_shots
-from harness.core.few_shot import FewShot
+from harness.core.few_shot import GREEDY, FewShot, Sampling
 from harness.core.files import load_module
 from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
 from perf.measure import ROOT
@@ -70,6 +70,20 @@ def items_of(
         _item(example.id, partial(_started, start, example.row, drawn.few_shot(spec, example)))
         for example in examples
     ]
+
+
+def asked_first(
+    place: Place, *, data: str | None, limit: int | None, sampling: Sampling = GREEDY
+) -> dict[str, Any]:
+    """Return what each item asks first, by its id, with the benchmark's own number of few-shot examples."""
+    spec, start = load_benchmark(place)
+    dataset = load_dataset(spec, data)
+    source = load_shots(spec, data) if spec.num_fewshot else None
+    drawn = draw_shots(spec, spec.num_fewshot, SEED, dataset, source)
+    return {
+        one.id: next(start(example=one.row, fewshot=drawn.few_shot(spec, one, sampling)))
+        for one in take_first(dataset.examples, limit)
+    }
 
 
 def load_benchmark(place: Place) -> tuple[Benchmark, Callable[..., Any]]:

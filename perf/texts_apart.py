@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import takewhile
 
-from harness import Generate, GenerateAnswer
+from harness import GenerateAnswer
 from harness.checkpoints import resolve
-from harness.core.dataset import load_dataset, load_shots, take_first
-from harness.core.drawn_shots import draw_shots
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.loading import load_model
 from harness.engines.transformers.prompts import ChatMode, Prompt, prepare
 from harness.engines.transformers.tokenizer import TextTokenizer
 from perf.generation import GSM8K
-from perf.prompts import SEED, load_benchmark
+from perf.prompts import asked_first
 
 
 def explain(
@@ -26,7 +24,7 @@ def explain(
     (info,) = resolve(folder, seq_len=None)
     loaded = load_model(info, ModelSettings(dtype="float32", device="cpu"))
     tokenizer = TextTokenizer(loaded.tokenizer)
-    prompts = _prompts(data, limit)
+    prompts = asked_first(GSM8K, data=data, limit=limit)
     lines = []
     for example, (a, b) in pairs.items():
         asking = ChatMode(chat=a.chat)
@@ -44,14 +42,3 @@ def explain(
             f"({values[1]:.5f}), {abs(values[0] - values[1]):.1e} apart"
         )
     return lines
-
-
-def _prompts(data: str | None, limit: int) -> dict[str, Generate]:
-    """Return the requests by example."""
-    spec, start = load_benchmark(GSM8K)
-    dataset, source = load_dataset(spec, data), load_shots(spec, data)
-    drawn = draw_shots(spec, spec.num_fewshot, SEED, dataset, source)
-    return {
-        one.id: next(start(example=one.row, fewshot=drawn.few_shot(spec, one)))
-        for one in take_first(dataset.examples, limit)
-    }

@@ -161,23 +161,32 @@ def _ours(info: CheckpointInfo, given: Sequence[str]) -> tuple[float, Answers]:
 def _pipeline(batch: int) -> Callable[[CheckpointInfo, Sequence[str]], tuple[float, Answers]]:
     def answer(info: CheckpointInfo, given: Sequence[str]) -> tuple[float, Answers]:
         import torch
-        from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
+        from transformers import AutoModelForMaskedLM, AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(info.path, local_files_only=True)
         tokenizer.model_max_length = info.seq_len
         model = AutoModelForMaskedLM.from_pretrained(info.path, local_files_only=True, dtype=torch.float32)
-        fill = pipeline("fill-mask", model=model.eval(), tokenizer=tokenizer, device="cpu", top_k=TOP_K)
-        masked = [text.replace(MASK, tokenizer.mask_token) for text in given]
-        began = time.perf_counter()
-        for _ in range(PASSES):
-            outputs = fill(masked, batch_size=batch, tokenizer_kwargs={"truncation": True})
-        seconds = time.perf_counter() - began
-        return seconds, [
-            [(tokenizer.convert_ids_to_tokens(one["token"]), math.log(one["score"])) for one in output]
-            for output in outputs
-        ]
+        return through_pipeline(model.eval(), tokenizer, given, device="cpu", batch=batch)
 
     return answer
+
+
+def through_pipeline(
+    model: Any, tokenizer: Any, given: Sequence[str], *, device: str, batch: int, passes: int = PASSES
+) -> tuple[float, Answers]:
+    """Return the seconds in which the pipeline goes over the texts so many times, and its answers."""
+    from transformers import pipeline
+
+    fill = pipeline("fill-mask", model=model, tokenizer=tokenizer, device=device, top_k=TOP_K)
+    masked = [text.replace(MASK, tokenizer.mask_token) for text in given]
+    began = time.perf_counter()
+    for _ in range(passes):
+        outputs = fill(masked, batch_size=batch, tokenizer_kwargs={"truncation": True})
+    seconds = time.perf_counter() - began
+    return seconds, [
+        [(tokenizer.convert_ids_to_tokens(one["token"]), math.log(one["score"])) for one in output]
+        for output in outputs
+    ]
 
 
 def compare(name: str, folder: Path, work: Path, options: argparse.Namespace) -> dict[str, Any]:

@@ -1,0 +1,342 @@
+"""Scoring: tokens per second and the share of the device's peak, against lm-evaluation-harness and a plain loop.
+
+Prompts are those of the shipped benchmarks. Where the shipped rows are too few to keep a device busy, they are asked
+several times, with a number before the question, so that no question is asked twice.
+
+*Tokens* are those of all requests, each counted as if it were computed by itself. The share of the peak counts what
+must be computed at least: distinct tokens once, logits where they are needed (``perf.arithmetic``).
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
+from harness.engines.transformers.compat import is_out_of_memory
+from harness.engines.transformers.in_float32 import in_float32
+from harness.engines.transformers.scoring.plan import Plan, TokenWork, plan
+from harness.engines.transformers.tokenizer import TextTokenizer
+from harness.plugin.batches import DEFAULT_SIZE
+from perf.accelerator_parts import lm_eval_peer
+from perf.accelerator_parts.budget import Budget, as_many, until
+from perf.accelerator_parts.findings import OURS, Figure, Row
+from perf.accelerator_parts.limits import peaks, shape_speed
+from perf.accelerator_parts.models import Setup, bare_model, causal_engine, opened
+from perf.accelerator_parts.shapes import Shape, Sizes, sizes
+from perf.accelerator_parts.timing import begin_peak, peak_mebibytes, timed
+from perf.arithmetic import Tokens, count
+from perf.prompts import Item, items_of
+
+PART = "score"
+
+CASES = (("arc_easy", 5), ("mmlu", 5), ("hellaswag", 10), ("arc_easy", 0))
+"""Benchmarks and their few-shot examples, the most telling first: what does not fit into the time is left out."""
+
+BASE = 32
+"""The items of a benchmark before they are repeated."""
+
+SUBJECTS = ("college_biology", "machine_learning")
+"""The subjects of MMLU, whose examples differ."""
+
+COMPARED = 32
+"""The requests whose log-probabilities are compared with float32's."""
+
+LEAST = 8
+"""The requests that are computed one by one whatever the time."""
+
+LOOP = "plain forward, one by one"
+LM_EVAL = "lm_eval --model hf"
+PLAIN = "ours, without fast ways"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A benchmark's items at hand, what their requests have at least, and the tokens of those that are compared."""
+
+    name: str
+    items: Sequence[Item]
+    works: Sequence[TokenWork]
+    tokens: Tokens
+    sizes: Sizes
+
+    @property
+    def requests(self) -> list[Loglikelihood]:
+        """Return all requests."""
+        return [request for item in self.items for request in item.requests]
+
+    def part(self, requests: int) -> Tokens:
+        """Return about what the first so many requests have: distinct tokens in proportion to all."""
+        share = requests / max(1, len(self.works))
+        return Tokens(
+            *(round(share * one) for one in (self.tokens.total, self.tokens.distinct, self.tokens.logits))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The seconds of one side for its first requests, and their log-probabilities."""
+
+    seconds: float
+    logprobs: Sequence[float]
+
+
+def measure(setup: Setup, budget: Budget) -> list[Row]:
+    """Return the rows of all causal models."""
+    rows: list[Row] = []
+    for number, shape in enumerate(setup.causal):
+        share = budget.split(len(setup.causal) - number)
+        if not share.enough():
+            rows += [Row(PART, shape.name, named(*case), note="left out: no time") for case in CASES]
+            continue
+        try:
+            rows += _model(shape, setup, share)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            rows.append(Row(PART, shape.name, "all", note="left out: out of memory"))
+        begin_peak(setup.device)
+    return rows
+
+
+def named(benchmark: str, shots: int) -> str:
+    """Return a case's name in the table."""
+    return f"{benchmark}, {shots}-shot"
+
+
+def _model(shape: Shape, setup: Setup, budget: Budget) -> list[Row]:
+    """Measure our side first, then those that are given a model of their own."""
+    ours = Budget(0.35 * budget.left)
+    cases: list[Case] = []
+    sides: dict[str, dict[str, Side]] = {}
+    rows: list[Row] = []
+    with opened(shape, setup) as engine:
+        for number, (benchmark, shots) in enumerate(CASES):
+            part = ours.split(len(CASES) - number)
+            if not part.enough(0.5):
+                rows.append(Row(PART, shape.name, named(benchmark, shots), note="left out: no time"))
+                continue
+            case, side = _ours(engine, shape, setup, part, benchmark=benchmark, shots=shots)
+            cases.append(case)
+            sides[case.name] = {OURS: side}
+        memory = peak_mebibytes(setup.device)
+    if setup.plain:
+        with opened(shape, setup, plain=True) as engine:
+            for number, case in enumerate(cases):
+                part = Budget(budget.left / (4 * (len(cases) - number)))
+                sides[case.name][PLAIN] = _without_ways(engine, case, part)
+    exact = _beside(shape, setup, cases, sides, budget)
+    theirs = lm_eval_peer.scores(shape, setup, {one.name: one.requests for one in cases}, 0.7 * budget.left)
+    if not isinstance(theirs, str):
+        for name, (seconds, logprobs) in theirs.items():
+            sides[name][LM_EVAL] = Side(seconds, logprobs)
+    for case in cases:
+        found = sides[case.name]
+        rows += [
+            _row(
+                shape,
+                setup,
+                case,
+                side,
+                sides=found,
+                exact=exact[case.name],
+                memory=memory if side == OURS else None,
+            )
+            for side in found
+        ]
+        if LM_EVAL not in found:
+            why = theirs if isinstance(theirs, str) else "left out: no time"
+            rows.append(Row(PART, shape.name, case.name, LM_EVAL, note=why))
+    return rows
+
+
+# Our side
+
+
+def _ours(
+    engine: Any, shape: Shape, setup: Setup, budget: Budget, *, benchmark: str, shots: int
+) -> tuple[Case, Side]:
+    """Answer as many items as fit into the time, in batches as a run has them."""
+    subjects = SUBJECTS if benchmark == "mmlu" else ()
+    base = items_of(benchmark, data=setup.data, limit=BASE, shots=shots, subjects=subjects)[:BASE]
+    for attempt in ("A. ", "B. "):  # the second time nothing is new but the texts
+        pilot = [_begun(item, attempt) for item in base[:8]]
+        seconds, _ = timed(setup.device, lambda pilot=pilot: _answered(engine, pilot))  # type: ignore[misc]
+    most = 2 * len(base) if setup.small else 2048
+    items = repeated(base, as_many(len(base), seconds / len(pilot), 0.5 * budget.left, most=most))
+    seconds, logprobs = timed(setup.device, lambda: _answered(engine, items))
+    case = _case(named(benchmark, shots), items, causal_engine(engine), sizes(shape))
+    return case, Side(seconds, logprobs)
+
+
+def _answered(engine: Any, items: Sequence[Item]) -> list[float]:
+    """Answer the items in batches, the next one prepared meanwhile; return all log-probabilities."""
+    batches = [items[first : first + DEFAULT_SIZE] for first in range(0, len(items), DEFAULT_SIZE)]
+    asked = [[request for item in batch for request in item.requests] for batch in batches]
+    found: list[float] = []
+    engine.prepare(asked[0])
+    for now, then in pairwise([*asked, []]):
+        engine.prepare(then)
+        for answer in engine.answer(now):
+            assert isinstance(answer, LoglikelihoodAnswer), answer
+            found.append(answer.logprob)
+    return found
+
+
+def repeated(items: Sequence[Item], count: int) -> list[Item]:
+    """Return so many items; a number before the question makes those different that come again.
+
+    Those of one group follow each other, as in a run.
+    """
+    found = [
+        items[number % len(items)]
+        if number < len(items)
+        else _numbered(items[number % len(items)], number // len(items))
+        for number in range(count)
+    ]
+    return sorted(found, key=lambda item: item.id.rpartition("/")[0])
+
+
+def _numbered(item: Item, number: int) -> Item:
+    """Return the item with a number before its question, which follows the last blank line."""
+
+    def changed(context: str) -> str:
+        cut = context.rfind("\n\n") + 2 if "\n\n" in context else 0
+        return f"{context[:cut]}({number}) {context[cut:]}"
+
+    return replace(item, requests=tuple(replace(one, context=changed(one.context)) for one in item.requests))
+
+
+def _begun(item: Item, text: str) -> Item:
+    """Return the item with a text before everything, so that nothing of it is known already."""
+    return replace(item, requests=tuple(replace(one, context=text + one.context) for one in item.requests))
+
+
+def _case(name: str, items: Sequence[Item], engine: Any, found: Sizes) -> Case:
+    """Return the case; distinct tokens are counted over some items, and grow in proportion with their number."""
+    tokenizer = TextTokenizer(engine.loaded.tokenizer)
+    rows = int(engine.loaded.model.get_input_embeddings().weight.shape[0])
+
+    def works(some: Sequence[Item]) -> list[TokenWork]:
+        plans = [
+            plan(one, tokenizer, seq_len=engine.info.seq_len, rows=rows)
+            for item in some
+            for one in item.requests
+        ]
+        return [work for made in plans if isinstance(made, Plan) for work in made.work]
+
+    every = works(items)
+    few, more = (
+        count((work.inputs, work.targets) for work in works(items[:many])) for many in (BASE, 2 * BASE)
+    )
+    if len(items) <= 2 * BASE:
+        return Case(name, items, every, more, found)
+    times = (len(items) - BASE) / BASE
+    distinct, logits = (
+        round(a + times * (b - a)) for a, b in ((few.distinct, more.distinct), (few.logits, more.logits))
+    )
+    total = sum(len(work.inputs) for work in every)
+    return Case(name, items, every, Tokens(total, distinct, logits), found)
+
+
+# The other sides
+
+
+def _without_ways(engine: Any, case: Case, budget: Budget) -> Side:
+    found: list[float] = []
+    batches = [case.items[first : first + 16] for first in range(0, len(case.items), 16)]
+    seconds, _ = timed(
+        engine.loaded.model.device.type,
+        lambda: until(lambda batch: found.extend(_answered(engine, batch)), batches, budget.left),
+    )
+    return Side(seconds, found)
+
+
+def _beside(
+    shape: Shape, setup: Setup, cases: Sequence[Case], sides: dict[str, dict[str, Side]], budget: Budget
+) -> dict[str, list[float]]:
+    """Add the plain loop to the sides; return the first log-probabilities of each case in float32 arithmetic."""
+    model = bare_model(shape, setup)
+    exact: dict[str, list[float]] = {}
+    _logprob(model, TokenWork((1, 2, 3), (4,)))
+    for number, case in enumerate(cases):
+        each = 0.35 * budget.left / (len(cases) - number)
+        found: list[float] = []
+
+        def take(work: TokenWork, found: list[float] = found) -> None:
+            found.append(_logprob(model, work))
+
+        order = _shortened(case.works, setup.small)
+        seconds, _ = timed(
+            setup.device,
+            lambda each=each, order=order, take=take: until(take, order, 0.6 * each, least=LEAST),  # type: ignore[misc]
+        )
+        sides[case.name][LOOP] = Side(seconds, found)
+        precise: list[float] = []
+        exact[case.name] = precise
+
+        def take_precisely(work: TokenWork, precise: list[float] = precise) -> None:
+            precise.append(_logprob(model, work))
+
+        if setup.dtype == "float32":
+            precise += found[:COMPARED]
+        else:
+            with in_float32():
+                until(take_precisely, case.works[: min(COMPARED, len(found))], 0.4 * each, least=LEAST)
+    return exact
+
+
+def _shortened(works: Sequence[TokenWork], few: bool) -> Sequence[TokenWork]:
+    return works[:COMPARED] if few else works
+
+
+def _logprob(model: Any, work: TokenWork) -> float:
+    """Return the log-probability of the targets: one pass over the whole sequence, as a script without a harness."""
+    import torch
+
+    with torch.inference_mode():
+        ids = torch.tensor([work.inputs], device=model.device)
+        logits = model(input_ids=ids).logits[0, -len(work.targets) :].float().log_softmax(-1)
+        targets = torch.tensor(work.targets, device=model.device)[:, None]
+        return float(logits.gather(1, targets).sum())
+
+
+# The table
+
+
+def _row(
+    shape: Shape,
+    setup: Setup,
+    case: Case,
+    side: str,
+    *,
+    sides: dict[str, Side],
+    exact: Sequence[float],
+    memory: float | None,
+) -> Row:
+    mine, one = sides[OURS], sides[side]
+    part = case.part(len(one.logprobs))
+    operations = case.sizes.operations(part.distinct, part.logits)
+    rate = len(one.logprobs) / one.seconds
+    figures: dict[str, Figure] = {
+        "requests": len(one.logprobs),
+        "tokens/s": part.total / one.seconds,
+        "requests/s": rate,
+        "ours / it": len(mine.logprobs) / mine.seconds / rate,
+        "share of peak": operations / one.seconds / peaks(setup.device, setup.dtype, setup.small).matrix,
+    }
+    if side == OURS:
+        rows = 512 if setup.small else 8192
+        figures["share of its shapes' torch.mm"] = (
+            operations / one.seconds / shape_speed(case.sizes, rows, setup)
+        )
+    apart = [abs(a - b) for a, b in zip(one.logprobs, exact, strict=False)]
+    if apart:
+        figures["logprob off float32, largest"] = max(apart)
+        figures["logprob off float32, median"] = statistics.median(apart)
+    if memory is not None:
+        figures["peak MiB"] = memory
+    return Row(PART, shape.name, case.name, side, figures)
