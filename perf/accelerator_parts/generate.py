@@ -10,21 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
 from harness.core.few_shot import Sampling
 from harness.core.requests import Generate, GenerateAnswer
-from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.prompts import Prompt, prepare
 from harness.engines.transformers.tokenizer import TextTokenizer
+from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget, as_many, until
 from perf.accelerator_parts.findings import OURS, Figure, Row
 from perf.accelerator_parts.generate_peers import PEERS, VLLM, Timing, in_transformers, in_vllm
 from perf.accelerator_parts.limits import Peaks, peaks
 from perf.accelerator_parts.models import Setup, opened
 from perf.accelerator_parts.shapes import Shape, Sizes, sizes
-from perf.accelerator_parts.timing import begin_peak, peak_mebibytes, timed
+from perf.accelerator_parts.timing import peak_mebibytes, timed
 from perf.generation import GSM8K
 from perf.programs import HUMANEVAL
 from perf.prompts import asked_first
@@ -93,13 +94,8 @@ def measure(setup: Setup, budget: Budget) -> list[Row]:
     rows: list[Row] = []
     for number, shape in enumerate(setup.causal):
         share = budget.split(len(setup.causal) - number)
-        try:
-            rows += _model(shape, setup, share)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            rows.append(Row(PART, shape.name, "all", note="left out: out of memory"))
-        begin_peak(setup.device)
+        work = partial(_model, shape, setup, share)
+        rows += attempt(work, part=PART, model=shape.name, device=setup.device)
     return rows
 
 

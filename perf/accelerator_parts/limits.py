@@ -6,8 +6,10 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget
 from perf.accelerator_parts.findings import Row
 from perf.accelerator_parts.models import Setup, bare_model
@@ -36,7 +38,7 @@ def peaks(device: str, dtype: str, small: bool) -> Peaks:
     best, size_of_best = 0.0, 0
     for size in (512, 1024) if small else (4096, 8192) if device.startswith("cuda") else (1024, 2048):
         a, b = torch.randn(size, size, **to), torch.randn(size, size, **to)
-        speed = 2.0 * size**3 / seconds_each(device, functools.partial(torch.mm, a, b))
+        speed = 2.0 * size**3 / seconds_each(device, partial(torch.mm, a, b))
         best, size_of_best = max((best, size_of_best), (speed, size))
     count = 2**30 if device.startswith("cuda") else 2**24 if small else 2**28
     source = torch.zeros(count // 4, dtype=torch.float32, device=device)
@@ -67,7 +69,7 @@ def seconds_of(matrices: Mapping[tuple[int, int], int], rows: int, setup: Setup)
     seconds = 0.0
     for (out, inner), many in matrices.items():
         given, weight = torch.randn(rows, inner, **to), torch.randn(out, inner, **to).t()
-        each = seconds_each(setup.device, functools.partial(torch.mm, given, weight), least=0.01)
+        each = seconds_each(setup.device, partial(torch.mm, given, weight), least=0.01)
         seconds += many * each
     return seconds
 
@@ -89,7 +91,8 @@ def measure(setup: Setup, budget: Budget) -> list[Row]:
     ]
     for shape in setup.models:
         if budget.enough(5.0):
-            rows += _model(shape, setup)
+            work = partial(_model, shape, setup)
+            rows += attempt(work, part=PART, model=shape.name, device=setup.device)
         else:
             rows.append(Row(PART, shape.name, "its matrices", "torch", note="left out: no time"))
     return rows

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -14,9 +11,8 @@ from typing import Any
 
 from harness.core.requests import Loglikelihood
 from perf.accelerator_parts.models import Setup, tokenizer_of
+from perf.accelerator_parts.other_process import run_side
 from perf.accelerator_parts.shapes import Shape
-from perf.lm_eval_side import OFFLINE
-from perf.measure import ROOT
 
 START = 25.0
 """The seconds that are left for the process's start and its model."""
@@ -58,19 +54,3 @@ def scores(
             module, setup.lm_eval_python, folder, seconds + 60
         )
     return found
-
-
-def run_side(module: str, python: Path | None, folder: Path, most: float) -> Any:
-    """Run a module on ``asked.json`` in a folder; return what it wrote to ``found.json``, or the reason why not."""
-    command = [str(python.absolute() if python else sys.executable), "-m", module, str(folder)]
-    environment = {**os.environ, **OFFLINE, "PYTHONPATH": str(ROOT)}
-    try:
-        ended = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=most, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return f"left out: not ready after {most:.0f} s"
-    if ended.returncode:
-        last = (ended.stderr.strip() or "no message").splitlines()[-1]
-        return f"not there: it failed with {last[:200]}"
-    return json.loads((folder / "found.json").read_text(encoding="utf-8"))

@@ -20,10 +20,11 @@ from harness.core.requests import FillMask, Generate, Loglikelihood, Refusal, Re
 from harness.engines.pool import EnginePool
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.compat import quiet
+from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget
 from perf.accelerator_parts.findings import Row
-from perf.accelerator_parts.lm_eval_peer import run_side
 from perf.accelerator_parts.models import Setup, tokenizer_of
+from perf.accelerator_parts.other_process import run_side
 from perf.accelerator_parts.random_model import made
 from perf.accelerator_parts.shapes import Shape, sizes
 from perf.accelerator_parts.timing import begin_peak, peak_mebibytes, timed
@@ -57,25 +58,24 @@ def measure(setup: Setup, budget: Budget) -> list[Row]:
             rows.append(Row(PART, shape.name, "all", note=note))
         else:
             with tempfile.TemporaryDirectory(prefix="accelerator-") as name:
-                rows += _model(shape, setup, Path(name), share)
-        begin_peak(setup.device)
+                work = partial(_model, shape, setup, Path(name), share)
+                rows += attempt(work, part=PART, model=shape.name, device=setup.device)
     return rows
 
 
 def _model(shape: Shape, setup: Setup, folder: Path, budget: Budget) -> list[Row]:
     first, second = (folder / f"checkpoint-{number}" for number in (100, 200))
     _write(shape, setup, first, seed=0)
-    rows = [
-        _first_answer(shape, setup, first, case, budget)
-        for case in ("first answer, first time", "first answer")
-    ]
-    if not budget.enough(3.0):
-        return [*rows, Row(PART, shape.name, "next of a series", note="left out: no time")]
     _write(shape, setup, second, seed=1)
-    rows.append(_series(shape, setup, [first, second]))
+    rows = [_series(shape, setup, [first, second])]
+    shutil.rmtree(second)
     if shape.kind == "causal":
-        shutil.rmtree(second)
         rows.append(_adapters(shape, setup, first, folder))
+    for case in ("first answer, first time", "first answer"):
+        if budget.enough(3.0):
+            rows.append(_first_answer(shape, setup, first, case, budget))
+        else:
+            rows.append(Row(PART, shape.name, case, note="left out: no time"))
     return rows
 
 
@@ -109,7 +109,11 @@ def _first_answer(shape: Shape, setup: Setup, checkpoint: Path, case: str, budge
         "began": time.time(),
     }
     (folder / "asked.json").write_text(json.dumps(asked), encoding="utf-8")
-    found = run_side("perf.accelerator_parts.load", Path(sys.executable), folder, max(60.0, budget.left))
+    found = run_side(
+        "perf.accelerator_parts.load",
+        *(Path(sys.executable), folder, max(60.0, budget.left)),
+        {"TOUCHSTONE_CACHE": str(folder / "cache")},  # nothing of this model is known from earlier runs
+    )
     if isinstance(found, str):
         return Row(PART, shape.name, case, note=found)
     size = sizes(shape).whole * setup.itemsize

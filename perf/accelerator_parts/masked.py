@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from harness.core.requests import MASK, FillMask, FillMaskAnswer
 from harness.core.resources import shipped
-from harness.engines.transformers.compat import is_out_of_memory, quiet
+from harness.engines.transformers.compat import quiet
 from harness.plugin.batches import DEFAULT_SIZE
+from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget, as_many
 from perf.accelerator_parts.findings import OURS, Figure, Row
 from perf.accelerator_parts.limits import peaks
 from perf.accelerator_parts.models import Setup, bare_model, masked_engine, opened, tokenizer_of
 from perf.accelerator_parts.shapes import Shape, Sizes, sizes
-from perf.accelerator_parts.timing import begin_peak, peak_mebibytes, timed
+from perf.accelerator_parts.timing import peak_mebibytes, timed
 from perf.measure import Cost
 from perf.vs_pipeline import PASSES, TOP_K, Answers, Side, agree, texts, through_pipeline
 
@@ -46,13 +48,8 @@ def measure(setup: Setup, budget: Budget) -> list[Row]:
             cases[f"the same, filled to {shape.seq_len}"] = filled(cases, shape.seq_len)
         for place, (case, some) in enumerate(cases.items()):
             part = share.split(len(cases) - place)
-            try:
-                rows += _case(shape, setup, case, some, part)
-            except Exception as error:
-                if not is_out_of_memory(error):
-                    raise
-                rows.append(Row(PART, shape.name, case, note="left out: out of memory"))
-            begin_peak(setup.device)
+            work = partial(_case, shape, setup, case, some, part)
+            rows += attempt(work, part=PART, model=shape.name, device=setup.device, case=case)
     return rows
 
 
@@ -81,7 +78,7 @@ def _case(shape: Shape, setup: Setup, case: str, given: Sequence[str], budget: B
         _answered(engine, pilot)
         each = timed(setup.device, lambda: _answered(engine, pilot))[0] / len(pilot)
         most = min(len(given), 64 if setup.small else len(given))
-        some = list(given[: as_many(len(given), each, budget.left / 10, most=most)])
+        some = list(given[: max(len(pilot), as_many(len(given), each, budget.left / 10, most=most))])
         seconds, answers = timed(setup.device, lambda: _answered(engine, some))
         lengths = [len(_ids(masked_engine(engine), text)) for text in some]
         memory = peak_mebibytes(setup.device)

@@ -12,10 +12,12 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness.core.requests import Answer, Generate, GenerateAnswer, Refusal
+from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget, as_many
 from perf.accelerator_parts.findings import Row
 from perf.accelerator_parts.generate import SAMPLING, SHORT
@@ -36,7 +38,9 @@ def measure(setup: Setup, budget: Budget) -> list[Row]:
     rows, rate = _sandbox(setup, budget)
     models = [one for one in setup.models if one.kind == "mtp"]
     for number, shape in enumerate(models):
-        rows.append(_whole(shape, setup, budget.split(len(models) - number), rate))
+        share = budget.split(len(models) - number)
+        work = partial(_whole, shape, setup, share, rate)
+        rows += attempt(work, part=PART, model=shape.name, device=setup.device)
     return rows
 
 
@@ -75,11 +79,11 @@ class _OverError(Exception):
     """The time for texts is over."""
 
 
-def _whole(shape: Shape, setup: Setup, budget: Budget, rate: float | None) -> Row:
+def _whole(shape: Shape, setup: Setup, budget: Budget, rate: float | None) -> list[Row]:
     """Generate the samples of as many tasks as fit into the time, and say how long all take."""
     case = f"HumanEval x {SAMPLING.samples}, whole"
     if not budget.enough(5.0):
-        return Row(PART, shape.name, case, note="left out: no time")
+        return [Row(PART, shape.name, case, note="left out: no time")]
     requests = list(asked_first(HUMANEVAL, data=setup.data, limit=None, sampling=SAMPLING).values())
     tokens = 16 if setup.small else requests[0].max_new_tokens
     requests = [replace(one, max_new_tokens=tokens) for one in requests]
@@ -105,7 +109,7 @@ def _whole(shape: Shape, setup: Setup, budget: Budget, rate: float | None) -> Ro
     if rate is not None:
         figures["whole, min"] = (whole + TASKS * SAMPLING.samples / rate) / 60
     note = "" if tasks == TASKS else f"in proportion, from {tasks} of {TASKS} tasks"
-    return Row(PART, shape.name, case, figures=figures, note=note)
+    return [Row(PART, shape.name, case, figures=figures, note=note)]
 
 
 def _texts(engine: Any, requests: Sequence[Generate], budget: Budget) -> tuple[int, int]:

@@ -12,22 +12,23 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
-from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.in_float32 import in_float32
 from harness.engines.transformers.scoring.plan import Plan, TokenWork, plan
 from harness.engines.transformers.tokenizer import TextTokenizer
 from harness.plugin.batches import DEFAULT_SIZE
 from perf.accelerator_parts import lm_eval_peer
+from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget, as_many, until
 from perf.accelerator_parts.findings import OURS, Figure, Row
 from perf.accelerator_parts.limits import peaks, shape_speed
 from perf.accelerator_parts.models import Setup, bare_model, causal_engine, opened
 from perf.accelerator_parts.shapes import Shape, Sizes, sizes
-from perf.accelerator_parts.timing import begin_peak, peak_mebibytes, timed
+from perf.accelerator_parts.timing import peak_mebibytes, timed
 from perf.arithmetic import Tokens, count
 from perf.prompts import Item, items_of
 
@@ -92,13 +93,8 @@ def measure(setup: Setup, budget: Budget) -> list[Row]:
         if not share.enough():
             rows += [Row(PART, shape.name, named(*case), note="left out: no time") for case in CASES]
             continue
-        try:
-            rows += _model(shape, setup, share)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            rows.append(Row(PART, shape.name, "all", note="left out: out of memory"))
-        begin_peak(setup.device)
+        work = partial(_model, shape, setup, share)
+        rows += attempt(work, part=PART, model=shape.name, device=setup.device)
     return rows
 
 
@@ -162,8 +158,8 @@ def _ours(
     """Answer as many items as fit into the time, in batches as a run has them."""
     subjects = SUBJECTS if benchmark == "mmlu" else ()
     base = items_of(benchmark, data=setup.data, limit=BASE, shots=shots, subjects=subjects)[:BASE]
-    for attempt in ("A. ", "B. "):  # the second time nothing is new but the texts
-        pilot = [_begun(item, attempt) for item in base[:8]]
+    for begun in ("A. ", "B. "):  # the second time nothing is new but the texts
+        pilot = [_begun(item, begun) for item in base[:8]]
         seconds, _ = timed(setup.device, lambda pilot=pilot: _answered(engine, pilot))  # type: ignore[misc]
     most = 2 * len(base) if setup.small else 2048
     items = repeated(base, as_many(len(base), seconds / len(pilot), 0.5 * budget.left, most=most))

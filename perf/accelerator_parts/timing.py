@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import gc
-import resource
-import sys
+import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from perf.measure import mebibytes
 
 T = TypeVar("T")
 
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
 
 def synchronize(device: str) -> None:
     """Wait until the device has done all that it was given."""
-    import torch
-
     if device.startswith("cuda"):
+        import torch
+
         torch.cuda.synchronize(device)
-    elif device == "mps":
-        torch.mps.synchronize()
 
 
 def timed(device: str, work: Callable[[], T]) -> tuple[float, T]:
@@ -50,20 +50,26 @@ def seconds_each(device: str, work: Callable[[], Any], least: float = 0.05, roun
 
 
 def begin_peak(device: str) -> None:
-    """Free what nobody needs any more; the peak of the device's memory begins anew."""
-    import torch
-
+    """Free what nobody needs any more; the peak of the memory begins anew."""
     gc.collect()
     if device.startswith("cuda"):
+        import torch
+
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
+    elif _CLEAR.exists():
+        _CLEAR.write_text("5", encoding="ascii")  # the peak of resident memory (proc_pid_clear_refs(5))
 
 
 def peak_mebibytes(device: str) -> float:
-    """Return the peak of the memory on the device since ``begin_peak``; on a CPU that of this process, ever."""
-    import torch
+    """Return the peak of the memory on the device since ``begin_peak``; on a CPU that of this process.
 
+    NaN where nobody knows it.
+    """
     if device.startswith("cuda"):
+        import torch
+
         return mebibytes(torch.cuda.max_memory_allocated(device))
-    unit = 1 if sys.platform == "darwin" else 1024
-    return mebibytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
+    lines = _STATUS.read_text(encoding="ascii").splitlines() if _STATUS.exists() else []
+    found = (float(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
+    return next(found, math.nan)

@@ -23,7 +23,7 @@ TEXTS = sorted(
 PATH = re.compile(r"(?<![\w/.\-*])(?:harness|tests|perf|simulations|evals|fixtures|docs)/[\w./-]*\w")
 MODULE = re.compile(r"\bharness(?:\.[A-Za-z_]\w*)+")
 OF_THE_WHEEL = ("harness/_shipped", "harness/evals", "harness.evals")
-BESIDES = ("browser", "conformance", "evals", "fixtures", "repo", "seams", "simulations", "support")
+BESIDES = ("browser", "conformance", "evals", "fixtures", "perf", "repo", "seams", "simulations", "support")
 """Folders of tests whose subject is no folder of the harness."""
 
 
