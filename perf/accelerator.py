@@ -19,7 +19,7 @@ import ast
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,7 @@ from perf.accelerator_parts.findings import Findings, Row, from_plain, join, mar
 from perf.accelerator_parts.models import BUILTIN, Setup, about, shapes_for, tokenizer_of
 from perf.accelerator_parts.shapes import named
 
-PARTS: Final[Mapping[str, tuple[Callable[[Setup, Budget], list[Row]], float]]] = {
+PARTS: Final[Mapping[str, tuple[Callable[[Setup, Budget], Iterator[Row]], float]]] = {
     "limits": (limits.measure, 0.5),
     "score": (score.measure, 3.0),
     "generate": (generate.measure, 3.0),
@@ -41,7 +41,7 @@ PARTS: Final[Mapping[str, tuple[Callable[[Setup, Budget], list[Row]], float]]] =
 }
 """The parts in their order, each with its weight in sharing the time."""
 
-SECONDS = 540.0
+SECONDS = 480.0
 
 
 def main() -> None:
@@ -50,13 +50,20 @@ def main() -> None:
     if options.write_tokenizer:
         tokenizer_of("causal").save_pretrained(options.write_tokenizer)
         return
-    found = join(_read(options.join)) if options.join else measured(options)
-    text = markdown(found)
-    print(text)
+    if options.join:
+        found = join(_read(options.join))
+        _write(found, options)
+    else:
+        for found in measured(options):
+            _write(found, options)
+    print(markdown(found))
+
+
+def _write(found: Findings, options: argparse.Namespace) -> None:
     if options.json:
         options.json.write_text(json.dumps(found.plain(), indent=1) + "\n", encoding="utf-8")
     if options.markdown:
-        options.markdown.write_text(text, encoding="utf-8")
+        options.markdown.write_text(markdown(found), encoding="utf-8")
 
 
 def _options(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -87,24 +94,27 @@ def _read(paths: Sequence[Path]) -> dict[str, Findings]:
     return {str(path): from_plain(json.loads(path.read_text(encoding="utf-8"))) for path in paths}
 
 
-def measured(options: argparse.Namespace) -> Findings:
-    """Run the parts, each in its share of the time that is left."""
+def measured(options: argparse.Namespace) -> Iterator[Findings]:
+    """Run the parts, each in its share of the time that is left; yield the findings so far after each row.
+
+    So a run that is stopped from outside leaves a file with what it has found.
+    """
     setup = setup_of(options)
     names = [name for name in PARTS if name in (options.part or PARTS)]
-    facts: dict[str, Any] = {
-        **about(setup),
-        "seconds": {},
-        "command": " ".join(["perf.accelerator", *sys.argv[1:]]),
-    }
+    seconds: dict[str, float] = {}
+    command = " ".join(["perf.accelerator", *sys.argv[1:]])
+    facts: dict[str, Any] = {**about(setup), "seconds": seconds, "command": command}
     rows: list[Row] = []
     whole = Budget(options.budget_seconds)
     for number, name in enumerate(names):
         weights = [PARTS[one][1] for one in names[number:]]
         began = time.monotonic()
-        rows += PARTS[name][0](setup, Budget(whole.left * weights[0] / sum(weights)))
-        facts["seconds"][name] = round(time.monotonic() - began, 1)
-        print(f"{name}: {facts['seconds'][name]:.0f} s", file=sys.stderr, flush=True)
-    return Findings(facts, tuple(rows))
+        for row in PARTS[name][0](setup, Budget(whole.left * weights[0] / sum(weights))):
+            rows.append(row)
+            seconds[name] = round(time.monotonic() - began, 1)
+            yield Findings(facts, tuple(rows))
+        print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    yield Findings(facts, tuple(rows))
 
 
 def setup_of(options: argparse.Namespace) -> Setup:

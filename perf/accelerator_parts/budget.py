@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -35,12 +34,11 @@ class Budget:
         return Budget(self.left / max(1, parts), self._clock)
 
 
-def as_many(count: int, seconds_each: float, seconds: float, *, most: int | None = None) -> int:
-    """Return how many of things that take so long fit into the seconds: from 1 to ``most`` (by default ``count``)."""
-    most = count if most is None else most
-    if not seconds_each > 0 or not math.isfinite(seconds_each):
+def as_many(most: int, seconds_each: float, seconds: float) -> int:
+    """Return how many of things that take so long fit into the seconds: from 1 to ``most``."""
+    if not seconds_each > 0:
         return most
-    return max(1, min(most, int(seconds / seconds_each)))
+    return max(1, int(min(most, seconds / seconds_each)))
 
 
 def until(

@@ -8,7 +8,7 @@ whichever is more; a prefix that all rows share counts once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -89,14 +89,12 @@ def cases(small: bool) -> list[Case]:
     return first + more
 
 
-def measure(setup: Setup, budget: Budget) -> list[Row]:
-    """Return the rows of all models that continue texts."""
-    rows: list[Row] = []
+def measure(setup: Setup, budget: Budget) -> Iterator[Row]:
+    """Yield the rows of all models that continue texts."""
     for number, shape in enumerate(setup.causal):
         share = budget.split(len(setup.causal) - number)
         work = partial(_model, shape, setup, share)
-        rows += attempt(work, part=PART, model=shape.name, device=setup.device)
-    return rows
+        yield from attempt(work, part=PART, model=shape.name, device=setup.device)
 
 
 def requests(case: Case, setup: Setup, mark: str, tokens: int) -> list[Generate]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from harness.engines.transformers.compat import is_out_of_memory, quiet
 from harness.engines.transformers.in_float32 import in_float32
@@ -26,6 +26,9 @@ from perf.accelerator_parts.timing import begin_peak, timed
 
 if TYPE_CHECKING:
     from perf.accelerator_parts.generate import Asked
+
+Write: TypeAlias = "Callable[[Any, Asked, int], list[list[int]]]"
+"""Gives new tokens of each text."""
 
 GENERATE = "generate, one padded batch"
 CONTINUOUS = "generate_batch (continuous)"
@@ -58,7 +61,7 @@ def in_transformers(
 
     Return why a way is missing, and by case and way how its texts compare with ours.
     """
-    ways: dict[str, Callable[[Any, Asked, int], list[list[int]]]] = {
+    ways: dict[str, Write] = {
         GENERATE: _padded,
         CONTINUOUS: _continuous,
     }
@@ -76,7 +79,7 @@ def in_transformers(
             if way in missing or not part.enough(found[one.case.name]["ours"].seconds):
                 continue
             try:
-                timing, ids = _timed(setup, write, model, one)
+                made = _timed(setup, write, model, one, part.left)
             except Exception as error:  # whatever its parts raise: an attention that is not there, no memory
                 failed = "out of memory" if is_out_of_memory(error) else f"{type(error).__name__}: {error}"
                 found[one.case.name].pop(way, None)
@@ -84,6 +87,9 @@ def in_transformers(
                     missing[way] = f"not there: it failed with {failed[:150]}"
                 begin_peak(setup.device)
                 continue
+            if made is None:  # left out
+                continue
+            timing, ids = made
             found[one.case.name][way] = timing
             if one.case.samples == 1:
                 said = compared(model, tokenizer, one, ids, setup)
@@ -91,9 +97,14 @@ def in_transformers(
     return missing, texts
 
 
-def _timed(setup: Setup, write: Any, model: Any, asked: Asked) -> tuple[Timing, list[list[int]]]:
+def _timed(
+    setup: Setup, write: Write, model: Any, asked: Asked, seconds: float
+) -> tuple[Timing, list[list[int]]] | None:
+    """Return the timing and the texts; None where prompts alone, three times over, are beyond the time."""
     with quiet():
-        write(model, asked, 2)
+        first, _ = timed(setup.device, lambda: write(model, asked, 2))
+        if 2 * first > seconds:
+            return None
         short, _ = timed(setup.device, lambda: write(model, asked, SHORT))
         long, ids = timed(setup.device, lambda: write(model, asked, asked.tokens))
     return Timing(long, sum(map(len, ids)), (long - short) / (asked.tokens - SHORT)), ids

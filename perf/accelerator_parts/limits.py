@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -74,28 +74,25 @@ def seconds_of(matrices: Mapping[tuple[int, int], int], rows: int, setup: Setup)
     return seconds
 
 
-def measure(setup: Setup, budget: Budget) -> list[Row]:
-    """Return the limits of the device, and of a step of each model."""
+def measure(setup: Setup, budget: Budget) -> Iterator[Row]:
+    """Yield the limits of the device, and of a step of each model."""
     most = peaks(setup.device, setup.dtype, setup.small)
-    rows = [
-        Row(
-            *(PART, "device", setup.dtype),
-            side="torch",
-            figures={
-                "torch.mm, TFLOP/s": most.matrix / 1e12,
-                "with rows": most.matrix_size,
-                "bandwidth, GB/s": most.bandwidth / 1e9,
-                "start of a kernel, us": 1e6 * most.launch,
-            },
-        )
-    ]
+    yield Row(
+        *(PART, "device", setup.dtype),
+        side="torch",
+        figures={
+            "torch.mm, TFLOP/s": most.matrix / 1e12,
+            "with rows": most.matrix_size,
+            "bandwidth, GB/s": most.bandwidth / 1e9,
+            "start of a kernel, us": 1e6 * most.launch,
+        },
+    )
     for shape in setup.models:
         if budget.enough(5.0):
             work = partial(_model, shape, setup)
-            rows += attempt(work, part=PART, model=shape.name, device=setup.device)
+            yield from attempt(work, part=PART, model=shape.name, device=setup.device)
         else:
-            rows.append(Row(PART, shape.name, "its matrices", "torch", note="left out: no time"))
-    return rows
+            yield Row(PART, shape.name, "its matrices", "torch", note="left out: no time")
 
 
 def _model(shape: Shape, setup: Setup) -> list[Row]:

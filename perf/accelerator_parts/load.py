@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,24 +44,22 @@ SWITCHES = 10
 """Times that base and adapters take turns."""
 
 
-def measure(setup: Setup, budget: Budget) -> list[Row]:
-    """Return the rows of all models, the small ones first."""
-    rows: list[Row] = []
+def measure(setup: Setup, budget: Budget) -> Iterator[Row]:
+    """Yield the rows of all models, the small ones first."""
     models = sorted((one for one in setup.models if one.kind != "mtp"), key=lambda one: sizes(one).whole)
     for number, shape in enumerate(models):
         share = budget.split(len(models) - number)
         size = sizes(shape).whole * setup.itemsize
         needed, free = 2.2 * size, shutil.disk_usage(tempfile.gettempdir()).free
         if not share.enough(5.0 + size / 3e8):  # written, hashed and read several times
-            rows.append(Row(PART, shape.name, "all", note="left out: no time"))
+            yield Row(PART, shape.name, "all", note="left out: no time")
         elif needed > 0.8 * free:
             note = f"left out: {mebibytes(needed):,.0f} MiB on disk, {mebibytes(free):,.0f} free"
-            rows.append(Row(PART, shape.name, "all", note=note))
+            yield Row(PART, shape.name, "all", note=note)
         else:
             with tempfile.TemporaryDirectory(prefix="accelerator-") as name:
                 work = partial(_model, shape, setup, Path(name), share)
-                rows += attempt(work, part=PART, model=shape.name, device=setup.device)
-    return rows
+                yield from attempt(work, part=PART, model=shape.name, device=setup.device)
 
 
 def _model(shape: Shape, setup: Setup, folder: Path, budget: Budget) -> list[Row]:

@@ -8,7 +8,7 @@ for k = 5, as in studies of checkpoints; ours answers once.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,9 +37,8 @@ NOBODY = Cost(0.0, 0.0, 0, 0)
 """The cost of a side that is no process."""
 
 
-def measure(setup: Setup, budget: Budget) -> list[Row]:
-    """Return the rows of all masked models."""
-    rows: list[Row] = []
+def measure(setup: Setup, budget: Budget) -> Iterator[Row]:
+    """Yield the rows of all masked models."""
     models = [one for one in setup.models if one.kind == "masked"]
     for number, shape in enumerate(models):
         share = budget.split(len(models) - number)
@@ -49,8 +48,7 @@ def measure(setup: Setup, budget: Budget) -> list[Row]:
         for place, (case, some) in enumerate(cases.items()):
             part = share.split(len(cases) - place)
             work = partial(_case, shape, setup, case, some, part)
-            rows += attempt(work, part=PART, model=shape.name, device=setup.device, case=case)
-    return rows
+            yield from attempt(work, part=PART, model=shape.name, device=setup.device, case=case)
 
 
 def filled(cases: dict[str, list[str]], seq_len: int) -> list[str]:
@@ -78,28 +76,46 @@ def _case(shape: Shape, setup: Setup, case: str, given: Sequence[str], budget: B
         _answered(engine, pilot)
         each = timed(setup.device, lambda: _answered(engine, pilot))[0] / len(pilot)
         most = min(len(given), 64 if setup.small else len(given))
-        some = list(given[: max(len(pilot), as_many(len(given), each, budget.left / 10, most=most))])
+        some = list(given[: max(len(pilot), as_many(most, each, budget.left / 10))])
         seconds, answers = timed(setup.device, lambda: _answered(engine, some))
         lengths = [len(_ids(masked_engine(engine), text)) for text in some]
         memory = peak_mebibytes(setup.device)
     ours = Side(NOBODY, seconds, *_columns(answers))
-    counted = sizes(shape)
-    figures = _figures(setup, counted, lengths, seconds)
+    figures = _figures(setup, sizes(shape), lengths, seconds)
     rows = [Row(PART, shape.name, case, OURS, {**figures, "ours / it": 1.0, "peak MiB": memory})]
+    work = partial(_pipeline, shape, setup, case, some, ours=ours, lengths=lengths, budget=budget)
+    how: dict[str, Any] = {"part": PART, "model": shape.name, "device": setup.device, "case": case}
+    return rows + attempt(work, **how, side=PIPELINE)
+
+
+def _pipeline(
+    shape: Shape,
+    setup: Setup,
+    case: str,
+    given: Sequence[str],
+    *,
+    ours: Side,
+    lengths: Sequence[int],
+    budget: Budget,
+) -> list[Row]:
+    """Ask the pipeline the same, if that is not far beyond the time."""
     model, tokenizer = bare_model(shape, setup), tokenizer_of(shape.kind)
     tokenizer.model_max_length = shape.seq_len
     how: dict[str, Any] = {"device": setup.device, "batch": BATCH}
     with quiet():
-        begun, _ = through_pipeline(model, tokenizer, some[:4], **how, passes=1)
-        if PASSES * begun / 4 * len(some) > 4 * budget.left:
-            return [*rows, Row(PART, shape.name, case, PIPELINE, note="left out: no time")]
-        taken, found = through_pipeline(model, tokenizer, some, **how)
-    pipeline = Side(NOBODY, taken, *_columns(found))
-    agreement = agree(ours, pipeline)
-    same, apart = agreement["the same first token"], agreement["largest difference of a log-probability"]
-    figures = _figures(setup, counted, lengths, taken)
-    figures |= {"ours / it": taken / seconds, "same first token": f"{same} of {len(some)}"}
-    return [*rows, Row(PART, shape.name, case, PIPELINE, {**figures, "logprob apart, largest": apart})]
+        through_pipeline(model, tokenizer, given[:4], **how, passes=1)
+        begun, _ = through_pipeline(model, tokenizer, given[:4], **how, passes=1)
+        if PASSES * begun / 4 * len(given) > 4 * budget.left:
+            return [Row(PART, shape.name, case, PIPELINE, note="left out: no time")]
+        seconds, found = through_pipeline(model, tokenizer, given, **how)
+    agreement = agree(ours, Side(NOBODY, seconds, *_columns(found)))
+    figures = _figures(setup, sizes(shape), lengths, seconds)
+    figures |= {
+        "ours / it": seconds / ours.seconds,
+        "same first token": f"{agreement['the same first token']} of {len(given)}",
+        "logprob apart, largest": agreement["largest difference of a log-probability"],
+    }
+    return [Row(PART, shape.name, case, PIPELINE, figures)]
 
 
 def _answered(engine: Any, given: Sequence[str]) -> Answers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -32,19 +32,24 @@ PART = "programs"
 TASKS = 164
 """The tasks of HumanEval."""
 
-
-def measure(setup: Setup, budget: Budget) -> list[Row]:
-    """Return the rate of the sandbox, then the whole time of each multi-token-prediction model."""
-    rows, rate = _sandbox(setup, budget)
-    models = [one for one in setup.models if one.kind == "mtp"]
-    for number, shape in enumerate(models):
-        share = budget.split(len(models) - number)
-        work = partial(_whole, shape, setup, share, rate)
-        rows += attempt(work, part=PART, model=shape.name, device=setup.device)
-    return rows
+MEMORY = "6GiB"
+"""A share for what is beside the weights, with which all stays below 20 GiB."""
 
 
-def _sandbox(setup: Setup, budget: Budget) -> tuple[list[Row], float | None]:
+def measure(setup: Setup, budget: Budget) -> Iterator[Row]:
+    """Yield the rate of the sandbox, then the whole time of each multi-token-prediction model."""
+    row, rate = _sandbox(setup, budget)
+    yield row
+    runs = [(shape, memory) for shape in setup.models if shape.kind == "mtp" for memory in (None, MEMORY)]
+    for number, (shape, memory) in enumerate(runs):
+        share = budget.split(len(runs) - number)
+        case = f"HumanEval x {SAMPLING.samples}, whole" + (f", --eval-memory {memory}" if memory else "")
+        more = {**setup.settings, **({"memory": memory} if memory else {})}
+        work = partial(_whole, shape, replace(setup, settings=more), share, case, rate)
+        yield from attempt(work, part=PART, model=shape.name, device=setup.device, case=case)
+
+
+def _sandbox(setup: Setup, budget: Budget) -> tuple[Row, float | None]:
     """Grade programs as ``touchstone grade`` does, in a process of its own; few of them first."""
     workers = os.cpu_count() or 1
     case = f"{SAMPLING.samples} programs per task"
@@ -54,14 +59,14 @@ def _sandbox(setup: Setup, budget: Budget) -> tuple[list[Row], float | None]:
             few = _graded(write(_made(folder / "few"), setup.data, 8, 1), workers)
         except SystemExit as error:  # the process's own message: no bubblewrap, no rights for it
             last = next((one for one in reversed(str(error).splitlines()[:-2]) if one.strip()), str(error))
-            return [Row(PART, "sandbox", case, note=f"not there: {last.strip()[:200]}")], None
+            return Row(PART, "sandbox", case, note=f"not there: {last.strip()[:200]}"), None
         limit = 4 if setup.small else TASKS
         limit = as_many(limit, SAMPLING.samples * few["seconds each"], 0.3 * budget.left)
         files = write(_made(folder / "all"), setup.data, limit, SAMPLING.samples)
         found = _graded(files, workers)
     rate = 1 / found.pop("seconds each")
     figures = {"programs": files.samples, **found, "programs/s": rate, "workers": workers}
-    return [Row(PART, "sandbox", case, figures=figures)], rate
+    return Row(PART, "sandbox", case, figures=figures), rate
 
 
 def _made(folder: Path) -> Path:
@@ -79,9 +84,8 @@ class _OverError(Exception):
     """The time for texts is over."""
 
 
-def _whole(shape: Shape, setup: Setup, budget: Budget, rate: float | None) -> list[Row]:
+def _whole(shape: Shape, setup: Setup, budget: Budget, case: str, rate: float | None) -> list[Row]:
     """Generate the samples of as many tasks as fit into the time, and say how long all take."""
-    case = f"HumanEval x {SAMPLING.samples}, whole"
     if not budget.enough(5.0):
         return [Row(PART, shape.name, case, note="left out: no time")]
     requests = list(asked_first(HUMANEVAL, data=setup.data, limit=None, sampling=SAMPLING).values())

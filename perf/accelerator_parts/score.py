@@ -10,7 +10,7 @@ must be computed at least: distinct tokens once, logits where they are needed (`
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -85,17 +85,15 @@ class Side:
     logprobs: Sequence[float]
 
 
-def measure(setup: Setup, budget: Budget) -> list[Row]:
-    """Return the rows of all causal models."""
-    rows: list[Row] = []
+def measure(setup: Setup, budget: Budget) -> Iterator[Row]:
+    """Yield the rows of all causal models."""
     for number, shape in enumerate(setup.causal):
         share = budget.split(len(setup.causal) - number)
         if not share.enough():
-            rows += [Row(PART, shape.name, named(*case), note="left out: no time") for case in CASES]
+            yield from (Row(PART, shape.name, named(*case), note="left out: no time") for case in CASES)
             continue
         work = partial(_model, shape, setup, share)
-        rows += attempt(work, part=PART, model=shape.name, device=setup.device)
-    return rows
+        yield from attempt(work, part=PART, model=shape.name, device=setup.device)
 
 
 def named(benchmark: str, shots: int) -> str:
@@ -162,7 +160,7 @@ def _ours(
         pilot = [_begun(item, begun) for item in base[:8]]
         seconds, _ = timed(setup.device, lambda pilot=pilot: _answered(engine, pilot))  # type: ignore[misc]
     most = 2 * len(base) if setup.small else 2048
-    items = repeated(base, as_many(len(base), seconds / len(pilot), 0.5 * budget.left, most=most))
+    items = repeated(base, as_many(most, seconds / len(pilot), 0.5 * budget.left))
     seconds, logprobs = timed(setup.device, lambda: _answered(engine, items))
     case = _case(named(benchmark, shots), items, causal_engine(engine), sizes(shape))
     return case, Side(seconds, logprobs)
