@@ -142,9 +142,16 @@ def _padded(model: Any, asked: Asked, tokens: int) -> list[list[int]]:
 
 
 def _continuous(model: Any, asked: Asked, tokens: int) -> list[list[int]]:
-    """Generate them by continuous batching, a request for each sample."""
+    """Generate them by continuous batching, a request for each sample; on a CPU within some of the memory."""
+    more: dict[str, Any] = {}
+    if model.device.type == "cpu":
+        from transformers.generation import ContinuousBatchingConfig
+
+        more["continuous_batching_config"] = ContinuousBatchingConfig(max_memory_percent=0.05)
     rows = [list(one.tokens) for one in asked.prompts for _ in range(asked.case.samples)]
-    made = model.generate_batch(inputs=rows, generation_config=_settings(asked, tokens), progress_bar=False)
+    made = model.generate_batch(
+        inputs=rows, generation_config=_settings(asked, tokens), progress_bar=False, **more
+    )
     ended = sorted(made.values(), key=lambda one: int(re.sub(r"\D", "", one.request_id) or 0))
     if faults := [str(one.error) for one in ended if one.error]:
         raise RuntimeError(faults[0])

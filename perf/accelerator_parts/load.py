@@ -206,6 +206,7 @@ def _adapters(shape: Shape, setup: Setup, base: Path, folder: Path) -> Row:
         for number, info in enumerate(order, start):
             _ask(pool.engine(info), question("causal", number))
 
+    answers(turns, 2000)  # warms up
     same, _ = timed(setup.device, lambda: answers([infos[0]] * len(turns), 0))
     other, _ = timed(setup.device, lambda: answers(turns, 1000))
     size = mebibytes(sizes(shape).whole * setup.itemsize)

@@ -30,7 +30,7 @@ from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.mtp import load_tokenizer as load_mtp_tokenizer
 from harness.engines.transformers.mtp.config import config_of
 from harness.engines.transformers.mtp.model import MtpModel
-from perf.accelerator_parts.random_model import made
+from perf.accelerator_parts.random_model import GAIN, made
 from perf.accelerator_parts.shapes import Kind, Shape, small
 from perf.accelerator_parts.timing import begin_peak
 
@@ -125,7 +125,8 @@ def _mtp_model(shape: Shape, known: int, dtype: str, device: str) -> MtpModel:
         if into.dim() == 1:
             into.fill_(1.0)
             return
-        into.normal_(0.0, 0.02, generator=numbers)
+        table = name in ("output.weight", "tok_embeddings.weight")
+        into.normal_(0.0, 0.02 if table else GAIN / into.shape[1] ** 0.5, generator=numbers)
         if name == "output.weight":
             into[known:] = 0.0
 

@@ -35,6 +35,7 @@ def run_side(
     except subprocess.TimeoutExpired:
         return f"left out: not ready after {most:.0f} s"
     if ended.returncode:
-        last = (ended.stderr.strip() or "no message").splitlines()[-1]
-        return f"not there: it failed with {last[:200]}"
+        lines = (ended.stderr.strip() or "no message").splitlines()
+        last = next((line for line in reversed(lines) if "Error" in line), lines[-1])
+        return f"failed: {last[:200]}"
     return json.loads((folder / "found.json").read_text(encoding="utf-8"))

@@ -13,6 +13,12 @@ SPREAD = 0.05
 It is larger than usual: with nearly flat answers rounding would decide which token comes first.
 """
 
+GAIN = 1.5
+"""The root mean square of what a causal model's matrices make of numbers whose own is 1.
+
+With less, a text would repeat its last token for ever, and equal texts would mean nothing.
+"""
+
 UNKNOWN = -1e4
 """The bias of the rows of a masked model without a token in the tokenizer, so that none of them is an answer."""
 
@@ -41,19 +47,15 @@ def made(
         model = auto.from_config(AutoConfig.for_model(model_type, **config), dtype=getattr(torch, dtype))
     if device == "meta":
         return model.eval()
-    output = model.get_output_embeddings()
+    output, table = model.get_output_embeddings(), model.get_input_embeddings().weight
     with torch.no_grad():
-        if kind == "masked":
-            for parameter in model.parameters():
-                if parameter.dim() > 1:
-                    parameter.normal_(0.0, SPREAD)
+        for parameter in model.parameters():
+            if kind == "masked" and parameter.dim() > 1:
+                parameter.normal_(0.0, SPREAD)
+            elif parameter.dim() > 1 and parameter is not table and parameter is not output.weight:
+                parameter.normal_(0.0, GAIN / parameter.shape[1] ** 0.5)
         if known is not None and output.bias is not None:
             output.bias[known:] = UNKNOWN
         elif known is not None:
             output.weight[known:] = 0.0
     return model.eval()
-
-
-def mark(model: Any) -> float:
-    """Return a number by which two processes see that they have the same weights."""
-    return float(next(iter(model.parameters())).detach().double().abs().sum())

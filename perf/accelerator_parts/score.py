@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
+from harness.core.requests import LoglikelihoodAnswer
 from harness.engines.transformers.in_float32 import in_float32
-from harness.engines.transformers.scoring.plan import Plan, TokenWork, plan
-from harness.engines.transformers.tokenizer import TextTokenizer
+from harness.engines.transformers.scoring.plan import TokenWork
 from harness.plugin.batches import DEFAULT_SIZE
 from perf.accelerator_parts import lm_eval_peer
 from perf.accelerator_parts.attempt import attempt
@@ -27,18 +26,15 @@ from perf.accelerator_parts.budget import Budget, as_many, until
 from perf.accelerator_parts.findings import OURS, Figure, Row
 from perf.accelerator_parts.limits import peaks, shape_speed
 from perf.accelerator_parts.models import Setup, bare_model, causal_engine, opened
-from perf.accelerator_parts.shapes import Shape, Sizes, sizes
+from perf.accelerator_parts.score_items import BASE, Case, begun, case_of, repeated
+from perf.accelerator_parts.shapes import Shape, sizes
 from perf.accelerator_parts.timing import peak_mebibytes, timed
-from perf.arithmetic import Tokens, count
 from perf.prompts import Item, items_of
 
 PART = "score"
 
 CASES = (("arc_easy", 5), ("mmlu", 5), ("hellaswag", 10), ("arc_easy", 0))
 """Benchmarks and their few-shot examples, the most telling first: what does not fit into the time is left out."""
-
-BASE = 32
-"""The items of a benchmark before they are repeated."""
 
 SUBJECTS = ("college_biology", "machine_learning")
 """The subjects of MMLU, whose examples differ."""
@@ -52,29 +48,6 @@ LEAST = 8
 LOOP = "plain forward, one by one"
 LM_EVAL = "lm_eval --model hf"
 PLAIN = "ours, without fast ways"
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A benchmark's items at hand, what their requests have at least, and the tokens of those that are compared."""
-
-    name: str
-    items: Sequence[Item]
-    works: Sequence[TokenWork]
-    tokens: Tokens
-    sizes: Sizes
-
-    @property
-    def requests(self) -> list[Loglikelihood]:
-        """Return all requests."""
-        return [request for item in self.items for request in item.requests]
-
-    def part(self, requests: int) -> Tokens:
-        """Return about what the first so many requests have: distinct tokens in proportion to all."""
-        share = requests / max(1, len(self.works))
-        return Tokens(
-            *(round(share * one) for one in (self.tokens.total, self.tokens.distinct, self.tokens.logits))
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +129,13 @@ def _ours(
     """Answer as many items as fit into the time, in batches as a run has them."""
     subjects = SUBJECTS if benchmark == "mmlu" else ()
     base = items_of(benchmark, data=setup.data, limit=BASE, shots=shots, subjects=subjects)[:BASE]
-    for begun in ("A. ", "B. "):  # the second time nothing is new but the texts
-        pilot = [_begun(item, begun) for item in base[:8]]
+    for mark in ("A. ", "B. "):  # the second time nothing is new but the texts
+        pilot = [begun(item, mark) for item in base[:8]]
         seconds, _ = timed(setup.device, lambda pilot=pilot: _answered(engine, pilot))  # type: ignore[misc]
     most = 2 * len(base) if setup.small else 2048
     items = repeated(base, as_many(most, seconds / len(pilot), 0.5 * budget.left))
     seconds, logprobs = timed(setup.device, lambda: _answered(engine, items))
-    case = _case(named(benchmark, shots), items, causal_engine(engine), sizes(shape))
+    case = case_of(named(benchmark, shots), items, causal_engine(engine), sizes(shape))
     return case, Side(seconds, logprobs)
 
 
@@ -178,62 +151,6 @@ def _answered(engine: Any, items: Sequence[Item]) -> list[float]:
             assert isinstance(answer, LoglikelihoodAnswer), answer
             found.append(answer.logprob)
     return found
-
-
-def repeated(items: Sequence[Item], count: int) -> list[Item]:
-    """Return so many items; a number before the question makes those different that come again.
-
-    Those of one group follow each other, as in a run.
-    """
-    found = [
-        items[number % len(items)]
-        if number < len(items)
-        else _numbered(items[number % len(items)], number // len(items))
-        for number in range(count)
-    ]
-    return sorted(found, key=lambda item: item.id.rpartition("/")[0])
-
-
-def _numbered(item: Item, number: int) -> Item:
-    """Return the item with a number before its question, which follows the last blank line."""
-
-    def changed(context: str) -> str:
-        cut = context.rfind("\n\n") + 2 if "\n\n" in context else 0
-        return f"{context[:cut]}({number}) {context[cut:]}"
-
-    return replace(item, requests=tuple(replace(one, context=changed(one.context)) for one in item.requests))
-
-
-def _begun(item: Item, text: str) -> Item:
-    """Return the item with a text before everything, so that nothing of it is known already."""
-    return replace(item, requests=tuple(replace(one, context=text + one.context) for one in item.requests))
-
-
-def _case(name: str, items: Sequence[Item], engine: Any, found: Sizes) -> Case:
-    """Return the case; distinct tokens are counted over some items, and grow in proportion with their number."""
-    tokenizer = TextTokenizer(engine.loaded.tokenizer)
-    rows = int(engine.loaded.model.get_input_embeddings().weight.shape[0])
-
-    def works(some: Sequence[Item]) -> list[TokenWork]:
-        plans = [
-            plan(one, tokenizer, seq_len=engine.info.seq_len, rows=rows)
-            for item in some
-            for one in item.requests
-        ]
-        return [work for made in plans if isinstance(made, Plan) for work in made.work]
-
-    every = works(items)
-    few, more = (
-        count((work.inputs, work.targets) for work in works(items[:many])) for many in (BASE, 2 * BASE)
-    )
-    if len(items) <= 2 * BASE:
-        return Case(name, items, every, more, found)
-    times = (len(items) - BASE) / BASE
-    distinct, logits = (
-        round(a + times * (b - a)) for a, b in ((few.distinct, more.distinct), (few.logits, more.logits))
-    )
-    total = sum(len(work.inputs) for work in every)
-    return Case(name, items, every, Tokens(total, distinct, logits), found)
 
 
 # The other sides

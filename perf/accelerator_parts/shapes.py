@@ -31,8 +31,11 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The numbers of a model outside its embeddings (``inside``) and in its output layer; how many matrices of each
-    shape [out, in] it has; and the numbers that a token leaves in the keys and values of all layers."""
+    """The sizes of a model: its numbers outside the embeddings (``inside``), its ``output`` layer, and all (``whole``).
+
+    ``matrices`` says how many of each shape [out, in] are inside; ``keys_values`` counts the numbers that a token
+    leaves in all layers.
+    """
 
     inside: int
     output: tuple[int, int]
@@ -115,12 +118,12 @@ SHAPES: Final = (
 
 _SMALL: Final[Mapping[Kind, Mapping[str, Any]]] = {
     "causal": {
-        **{"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 16},
+        **{"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "head_dim": 32},
         **{"num_attention_heads": 4, "num_key_value_heads": 2},
     },
-    "mtp": {"dim": 64, "n_layers": 5, "n_heads": 4, "n_kv_heads": 4, "multiple_of": 16},
+    "mtp": {"dim": 128, "n_layers": 5, "n_heads": 4, "n_kv_heads": 4, "multiple_of": 16},
     "masked": {
-        **{"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},
+        **{"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4},
     },
 }
 

@@ -17,10 +17,11 @@ from perf.accelerator import settings_of
 from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget, as_many, until
 from perf.accelerator_parts.findings import Findings, Row, from_plain, join, markdown
-from perf.accelerator_parts.generate import Asked, Case, floor
+from perf.accelerator_parts.generate import Asked, Case, floor, requests
 from perf.accelerator_parts.generate_peers import parted
 from perf.accelerator_parts.limits import Peaks, operations_of
-from perf.accelerator_parts.score import repeated
+from perf.accelerator_parts.models import Setup
+from perf.accelerator_parts.score_items import repeated
 from perf.accelerator_parts.shapes import Sizes, named, sizes, small
 from perf.prompts import Item
 
@@ -200,6 +201,18 @@ def test_repeated_items_differ_after_the_same_examples(count: int, shots: str) -
     contexts = [item.requests[0].context for item in found]
     assert len(set(contexts)) == len(contexts) == count
     assert all(one.startswith(shots) for one in contexts)
+
+
+def test_as_many_texts_are_asked_for_as_there_are_rows_each_new_after_the_same_examples() -> None:
+    setup = Setup(device="cpu", dtype="float32", models=(), small=True)
+    for case in (Case("gsm8k 5-shot", 1, 70), Case("humaneval", 20, 256)):
+        asked = requests(case, setup, "# B\n", 9)
+        assert sum(one.samples for one in asked) >= case.rows > sum(one.samples for one in asked[:-1])
+        assert len({one.prompt for one in asked}) == len(asked)
+        assert all(one.prompt.startswith("# B\n") and one.max_new_tokens == 9 for one in asked)
+    gsm8k = [one.prompt for one in requests(Case("gsm8k 5-shot", 1, 70), setup, "", 9)]
+    assert [one.count("Question:") for one in gsm8k] == [6] * 70
+    assert len({one[: one.rfind("\n\n")] for one in gsm8k}) == 1
 
 
 def prompts(*tokens: tuple[int, ...]) -> list[Prompt]:
