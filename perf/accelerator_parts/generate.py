@@ -21,7 +21,7 @@ from harness.engines.transformers.tokenizer import TextTokenizer
 from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget, as_many, until
 from perf.accelerator_parts.findings import OURS, Figure, Row
-from perf.accelerator_parts.generate_peers import PEERS, VLLM, Timing, in_transformers, in_vllm
+from perf.accelerator_parts.generate_peers import PEERS, SHORT, VLLM, Timing, in_transformers, in_vllm
 from perf.accelerator_parts.limits import Peaks, peaks
 from perf.accelerator_parts.models import Setup, opened
 from perf.accelerator_parts.shapes import Shape, Sizes, sizes
@@ -31,9 +31,6 @@ from perf.programs import HUMANEVAL
 from perf.prompts import asked_first
 
 PART = "generate"
-
-SHORT = 8
-"""The new tokens of short texts."""
 
 PLAIN = "ours, one text at a time"
 

@@ -36,6 +36,7 @@ VLLM = "vLLM"
 PEERS = (GENERATE, CONTINUOUS, VLLM)
 
 SHORT = 8
+"""The new tokens of short texts, whose time is that of prompts and a few steps."""
 
 COMPARED = 16
 """The texts of a case that are compared."""

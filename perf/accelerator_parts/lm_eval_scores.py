@@ -53,7 +53,7 @@ def main() -> None:
         first = pairs[: asked["batch"]]
         scored(first)
         each = scored(first)[0] / len(first)
-        many = max(len(first), min(len(pairs), asked["most"], int(asked["seconds"] / each)))
+        many = max(len(first), min(len(pairs), int(asked["seconds"] / each)))
         found[case] = scored(pairs[:many])
     (folder / "found.json").write_text(json.dumps(found), encoding="utf-8")
 

@@ -20,7 +20,8 @@ from harness.core.requests import Answer, Generate, GenerateAnswer, Refusal
 from perf.accelerator_parts.attempt import attempt
 from perf.accelerator_parts.budget import Budget, as_many
 from perf.accelerator_parts.findings import Row
-from perf.accelerator_parts.generate import SAMPLING, SHORT
+from perf.accelerator_parts.generate import SAMPLING
+from perf.accelerator_parts.generate_peers import SHORT
 from perf.accelerator_parts.models import Setup, opened
 from perf.accelerator_parts.shapes import Shape
 from perf.accelerator_parts.timing import peak_mebibytes, timed

@@ -19,7 +19,7 @@ BASE = 32
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A benchmark's items at hand, what their requests have at least, and the tokens of those that are compared."""
+    """A benchmark's items at hand, the sequences of the first of them, and the tokens that all have."""
 
     name: str
     items: Sequence[Item]
@@ -34,7 +34,7 @@ class Case:
 
     def part(self, requests: int) -> Tokens:
         """Return about what the first so many requests have: distinct tokens in proportion to all."""
-        share = requests / max(1, len(self.works))
+        share = requests / len(self.requests)
         return Tokens(
             *(round(share * one) for one in (self.tokens.total, self.tokens.distinct, self.tokens.logits))
         )
@@ -70,7 +70,7 @@ def begun(item: Item, text: str) -> Item:
 
 
 def case_of(name: str, items: Sequence[Item], engine: Any, found: Sizes) -> Case:
-    """Return the case; distinct tokens are counted over some items, and grow in proportion with their number."""
+    """Return the case; tokens are counted over the first items, and grow in proportion with their number."""
     tokenizer = TextTokenizer(engine.loaded.tokenizer)
     rows = int(engine.loaded.model.get_input_embeddings().weight.shape[0])
 
@@ -82,15 +82,15 @@ def case_of(name: str, items: Sequence[Item], engine: Any, found: Sizes) -> Case
         ]
         return [work for made in plans if isinstance(made, Plan) for work in made.work]
 
-    every = works(items)
-    few, more = (
-        count((work.inputs, work.targets) for work in works(items[:many])) for many in (BASE, 2 * BASE)
-    )
+    some = works(items[: 2 * BASE])
+    more = count((work.inputs, work.targets) for work in some)
     if len(items) <= 2 * BASE:
-        return Case(name, items, every, more, found)
-    times = (len(items) - BASE) / BASE
-    distinct, logits = (
-        round(a + times * (b - a)) for a, b in ((few.distinct, more.distinct), (few.logits, more.logits))
-    )
-    total = sum(len(work.inputs) for work in every)
-    return Case(name, items, every, Tokens(total, distinct, logits), found)
+        return Case(name, items, some, more, found)
+    few = count((work.inputs, work.targets) for work in works(items[:BASE]))
+    return Case(name, items, some, grown(few, more, len(items) / BASE), found)
+
+
+def grown(few: Tokens, more: Tokens, times: float) -> Tokens:
+    """Return the tokens of so many ``times`` the items of ``few``, where ``more`` are those of twice as many."""
+    pairs = ((few.total, more.total), (few.distinct, more.distinct), (few.logits, more.logits))
+    return Tokens(*(round(a + (times - 1) * (b - a)) for a, b in pairs))

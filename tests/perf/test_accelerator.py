@@ -21,8 +21,9 @@ from perf.accelerator_parts.generate import Asked, Case, floor, requests
 from perf.accelerator_parts.generate_peers import parted
 from perf.accelerator_parts.limits import Peaks, operations_of
 from perf.accelerator_parts.models import Setup
-from perf.accelerator_parts.score_items import repeated
+from perf.accelerator_parts.score_items import grown, repeated
 from perf.accelerator_parts.shapes import Sizes, named, sizes, small
+from perf.arithmetic import Tokens
 from perf.prompts import Item
 
 ABOUT = {"device": "A100", "dtype": "bfloat16", "shapes": "as published", "torch": "2.13.0"}
@@ -201,6 +202,11 @@ def test_repeated_items_differ_after_the_same_examples(count: int, shots: str) -
     contexts = [item.requests[0].context for item in found]
     assert len(set(contexts)) == len(contexts) == count
     assert all(one.startswith(shots) for one in contexts)
+
+
+def test_tokens_of_many_items_grow_with_those_after_the_shared_ones() -> None:
+    few, more = Tokens(total=400, distinct=130, logits=8), Tokens(total=800, distinct=160, logits=16)
+    assert grown(few, more, 10.0) == Tokens(total=4000, distinct=400, logits=80)
 
 
 def test_as_many_texts_are_asked_for_as_there_are_rows_each_new_after_the_same_examples() -> None:
