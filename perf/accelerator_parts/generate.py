@@ -125,12 +125,13 @@ def _model(shape: Shape, setup: Setup, budget: Budget) -> list[Row]:
     asked: list[Asked] = []
     found: dict[str, dict[str, Timing]] = {}
     rows: list[Row] = []
+    left_out: list[Row] = []
     every = cases(setup.small)
     with opened(shape, setup) as engine:
         for number, case in enumerate(every):
             part = ours.split(len(every) - number)
             if not part.enough(1.0):
-                rows.append(Row(PART, shape.name, case.name, note="left out: no time"))
+                left_out.append(Row(PART, shape.name, case.name, note="left out: no time"))
                 continue
             one, timing = _ours(engine, case, setup, part)
             asked.append(one)
@@ -166,7 +167,7 @@ def _model(shape: Shape, setup: Setup, budget: Budget) -> list[Row]:
             Row(PART, shape.name, one.case.name, side, note=missing.get(side, "left out: no time"))
             for side in absent
         ]
-    return rows
+    return rows + left_out
 
 
 def _ours(engine: Any, case: Case, setup: Setup, budget: Budget) -> tuple[Asked, Timing]:

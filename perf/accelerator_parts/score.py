@@ -80,11 +80,12 @@ def _model(shape: Shape, setup: Setup, budget: Budget) -> list[Row]:
     cases: list[Case] = []
     sides: dict[str, dict[str, Side]] = {}
     rows: list[Row] = []
+    left_out: list[Row] = []
     with opened(shape, setup) as engine:
         for number, (benchmark, shots) in enumerate(CASES):
             part = ours.split(len(CASES) - number)
             if not part.enough(0.5):
-                rows.append(Row(PART, shape.name, named(benchmark, shots), note="left out: no time"))
+                left_out.append(Row(PART, shape.name, named(benchmark, shots), note="left out: no time"))
                 continue
             case, side = _ours(engine, shape, setup, part, benchmark=benchmark, shots=shots)
             cases.append(case)
@@ -117,7 +118,7 @@ def _model(shape: Shape, setup: Setup, budget: Budget) -> list[Row]:
         if LM_EVAL not in found:
             why = theirs if isinstance(theirs, str) else "left out: no time"
             rows.append(Row(PART, shape.name, case.name, LM_EVAL, note=why))
-    return rows
+    return rows + left_out
 
 
 # Our side
