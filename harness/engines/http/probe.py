@@ -179,11 +179,14 @@ class Probe:
         text = tokens.text.conversation((Turn("user", HELLO),))
         ids = tokens.text.prompt(text) if isinstance(text, str) else text
         if isinstance(ids, tuple) and tokens.text.begins(ids) and found.template == len(ids) + 1:
-            found.abilities = replace(found.abilities, chat=False)
-            found.notes.append(
+            note = (
                 "chats are not asked for: the server puts two beginning-of-sequence tokens before them, which no "
                 "model has seen in training"
             )
+            if not found.abilities.completions:
+                raise CheckpointError(f"{self._address.url}: {note}")
+            found.abilities = replace(found.abilities, chat=False)
+            found.notes.append(note)
         elif isinstance(ids, tuple) and found.template != len(ids):
             found.notes.append(
                 f"the chat template makes {found.template} tokens of {HELLO!r} at the server, and {len(ids)} by the "

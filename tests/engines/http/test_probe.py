@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
 from harness.core.errors import CheckpointError
 from harness.core.requests import Generate, Loglikelihood, RollingLoglikelihood
@@ -165,6 +166,30 @@ def test_a_reply_without_choices_is_no_ability(whole: Path) -> None:
 
     with pytest.raises(CheckpointError, match=r"completions: the reply has no choices; chats: the reply"):
         Probe(parse_address("http://h:8000"), ask).run(None, str(whole))
+
+
+def test_chats_that_begin_twice_are_refused_and_an_address_of_chats_alone_with_them(
+    whole: Path, tmp_path: Path
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(whole)
+    tokenizer.chat_template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    tokenizer.save_pretrained(tmp_path)
+    tokens = len(tokenizer.encode("Hi", add_special_tokens=False)) + 2
+    server = ModelServer(whole)
+
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+        if not path.endswith("/chat/completions"):
+            return server.ask(path, body)
+        choice = {"index": 0, "message": {"role": "assistant", "content": "x"}}
+        return {"model": "tiny", "choices": [choice], "usage": {"prompt_tokens": tokens}}
+
+    found = Probe(parse_address("http://h:8000"), ask).run(None, str(tmp_path))
+    assert (found.abilities.chat, found.abilities.serves) == (False, BOTH)
+    assert any("two beginning-of-sequence tokens" in note for note in found.notes)
+    with pytest.raises(
+        CheckpointError, match=r"v1: chats are not asked for: .*two beginning-of-sequence tokens"
+    ):
+        Probe(parse_address("http://h:8000/v1/chat/completions"), ask).run(None, str(tmp_path))
 
 
 def test_the_texts_of_many_requests_are_tokenized_together_and_each_once() -> None:
