@@ -62,7 +62,7 @@ def started(source: str, lasting: Lasting) -> CheckpointInfo:
     return info
 
 
-def test_vllm_scores_as_this_process_does(unpacked: Path) -> None:
+def test_vllm_scores_and_continues_as_this_process_does(unpacked: Path) -> None:
     asked = [one for one in SCORES if isinstance(one, Loglikelihood)]
     (local,) = resolve(str(unpacked), seq_len=1024)
     with Lasting(print) as lasting:
@@ -73,6 +73,11 @@ def test_vllm_scores_as_this_process_does(unpacked: Path) -> None:
             assert isinstance(other, LoglikelihoodAnswer)
             assert one.tokens == other.tokens
             assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
+        assert info.served["abilities"]["choices"], "one-token choices in one request"
+        for text, same in zip(answers(info, PROMPTS), answers(local, PROMPTS), strict=True):
+            assert isinstance(text, GenerateAnswer)
+            assert isinstance(same, GenerateAnswer)
+            assert (text.text, text.prompt_tokens) == (same.text, same.prompt_tokens)
 
 
 def test_llama_server_says_that_it_gives_no_scores_and_gives_texts() -> None:
