@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.cli.command import Output, add_items, add_output, terminal
 from harness.compare.answers import Shown, shown_answers
+from harness.compare.candidate import Candidate
 from harness.compare.gate.config import number_of
-from harness.compare.load import find_candidates, parse_sizes
+from harness.compare.load import find_candidates, only, parse_sizes
 from harness.compare.pair import Pair, by_group, compare_pair
 from harness.core.composite import project_composites
 from harness.core.files import SCHEMA
@@ -31,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--all-metrics", action="store_true", help="show every metric, not only the primary ones")
     add("--groups", action="store_true", help="compare the groups of a benchmark (subjects), not the whole")
     add_items(parser)
+    text = "the baseline of all others, by its name among WHAT (default: the first)"
+    add("--against", metavar="NAME", help=text)
     text = "a loss that does not matter (default: 0.01, one point)"
     add("--margin", default=str(MARGIN), metavar="D", help=text)
     add("--alpha", default=str(ALPHA), metavar="P", help="chance of a false verdict (default: 0.05)")
@@ -39,11 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Compare every result with the first. Raises ``HarnessError`` for a mistake."""
+    """Compare every result with the first, or with the one that is named. Raises ``HarnessError`` for a mistake."""
     margin = read_as("--margin", options.margin, _rate, zero=True)
     alpha = read_as("--alpha", options.alpha, _rate)
     count = read_as("--show-flips", options.show_flips, integer)
     found = find_candidates(options.what, output=options.output, sizes=parse_sizes(options.items))
+    if options.against is not None:
+        baseline = only(found, options.against, "--against")
+        found = [baseline, *(one for one in found if one is not baseline)]
     first, *others = [by_group(one) for one in found] if options.groups else found
     composites = project_composites(Path("pyproject.toml"))
     pairs = [
@@ -64,7 +71,8 @@ def run(options: argparse.Namespace) -> Output:
         from harness.reports.comparison_terminal import render
 
         width, color = terminal()
-        return render(pairs, flips, width=width, color=color)
+        shown = render(pairs, flips, width=width, color=color)
+        return f"{_each(found)}\n\n{shown}" if options.against is None and len(found) > 2 else shown
 
     def markdown() -> str:
         from harness.reports.markdown import comparison_page
@@ -74,6 +82,15 @@ def run(options: argparse.Namespace) -> Output:
     facts = [pair_facts(pair, flips[place] if flips else None) for place, pair in enumerate(pairs)]
     data = {"schema": SCHEMA, "kind": "comparison", "margin": margin, "alpha": alpha, "pairs": facts}
     return Output(data, text, markdown=markdown)
+
+
+def _each(found: Sequence[Candidate]) -> str:
+    """Return what several are compared with, and how another is chosen."""
+    first, second, *_ = (one.name for one in found)
+    return (
+        f"each of {len(found) - 1} is compared with the first, {first}; with another: "
+        f"--against {shlex.quote(second)}"
+    )
 
 
 def flips_of(pair: Pair, count: int) -> Flips:

@@ -4,9 +4,9 @@
   the same results and are a family of their own. Metrics beside the primary one have a p, and no verdict.
 - Runs are judged by their benchmark's primary metric, published results by the best scorer that both sides have.
 - A result that is not valid decides nothing: "inconclusive".
-- The mean is over the benchmarks, each with the same weight, as comparison scripts of fine-tuning studies compute their
-  average improvement; its interval adds up the benchmarks' errors as independent ones.
-- All items of all benchmarks together have a verdict of their own (``compare.pooled``).
+- The mean is over the valid benchmarks, each with the same weight, as comparison scripts of fine-tuning studies compute
+  their average improvement; its interval adds up the benchmarks' errors as independent ones.
+- All items of all valid benchmarks together have a verdict of their own (``compare.pooled``).
 
 The groups of a benchmark (the subjects of MMLU) as benchmarks of their own, named BENCHMARK/GROUP.
 """
@@ -119,14 +119,16 @@ def compare_pair(
         for composite in known
         if (line := compare_composite_in(composite, baseline.entries, new.entries, 1 - alpha)) is not None
     ]
-    judged = _judged([line for line in lines if line.primary], entries, margin, alpha)
+    primary = [line for line in lines if line.primary]
+    judged = _judged(primary, entries, margin, alpha)
+    sound = [line for line in primary if not _invalid([line.benchmark], entries)]
     return Pair(
         baseline=baseline,
         new=new,
         lines=tuple(judged.get(line.benchmark, line) if line.primary else line for line in lines),
         composites=tuple(_judged(lined, entries, margin, alpha).values()),
-        mean=_mean([line for line in lines if line.primary], 1 - alpha),
-        pooled=_pooled([line for line in lines if line.primary], entries, margin, alpha),
+        mean=_mean(sound, 1 - alpha),
+        pooled=_pooled(sound, entries, margin, alpha),
     )
 
 
@@ -232,10 +234,15 @@ def _believed(
     verdict: Verdict, names: Iterable[str], entries: tuple[Mapping[str, Entry], Mapping[str, Entry]]
 ) -> Verdict:
     """The verdict, "inconclusive" where a result of these benchmarks is not valid."""
-    wrong = [side[name].saved.invalid for name in names for side in entries if name in side]
-    if reasons := [reason for reason in wrong if reason]:
+    if reasons := _invalid(names, entries):
         return replace(verdict, kind="inconclusive", items=None, why=f"not valid: {reasons[0]}")
     return verdict
+
+
+def _invalid(names: Iterable[str], entries: tuple[Mapping[str, Entry], Mapping[str, Entry]]) -> list[str]:
+    """The reasons against the results of these benchmarks, where any is known."""
+    known = [side[name].saved.invalid for name in names for side in entries if name in side]
+    return [reason for reason in known if reason]
 
 
 # All items
@@ -247,7 +254,7 @@ def _pooled(
     margin: float,
     alpha: float,
 ) -> MetricComparison | None:
-    """The verdict on the items of all benchmarks that are compared item by item."""
+    """The verdict on the items of all benchmarks that are valid and compared item by item."""
     before, after = entries
     parts = {
         line.benchmark: PooledPart(
@@ -271,7 +278,7 @@ def _pooled(
         paired=True,
         sizes=(n, n),
         identical=compared.identical,
-        verdict=_believed(verdict, found.benchmarks, entries),
+        verdict=verdict,
     )
 
 

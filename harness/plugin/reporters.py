@@ -19,7 +19,7 @@ from harness.core.exit_codes import ExitCode
 from harness.core.files import shown_path, unwritable, write_atomic
 from harness.core.hooks import add_specifications
 from harness.reports import beside, files, github, markdown, program_files, terminal
-from harness.reports.formatting import command_lines, wrapped
+from harness.reports.formatting import busy_text, command_lines, wrapped
 from harness.reports.page.security import KeyFoundError
 from harness.reports.progress import LETTERS, Progress
 from harness.reports.validity import last_lines
@@ -276,12 +276,14 @@ class Calls:
             self.note(f"{name} of {who} failed: {type(error).__name__}: {error}", 1)
 
     def tell_beginning(self, manifest: Mapping[str, Any], total: int) -> None:
-        """Write what a demonstration is, and the letters by which pytest shows the scores of so many items, unless
-        pytest is to be quiet."""
+        """Write that the machine is busy, what a demonstration is, and the letters by which pytest shows the scores of
+        so many items, unless pytest is to be quiet."""
         reporter = self._manager.get_plugin("terminalreporter")
         if reporter is None or self._config.option.verbose < 0:
             return
         width = self._config.get_terminal_writer().fullwidth
+        if busy := busy_text(os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1):
+            reporter.write_line(busy)
         if told := manifest.get("demonstration"):
             for line in wrapped(told["what"], width):
                 reporter.write_line(line)

@@ -164,8 +164,10 @@ def findings(pair: Pair) -> list[tuple[str, str]]:
         (line.benchmark, f"{line.verdict.why if line.verdict else ''}; = {line.metric}")
         for line in pair.composites
     ]
-    found += [("mean", mean(pair.mean))] if pair.mean is not None else []
-    return found + ([(pair.pooled.metric, pooled(pair.pooled))] if pair.pooled is not None else [])
+    wrong = [name for name, line in pair.judged.items() if not is_valid(pair, line)]
+    without = f"; without {listed(wrong)}, NOT VALID" if wrong else ""
+    found += [("mean", mean(pair.mean) + without)] if pair.mean is not None else []
+    return found + ([(pair.pooled.metric, pooled(pair.pooled) + without)] if pair.pooled is not None else [])
 
 
 def mean(found: Mean) -> str:

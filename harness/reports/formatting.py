@@ -13,7 +13,7 @@ from harness.checkpoints.training_state import step_of_row
 from harness.core import marks
 from harness.core.composite import COMPOSITE
 from harness.core.data_files import DatasetInfo
-from harness.core.text import count
+from harness.core.text import count, listed
 from harness.results.summary import Metric, Result, Summary, wholes
 
 if TYPE_CHECKING:
@@ -267,7 +267,33 @@ def best_so_far(row: Mapping[str, Any], *, of: bool = True) -> str:
     return f"{row['against']}{again}" + (f" (best of {row['of']})" if of and row["of"] > 1 else "")
 
 
+def best_runs(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return notes on whose the best values of other checkpoints are: their runs, and other models by their kind."""
+    runs: dict[str, None] = {}
+    models: dict[tuple[str, str], dict[str, None]] = {}
+    for row in rows:
+        if row["against"] != row["checkpoint"]:
+            runs[f"{row['against']} of run {row['run_id']}"] = None
+        if what := row.get("other_model"):  # rows of former versions do not say
+            models.setdefault((row["against"], what), {})[row["checkpoint"]] = None
+    found = [f"best so far: {listed(runs, 3)}"] if runs else []
+    return found + [
+        f"{against} is another model ({what}) than {listed(names, 3)}"
+        for (against, what), names in models.items()
+    ]
+
+
 # Text for terminals
+
+
+def busy_text(load: float, cores: int) -> str:
+    """Return a line on a machine that others keep busy as a run begins; empty where they leave it room.
+
+    The load is a mean over a minute, so that one more than there are cores may be a program that has just ended.
+    """
+    if load <= cores + 1:
+        return ""
+    return f"load {load:.1f} on {count(cores, 'core')}: other programs compute here, so times will be longer"
 
 
 def cell_width(text: str) -> int:

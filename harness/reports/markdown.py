@@ -135,8 +135,8 @@ def _changes(summary: Summary) -> list[str]:
         for row in formatting.shown_changes(summary)
     ]
     head = ("checkpoint", "metric", "best so far", "now", "change", "best so far is of")
-    left_out = formatting.changes_left_out(summary)
-    return [_table(head, rows), *([plain(left_out)] if left_out else [])] if rows else []
+    told = [*formatting.best_runs(formatting.shown_changes(summary)), formatting.changes_left_out(summary)]
+    return [_table(head, rows), *(plain(text) for text in told if text)] if rows else []
 
 
 def _notes(summary: Summary) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from harness.compare.gate.result import lines_from_json
 from harness.reports import formatting
-from harness.reports.validity import options_for_valid, to_look_at
+from harness.reports.validity import helped, options_for_valid, to_look_at
 from harness.results.run_directory import command_words
 from harness.results.summary import Summary, wholes
 
@@ -56,7 +56,7 @@ def _steps(summary: Summary) -> Iterator[Step]:
         yield Step(f"touchstone show {shlex.quote(str(one['path']))}", "what can be read of it")
     if options := options_for_valid(summary):
         others = _command(summary, without=[option.split()[0] for option in options])
-        yield Step(f"{others} {' '.join(options)}", "for valid results")
+        yield Step(f"{others} {' '.join(options)}", f"for valid results{helped(summary)}")
     compares = _alike(summary) and summary.gate is None and not summary.manifest.get("demonstration")
     if compares and not summary.faults:
         yield Step(_compare(summary, summary.run_id), "what can be said of their differences")

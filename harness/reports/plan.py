@@ -68,11 +68,11 @@ def _table(plan: Plan) -> Table:
     for head, side in heads:
         table.add_column(head, justify=side, overflow="fold")  # type: ignore[arg-type]
     for row in plan.rows:
-        table.add_row(*_cells(row))
+        table.add_row(*_cells(plan, row))
     return table
 
 
-def _cells(row: PlanRow) -> tuple[str, ...]:
+def _cells(plan: Plan, row: PlanRow) -> tuple[str, ...]:
     flips = f"{100 * row.design.flips:.1f} %" if row.design.flips is not None else NOTHING
     return (
         f"{row.benchmark} {row.metric}".rstrip(),
@@ -80,7 +80,7 @@ def _cells(row: PlanRow) -> tuple[str, ...]:
         flips + "?" * row.assumed,
         _points(row.sees),
         _percent(row.finds),
-        _about(row.items_for_drop, beyond=row.finds > 0),
+        "never" if _never(plan, row) else _about(row.items_for_drop, beyond=row.finds > 0),
         _about(row.items_for_not_worse, beyond=True),
     )
 
@@ -88,10 +88,12 @@ def _cells(row: PlanRow) -> tuple[str, ...]:
 def _notes(plan: Plan) -> Table:
     rows: list[tuple[str | Text, str | Text]] = []
     drop, power = points_text(plan.drop), _percent(plan.power)
-    best = max(plan.rows, key=lambda row: row.finds, default=None)
-    if best is not None and best.sees is not None:
-        told = f"this gate sees a drop of {100 * best.sees:.1f} points on {best.benchmark} with {power}"
-        rows.append(("sees", told + ("; on the others larger ones only" if len(plan.rows) > 1 else "")))
+    if sees := _sees(plan):
+        rows.append(("sees", sees))
+    if never := [row.benchmark for row in plan.rows if _never(plan, row)]:
+        whose = "" if len(never) == len(plan.rows) else f" of {listed(never, 3)}"
+        why = f"the drop is {'within' if any(plan.drop < row.margin for row in plan.rows) else 'equal to'} the margin"
+        rows.append(("never", f"{why}{whose}, so no number of items calls it worse; give a larger --drop"))
     if (one := plan.together) is not None:
         rows.append(
             (
@@ -131,6 +133,25 @@ def _notes(plan: Plan) -> Table:
             )
     rows += [("note", f"{name}: {why}") for name, why in plan.unknown.items()]
     return labelled(rows)
+
+
+def _sees(plan: Plan) -> str:
+    """Return the smallest drop that the gate sees, and on which benchmarks; empty where it sees none."""
+    known = [(row.benchmark, f"{100 * row.sees:.1f}", row.sees) for row in plan.rows if row.sees is not None]
+    if not known:
+        return ""
+    least = min(known, key=lambda one: one[2])[1]
+    names = [name for name, drop, _ in known if drop == least]
+    told = f"this gate sees a drop of {least} points"
+    if len(names) == len(plan.rows) > 1:
+        return f"{told} on each of the {len(names)} with {_percent(plan.power)}"
+    larger = "; on the others only larger ones" if len(plan.rows) > 1 else ""
+    return f"{told} on {listed(names, 3)} with {_percent(plan.power)}{larger}"
+
+
+def _never(plan: Plan, row: PlanRow) -> bool:
+    """Return whether no number of items finds the drop, since it is within the margin."""
+    return plan.drop <= row.margin
 
 
 def _range(shares: Iterable[float]) -> str:

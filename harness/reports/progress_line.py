@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from harness.core.text import count
 from harness.reports.formatting import duration
-from harness.reports.time_left import Estimate, time_left
+from harness.reports.time_left import Estimate, is_timed, time_left
 from harness.results.live import (
     Part,
     PartProgress,
@@ -53,7 +53,8 @@ class Doing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The contents of a line: items, faults, what is happening, and how it goes on."""
+    """The contents of a line: items, faults, what is happening, and how it goes on; ``measuring``: no work has been
+    timed yet by which the time left could be told."""
 
     done: int = 0
     total: int = 0
@@ -62,6 +63,7 @@ class Moment:
     doing: Sequence[Doing | str] = ()
     speed: float | None = None
     left: Estimate | None = None
+    measuring: bool = False
 
 
 def line(moment: Moment, room: int) -> str:
@@ -84,7 +86,7 @@ def _line(moment: Moment, items: str | None, most: int, *, speed: bool) -> str:
         if speed and moment.speed:
             parts.append(f"{moment.speed:,.{0 if moment.speed >= 10 else 1}f} tokens/s")
         parts += (
-            [f"{duration(moment.elapsed)} since the start"]
+            [f"{duration(moment.elapsed)} since the start{', measuring' * moment.measuring}"]
             if moment.left is None
             else [remaining(moment.left)]
         )
@@ -107,13 +109,12 @@ def _now(doing: Sequence[Doing | str], most: int) -> list[str]:
             found.append(f"{some[0].name}: {some[0].done:,} of {some[0].of:,} {noun}")
         else:
             shown = [f"{one.name} {one.done:,}/{one.of:,}" for one in some[:most]]
-            more = [f"{len(some) - most} more"] if len(some) > most else []
+            more = [count(len(some) - most, "more benchmark")] if len(some) > most else []
             found.append(f"{noun}: {', '.join([*shown, *more])}")
     found += [one for one in doing if isinstance(one, str)]
     if not found or not most:
         return []
-    others = f" and {len(found) - most} more" if len(found) > most else ""
-    return ["; ".join(found[:most]) + others]
+    return ["; ".join(found[:most])]
 
 
 def remaining(left: Estimate) -> str:
@@ -162,7 +163,7 @@ class Live:
         self._load: Workload | None = None
         self._speedometer = Speedometer()
         self._left: Estimate | None = None
-        self._known, self._again = 0.0, 0.0
+        self._known, self._again, self._timed = 0.0, 0.0, False
 
     def moment(self, now: float) -> Moment:
         """Return what is happening, at a time of the wall clock; items and faults are for others to say."""
@@ -173,17 +174,20 @@ class Live:
             self._load = read_workload(self._directory)
         if self._load is None:
             return Moment()
+        left = self._time_left(self._load, states, now)
         return Moment(
             doing=doing(self._load, states, now),
             speed=self._speedometer.speed(now, states),
-            left=self._time_left(self._load, states, now),
+            left=left,
+            measuring=left is None,
         )
 
     def _time_left(self, load: Workload, states: Sequence[ProcessProgress], now: float) -> Estimate | None:
         """Return the time left, reckoned now and then, so that it takes next to no time itself."""
         if now >= self._again:
             began = time.thread_time()
-            self._left, self._known = time_left(load, states, self._processes), now
+            self._timed = self._timed or is_timed(load, states)
+            self._left, self._known = time_left(load, states, self._processes) if self._timed else None, now
             self._again = now + max(1.0, (time.thread_time() - began) / RECKONING)
         if self._left is None:
             return None

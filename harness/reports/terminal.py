@@ -123,6 +123,8 @@ def _changes(summary: Summary, write: Write, details: bool) -> None:
         write(_change_table(rows, several=len({row["checkpoint"] for row in summary.changes}) > 1))
     else:
         _lines([Line("changes", "no primary metric has changed against the best so far")], write)
+    for text in formatting.best_runs(rows):
+        write(Text(text, style="dim"))
     if rows and note:
         write(Text(note, style="dim"))
     write()

@@ -230,6 +230,11 @@ def _together(parts: Iterable[PartProgress | None]) -> PartProgress:
 # What is left
 
 
+def is_timed(load: Workload, states: Sequence[ProcessProgress]) -> bool:
+    """Return whether any work has been timed: before that an estimate is a guess of how fast the machine is."""
+    return any(one.seen > 0 or one.steps for one in Sums(load, states).costs.values())
+
+
 def time_left(load: Workload, states: Sequence[ProcessProgress], processes: int = 1) -> Estimate:
     """Return the time until everything is answered, by so many processes, ``states`` being those that have begun."""
     sums = Sums(load, states)

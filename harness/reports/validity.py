@@ -77,6 +77,14 @@ def options_for_valid(summary: Summary) -> list[str]:
     return [remedy for remedy in _by_remedy(summary) if remedy.startswith("--")]
 
 
+def helped(summary: Summary) -> str:
+    """Return ``of NAMES`` where the options for valid results help with some of those that are not valid; else
+    nothing."""
+    found = {remedy: [one.name for one in same] for remedy, same in _by_remedy(summary).items()}
+    names = [name for remedy, some in found.items() if remedy.startswith("--") for name in some]
+    return f" of {listed(names, 3)}" if len(names) < sum(map(len, found.values())) else ""
+
+
 def to_look_at(summary: Summary) -> list[str]:
     """Return the arguments of ``touchstone items`` for the texts of results that no option makes valid, if there are
     any."""

@@ -85,6 +85,24 @@ def test_several_are_each_compared_with_the_first(table: str, capsys: pytest.Cap
     assert found["pairs"][1]["mean"]["points"] == pytest.approx((23.96 + 0) / 2)
 
 
+def test_several_say_what_they_are_compared_with_and_how_another_is_chosen(
+    table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["plain/1536/checkpoint-390", "mixed/1536/checkpoint-1188", "great/1536/checkpoint-5"]
+    what = [f"{table}#{name}" for name in names]
+    assert main(["compare", *what]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == f"each of 2 is compared with the first, {names[0]}; with another: --against {names[1]}"
+    assert main(["compare", *what, "--against", names[2]]) == 0
+    out = capsys.readouterr().out
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("A  ")] == [names[2]] * 2
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("B  ")] == names[:2]
+    assert main(["compare", *what, "--against", "nothing"]) == 4
+    assert "--against: no checkpoint 'nothing'; there are: " in capsys.readouterr().err
+    assert main(["compare", *what[:2]]) == 0
+    assert "--against" not in capsys.readouterr().out
+
+
 def test_two_runs_are_compared_item_by_item(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(here / "results", "one", "base", when=1)
     run(here / "results", "two", "tuned", seed=3, when=2)

@@ -233,6 +233,23 @@ def test_the_mean_improvement_weighs_all_benchmarks_alike() -> None:
     assert compare_pair(ran("a", {"x": [1.0]}), ran("b", {"x": [1.0]})).mean is None
 
 
+def test_results_that_are_not_valid_are_left_out_of_the_mean_and_of_all_items_together() -> None:
+    a = ran("a", {"x": right(50, 100), "y": right(60, 100), "z": right(90, 100)})
+    b = ran("b", {"x": right(60, 100), "y": right(70, 100), "z": right(1, 100)})
+    entry = b.entries["z"]
+    wrong = replace(entry, saved=replace(entry.saved, invalid="8 of 10 outputs ended at the limit"))
+    pair = compare_pair(a, replace(b, entries={**b.entries, "z": wrong}))
+    assert pair.mean is not None
+    assert pair.pooled is not None
+    assert pair.mean.benchmarks == 2
+    assert pair.mean.comparison.difference == pytest.approx(0.1)
+    assert pair.pooled.comparison.n == 200
+    assert pair.pooled.comparison.difference == pytest.approx(0.1)
+    lines = dict(comparison.findings(pair))
+    assert lines["mean"].endswith("over 2 benchmarks; without z, NOT VALID")
+    assert lines["pooled"].endswith("200 items of 2 benchmarks; without z, NOT VALID")
+
+
 def test_groups_can_be_compared_as_benchmarks_of_their_own() -> None:
     def subjects(name: str, scores: list[float]) -> Candidate:
         one = ran(name, {"mmlu": scores})

@@ -231,6 +231,22 @@ def test_the_text_says_it_in_words_and_the_plain_data_in_shares() -> None:
     assert plain["together"]["items"] == 1300
 
 
+def test_benchmarks_that_see_the_same_drop_are_named_together() -> None:
+    words = " ".join(render(plan(source(*series("a"), *series("b"))), width=200, color=False).split())
+    assert "on each of the 2 with 80 %" in words
+    assert "larger" not in words
+    words = " ".join(render(plan(source(*series("a"), *series("b", 900))), width=200, color=False).split())
+    assert "points on b with 80 %; on the others only larger ones" in words
+
+
+@pytest.mark.parametrize(("drop", "why"), [(0.01, "equal to"), (0.005, "within")])
+def test_a_drop_that_no_number_of_items_finds_is_said_to_be_so(drop: float, why: str) -> None:
+    found = plan(source(*series("a")), drop=drop)
+    words = " ".join(render(found, width=200, color=False).split())
+    assert f"never the drop is {why} the margin, so no number of items calls it worse" in words
+    assert "10 million" not in words
+
+
 def test_the_command_plans_for_saved_results_and_says_what_is_wrong_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -125,6 +125,14 @@ def test_scores_that_are_no_shares_are_left_out() -> None:
     assert [line.benchmark for line in found.pooled] == ["2 benchmarks"]
 
 
+def test_a_result_that_is_not_valid_is_left_out_and_named() -> None:
+    earlier, mine = results((3, 9), (4, 8), (0, 300))
+    wrong = replace(mine[2], saved=replace(mine[2].saved, invalid="8 of 10 outputs ended at the limit"))
+    (line,) = gate(earlier, [*mine[:2], wrong]).pooled
+    assert line.benchmark == "2 benchmarks"
+    assert f"without {wrong.saved.benchmark}, NOT VALID" in line.notes
+
+
 def test_lines_say_what_they_see_also_once_they_are_written() -> None:
     found = gate(*results((10, 22), (10, 22)))
     plain = json.loads(json.dumps(gate_json(found, decision_text(found))))

@@ -52,6 +52,16 @@ def words(text: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
 
 
+def test_the_best_of_another_model_is_called_so_in_every_report() -> None:
+    strange = run(change("new", "real@1", 2.0, against="smollm2", other_model="llama, 135M parameters"))
+    for text in (render(strange, 100, color=False), markdown.page(strange), run_page(strange)):
+        plain = words(text)
+        assert "best so far: smollm2 of run before" in plain
+        assert "smollm2 is another model (llama, 135M parameters) than new" in plain
+    again = run(change("new", "real@1", 2.0, against="new"))
+    assert "best so far:" not in render(again, 100, color=False)
+
+
 def test_a_long_report_has_a_line_per_metric_at_80_columns() -> None:
     lines = render(ONE, 80, color=False, details=True).splitlines()
     at = next(place for place, line in enumerate(lines) if line.split()[:1] == ["best"])
@@ -62,7 +72,7 @@ def test_a_long_report_has_a_line_per_metric_at_80_columns() -> None:
         "real@5 0.6400 0.6250 -1.50 points checkpoint-300",
         "score_wiki 0.6400 0.6425 +0.25 points checkpoint-300 (best of 3)",
         "real_coref speed 70.50 75.00 +4.5000 checkpoint-300",
-        "",
+        "best so far: checkpoint-300 of run before",
     ]
     assert max(map(len, lines)) <= 80
 

@@ -393,7 +393,7 @@ def test_the_line_says_what_the_run_s_files_tell(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     part = Part(checkpoint="c", benchmark="gsm8k", items=32, tokens=100.0, texts=1.0, limit=256)
     write_workload(tmp_path, Workload(parts=(part,), parameters={"c": 1000}))
-    part_progress = PartProgress(ended=12, open=20, texts=[12, 32])
+    part_progress = PartProgress(ended=12, open=20, seconds=3.0, texts=[12, 32])
     write_progress(
         tmp_path,
         ProcessProgress(who="main", at=time.time(), since=0.0, doing="answering", parts={0: part_progress}),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.reports.progress_line import Doing, Moment, Speedometer, doing, line, remaining
-from harness.reports.time_left import Estimate
+from harness.reports.time_left import Estimate, is_timed
 from harness.results.live import Part, PartProgress, ProcessProgress, Workload
 
 NAMES = st.sampled_from(["gsm8k", "mmlu_stem", "ko_lambada_wiki", "humaneval_plus"])
@@ -81,8 +81,16 @@ def test_what_is_happening_is_told_by_benchmark():
     several = [*one, Doing("math", 0, 8, "texts"), Doing("drop", 5, 8, "texts"), Doing("mbpp", 1, 8, "texts")]
     assert (
         line(Moment(done=76, total=1184, doing=several, speed=99.0, left=left), 79)
-        == "touchstone: texts: gsm8k 12/32, math 0/8, 2 more, 99 tokens/s, 2 to 6 min left"
+        == "touchstone: texts: gsm8k 12/32, 3 more benchmarks, 99 tokens/s, 2 to 6 min left"
     )
+
+
+def test_before_any_work_is_timed_the_line_says_that_it_measures(tmp_path):
+    part = Part(checkpoint="c", benchmark="gsm8k", items=40, requests=1.0, tokens=80.0)
+    assert not is_timed(load(part), [state(parts={0: PartProgress(open=8)})])
+    assert is_timed(load(part), [state(parts={0: PartProgress(ended=8, seconds=2.0)})])
+    text = line(Moment(done=0, total=40, elapsed=4.0, measuring=True), 79)
+    assert text == "touchstone: 0/40 items, 0:04 since the start, measuring"
 
 
 def test_names_that_are_no_ascii_are_shown_all_the_same():

@@ -87,3 +87,4 @@ def test_a_longer_limit_is_proposed_only_where_enough_texts_do_not_repeat_themse
     ) in text
     assert f"touchstone items {tmp_path} --benchmark winogrande --invalid the texts" in text
     assert validity.options_for_valid(whole) == ["--eval-max-new-tokens 32"]
+    assert "--eval-max-new-tokens 32 for valid results of real_coref" in text  # and not of winogrande

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+BUSY = re.compile(r"load [\d.]+ on \d+ cores?: other programs compute here")
 FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"# exit code (\d+)")
 CONSOLE, SLOW = "console", "console slow"
@@ -105,7 +106,8 @@ def play(text: str, folder: Path, *, slow: bool = False) -> Iterator[Ran]:
 
 
 def run(command: str, folder: Path) -> tuple[int, list[str]]:
-    """Run a command of a tutorial in its folder; return its exit code and the lines that it prints."""
+    """Run a command of a tutorial in its folder; return its exit code and the lines that it prints, but for the one
+    that a busy machine adds."""
     place = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     hidden = ("PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "TOUCHSTONE_DATA", "FORCE_COLOR", "GITHUB_ACTIONS")
     known = {name: value for name, value in os.environ.items() if name not in hidden}
@@ -118,7 +120,8 @@ def run(command: str, folder: Path) -> tuple[int, list[str]]:
         text=True,
         check=False,
     )
-    return done.returncode, [line.rstrip() for line in done.stdout.splitlines()]
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    return done.returncode, [line for line in lines if not BUSY.match(line)]
 
 
 def plain(line: str) -> str:

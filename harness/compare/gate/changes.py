@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from harness.compare.baselines import comparable, one_each, worth
 from harness.core.aggregation import Aggregation, mean
@@ -21,7 +21,7 @@ from harness.results.store_entry import StoredResult, composites_of
 class Change(NamedTuple):
     """One metric of one checkpoint: its value, the best so far and whose that is, out of ``of`` checkpoints; ``change``
     in points, or in the metric's own unit. A perplexity's points are those of its log-probabilities, which are better
-    when higher."""
+    when higher. ``other_model`` says what else the best so far is, where it is not the same kind of model."""
 
     checkpoint: str
     benchmark: str
@@ -34,6 +34,7 @@ class Change(NamedTuple):
     run_id: str
     of: int
     higher_is_better: bool = True
+    other_model: str = ""
 
 
 class _Earlier:
@@ -113,9 +114,25 @@ def _of_metric(saved: StoredResult, metric: str, earlier: _Earlier) -> Change | 
     change, unit = _moved(value, before, how)
     better = how.higher_is_better or how.by == "perplexity"
     name = (saved.benchmark, metric)
-    return Change(
+    found = Change(
         saved.checkpoint, *name, value, before, change, unit, best.checkpoint, best.run_id, of, better
     )
+    return found._replace(other_model=other_model(saved, best))
+
+
+SAME_SIZE: Final = 1.2
+"""The factor between the parameters of two checkpoints up to which they may be one model: adapters add some."""
+
+
+def other_model(mine: StoredResult, other: StoredResult) -> str:
+    """Return what the other's model is, ``llama, 135M parameters``, where that is known to differ; else nothing."""
+    own, its = mine.checkpoint_info, other.checkpoint_info
+    kinds = [str(one.get("model_type") or "") for one in (own, its)]
+    sizes = [int(one.get("parameters") or 0) for one in (own, its)]
+    apart = all(kinds) and kinds[0] != kinds[1]
+    apart = apart or (all(sizes) and max(sizes) > SAME_SIZE * min(sizes))
+    size = f"{sizes[1] / 1e6:,.3g}M parameters" if sizes[1] else ""
+    return ", ".join(filter(None, (kinds[1], size))) if apart else ""
 
 
 def _moved(value: float, before: float, how: Aggregation) -> tuple[float, str]:
@@ -136,7 +153,10 @@ def _of_composite(
     before, best, of = known
     moved = _moved(value, before, mean(COMPOSITE))
     name = (composite.name, COMPOSITE)
-    return Change(checkpoint, *name, value, before, *moved, best.checkpoint, best.run_id, of)
+    apart = other_model(next(iter(mine.values())), best)
+    return Change(
+        checkpoint, *name, value, before, *moved, best.checkpoint, best.run_id, of, other_model=apart
+    )
 
 
 def values_of(results: Iterable[StoredResult]) -> dict[tuple[str, str], float | None]:

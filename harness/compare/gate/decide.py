@@ -33,6 +33,7 @@ from harness.compare.judge import Compared, Judged, Weighed, compare, compare_co
 from harness.compare.pooled import POOLED, Part, Pooled, pool
 from harness.core.composite import COMPOSITE, Composite
 from harness.core.errors import GateError
+from harness.core.text import listed
 from harness.results.store_entry import StoredResult, composites_of
 from harness.results.summary import base_name
 from harness.statistics.power import design_of_comparison
@@ -148,10 +149,10 @@ def _pool(
     compared: Mapping[tuple[str, str], Compared],
     plan: GateConfig,
 ) -> Pooled | None:
-    """All items of the benchmarks that are compared, by the first metric of each."""
+    """All items of the valid benchmarks that are compared, by the first metric of each."""
     parts: dict[str, Part] = {}
     for (name, metric), one in found.items():
-        if one.state == "chosen":
+        if one.state == "chosen" and not case.entries[name].saved.invalid:
             mine = compared[name, metric]
             parts.setdefault(name, Part(metric, case.entries[name], one.baselines, mine))
     return pool(parts, level=1 - plan.alpha)
@@ -165,6 +166,8 @@ def _pooled_line(
     mine = judged.get(key) or judge({key: pooled.compared}, margin=plan.margin, alpha=plan.alpha)[key]
     line = GateLine(checkpoint=case.checkpoint, benchmark=pooled.name, metric=POOLED, verdict=None, why="")
     line = composite_line(line, BaselineChoice(state="chosen", baselines=pooled.baselines), mine, plan)
+    if wrong := [name for name, entry in case.entries.items() if entry.saved.invalid]:
+        line = replace(line, notes=(*line.notes, f"without {listed(wrong)}, NOT VALID"))
     return line if plan.pooled else replace(line, fails=(), notes=(*line.notes, SHOWN))
 
 

@@ -67,6 +67,22 @@ def test_a_composite_is_held_against_the_best_composite_of_one_checkpoint() -> N
     assert score.change == pytest.approx(100 * (score.value - score.best))
 
 
+def test_the_best_of_another_kind_of_model_is_named_as_such() -> None:
+    def of(checkpoint: str, **info: Any) -> StoredResult:
+        return saved(64, 70, checkpoint, 1.0 if checkpoint == "old" else 9.0, checkpoint_info=info)
+
+    mine = {"model_type": "bert", "parameters": 1_500_000}
+    others: dict[str, dict[str, Any]] = {
+        "llama, 135M parameters": {"model_type": "llama", "parameters": 134_515_008},
+        "bert, 110M parameters": {"model_type": "bert", "parameters": 110_000_000},
+        "": {"model_type": "bert", "parameters": 1_600_000},
+    }
+    for told, info in others.items():
+        found = changes_of([of("new", **mine)], [of("old", **info)])
+        assert {one.other_model for one in found} == {told}
+    assert {one.other_model for one in changes_of([of("new", **mine)], [of("old")])} == {""}
+
+
 def test_the_best_perplexity_is_the_lowest_and_its_points_are_those_of_the_gate() -> None:
     how = {"ppl": {"by": "perplexity", "of": "logprob"}}
 
