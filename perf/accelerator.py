@@ -91,7 +91,13 @@ def _options(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _read(paths: Sequence[Path]) -> dict[str, Findings]:
-    return {str(path): from_plain(json.loads(path.read_text(encoding="utf-8"))) for path in paths}
+    found = {}
+    for path in paths:
+        try:
+            found[str(path)] = from_plain(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SystemExit(f"--join {path}: no file of --json ({type(error).__name__}: {error})") from None
+    return found
 
 
 def measured(options: argparse.Namespace) -> Iterator[Findings]:
@@ -122,6 +128,7 @@ def setup_of(options: argparse.Namespace) -> Setup:
     import torch
 
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = "cuda:0" if device == "cuda" else device
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise SystemExit(
             f"--device {device}: torch sees no GPU here; --device cpu --small shows that it runs"

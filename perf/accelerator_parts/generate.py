@@ -174,7 +174,8 @@ def _ours(engine: Any, case: Case, setup: Setup, budget: Budget) -> tuple[Asked,
     """Ask for short texts twice (the first call warms up), then for texts as long as fit into the time."""
 
     def written(mark: str, tokens: int) -> tuple[float, list[GenerateAnswer]]:
-        return timed(setup.device, lambda: engine.answer(requests(case, setup, mark, tokens)))
+        asked = requests(case, setup, mark, tokens)
+        return timed(setup.device, lambda: engine.answer(asked))
 
     written("# A\n", SHORT)
     short, _ = written("# B\n", SHORT)

@@ -99,7 +99,8 @@ def _whole(shape: Shape, setup: Setup, budget: Budget, case: str, rate: float | 
         pilot = [replace(one, prompt=f"# B\n{one.prompt}", max_new_tokens=3 * SHORT) for one in requests[:12]]
         seconds, _ = timed(setup.device, lambda: engine.answer(pilot))
         each = seconds / len(pilot) * tokens / (3 * SHORT)
-        some = requests[: as_many(8 if setup.small else len(requests), each, 0.85 * budget.left)]
+        most = as_many(len(requests), each, 0.85 * budget.left)
+        some = requests[: 8 if setup.small else max(len(pilot), most)]  # enough to fill all rows
         seconds, done = timed(setup.device, lambda: _texts(engine, some, budget))
         memory = peak_mebibytes(setup.device)
     tasks, made = done

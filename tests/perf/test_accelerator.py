@@ -123,6 +123,17 @@ def test_the_command_joins_files_without_measuring(
     assert [row["part"] for row in json.loads(Path(paths[2]).read_text())["rows"]] == ["limits", "score"]
 
 
+@pytest.mark.parametrize("text", [None, "{", "[]", '{"about": {}}', '{"about": {}, "rows": [{"a": 1}]}'])
+def test_a_file_that_is_none_of_ours_is_named(
+    tmp_path: Path, text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if text is not None:
+        (tmp_path / "a.json").write_text(text)
+    monkeypatch.setattr("sys.argv", ["accelerator", "--join", str(tmp_path / "a.json")])
+    with pytest.raises(SystemExit, match=r"--join .*a\.json: no file of --json"):
+        accelerator.main()
+
+
 # Time
 
 
