@@ -15,9 +15,10 @@ class ModelSettings:
     """Settings of a model engine.
 
     ``dtype`` "auto": float32 on a CPU, the checkpoint's own type on an accelerator. ``device``: auto, cpu, cuda,
-    cuda:INDEX or mps. ``batch``: sequences computed at once, None for as many as a budget of tokens allows.
-    ``threads``: CPU threads, None for torch's default. ``memory``: what the engines may take beside the weights, as
-    ``harness.engines.machine_memory`` reads it, in all of so many ``processes``; None for half of what is free.
+    cuda:INDEX or mps. ``device_map`` "auto" spreads a model over all GPUs. ``batch``: sequences computed at once, None
+    for as many as a budget of tokens allows. ``threads``: CPU threads, None for torch's default. ``memory``: what the
+    engines may take beside the weights, as ``harness.engines.machine_memory`` reads it, in all of so many
+    ``processes``; None for half of what is free.
 
     ``chat``: whether texts are generated through the checkpoint's chat template; "auto" uses it where there is one.
     ``max_new_tokens``: a limit in place of the benchmark's own. ``speculative``: whether extra heads propose tokens;
@@ -32,6 +33,7 @@ class ModelSettings:
 
     dtype: Dtype = "auto"
     device: str = "auto"
+    device_map: Literal["auto"] | None = None
     batch: int | None = None
     threads: int | None = None
     memory: str | None = None

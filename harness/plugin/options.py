@@ -139,6 +139,7 @@ def settings_of(config: pytest.Config) -> Settings:
         raise pytest.UsageError(
             "--eval-engine sends work to replicas from one process: leave -n out, or add -n 0"
         )
+    check_device_map(values, workers)
     values |= {"workers": workers, "device_kind": device_kind(values["device"]), "shard": shard}
     sampling = Sampling(values["samples"], values["temperature"], values["top_p"], values["seed"])
     own = {field.name: values[field.name] for field in fields(Settings) if field.name in values}
@@ -168,7 +169,7 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 MODEL_ROWS: Final = (
-    *("dtype", "device", "batch", "memory", "chat", "max_new_tokens", "speculative", "engine"),
+    *("dtype", "device", "device_map", "batch", "memory", "chat", "max_new_tokens", "speculative", "engine"),
     *("request_timeout", "item_timeout", "run_timeout", "price"),
 )
 """The rows that an engine is told."""
@@ -256,6 +257,21 @@ def take_former_gate_mode(config: pytest.Config) -> None:
             config.args.remove(word)
             setattr(config.option, f"--gate={word}", word)
             config.args.extend([] if config.args else config.getini("testpaths") or ["."])
+
+
+def check_device_map(values: Mapping[str, Any], workers: int) -> None:
+    """Raise ``pytest.UsageError`` where a model cannot be spread over the accelerators by this process alone."""
+    if values["device_map"] is None:
+        return
+    if workers > 1:
+        raise pytest.UsageError(
+            "--eval-device-map auto spreads a model over all accelerators from one process: leave -n out, or add -n 0"
+        )
+    if values["device"] not in ("auto", "cuda"):
+        raise pytest.UsageError(
+            f"--eval-device-map auto uses all accelerators, and --eval-device {values['device']} is one: "
+            "leave one of them out"
+        )
 
 
 def device_kind(device: str) -> str:

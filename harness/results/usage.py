@@ -27,7 +27,8 @@ class Usage:
 
     ``engine`` has the engine's own counts. Causal and masked models have ``tokens`` computed, ``padding`` (tokens
     among them that only filled rows up), ``distinct`` tokens asked for, ``logits`` (positions whose logits were
-    computed), ``batch_tokens`` (the most at once), and ``notes``.
+    computed), ``batch_tokens`` (the most at once), and ``notes``. ``devices`` are the accelerators
+    that hold the weights, if any do.
 
     A served model has ``requests``, ``retries``, ``prompt_tokens`` and ``completion_tokens`` as the server counts them,
     ``cost`` where there is a price, ``troubles``, ``notes``, and ``drift`` where its answers have changed meanwhile.

@@ -42,6 +42,7 @@ OTHER = {
     "max_new_tokens": "9",
     "speculative": "off",
     "device": "cuda",
+    "device_map": "auto",
     "seq_len": "77",
     "base_model": "elsewhere",
     "data": ".",

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from harness.engines.transformers.transfer import to_device
+
 if TYPE_CHECKING:
     import torch
 
@@ -71,7 +73,7 @@ def additive_mask(
     import torch
 
     device = positions.device
-    until = torch.tensor(seen_until, device=device)
+    until = to_device(seen_until, device)
     rows, length = until.shape
     column = torch.arange(length, device=device)
     seen = (column[:, None] >= column) & (column[:, None] < until[:, None, :])

@@ -20,6 +20,7 @@ from harness.checkpoints import CheckpointInfo
 from harness.core.requests import Request
 from harness.engines.base import SLOW_WAYS, EngineProgress
 from harness.engines.settings import ModelSettings
+from harness.engines.transformers.devices import devices_of
 from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.logits import SelectiveLogits
 from harness.engines.transformers.memory import first_batch_budget
@@ -50,6 +51,7 @@ class ModelEngine(Generic[Made]):
         self._needed = SelectiveLogits(loaded.model, self.work_done)
         self._rows = int(loaded.model.get_input_embeddings().weight.shape[0])
         self.budget = first_batch_budget(loaded.model, self._rows, settings, info.path)
+        self._devices = devices_of(loaded.model)
         self._loaded_notes, self._slow = loaded.notes, dict[str, str]()
 
     @property
@@ -60,7 +62,8 @@ class ModelEngine(Generic[Made]):
     @property
     def usage(self) -> dict[str, Any]:
         """The counts of what answering has cost so far."""
-        return self.work_done.usage(self.budget, self._loaded_notes, self._slow)
+        counts = self.work_done.usage(self.budget, self._loaded_notes, self._slow)
+        return {**counts, "devices": self._devices} if self._devices else counts
 
     @property
     def notes(self) -> list[str]:
@@ -88,6 +91,13 @@ class ModelEngine(Generic[Made]):
         self._slow[way] = reason
         if not known:
             _LOG.warning("%s", self._slow_note(way))
+
+    def _note(self, text: str) -> None:
+        """Add a note of what works differently from usual, and log it once."""
+        note = f"{self.info.path}: {text}"
+        if note not in self._loaded_notes:
+            self._loaded_notes = (*self._loaded_notes, note)
+            _LOG.warning("%s", note)
 
     def _slow_note(self, way: str) -> str:
         return f"{self.info.path}: {SLOW_WAYS[way][0]}, which is slow: {self._slow[way]}"

@@ -9,7 +9,7 @@ are generated one by one (``fallback``).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from harness.engines.settings import ModelSettings
 from harness.engines.transformers.attention_masks import Attention, attention_of
 from harness.engines.transformers.base import ModelEngine
 from harness.engines.transformers.compat import quiet
+from harness.engines.transformers.generation.ahead import AHEAD, AheadStepper, CudaGraphs
 from harness.engines.transformers.generation.batch import BatchGenerator
 from harness.engines.transformers.generation.fallback import SequentialGenerator
 from harness.engines.transformers.generation.sequence import Ends, ends_of
@@ -215,15 +216,63 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         rows: dict[str, Any] = {"vocabulary": self._rows, "batch": self._batch}
         # It has a cache of its own, so that no prefix of the probe is found among stored ones.
         trial = PrefixTreeScorer(self._model, self._needed, attention, **rows, **how, done=WorkDone())
-        tried = BatchGenerator(self._model, stepper, trial, ends, **how, batch=self._batch)
-        different = self._ways.tried("texts", lambda: tried.verify(probe, self._plain.logits))
+
+        def generator(stepper: DecodeStep, scorer: PrefixTreeScorer = trial, **more: Any) -> BatchGenerator:
+            return BatchGenerator(self._model, stepper, scorer, ends, **how, batch=self._batch, **more)
+
+        more: dict[str, Any] = {}
+        plain = self._plain.logits
+        different = self._ways.tried("texts", lambda: generator(stepper).verify(probe, plain))
+        if different is not None and self._model.device.type != "cpu":
+            more, fused = {"fused": False}, different
+            different = self._ways.tried(
+                "texts by products", lambda: generator(stepper, **more).verify(probe, plain)
+            )
+            if different is None:
+                self._note(f"attention to shared prefixes goes without torch's own operations: {fused}")
         if different is not None:
             self._goes_slowly("generating", different)
             return None
-        together = self._ways.tried("lanes", lambda: tried.verify_lanes(probe, self._plain.logits)) is None
-        more: dict[str, Any] = {} if together else {"lanes": 1}
-        stepper = kind(self._model, self._needed, attention, **how, done=self.work_done)
-        return BatchGenerator(self._model, stepper, shared, ends, **how, batch=self._batch, **more)
+        if (
+            self._ways.tried("lanes", lambda: generator(stepper, **more).verify_lanes(probe, plain))
+            is not None
+        ):
+            more["lanes"] = 1
+        ahead = None
+        if kind is DecodeStep and self._model.device.type in AHEAD and len(self._devices) < 2:
+            ahead = self._in_blocks(
+                attention, lambda stepper: generator(stepper, **more).verify_ahead(probe, plain)
+            )
+        stepper = ahead or kind(self._model, self._needed, attention, **how, done=self.work_done)
+        return generator(stepper, shared, **more)
+
+    def _in_blocks(
+        self, attention: Attention, verify: Callable[[AheadStepper], str | None]
+    ) -> AheadStepper | None:
+        """Return a stepper that the host does not wait for, with graphs if they work; None, and a note, where neither
+        gives the same logits."""
+        how: dict[str, Any] = {"budget": self.budget}
+        found: list[CudaGraphs | None] = [None]
+        if self._model.device.type == "cuda":
+            found.insert(0, CudaGraphs(self._model.device, self._note))
+        for graphs in found:
+
+            def probe(graphs: CudaGraphs | None = graphs) -> str | None:
+                done = WorkDone()
+                tried = AheadStepper(
+                    self._model, self._needed, attention, **how, done=done, capture=graphs, worth=1
+                )
+                different = verify(tried)
+                return graphs.reason if different is None and graphs is not None else different
+
+            different = self._ways.tried("blocks" if graphs is None else "graphs", probe)
+            if different is None:
+                return AheadStepper(
+                    self._model, self._needed, attention, **how, done=self.work_done, capture=graphs
+                )
+            what = "the host waits for each token" if graphs is None else "no graphs of steps are replayed"
+            self._note(f"{what}: {different}")
+        return None
 
     @property
     def _model(self) -> Any:

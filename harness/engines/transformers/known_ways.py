@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from harness.checkpoints.builtin import cache_folder
 from harness.core.files import write_atomic
+from harness.engines.transformers.devices import devices_of
 
 _LEAST: Final = 10_000_000
 """The number of parameters from which a model's probe is worth remembering."""
@@ -78,7 +79,7 @@ def _key(model: Any) -> str:
     config = {name: value for name, value in model.config.to_dict().items() if "name_or_path" not in name}
     said = [
         *(type(model).__qualname__, str(model.dtype), getattr(model, "drafts", 0)),
-        *(_device(model.device), version("torch"), version("transformers"), _code()),
+        *(_device(model.device), *devices_of(model)[1:], version("torch"), version("transformers"), _code()),
     ]
     text = json.dumps(
         [said, config, model.config.get_text_config()._attn_implementation, shapes], default=str

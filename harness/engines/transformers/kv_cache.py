@@ -179,13 +179,14 @@ class SlotCache(_Cache):
     """A cache of slots; positions and masks are given to the model.
 
     ``lengths`` counts the tokens in each slot in use, without the prefix's. ``begun`` counts the tokens that the next
-    slot holds already.
+    slot holds already. ``stamp`` is another object whenever the buffers are others.
     """
 
     def __init__(self, prefix: KeyValues) -> None:
         super().__init__(prefix, keeps=True)
         self.lengths: list[int] = []
         self.begun = 0
+        self.stamp = object()
         self.rows = self.columns = 0
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._first = self.count = self._until = 0
@@ -232,7 +233,8 @@ class SlotCache(_Cache):
             if isinstance(self._at, int):
                 part[:, :, self._at : self._at + new.shape[2]] = new
             else:
-                index = self._at[:, None, :, None].expand(-1, new.shape[1], -1, new.shape[3])
+                at = self._at.to(new.device)  # of a model on several devices
+                index = at[:, None, :, None].expand(-1, new.shape[1], -1, new.shape[3])
                 part.scatter_(2, index, new)
         return self.seen(layer_idx)
 
@@ -287,7 +289,7 @@ class SlotCache(_Cache):
     def _resize(self, rows: int, columns: int) -> None:
         """Replace the buffers by some of another size, and copy what fits."""
         kept = min(rows, self.rows)
-        self.rows, self.columns = rows, columns
+        self.rows, self.columns, self.stamp = rows, columns, object()
         for layer, parts in self._layers.items():
             key, value = (self._resized(part, kept) for part in parts)
             self._layers[layer] = (key, value)

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from harness.engines.transformers.compat import (
     quiet,
     refused_global,
 )
+from harness.engines.transformers.devices import check_device_map, choose_device
 from harness.engines.transformers.unpacked import UnpackedModels
 
 if TYPE_CHECKING:
@@ -86,6 +86,9 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
         torch.set_num_threads(settings.threads)
     device = choose_device(settings.device)
     dtype = choose_dtype(info, settings, device)
+    if settings.device_map is not None:
+        check_device_map(device)
+        return _loaded(info, dtype, device, device_map=settings.device_map)
     if not _is_gguf(info):
         return _loaded(info, dtype, device)
     check_gguf_packages(info.path)
@@ -102,16 +105,19 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     return found
 
 
-def _loaded(info: CheckpointInfo, dtype: torch.dtype | str, device: torch.device) -> Loaded:
+def _loaded(
+    info: CheckpointInfo, dtype: torch.dtype | str, device: torch.device, *, device_map: str | None = None
+) -> Loaded:
     with quiet(), _parsed_once(info):
         config = _config(info)
         tokenizer = load_tokenizer(info)  # first, since it is the smaller part that may be broken
         again = "fetch or convert it again" if _is_gguf(info) else "save the checkpoint again"
         with one_line_errors(f"{info.path}: cannot be loaded", again), pages_let_go():
-            model, report = _model(info, config, dtype)
+            model, report = _model(info, config, dtype, device_map)
         check_report(info, report)
         check_vocabulary(info, model, tokenizer)
-        return Loaded(place(info, model, device).eval(), tokenizer)
+        model = place(info, model, device) if device_map is None else model
+        return Loaded(model.eval(), tokenizer)
 
 
 def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
@@ -119,7 +125,11 @@ def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
 
     Raises ``CheckpointError`` where it does not fit there, mostly for lack of memory.
     """
+    import torch
+
     with one_line_errors(f"{info.path}: cannot be put on {device}", MAKE_ROOM):
+        if device.type == "cuda":  # where streams, events and graphs of this process belong
+            torch.cuda.set_device(device)
         return model.to(device)
 
 
@@ -218,7 +228,9 @@ def _config(info: CheckpointInfo) -> Any:
         return AutoConfig.from_pretrained(folder, **how, **info.overrides)
 
 
-def _model(info: CheckpointInfo, config: Any, dtype: Any) -> tuple[Any, dict[str, Any]]:
+def _model(
+    info: CheckpointInfo, config: Any, dtype: Any, device_map: str | None
+) -> tuple[Any, dict[str, Any]]:
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
     auto = AutoModelForMaskedLM if info.kind == "masked" else AutoModelForCausalLM
@@ -228,6 +240,8 @@ def _model(info: CheckpointInfo, config: Any, dtype: Any) -> tuple[Any, dict[str
         pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
         options |= {"config": config, "use_safetensors": None if pickled else True}
     options |= {"dtype": dtype, "output_loading_info": True, "weights_only": True, **MISMATCHES}
+    if device_map is not None:
+        options["device_map"] = device_map
     model, report = auto.from_pretrained(folder, **options)
     return model, report
 
@@ -270,35 +284,6 @@ _SHORT: Final = {
     **{"fp16": "float16", "half": "float16"},
 }
 """Other names of number types."""
-
-
-def worker_number(environ: Mapping[str, str] = os.environ) -> int:
-    """Return the number N of the xdist worker ``gwN`` that this process is, 0 in any other process."""
-    named = re.fullmatch(r"gw(\d+)", environ.get("PYTEST_XDIST_WORKER", ""))
-    return int(named[1]) if named else 0
-
-
-def choose_device(wanted: str, environ: Mapping[str, str] = os.environ) -> torch.device:
-    """Return the device to load onto; workers of one run are spread over the GPUs when no index is asked for.
-
-    Raises ``CheckpointError`` when the machine does not have that device.
-    """
-    import torch
-
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    mps = torch.backends.mps.is_available()
-    if wanted == "auto":
-        wanted = "cuda" if gpus else "mps" if mps else "cpu"
-    if wanted.startswith("cuda"):
-        index = int(wanted[5:]) if wanted[5:] else worker_number(environ) % max(1, gpus)
-        if index >= gpus:
-            raise CheckpointError(
-                f"--eval-device {wanted}: torch sees {gpus} GPUs here; use cpu or a lower index"
-            )
-        return torch.device("cuda", index)
-    if wanted == "mps" and not mps:
-        raise CheckpointError("--eval-device mps: torch does not see it on this machine; use cpu or auto")
-    return torch.device(wanted)
 
 
 def choose_dtype(info: CheckpointInfo, settings: ModelSettings, device: torch.device) -> torch.dtype | str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.engines.transformers.agreement import UnsupportedError, difference
 from harness.engines.transformers.scoring.plan import WorkDone
+from harness.engines.transformers.transfer import Reading, to_device
 
 if TYPE_CHECKING:
     import torch
@@ -42,14 +43,19 @@ class SelectiveLogits:
         import torch
 
         device = inputs["input_ids"].device
-        where = (
-            torch.tensor(rows, dtype=torch.long, device=device),
-            torch.tensor(positions, dtype=torch.long, device=device),
-        )
+        where = [to_device(list(places), device, torch.long) for places in (rows, positions)]
+        return self.logits_at(inputs, (where[0], where[1]))
+
+    def logits_at(
+        self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]
+    ) -> torch.Tensor:
+        """Return the same for rows and positions that are on the device already."""
+        import torch
+
         with torch.inference_mode():
             if self.gathers:
                 return self._gathered(inputs, where).float()
-            self._done.slowly("logits", inputs["input_ids"].numel(), len(rows))
+            self._done.slowly("logits", inputs["input_ids"].numel(), len(where[0]))
             return self._full(inputs, where).float()
 
     def verify(self, inputs: dict[str, torch.Tensor]) -> str | None:
@@ -85,7 +91,7 @@ class SelectiveLogits:
         self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]
     ) -> torch.Tensor:
         logits: torch.Tensor = self._model(**inputs).logits
-        return logits[where[0], where[1]]
+        return logits[where[0].to(logits.device), where[1].to(logits.device)]
 
     def _gathered(
         self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]
@@ -105,22 +111,33 @@ class SelectiveLogits:
             return None
         self._called += 1
         hidden = args[0]
-        return (hidden[self._where[0], self._where[1]].unsqueeze(0), *args[1:])
+        row, column = (places.to(hidden.device) for places in self._where)  # of a model on several devices
+        return (hidden[row, column].unsqueeze(0), *args[1:])
+
+
+class TargetScores:
+    """The log-probabilities of targets, on their way to the host.
+
+    ``log_softmax`` is not used: on a CPU its float32 sums over a large vocabulary are off by 1e-5 per token, always
+    in the same direction, ten times as much as those of ``logsumexp``.
+    """
+
+    def __init__(self, logits: torch.Tensor, rows: Sequence[int], targets: Sequence[int]) -> None:
+        """Row ``rows[i]`` of the logits [N, vocabulary] is where ``targets[i]`` is asked for."""
+        import torch
+
+        row = to_device(rows, logits.device, torch.long)
+        target = to_device(targets, logits.device, torch.long)
+        self._logprobs = Reading(logits[row, target] - logits.logsumexp(dim=-1)[row])
+        self._greedy = Reading(logits.argmax(dim=-1)[row] == target)
+
+    def read(self) -> list[tuple[float, bool]]:
+        """Return for each target its log-probability, and whether it is the most probable token."""
+        return list(zip(self._logprobs.numbers(), self._greedy.numbers(), strict=True))
 
 
 def read_targets(
     logits: torch.Tensor, rows: Sequence[int], targets: Sequence[int]
 ) -> list[tuple[float, bool]]:
-    """Return for each i the log-probability of ``targets[i]`` in row ``rows[i]`` of logits [N, vocabulary], and
-    whether it is the most probable token.
-
-    ``log_softmax`` is not used: on a CPU its float32 sums over a large vocabulary are off by 1e-5 per token, always
-    in the same direction, ten times as much as those of ``logsumexp``.
-    """
-    import torch
-
-    row = torch.tensor(rows, dtype=torch.long, device=logits.device)
-    target = torch.tensor(targets, dtype=torch.long, device=logits.device)
-    logprobs = logits[row, target] - logits.logsumexp(dim=-1)[row]
-    greedy = logits.argmax(dim=-1)[row] == target
-    return list(zip(logprobs.tolist(), greedy.tolist(), strict=True))
+    """Return the same at once."""
+    return TargetScores(logits, rows, targets).read()

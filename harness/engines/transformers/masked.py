@@ -16,6 +16,7 @@ from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.scoring.padded import in_batches, padded
 from harness.engines.transformers.scoring.plan import TokenWork
 from harness.engines.transformers.tokenizer import Vocabulary, frame
+from harness.engines.transformers.transfer import Reading, to_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +140,10 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         total = logits.logsumexp(dim=-1, keepdim=True)
         known = logits[:, : self._known]  # rows beyond the vocabulary are padding of the table
         top = known.topk(min(max(question.request.top_k for question in batch), known.shape[1]))
-        tokens, logprobs = top.indices.tolist(), (top.values - total).tolist()
+        # All are on their way before the first is waited for.
+        readings = Reading(top.indices), Reading(top.values - total)
         best = self._targets(batch, known, total)
+        tokens, logprobs = (reading.numbers() for reading in readings)
         self.work_done.computed += inputs["input_ids"].numel()
         self.work_done.padded += inputs["input_ids"].numel() - sum(
             len(question.text.ids) for question in batch
@@ -165,7 +168,10 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         ids = [self._ids_of(one.request.target) if one.request.target is not None else [] for one in batch]
         rows = [row for row, tokens in enumerate(ids) for _ in tokens]
         flat = [token for tokens in ids for token in tokens]
-        values = iter((known[rows, flat] - total[rows, 0]).tolist() if rows else [])
+        values: Iterator[float] = iter(())
+        if rows:
+            row, token = (to_device(some, known.device) for some in (rows, flat))
+            values = iter(Reading(known[row, token] - total[row, 0]).numbers())
         found: list[tuple[bool | None, float | None]] = []
         for one, tokens in zip(batch, ids, strict=True):
             best = max((next(values) for _ in tokens), default=None)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from harness.core.errors import CheckpointError
 from harness.engines.machine_memory import bytes_of, free_bytes, shown_size
 from harness.engines.settings import ModelSettings
+from harness.engines.transformers.devices import neighbours
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -164,7 +165,7 @@ def useful_rows(model: Any, allowance: Allowance) -> int | None:
 def _allowance(model: Any, settings: ModelSettings) -> Allowance:
     whole = bytes_of(settings.memory or _DEFAULT, free_memory(model.device))
     if whole is not None:
-        whole //= max(1, settings.processes)
+        whole //= neighbours(settings.device, model.device, settings.processes)
     return Allowance(whole, _costs(model), settings.memory)
 
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 NAME: Final = "touchstone_split"
 
+_PRODUCTS: Final = "touchstone_split_products"
+"""The same without torch's own operations for attention."""
+
 _BEHIND: Final = "touchstone_behind"
 
 _BESIDE: Final = "touchstone_beside"
@@ -33,16 +36,20 @@ _UNKNOWN: Final = ("s_aux", "position_bias", "head_mask")
 
 
 @contextmanager
-def splitting(model: Any) -> Iterator[None]:
-    """Make the model's layers attend by ``split_attention`` within the block."""
+def splitting(model: Any, *, fused: bool = True) -> Iterator[None]:
+    """Make the model's layers attend by ``split_attention`` within the block.
+
+    ``fused``: attention to a prefix is one operation of torch where the device has one, and not two products.
+    """
     from transformers import AttentionInterface
 
-    AttentionInterface.register(NAME, split_attention)
+    name = NAME if fused else _PRODUCTS
+    AttentionInterface.register(name, split_attention if fused else _split_by_products)
     config = model.config.get_text_config()
     before = config._attn_implementation
-    model.set_attn_implementation(NAME)
+    model.set_attn_implementation(name)
     try:
-        if config._attn_implementation != NAME:
+        if config._attn_implementation != name:
             raise UnsupportedError("the model's attention cannot be set")
         yield
     finally:
@@ -73,6 +80,7 @@ def split_attention(
     *,
     scaling: float | None = None,
     softcap: float | None = None,
+    fused: bool = True,
     **more: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attend for a layer: queries [rows, heads, length, width] -> [rows, length, heads, width]."""
@@ -83,11 +91,15 @@ def split_attention(
     assert attention_mask is not None, "rows of different lengths need a mask"
     how = (query.shape[-1] ** -0.5 if scaling is None else scaling), softcap
     if (caches := getattr(key, _BESIDE, None)) is None:
-        return _attended(query, (key, value), attention_mask, *how), None
+        return _attended(query, (key, value), attention_mask, *how, fused=fused), None
     masks = getattr(attention_mask, _BESIDE)
     asked = torch.split(query, [len(mask) for mask in masks])
     parts = zip(asked, caches, masks, strict=True)
-    return torch.cat([_attended(one, cache, mask, *how) for one, cache, mask in parts]), None
+    return torch.cat([_attended(one, cache, mask, *how, fused=fused) for one, cache, mask in parts]), None
+
+
+def _split_by_products(*tensors: Any, **how: Any) -> tuple[torch.Tensor, None]:
+    return split_attention(*tensors, **how, fused=False)
 
 
 def _attended(
@@ -96,6 +108,8 @@ def _attended(
     attention_mask: torch.Tensor,
     scale: float,
     softcap: float | None,
+    *,
+    fused: bool,
 ) -> torch.Tensor:
     """Attend for the rows of one cache.
 
@@ -110,7 +124,7 @@ def _attended(
     group = all_heads // heads
     asked = (query * scale).reshape(rows, heads, group * length, width)
     prefix = getattr(key, _BEHIND, None)
-    if prefix is not None and softcap is None and attention_mask.shape[-1] == key.shape[2]:
+    if fused and prefix is not None and softcap is None and attention_mask.shape[-1] == key.shape[2]:
         found = _over_both(asked, prefix, own, attention_mask)
         if found is not None:
             return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
@@ -146,8 +160,8 @@ def _over_both(
     """
     import torch
 
-    operation = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
-    if operation is None or asked.device.type != "cpu" or prefix[0].shape[-1] != prefix[1].shape[-1]:
+    name = operation_for(asked.device.type, str(asked.dtype), prefix[0].shape[-1])
+    if name is None or prefix[0].shape[-1] != prefix[1].shape[-1]:
         return None
     rows, heads, count, width = asked.shape
     # Within ``in_float32`` the queries are wider than what is stored.
@@ -156,11 +170,63 @@ def _over_both(
     if length > 1:
         mask = mask[:, :, None].expand(rows, 1, count // length, length, -1).reshape(rows, 1, count, -1)
     folded = asked.transpose(0, 1).reshape(1, heads, rows * count, width)
-    before, sums = operation(folded, keys, values, 0.0, False, scale=1.0)
-    after, own_sums = operation(
-        asked, own_keys, own_values, 0.0, False, attn_mask=mask.to(asked.dtype), scale=1.0
-    )
-    before = before.view(heads, rows, count, -1).transpose(0, 1)
-    share = torch.sigmoid(own_sums - sums.view(heads, rows, count).transpose(0, 1))
+    if (over_prefix := over_all_by(name, folded, keys, values)) is None:
+        return None
+    after, own_sums = over_own(name, asked, own_keys, own_values, mask)
+    before = over_prefix[0].view(heads, rows, count, -1).transpose(0, 1)
+    share = torch.sigmoid(own_sums - over_prefix[1].view(heads, rows, count).transpose(0, 1))
     found: torch.Tensor = before.lerp(after, share.unsqueeze(-1).to(asked.dtype))
     return found
+
+
+def over_all_by(
+    name: str, asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Attend to all keys by one of torch's operations; None where this torch does not have it.
+
+    Return the values and the logarithms of the sums of the exponentials, in float32.
+    """
+    import torch
+
+    operation = getattr(torch.ops.aten, f"_scaled_dot_product_{name}", None)
+    if operation is None:
+        return None
+    more: tuple[Any, ...] = (0.0, False)
+    if name == "efficient_attention":
+        more = (None, True, 0.0, False)
+    elif name == "flash_attention":
+        more = (0.0, False, False)
+    found, sums, *_ = operation(asked, keys, values, *more, scale=1.0)
+    return found, sums[..., : asked.shape[2]]  # efficient attention rounds their number up
+
+
+def over_own(
+    name: str, asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attend to each row's own keys, and return the same.
+
+    On a GPU flash attention takes no mask, and efficient attention only some sizes of one: there it is two products.
+    """
+    import torch
+
+    if name == "flash_attention_for_cpu":
+        operation = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        found, sums = operation(asked, keys, values, 0.0, False, attn_mask=mask.to(asked.dtype), scale=1.0)
+        return found, sums
+    scores = (asked @ keys.transpose(2, 3)).float() + mask
+    sums = scores.logsumexp(dim=-1)
+    return scores.sub_(sums.unsqueeze(-1)).exp_().to(asked.dtype) @ values, sums
+
+
+def operation_for(device: str, dtype: str, width: int) -> str | None:
+    """Return which of torch's operations for attention gives the sums of the exponentials too; None where there is
+    none.
+
+    On a GPU, flash attention computes in half precision only, and keys of up to 256 numbers.
+    """
+    if device == "cpu":
+        return "flash_attention_for_cpu"
+    if device != "cuda" or width % 8:
+        return None
+    half = dtype in ("torch.bfloat16", "torch.float16")
+    return "flash_attention" if half and width <= 256 else "efficient_attention"

@@ -26,7 +26,7 @@ from harness.engines.fake import FakeEngine
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.causal import CausalEngine
-from harness.engines.transformers.loading import choose_device, worker_number
+from harness.engines.transformers.devices import choose_device, worker_number
 from harness.engines.transformers.scoring.plan import TokenWork, batches, windows
 from tests.support.references import plain_answer
 from tests.support.tiny import CORPUS, bytelevel_tokenizer, tiny_causal

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import difference
 from harness.engines.transformers.compat import is_out_of_memory
+from harness.engines.transformers.generation.ahead import AheadStepper
 from harness.engines.transformers.generation.grouping import by_length, group
 from harness.engines.transformers.generation.lane import Lane
 from harness.engines.transformers.generation.sequence import Ended, Ends, GeneratedSequence, samples_of
@@ -60,8 +61,10 @@ class BatchGenerator:
         budget: BatchBudget,
         batch: int | None,
         lanes: int = _MOST_LANES,
+        fused: bool = True,
     ) -> None:
-        """``lanes`` is how many may share a pass."""
+        """``lanes`` is how many may share a pass; ``fused`` is for ``splitting``."""
+        self._fused = fused
         self._model, self._stepper, self._shared = model, stepper, shared
         self._ends, self._budget, self._batch = ends, budget, batch
         self._most = batch or _MOST_ROWS.get(model.device.type, _MOST_ROWS["cpu"])
@@ -163,6 +166,23 @@ class BatchGenerator:
             return "nothing goes in lanes"
         return self._differs(works, plain, self._fed_in_lanes, False)
 
+    def verify_ahead(
+        self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
+    ) -> str | None:
+        """Feed them by steps of a block, in one lane and in two; return None where the logits agree, else the
+        difference."""
+        stepper = self._stepper
+        assert isinstance(stepper, AheadStepper), "steps are taken ahead"
+
+        def alone(slots: SlotCache, tokens: Sequence[int]) -> torch.Tensor:
+            return stepper.logits_of([slots], [tokens])
+
+        different = self._differs(works, plain, lambda works: self._fed(works, alone), False)
+        if different is None and self._most_lanes > 1 and len(works) > 1:
+            lanes = stepper.logits_of
+            different = self._differs(works, plain, lambda works: self._fed_in_lanes(works, lanes), False)
+        return different
+
     def _differs(
         self,
         works: Sequence[tuple[int, ...]],
@@ -181,42 +201,51 @@ class BatchGenerator:
 
         return difference(self._model, alone, lambda: fed(works))
 
-    def _fed(self, works: Sequence[tuple[int, ...]]) -> torch.Tensor:
+    def _fed(
+        self,
+        works: Sequence[tuple[int, ...]],
+        step: Callable[[SlotCache, Sequence[int]], torch.Tensor] | None = None,
+    ) -> torch.Tensor:
         """Return logits [places x works, vocabulary] after the prompts, and after each of the last two tokens.
 
         Where tokens are proposed, these two are fed once more, both at once, for the logits after them.
         """
         import torch
 
+        step = step or self._stepper.step
         past = works[0][: len(works[0]) // 2]
         with torch.inference_mode():
             prefix = self._shared.prefix(past)
-            with splitting(self._model):
+            with splitting(self._model, fused=self._fused):
                 slots = SlotCache(prefix)
                 found = [self._stepper.fill(slots, [work[len(past) : -2] for work in works])]
-                found += [self._stepper.step(slots, [work[-back] for work in works]) for back in (2, 1)]
+                found += [step(slots, [work[-back] for work in works]) for back in (2, 1)]
                 if self._stepper.speculative:
                     slots.lengths = [length - 2 for length in slots.lengths]
                     both = self._stepper.several(slots, [work[-2:] for work in works])
                     found += [both[0::2], both[1::2]]
         return torch.cat(found)
 
-    def _fed_in_lanes(self, works: Sequence[tuple[int, ...]]) -> torch.Tensor:
+    def _fed_in_lanes(
+        self,
+        works: Sequence[tuple[int, ...]],
+        step: Callable[[Sequence[SlotCache], Sequence[Sequence[int]]], torch.Tensor] | None = None,
+    ) -> torch.Tensor:
         """Return the same logits with the last sequence in a lane of its own, after a shorter prefix."""
         import torch
 
+        step = step or self._stepper.step_all
         past = len(works[0]) // 2
         parts = [(past, works[:-1]), (past // 2, works[-1:])]
         with torch.inference_mode():
             caches = [SlotCache(self._shared.prefix(works[0][:length])) for length, _ in parts]
-            with splitting(self._model):
+            with splitting(self._model, fused=self._fused):
                 found = [
                     self._stepper.fill(slots, [work[length:-2] for work in some])
                     for slots, (length, some) in zip(caches, parts, strict=True)
                 ]
                 found += [
-                    self._stepper.step_all(caches, [[work[-back] for work in some] for _, some in parts])
-                    for back in (2, 1)
+                    step(caches, [[work[-back] for work in some] for _, some in parts]) for back in (2, 1)
                 ]
         return torch.cat(found)
 
@@ -226,7 +255,7 @@ class BatchGenerator:
         while self._waiting or self._lanes:
             try:
                 self._open(most)
-                with splitting(self._model):
+                with splitting(self._model, fused=self._fused):
                     while self._lanes and not self._opens(most):
                         self._go_on(most)
                         yield from self._leave()
@@ -303,9 +332,11 @@ class BatchGenerator:
                 if any(lane.ended for lane in self._lanes):
                     return
                 working = [lane for lane in self._lanes if lane.at_work]
-                found = self._stepper.advance_all([(lane.slots, lane.at_work) for lane in working])
-                for lane, chosen in zip(working, found, strict=True):
-                    lane.take(0, chosen)
+                for found in self._stepper.advance_all([(lane.slots, lane.at_work) for lane in working]):
+                    for lane, chosen in zip(working, found, strict=True):
+                        lane.take(0, chosen)
+                for lane in working:
+                    lane.part()
 
     def _put_back(self, most: int | None) -> None:
         """Let rows wait again where all of them would grow out of the memory at the next step; one goes on."""

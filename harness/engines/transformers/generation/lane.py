@@ -60,6 +60,7 @@ class Lane:
         self.ended: list[GeneratedSequence] = []
         self._waiting = deque(waiting)
         self._coming: list[GeneratedSequence] = []
+        self._over: set[int] = set()
         self._stepper, self._budget = stepper, budget
         self._held: dict[int, tuple[Held, torch.Tensor]] = {}
         self._begun: tuple[list[int], Held] = ([], [])
@@ -74,8 +75,8 @@ class Lane:
     @property
     def row(self) -> int:
         """The number of tokens that a row takes in memory, at the next step too."""
-        columns, next_ = self.slots.columns, max(self.slots.lengths, default=0) + 1
-        return max(self._longest, enlarged(columns, next_))
+        next_ = self._stepper.reaches(max(self.slots.lengths, default=0))
+        return max(self._longest, enlarged(self.slots.columns, next_))
 
     def size(self, rows: int) -> int:
         """Return the number of tokens in memory with ``rows`` samples at work, without the prefix; slots stay when
@@ -92,7 +93,10 @@ class Lane:
 
     def retreat(self) -> None:
         """Let all samples wait again, with the tokens that they have."""
-        self._waiting.extendleft(reversed([*self.at_work, *self._coming]))
+        over, self._over = self._over, set()
+        self.ended += [sample for number, sample in enumerate(self.at_work) if number in over]
+        going = [sample for number, sample in enumerate(self.at_work) if number not in over]
+        self._waiting.extendleft(reversed([*going, *self._coming]))
         self.at_work, self._coming, self._held = [], [], {}
         self.slots, self.prefix, self._begun = SlotCache(KeyValues()), KeyValues(), ([], [])
 
@@ -152,19 +156,27 @@ class Lane:
                 logits += self._fill(batch, following)
         chosen = choose(torch.stack(logits), [sample.draw for sample in self.at_work[first:]])
         self.take(first, [[token] for token in chosen])
+        self.part()
         if not self._waiting:
             self._begun, self._longest = ([], []), self._planned()
 
     def take(self, first: int, chosen: Sequence[Sequence[int | None]]) -> None:
-        """Give the samples from ``first`` on their next tokens; those that are done leave."""
-        # From the last one down, since the last one takes the place of one that leaves.
-        for number in reversed(range(first, len(self.at_work))):
+        """Give the samples from ``first`` on their next tokens; what comes after a sample's end counts for nothing."""
+        for number, tokens in enumerate(chosen, first):
             sample = self.at_work[number]
-            if any(sample.take(token) for token in chosen[number - first]):
-                self._stepper.ended(sample)
-                self.ended.append(sample)
-                self._keep_beginning(number)
-                self._remove(number)
+            if number not in self._over and any(sample.take(token) for token in tokens):
+                self._over.add(number)
+
+    def part(self) -> None:
+        """Let the samples that are done leave."""
+        # From the last one down, since the last one takes the place of one that leaves.
+        for number in sorted(self._over, reverse=True):
+            self._over.remove(number)
+            sample = self.at_work[number]
+            self._stepper.ended(sample)
+            self.ended.append(sample)
+            self._keep_beginning(number)
+            self._remove(number)
 
     def _planned(self) -> int:
         """Return the tokens that memory is planned for in a row of those that wait."""

@@ -33,6 +33,7 @@ from harness.engines.transformers.generation.sampling import choose
 from harness.engines.transformers.generation.sequence import GeneratedSequence
 from harness.engines.transformers.generation.step import DecodeStep
 from harness.engines.transformers.kv_cache import SlotCache, slot_mask
+from harness.engines.transformers.transfer import to_device
 
 
 class SpeculativeStepper(DecodeStep):
@@ -85,7 +86,7 @@ class SpeculativeStepper(DecodeStep):
         import torch
 
         heads = self._model.drafts
-        columns = torch.tensor(slots.lengths, device=self._model.device) - 1
+        columns = to_device(slots.lengths, self._model.device) - 1
         until = max(slots.lengths)
         slots.aim(0, len(samples), columns[:, None], until)
         mask = slot_mask(None, own=columns[:, None], past=slots.past, until=until, dtype=self._model.dtype)

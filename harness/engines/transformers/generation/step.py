@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.engines.transformers.attention_masks import Attention
@@ -13,6 +13,7 @@ from harness.engines.transformers.logits import SelectiveLogits
 from harness.engines.transformers.memory import BatchBudget
 from harness.engines.transformers.scoring.plan import WorkDone
 from harness.engines.transformers.split_attention import put_beside
+from harness.engines.transformers.transfer import to_device
 
 if TYPE_CHECKING:
     import torch
@@ -52,9 +53,9 @@ class DecodeStep:
 
         first, longest = len(slots.lengths), max(map(len, tails))
         begun = [slots.begun + one for one in copied or [0] * len(tails)]
-        held = torch.tensor(begun, device=self._model.device)[:, None]
+        held = to_device(begun, self._model.device)[:, None]
         # Padding goes to the column after a row's last token.
-        ends = held + torch.tensor([len(tail) for tail in tails], device=self._model.device)[:, None]
+        ends = held + to_device([len(tail) for tail in tails], self._model.device)[:, None]
         most = self._budget.within(slots.past + max(begun) + longest, 1, split=True)
         step = min(longest, max(1, most // len(tails)))
         found: list[torch.Tensor] = [torch.empty(0)] * len(tails)
@@ -63,7 +64,10 @@ class DecodeStep:
             ids = [[*tail[begin:end], *[0] * (end - max(begin, len(tail)))] for tail in tails]
             columns = held + torch.arange(begin, end, device=self._model.device)
             if any(copied):
-                columns, until = columns.minimum(ends), int(columns.minimum(ends).max()) + 1
+                columns = columns.minimum(ends)
+                until = 1 + max(
+                    min(one + end - 1, one + len(tail)) for one, tail in zip(begun, tails, strict=True)
+                )
                 slots.aim(first, len(tails), columns, until)
             else:
                 until = slots.begun + end
@@ -89,15 +93,22 @@ class DecodeStep:
 
     def advance_all(
         self, groups: Sequence[tuple[SlotCache, Sequence[GeneratedSequence]]]
-    ) -> list[list[list[int | None]]]:
-        """Return the same for the samples of several caches, by one pass unless tokens are proposed."""
+    ) -> Iterable[list[list[list[int | None]]]]:
+        """Return the same for the samples of several caches, by one pass unless tokens are proposed.
+
+        There may be several steps, one after the other. What a sample gets after its end counts for nothing.
+        """
         if self.speculative or len(groups) == 1:
-            return [self.advance(slots, samples) for slots, samples in groups]
+            return [[self.advance(slots, samples) for slots, samples in groups]]
         fed = [[sample.tokens[-1] for sample in samples] for _, samples in groups]
         logits = self.step_all([slots for slots, _ in groups], fed)
         self._done.stepped(sum(map(len, fed)))
         tokens = iter(choose(logits, [sample.draw for _, samples in groups for sample in samples]))
-        return [[[next(tokens)] for _ in samples] for _, samples in groups]
+        return [[[[next(tokens)] for _ in samples] for _, samples in groups]]
+
+    def reaches(self, longest: int) -> int:
+        """Return the columns that a slot needs for the next step, where it holds ``longest`` tokens."""
+        return longest + 1
 
     def ended(self, sample: GeneratedSequence) -> None:
         """Take note of each sample that has ended."""
@@ -114,10 +125,27 @@ class DecodeStep:
 
         Return float32 logits [rows, vocabulary] after each.
         """
+        columns = [to_device(slots.lengths, self._model.device)[:, None] for slots in caches]
+        until = [max(slots.lengths) + 1 for slots in caches]
+        ids = to_device([[token] for some in tokens for token in some], self._model.device)
+        inputs = self._beside(caches, columns, until, ids)
+        logits = self._computed(inputs, [(row, 0) for row in range(len(inputs["input_ids"]))])
+        for slots in caches:
+            slots.lengths = [length + 1 for length in slots.lengths]
+        self._done.decoded += len(inputs["input_ids"])
+        self._done.continued += len(inputs["input_ids"])
+        return logits
+
+    def _beside(
+        self,
+        caches: Sequence[SlotCache],
+        columns: Sequence[torch.Tensor],
+        until: Sequence[int],
+        ids: torch.Tensor,
+    ) -> dict[str, Any]:
+        """Return the inputs of a pass that puts ``ids`` [rows, 1] in the ``columns`` [rows, 1] of several caches."""
         import torch
 
-        columns = [torch.tensor(slots.lengths, device=self._model.device)[:, None] for slots in caches]
-        until = [max(slots.lengths) + 1 for slots in caches]
         for slots, own, end in zip(caches, columns, until, strict=True):
             slots.aim(0, len(own), own, end)
 
@@ -128,22 +156,13 @@ class DecodeStep:
             ]
             return put_beside(found[0].new_zeros((sum(map(len, found)), 1, 1, 1)), found)
 
-        positions = [own + slots.past for slots, own in zip(caches, columns, strict=True)]
-        inputs: dict[str, Any] = {
-            "input_ids": torch.tensor(
-                [[token] for some in tokens for token in some], device=self._model.device
-            ),
-            "position_ids": torch.cat(positions),
+        return {
+            "input_ids": ids,
+            "position_ids": torch.cat([own + slots.past for slots, own in zip(caches, columns, strict=True)]),
             "past_key_values": SlotCaches(caches),
             "use_cache": True,
             "attention_mask": self._attention.masks(masks),
         }
-        logits = self._computed(inputs, [(row, 0) for row in range(len(inputs["input_ids"]))])
-        for slots in caches:
-            slots.lengths = [length + 1 for length in slots.lengths]
-        self._done.decoded += len(inputs["input_ids"])
-        self._done.continued += len(inputs["input_ids"])
-        return logits
 
     def several(self, slots: SlotCache, fed: Sequence[Sequence[int]]) -> torch.Tensor:
         """Put the same number of tokens in every slot in use, in one pass; return float32 logits [rows x tokens,
@@ -154,7 +173,7 @@ class DecodeStep:
         import torch
 
         width = len(fed[0])
-        first = torch.tensor(slots.lengths, device=self._model.device)[:, None]
+        first = to_device(slots.lengths, self._model.device)[:, None]
         columns = first + torch.arange(width, device=self._model.device)
         until = max(slots.lengths) + width
         slots.aim(0, len(fed), columns, until)
@@ -171,17 +190,21 @@ class DecodeStep:
         wanted: Sequence[tuple[int, int]],
     ) -> torch.Tensor:
         """Run one forward pass; return the logits at each wanted (row, place in the pass)."""
-        import torch
+        inputs = self._alone(slots, to_device(ids, self._model.device), columns, until)
+        return self._computed(inputs, wanted)
 
+    def _alone(
+        self, slots: SlotCache, ids: torch.Tensor, columns: torch.Tensor, until: int
+    ) -> dict[str, Any]:
+        """Return the inputs of a pass that puts ``ids`` in the ``columns`` of one cache, which is aimed there."""
         where: dict[str, Any] = {"past": slots.past, "until": until, "dtype": self._model.dtype}
-        inputs: dict[str, Any] = {
-            "input_ids": torch.tensor(ids, device=self._model.device),
+        return {
+            "input_ids": ids,
             "position_ids": columns + slots.past,
             "past_key_values": slots,
             "use_cache": True,
             "attention_mask": self._attention.masks(lambda window: slot_mask(window, own=columns, **where)),
         }
-        return self._computed(inputs, wanted)
 
     def _computed(self, inputs: dict[str, Any], wanted: Sequence[tuple[int, int]]) -> torch.Tensor:
         self._done.computed += inputs["input_ids"].numel()

@@ -10,11 +10,11 @@ from harness.checkpoints import CheckpointInfo
 from harness.core.errors import CheckpointError
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.compat import check_sentencepiece, no_length_limit, quiet
+from harness.engines.transformers.devices import choose_device
 from harness.engines.transformers.loading import (
     MAKE_ROOM,
     Loaded,
     check_vocabulary,
-    choose_device,
     choose_dtype,
     one_line_errors,
 )
@@ -35,6 +35,10 @@ def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     """
     import torch
 
+    if settings.device_map is not None:
+        raise CheckpointError(
+            f"{info.path}: --eval-device-map does not spread multi-token-prediction models; leave it out"
+        )
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     device = choose_device(settings.device)

@@ -14,6 +14,7 @@ from harness.engines.transformers.logits import SelectiveLogits, read_targets
 from harness.engines.transformers.memory import BatchBudget, release
 from harness.engines.transformers.scoring.plan import Score, TokenWork, WorkDone, batches
 from harness.engines.transformers.scoring.prefix_tree import grow
+from harness.engines.transformers.transfer import moved
 
 if TYPE_CHECKING:
     import torch
@@ -102,7 +103,7 @@ def padded(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[s
     for number, row in enumerate(rows):
         ids[number, : len(row)] = torch.tensor(row)
         mask[number, : len(row)] = 1
-    return {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+    return {"input_ids": moved(ids, device), "attention_mask": moved(mask, device)}
 
 
 def in_batches(

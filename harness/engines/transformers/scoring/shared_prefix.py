@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +14,7 @@ from harness.engines.transformers.agreement import difference
 from harness.engines.transformers.attention_masks import Attention, additive_mask
 from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.kv_cache import KeyValues, PrefixCache, SharedPast
-from harness.engines.transformers.logits import SelectiveLogits, read_targets
+from harness.engines.transformers.logits import SelectiveLogits, TargetScores, read_targets
 from harness.engines.transformers.memory import BatchBudget, release
 from harness.engines.transformers.scoring.plan import Score, TokenWork, WorkDone
 from harness.engines.transformers.scoring.prefix_tree import (
@@ -30,6 +30,7 @@ from harness.engines.transformers.scoring.prefix_tree import (
     lay_out,
     take_batch,
 )
+from harness.engines.transformers.transfer import to_device
 
 if TYPE_CHECKING:
     import torch
@@ -40,6 +41,9 @@ _KEPT_BYTES: Final = 2**28
 _SHARED_BY: Final = 8
 """The number of sequences below a stem from which it is kept for later calls; fewer are the choices of one
 question."""
+
+_UNREAD: Final = {"cuda": 1}
+"""The passes whose scores the host has not read when it begins the next one, so that a device never waits for it."""
 
 Chosen = dict[tuple[int, int], Score]
 """The log-probability of a target after a token, by the token's number in the tree and the target."""
@@ -65,6 +69,7 @@ class PrefixTreeScorer:
         allowance = budget.allowance
         self._kept = PrefixCache(_KEPT_BYTES if allowance is None else allowance.kept(model.device))
         self._room, self._saving = ROOM, SAVING
+        self._unread = _UNREAD.get(model.device.type, 0)
 
     def verify(
         self, works: Sequence[TokenWork], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
@@ -237,15 +242,15 @@ class PrefixTreeScorer:
         inputs = self._inputs(layout, cache, past)
         logits = self._needed.logits(inputs, [row for row, _, _ in asked], [column for _, column, _ in asked])
         self._count(layout, len(asked))
-        self._done.scored += pass_.take([place for _, _, place in asked], logits)
+        self._done.scored += pass_.take([place for _, _, place in asked], logits, self._unread)
 
     def _inputs(self, layout: Layout, cache: SharedPast, past: int) -> dict[str, Any]:
         import torch
 
         device = self._model.device
-        positions = torch.tensor(layout.positions, device=device)
+        positions = to_device(layout.positions, device)
         inputs = {
-            "input_ids": torch.tensor(layout.ids, device=device),
+            "input_ids": to_device(layout.ids, device),
             "position_ids": positions,
             "past_key_values": cache,
             "use_cache": True,
@@ -256,8 +261,9 @@ class PrefixTreeScorer:
                 lambda window: additive_mask(layout.seen_until, window=window, **where)
             )
         else:
-            # Under the model's own causal mask no token sees the gaps to its right.
-            inputs["attention_mask"] = torch.ones_like(positions)
+            # Under the model's own causal mask no token sees the gaps to its right. Where a mask of ones is given,
+            # transformers looks at it, and so waits for the device.
+            inputs["attention_mask"] = None if self._unread else torch.ones_like(positions)
         return inputs
 
     def _count(self, layout: Layout, logits: int) -> None:
@@ -291,9 +297,13 @@ class _Tree:
             for node in tree.nodes
         ]
         self._chosen: Chosen = {}
+        self._unread: deque[tuple[list[tuple[int, int]], TargetScores]] = deque()
 
-    def take(self, places: Sequence[int], logits: torch.Tensor) -> int:
-        """Read the wanted targets off logits [places, vocabulary]; return the number of sequences completed by them."""
+    def take(self, places: Sequence[int], logits: torch.Tensor, unread: int = 0) -> int:
+        """Read the wanted targets off logits [places, vocabulary]; return the number of sequences completed by them.
+
+        The scores of the last ``unread`` passes stay on the device meanwhile, and count when they are read.
+        """
         if not places:
             return 0
         if self._rows is not None:
@@ -301,11 +311,18 @@ class _Tree:
         asked = [
             (number, place, target) for number, place in enumerate(places) for target in self.wanted[place]
         ]
-        read = read_targets(logits, [number for number, _, _ in asked], [target for _, _, target in asked])
-        fresh = {(place, target) for _, place, target in asked} - self._chosen.keys()
-        for (_, place, target), part in zip(asked, read, strict=True):
-            self._chosen[place, target] = Score(*part)
-        return sum(self._last[pair] for pair in fresh)
+        scores = TargetScores(logits, [number for number, _, _ in asked], [target for _, _, target in asked])
+        self._unread.append(([(place, target) for _, place, target in asked], scores))
+        return self._read(unread)
+
+    def _read(self, but: int) -> int:
+        """Read the scores of all passes but so many; return the number of sequences completed by them."""
+        completed = 0
+        while len(self._unread) > but:
+            pairs, scores = self._unread.popleft()
+            completed += sum(self._last[pair] for pair in set(pairs) - self._chosen.keys())
+            self._chosen.update((pair, Score(*part)) for pair, part in zip(pairs, scores.read(), strict=True))
+        return completed
 
     def logits_asked(self) -> list[torch.Tensor]:
         """Return the logits [vocabulary] at all targets, sequence by sequence."""
@@ -317,6 +334,7 @@ class _Tree:
 
         Sums are Python's floats, so that their order cannot matter.
         """
+        self._read(0)
         found: list[Score | None] = []
         for pairs in self._asked:
             parts = [self._chosen[pair] for pair in pairs if pair in self._chosen]

@@ -12,7 +12,7 @@ from harness.engines.transformers.generation.sampling import (
     DrawKey,
     SamplingParams,
     choose,
-    pick,
+    picked,
     uniform,
     warped,
 )
@@ -80,7 +80,8 @@ def test_the_last_and_the_first_number_pick_a_possible_token() -> None:
     import torch
 
     chances = torch.tensor([[0.0, 0.25, 0.0, 0.5, 0.0]]).expand(3, -1)
-    assert pick(chances, [0.0, 0.5, 1 - 2**-53]) == [1, 3, 3]
+    numbers = torch.tensor([0.0, 0.5, 1 - 2**-53], dtype=torch.float64)
+    assert picked(chances, numbers).tolist() == [1, 3, 3]
 
 
 def test_a_low_temperature_is_as_good_as_greedy_and_a_nan_is_told() -> None:

@@ -1,0 +1,265 @@
+"""Blocks of steps, as on an accelerator, on a CPU: against the plain step, and the waits of the host counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.core.requests import Generate, Loglikelihood
+from harness.engines.transformers import causal
+from harness.engines.transformers.causal import CausalEngine
+from harness.engines.transformers.generation import ahead, sampling
+from harness.engines.transformers.generation.ahead import STEPS, AheadStepper
+from harness.engines.transformers.scoring import shared_prefix
+from harness.engines.transformers.split_attention import operation_for
+from tests.support.engines import before_each_pass, engine_for
+from tests.support.families import SHOTS, causal_of
+from tests.support.generating import prompts, texts, with_samples
+
+_WAITS = ("tolist", "item", "cpu", "numpy", "__bool__", "__int__", "__float__", "__index__")
+
+
+class _Waits(TorchDispatchMode):
+    """Notes operations whose result's shape or value the host must know, which is a wait on an accelerator."""
+
+    def __init__(self, events: list[str]) -> None:
+        super().__init__()
+        self._events = events
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name
+        indices = args[1] if name in ("aten::index", "aten::index_put_") else ()
+        masks = [one for one in indices if one is not None and one.dtype == torch.bool]
+        if masks or name in ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select"):
+            self._events.append("wait")
+        if name == "aten::lift_fresh":
+            self._events.append("sent")
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def events_of(engine: CausalEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The passes of the model, the host's waits for the device, and what it sends, in their order."""
+    events: list[str] = []
+
+    def noted(right: Callable[..., Any]) -> Callable[..., Any]:
+        def wait(*arguments: Any, **more: Any) -> Any:
+            events.append("wait")
+            return right(*arguments, **more)
+
+        return wait
+
+    before_each_pass(engine, lambda _shape: events.append("pass"))
+    with monkeypatch.context() as patch, _Waits(events):
+        for name in _WAITS:
+            patch.setattr(torch.Tensor, name, noted(getattr(torch.Tensor, name)))
+        yield events
+
+
+def turns(events: list[str]) -> int:
+    """How often the host waited with nothing given to the device since: a wait after another waits for nothing."""
+    return sum(kind == "wait" for kind, _ in groupby(one for one in events if one != "sent"))
+
+
+@pytest.fixture
+def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(causal, "AHEAD", {"cpu"})
+
+
+def stepper_of(engine: CausalEngine) -> Any:
+    return engine._generator()._stepper  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2", "qwen2 sliding"])
+def test_texts_in_blocks_are_those_of_plain_steps(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = causal_of(tmp_path, family)
+    asked = [*prompts(), *with_samples()]
+    asked += [Generate(one.prompt, max_new_tokens=25, stop=("a", "e ")) for one in prompts()[:4]]
+    plain = engine_for(model)
+    wanted = texts(plain, asked)
+    assert not isinstance(stepper_of(plain), AheadStepper)
+    monkeypatch.setattr(causal, "AHEAD", {"cpu"})
+    engine = engine_for(model)
+    assert isinstance(stepper_of(engine), AheadStepper)
+    assert texts(engine, asked) == wanted
+    assert texts(engine_for(model, batch=3), asked) == wanted
+    assert engine.notes == []
+
+
+def test_a_step_that_is_replayed_gives_the_same_texts(
+    llama: Path, monkeypatch: pytest.MonkeyPatch, in_blocks: None
+) -> None:
+    asked = [
+        Generate(f"{SHOTS} {word}", max_new_tokens=50, temperature=temperature, samples=samples, seed=4)
+        for word in ("one", "two")
+        for temperature, samples in ((0.0, 1), (1.0, 3))
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(causal, "AHEAD", frozenset())
+        wanted = texts(engine_for(llama), asked)
+    replayed = []
+
+    class Replay:
+        def __init__(self, step: Callable[[], None]) -> None:
+            self._step = step
+
+        def replay(self) -> None:
+            replayed.append(1)
+            self._step()
+
+    engine = engine_for(llama)
+    monkeypatch.setattr(stepper_of(engine), "_capture", Replay)
+    assert texts(engine, asked) == wanted
+    assert len(replayed) > STEPS
+
+
+def test_a_block_whose_top_p_needs_the_whole_vocabulary_goes_on_with_it(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = with_samples()
+    wanted = texts(engine_for(llama), asked)
+    monkeypatch.setattr(causal, "AHEAD", {"cpu"})
+    monkeypatch.setattr(sampling, "_LIKELIEST", 3)
+    engine = engine_for(llama)
+    assert texts(engine, asked) == wanted
+    assert stepper_of(engine)._complete
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.1])
+def test_the_host_waits_once_per_block_and_sends_its_numbers_once(
+    llama: Path, monkeypatch: pytest.MonkeyPatch, in_blocks: None, temperature: float
+) -> None:
+    asked = [
+        Generate(f"{SHOTS} {word}", max_new_tokens=1 + 4 * STEPS, temperature=temperature, top_p=0.9, seed=3)
+        for word in ("one", "two", "three")
+    ]
+    engine = engine_for(llama)
+    stepper_of(engine)  # the probe waits
+    with events_of(engine, monkeypatch) as events:
+        (first, *_) = texts(engine, asked)
+    steps = first[0][2] - 1
+    passes, blocks = events.count("pass"), -(-steps // STEPS)
+    assert passes > steps > STEPS, "the texts are long enough to tell"
+    fills = passes - blocks * STEPS
+    assert turns(events) <= blocks + fills
+    assert events.count("sent") < 4 * (blocks + 4 * fills)
+
+
+def test_the_host_waits_for_each_token_without_blocks(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_for(llama)
+    stepper_of(engine)
+    with events_of(engine, monkeypatch) as events:
+        texts(engine, [Generate(SHOTS, max_new_tokens=20)])
+    assert turns(events) > 15, "the count sees waits"
+
+
+@pytest.mark.parametrize("family", ["llama", "opt", "gemma2"])
+def test_scores_are_read_after_the_next_pass_has_begun(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = causal_of(tmp_path, family)
+    asked = [
+        Loglikelihood(f"{SHOTS[:number]} one", f" {word}") for number in range(9, 60, 7) for word in "abcd"
+    ]
+    wanted = engine_for(model, batch=3).answer(asked)
+    monkeypatch.setattr(shared_prefix, "_UNREAD", {"cpu": 1})
+    engine = engine_for(model, batch=3)
+    assert engine.shares
+    with events_of(engine, monkeypatch) as events:
+        assert engine.answer(asked) == wanted
+    order = [one for one in events if one != "sent"]
+    passes = order.count("pass")
+    assert passes > 3
+    assert order.count("wait") <= 2 * passes, "two lists per pass, however many rows it has"
+    # Two passes have begun before the first is read.
+    assert order[: order.index("wait")].count("pass") >= 2
+
+
+def test_blocks_that_differ_are_not_used_and_the_notes_say_so(
+    llama: Path, monkeypatch: pytest.MonkeyPatch, in_blocks: None
+) -> None:
+    wanted = texts(engine_for(llama), prompts())
+    right = ahead.AheadStepper._alone
+
+    def alone(self: Any, slots: Any, ids: Any, columns: Any, until: int) -> Any:
+        return right(self, slots, ids, columns - 1 if isinstance(self, AheadStepper) else columns, until)
+
+    monkeypatch.setattr(ahead.AheadStepper, "_alone", alone)
+    engine = engine_for(llama)
+    assert not isinstance(stepper_of(engine), AheadStepper)
+    assert texts(engine, prompts()) == wanted
+    (note,) = engine.notes
+    assert "the host waits for each token" in note
+
+
+def test_a_step_that_cannot_be_captured_is_told_and_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def refuses(*_: Any, **__: Any) -> Iterator[None]:
+        yield
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+    monkeypatch.setattr(torch.cuda, "graph", refuses)
+    told: list[str] = []
+    graphs = ahead.CudaGraphs(torch.device("cuda", 0), told.append)
+    assert graphs(lambda: None) is None
+    assert told == [graphs.reason] == ["a step cannot be captured (RuntimeError)"]
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "width", "name"),
+    [
+        ("cpu", "torch.float32", 64, "flash_attention_for_cpu"),
+        ("cuda", "torch.bfloat16", 128, "flash_attention"),
+        ("cuda", "torch.float16", 256, "flash_attention"),
+        ("cuda", "torch.float32", 128, "efficient_attention"),
+        ("cuda", "torch.bfloat16", 512, "efficient_attention"),
+        ("cuda", "torch.bfloat16", 60, None),
+        ("mps", "torch.float16", 64, None),
+    ],
+)
+def test_the_operation_over_a_shared_prefix_suits_the_device(
+    device: str, dtype: str, width: int, name: str | None
+) -> None:
+    assert operation_for(device, dtype, width) == name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_torch_has_these_operations_with_such_results(dtype: torch.dtype) -> None:
+    """On tensors without numbers: the operations of a GPU cannot run here."""
+    from harness.engines.transformers.split_attention import over_all_by
+
+    asked = torch.empty((1, 2, 45, 64), dtype=dtype, device="meta")
+    keys = torch.empty((1, 2, 70, 64), dtype=dtype, device="meta")
+    name = operation_for("cuda", str(dtype), 64)
+    assert name is not None
+    over_all = over_all_by(name, asked, keys, keys)
+    assert over_all is not None
+    found, sums = over_all
+    assert found.shape == asked.shape
+    assert (sums.shape, sums.dtype) == ((1, 2, 45), torch.float32)
+
+
+def test_products_over_own_keys_are_what_the_operation_gives() -> None:
+    from harness.engines.transformers.split_attention import over_own
+
+    torch.manual_seed(0)
+    asked, keys, values = torch.randn(3, 2, 4, 8), torch.randn(3, 2, 9, 8), torch.randn(3, 2, 9, 8)
+    mask = torch.zeros(3, 1, 4, 9)
+    mask[1, :, :, 5:] = torch.finfo(torch.float32).min
+    for found, expected in zip(
+        over_own("flash_attention", asked, keys, values, mask),
+        over_own("flash_attention_for_cpu", asked, keys, values, mask),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, expected)
