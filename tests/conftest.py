@@ -73,6 +73,14 @@ def unsynced() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def at_rest() -> Iterator[None]:
+    """A run's header says so where other programs compute; what tests compare has no such line."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def libraries() -> Iterator[None]:
     """A run within a test leaves the libraries that it imported first; else later tests find half of transformers."""
     restore = SysModulesSnapshot.restore
