@@ -8,7 +8,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import ChoiceScores, argmax
+from harness.metrics import BITS, BITS_PER_BYTE, ChoiceScores, argmax, with_bits
 
 ANSWERS = ("no", "yes")
 
@@ -45,7 +45,8 @@ def prompt(row: Row) -> str:
     prepare=as_superglue,
     asks=Loglikelihood,
     primary="acc",
-    metrics=("acc",),
+    metrics=("acc", BITS_PER_BYTE),
+    aggregate=BITS,
     lm_eval=LmEval(9427, drops_own=True),
     shot=lambda row: f"{prompt(row)} {ANSWERS[row['label']]}",
     cluster="passage_sha256",
@@ -59,10 +60,11 @@ def test_boolq(example: Row, fewshot: FewShot) -> Scores:
     "Answer:". Continuations: " no", " yes".
 
     - ``acc`` (primary): the answer with the highest log-probability is the right one. Always "yes" gives 0.622.
+    - ``bits_per_byte``: bits per UTF-8 byte of the right answer, by which small models are compared; lower is better.
 
     Intervals count questions about one passage as one cluster. Not comparable: the passage without its title; yes
     offered before no, where both are equally probable; boolq-seq2seq, which is generated.
     """
     answers = yield [fewshot.loglikelihood(prompt(example), " " + answer) for answer in ANSWERS]
     right = argmax([one.logprob for one in answers]) == example["label"]
-    return ChoiceScores({"acc": float(right)}, example["label"])
+    return with_bits(ChoiceScores({"acc": float(right)}, example["label"]), answers, ANSWERS)

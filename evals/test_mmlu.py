@@ -8,7 +8,15 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark
-from harness.metrics import CHOICE_METRICS, ChoiceScores, argmax, score_choices
+from harness.metrics import (
+    BITS,
+    BITS_PER_BYTE,
+    CHOICE_METRICS,
+    ChoiceScores,
+    argmax,
+    score_choices,
+    with_bits,
+)
 
 LETTERS = ("A", "B", "C", "D")
 
@@ -195,7 +203,8 @@ def test_mmlu_stem(example: Question, fewshot: FewShot) -> Scores:
 @benchmark(
     "mmlu_continuation",
     published_rows=SUBJECTS,
-    metrics=(*CHOICE_METRICS, *(f"acc_{category}" for category in CATEGORIES)),
+    metrics=(*CHOICE_METRICS, BITS_PER_BYTE, *(f"acc_{category}" for category in CATEGORIES)),
+    aggregate=BITS,
     keep=lambda row: row.get("subject") in SUBJECTS or "subject" not in row,
     **{
         **MMLU,
@@ -213,6 +222,7 @@ def test_mmlu_continuation(example: Question, fewshot: FewShot) -> Scores:
 
     - ``acc`` (primary): the highest summed log-probability is the right answer's; over all questions.
     - ``acc_norm``, ``acc_bytes``, ``acc_tokens``: highest per character, per UTF-8 byte, per token of the answer.
+    - ``bits_per_byte``: bits per UTF-8 byte of the right answer, by which small models are compared; lower is better.
     - ``acc_macro``, ``acc_stem`` and the other groups: as in ``mmlu``.
 
     Not comparable: ``mmlu``, which asks for letters: small models do better here, large ones there. Model cards of
@@ -222,5 +232,5 @@ def test_mmlu_continuation(example: Question, fewshot: FewShot) -> Scores:
     header = f"The following are questions (with answers) about {subject}.\n\n"
     asked, texts = cloze(example), example["choices"]
     answers = yield [fewshot.loglikelihood(asked, " " + text, header=header) for text in texts]
-    found = score_choices(answers, texts, example["answer"])
+    found = with_bits(score_choices(answers, texts, example["answer"]), answers, texts)
     return ChoiceScores({**found, f"acc_{CATEGORY[example['subject']]}": found["acc"]}, found.right)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import CHOICE_METRICS, score_choices
+from harness.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, score_choices, with_bits
 
 
 class Choices(TypedDict):
@@ -38,7 +38,8 @@ def gold(row: Row) -> int:
     row=Row,
     asks=Loglikelihood,
     primary="acc_norm",
-    metrics=CHOICE_METRICS,
+    metrics=(*CHOICE_METRICS, BITS_PER_BYTE),
+    aggregate=BITS,
     lm_eval=LmEval(4957),
     shot=lambda row: f"{row['question_stem']} {row['choices']['text'][gold(row)]}",
     paper="Mihaylov et al. 2018, arXiv 1809.02789",
@@ -51,10 +52,11 @@ def test_openbookqa(example: Row, fewshot: FewShot) -> Scores:
 
     - ``acc_norm`` (primary, and usually quoted): highest log-probability per character of the answer.
     - ``acc``, ``acc_bytes``, ``acc_tokens``: the same with the plain sum, per UTF-8 byte, per token.
+    - ``bits_per_byte``: bits per UTF-8 byte of the right answer, by which small models are compared; lower is better.
 
     Not comparable: the validation split; forms with "Question:" and "Answer:" (OLMo), with the fact, or that list
     the answers and ask for a letter.
     """
     texts = example["choices"]["text"]
     answers = yield [fewshot.loglikelihood(example["question_stem"], " " + text) for text in texts]
-    return score_choices(answers, texts, gold(example))
+    return with_bits(score_choices(answers, texts, gold(example)), answers, texts)

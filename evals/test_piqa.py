@@ -7,7 +7,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import CHOICE_METRICS, score_choices
+from harness.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, score_choices, with_bits
 
 
 class Goal(TypedDict):
@@ -37,7 +37,8 @@ def ways(row: Goal) -> tuple[str, str]:
     row=Goal,
     asks=Loglikelihood,
     primary="acc_norm",
-    metrics=CHOICE_METRICS,
+    metrics=(*CHOICE_METRICS, BITS_PER_BYTE),
+    aggregate=BITS,
     lm_eval=LmEval(16_113, drops_own=True),
     shot=lambda row: f"{prompt(row)} {ways(row)[row['label']]}",
     paper="Bisk et al. 2020, arXiv 1911.11641",
@@ -51,8 +52,9 @@ def test_piqa(example: Goal, fewshot: FewShot) -> Scores:
 
     - ``acc_norm`` (primary): highest log-probability per character of the solution.
     - ``acc``, ``acc_bytes``, ``acc_tokens``: the same with the plain sum, per UTF-8 byte, per token.
+    - ``bits_per_byte``: bits per UTF-8 byte of the right answer, by which small models are compared; lower is better.
 
     Not comparable: OLMo's form ("Goal: ", 5 fixed examples). Some goals occur more than once, with other solutions.
     """
     answers = yield [fewshot.loglikelihood(prompt(example), " " + way) for way in ways(example)]
-    return score_choices(answers, ways(example), example["label"])
+    return with_bits(score_choices(answers, ways(example), example["label"]), answers, ways(example))

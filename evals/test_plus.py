@@ -48,15 +48,16 @@ def test_humaneval_plus(example: PlusRow, fewshot: FewShot) -> Scores:
     Prompt: the function's beginning, stripped, and a line break. A completion ends at EvalPlus's stops: a new
     definition, import, assertion, ``print`` or ``main``. A chat is asked, and its answer cut, as for ``humaneval``.
 
-    The program's outputs are compared with those of the canonical solution (``harness.metrics.code.plus_rules``),
-    which runs beside the tests, never beside the program.
+    The program's outputs are compared with those of the canonical solution (``harness.metrics.code.plus_rules``), which
+    runs once in the sandbox, never beside a program; its outputs are kept in the cache.
 
     - ``pass@k`` (primary: k = 1): of k samples at least one is right on all inputs, the task's own and EvalPlus's.
     - ``base_pass@k``: right on the task's own inputs. Both are verdicts on the same samples.
 
-    Limits: 10 s of CPU time for all inputs, and more where the canonical solution needs it; EvalPlus has 1 s or more
-    for each. HumanEval/32 can be solved here; in EvalPlus 0.3.1 every solution of it fails, so that 163 is its ceiling.
-    Not comparable: ``humaneval``, whose checks are other ones; lm-evaluation-harness's humaneval_plus, with one limit.
+    Limits of CPU time: for an input 1 s, or four times what the canonical solution took, and 62 s for all; EvalPlus has
+    the same of wall time, and 62 s for either part. HumanEval/32 can be solved here; in EvalPlus 0.3.1 every solution
+    of it fails, so that 163 is its ceiling. Not comparable: ``humaneval``, whose checks are other ones;
+    lm-evaluation-harness's humaneval_plus, with one limit.
     """
     return (yield from score(example, fewshot, PLUS_FUNCTION_STOPS, "humaneval_plus"))
 
@@ -77,6 +78,7 @@ def test_mbpp_plus(example: PlusRow, fewshot: FewShot) -> Scores:
     inputs are brought back from JSON first (tuples, sets, complex numbers).
 
     Some tasks compare by rules of their own, as in EvalPlus: eight as sets, three by whether there is an output at all,
-    and Mbpp/164 takes any. Not comparable: ``mbpp``; lm-evaluation-harness's mbpp_plus, which runs three assertions.
+    and Mbpp/164 takes any. Left out are the inputs of Mbpp/255 whose outputs have more than a million parts. Not
+    comparable: ``mbpp``; lm-evaluation-harness's mbpp_plus, which runs three assertions.
     """
     return (yield from score(example, fewshot, PLUS_DOCSTRING_STOPS, "mbpp_plus"))

@@ -11,6 +11,7 @@ from harness.core.requests import (
     FillMask,
     Generate,
     Loglikelihood,
+    PseudoLoglikelihood,
     Request,
     RollingLoglikelihood,
 )
@@ -18,7 +19,7 @@ from harness.core.requests import (
 Kind: TypeAlias = Literal["causal", "masked"]
 
 SERVES: Final[dict[str, tuple[type[Request], ...]]] = {
-    "masked": (FillMask,),
+    "masked": (FillMask, PseudoLoglikelihood),
     "causal": (Loglikelihood, RollingLoglikelihood, Generate),
 }
 """The kinds of request that models of a kind answer."""

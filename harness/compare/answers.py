@@ -108,7 +108,7 @@ def _record(record: Record, metric: str, row: Mapping[str, Any] | None) -> Shown
         shown = Shown(request["text"], ", ".join(words), request.get("target"))
     elif texts := kinds.get("Generate"):
         shown = _text(texts[0], kinds.get("RunProgram", []))
-    elif rolling := kinds.get("RollingLoglikelihood"):
+    elif rolling := kinds.get("RollingLoglikelihood") or kinds.get("PseudoLoglikelihood"):
         answer = rolling[0]["answer"]
         shown = Shown(rolling[0]["request"]["text"], f"log-probability {answer.get('logprob')}")
     else:

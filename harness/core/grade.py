@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from harness.core.requests import RunProgram
+from harness.core.requests import RunProgram, RunProgramAnswer
 from harness.core.serialize import plain_text
 
 NO_ANSWER: Final = "no_answer"
@@ -56,6 +56,13 @@ class Grader(Protocol):
     @property
     def request(self) -> Callable[[Mapping[str, Any], str, str], RunProgram]:
         """The request to run a program on a task's tests, from the row, the program and the benchmark's name."""
+
+    @property
+    def parts(self) -> str:
+        """The name of a part of the tests that has a verdict of its own; empty where none has."""
+
+    def part(self, row: Mapping[str, Any], answer: RunProgramAnswer, /) -> RunProgramAnswer:
+        """The verdict on that part, from the answer to the request."""
 
     def begun(self, row: Mapping[str, Any], /) -> str:
         """The beginning of the program, which a completion continues; empty where it has none."""

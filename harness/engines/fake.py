@@ -24,6 +24,7 @@ from harness.core.requests import (
     Generated,
     Loglikelihood,
     LoglikelihoodAnswer,
+    PseudoLoglikelihood,
     Refusal,
     Request,
     RollingAnswer,
@@ -96,7 +97,7 @@ class FakeEngine:
                 tokens = max(1, len(continuation.split()))
                 chance = _chance(context, continuation)
                 return LoglikelihoodAnswer(-tokens * (0.2 + 6 * chance), chance < 0.3, tokens)
-            case RollingLoglikelihood(text):
+            case RollingLoglikelihood(text) | PseudoLoglikelihood(text):
                 if not text:
                     return Refusal("the text is empty; there is nothing to score")
                 tokens = max(1, len(text.split()))

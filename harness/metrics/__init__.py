@@ -3,6 +3,27 @@
 from __future__ import annotations
 
 from harness.metrics.macro_f1 import MACRO_F1
-from harness.metrics.multiple_choice import CHOICE_METRICS, ChoiceScores, argmax, choice_scores, score_choices
+from harness.metrics.multiple_choice import (
+    BITS,
+    BITS_PER_BYTE,
+    CHOICE_METRICS,
+    ChoiceScores,
+    argmax,
+    bits_per_byte,
+    choice_scores,
+    score_choices,
+    with_bits,
+)
 
-__all__ = ["CHOICE_METRICS", "MACRO_F1", "ChoiceScores", "argmax", "choice_scores", "score_choices"]
+__all__ = [
+    "BITS",
+    "BITS_PER_BYTE",
+    "CHOICE_METRICS",
+    "MACRO_F1",
+    "ChoiceScores",
+    "argmax",
+    "bits_per_byte",
+    "choice_scores",
+    "score_choices",
+    "with_bits",
+]

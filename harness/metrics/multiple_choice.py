@@ -23,6 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from harness.core.aggregation import mean
 from harness.core.errors import BenchmarkError
 from harness.core.requests import LoglikelihoodAnswer
 
@@ -51,6 +52,31 @@ def argmax(values: Sequence[float]) -> int:
 def score_choices(answers: Sequence[LoglikelihoodAnswer], choices: Sequence[str], gold: int) -> ChoiceScores:
     """``choice_scores`` of the answers to one request per choice."""
     return choice_scores([one.logprob for one in answers], choices, [one.tokens for one in answers], gold)
+
+
+BITS_PER_BYTE: Final = "bits_per_byte"
+
+BITS: Final = {BITS_PER_BYTE: mean(BITS_PER_BYTE, higher_is_better=False, unit="bits")}
+"""The metric as ``aggregate`` of a benchmark takes it."""
+
+
+def bits_per_byte(logprob: float, text: str) -> float:
+    """The bits that a log-probability (nats) costs per byte of its text in UTF-8, without the delimiter before it.
+
+    The right answer's are compared among small models, whose choices are hardly better than chance. Lower is better.
+    Raises ``BenchmarkError`` for a text without bytes.
+    """
+    if not text:
+        raise BenchmarkError("the right answer is empty: it has no bytes to count its bits by")
+    return -logprob / math.log(2) / len(text.encode("utf-8", "surrogatepass"))
+
+
+def with_bits(
+    scores: ChoiceScores, answers: Sequence[LoglikelihoodAnswer], choices: Sequence[str]
+) -> ChoiceScores:
+    """The scores, with the bits per byte of the right choice among them."""
+    bits = bits_per_byte(answers[scores.right].logprob, choices[scores.right])
+    return ChoiceScores({**scores, BITS_PER_BYTE: bits}, scores.right, scores.chosen)
 
 
 def choice_scores(

@@ -20,6 +20,7 @@ from harness.core.requests import (
     FillMask,
     Generate,
     Loglikelihood,
+    PseudoLoglikelihood,
     Request,
     RollingLoglikelihood,
     RunProgram,
@@ -88,7 +89,7 @@ def _part(
         benchmark=result_of(items[0], given),
         items=len(items),
         programs=RunProgram in asks,
-        **(size_of(asked, limit, apart=FillMask in asks) if asked else {}),
+        **(size_of(asked, limit, apart=bool({FillMask, PseudoLoglikelihood} & set(asks))) if asked else {}),
     )
 
 
@@ -168,7 +169,7 @@ def request_text(request: Request) -> str:
     match request:
         case Loglikelihood(context, continuation):
             return context + continuation
-        case RollingLoglikelihood(text) | FillMask(text):
+        case RollingLoglikelihood(text) | FillMask(text) | PseudoLoglikelihood(text):
             return text
         case Generate(prompt):
             return prompt

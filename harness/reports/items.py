@@ -22,6 +22,7 @@ LABELS: Final = {
     "RollingLoglikelihood": "text",
     "Generate": "prompt",
     "FillMask": "text",
+    "PseudoLoglikelihood": "text",
     "RunProgram": "program",
 }
 

@@ -99,7 +99,7 @@ def _one(exchange: Exchange) -> Asked:  # noqa: PLR0911 -- one per kind
             greedy = "the likeliest" if answer["is_greedy"] else "not the likeliest"
             remark = f"log-probability {float(answer['logprob']):.2f}, {greedy}"
             return Asked(kind, request["context"], answers=(Said(request["continuation"], remark),))
-        case "RollingLoglikelihood":
+        case "RollingLoglikelihood" | "PseudoLoglikelihood":
             remark = f"log-probability {float(answer['logprob']):.2f} over {answer['tokens']} tokens"
             return Asked(kind, request["text"], answers=(Said("", remark),))
         case "FillMask":

@@ -22,6 +22,7 @@ from harness.core.requests import (
     Generate,
     Loglikelihood,
     LoglikelihoodAnswer,
+    PseudoLoglikelihood,
     Refusal,
     RollingLoglikelihood,
 )
@@ -100,7 +101,7 @@ def test_a_whole_is_described(whole: Path) -> None:
 def test_a_masked_folder_is_described(masked_folder: Path) -> None:
     info = only(masked_folder)
     assert (info.name, info.kind, info.model_type, info.global_step) == ("final", "masked", "bert", None)
-    assert info.serves == (FillMask,)
+    assert info.serves == (FillMask, PseudoLoglikelihood)
 
 
 def test_a_trainer_folder_tells_step_and_epoch(folder: Path) -> None:

@@ -26,6 +26,8 @@ from harness import (
     Generated,
     Loglikelihood,
     LoglikelihoodAnswer,
+    PseudoLoglikelihood,
+    RollingAnswer,
     RollingLoglikelihood,
 )
 from harness.checkpoints import CheckpointInfo
@@ -60,7 +62,7 @@ class Kit(NamedTuple):
     @property
     def info(self) -> CheckpointInfo:
         """A checkpoint that can answer it."""
-        return MASKED if FillMask in self.spec.asks else CAUSAL
+        return MASKED if {FillMask, PseudoLoglikelihood} & set(self.spec.asks) else CAUSAL
 
     def loaded(self, shots: int) -> Loaded:
         """The benchmark with so many few-shot examples."""
@@ -113,6 +115,8 @@ def right_answers(kit: Kit, example: Example, asked: Sequence[Request]) -> list[
         return [_judged_by_its_text(request) for request in programs]
     if len(asked) > 1:
         gold = CHOICE[kit.spec.name](example.row)
+        if isinstance(asked[0], PseudoLoglikelihood):
+            return [RollingAnswer(-0.001 if n == gold else -1e6, 2) for n in range(len(asked))]
         return [LoglikelihoodAnswer(-0.001 if n == gold else -1e6, n == gold, 2) for n in range(len(asked))]
     return [_right(kit, example.row, asked[0])]
 
@@ -127,7 +131,7 @@ def _right(kit: Kit, row: dict[str, Any], request: Request) -> Answer:
         case Generate():
             text = TEXT[kit.spec.name](row)
             return GenerateAnswer((Generated(text, "stop", len(text.split())),), 1)
-        case RollingLoglikelihood() | RunProgram():
+        case RollingLoglikelihood() | PseudoLoglikelihood() | RunProgram():
             raise AssertionError("no benchmark asks this here")
 
 
@@ -170,6 +174,7 @@ CHOICE: dict[str, Callable[[dict[str, Any]], int]] = {
         f"kobest_{task}": lambda row: int(row["label"])
         for task in ("boolq", "copa", "hellaswag", "sentineg", "wic")
     },
+    **{f"kobest_{task}_masked": lambda row: int(row["label"]) for task in ("copa", "hellaswag", "sentineg")},
 }
 TEXT: dict[str, Callable[[dict[str, Any]], str]] = {
     "gsm8k": lambda row: str(row["answer"]),

@@ -20,7 +20,8 @@ from tests.support.places import ROOT
 
 SHIPPED = ROOT / "fixtures" / "data"
 FILES = ("test_lambada", "test_hellaswag", "test_winogrande", "test_arc", "test_mmlu")
-OTHERS = ("test_boolq", "test_kobest", "test_openbookqa")
+KOBEST = tuple(f"test_kobest_{name}" for name in ("boolq", "copa", "hellaswag", "sentineg", "wic"))
+OTHERS = ("test_boolq", *KOBEST, "test_openbookqa")
 CHOICE_SCORES = {"acc", "acc_norm", "acc_bytes", "acc_tokens"}
 
 MODULES = {

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.engines.sandbox.sandbox import Sandbox
-from harness.metrics.code.plus import plus_request
+from harness.metrics.code.plus import PLUS, plus_request
 from tests.conformance.kit import Kit, kits
 from tests.support.sandbox_here import opened_here
 
@@ -33,8 +36,8 @@ def sandbox() -> Iterator[Sandbox]:
         yield found
 
 
-def right(kit: Kit, row: dict[str, Any], *, base: bool = False) -> Any:
-    asked = plus_request(row, "", kit.spec.name, base=base)
+def right(kit: Kit, row: dict[str, Any]) -> Any:
+    asked = plus_request(row, "", kit.spec.name)
     return replace(asked, program=str(asked.reference))
 
 
@@ -53,7 +56,7 @@ def test_the_canonical_solution_passes_and_a_value_equal_to_all_does_not(name: s
 def test_a_program_may_be_right_on_the_tasks_own_inputs_alone(sandbox: Sandbox) -> None:
     kit = KITS["mbpp_plus"]
     row = next(one.row for one in kit.examples if len(one.row["plus_input"]) > 20)
-    asked, name = right(kit, row, base=True), row["entry_point"]
+    asked, name = right(kit, row), row["entry_point"]
     program = (
         f"{asked.program}\n_left, _right = {len(row['base_input'])}, {name}\n"
         f"def {name}(*given):\n"
@@ -61,5 +64,48 @@ def test_a_program_may_be_right_on_the_tasks_own_inputs_alone(sandbox: Sandbox) 
         "    _left -= 1\n"
         "    return _right(*given) if _left >= 0 else None\n"
     )
-    assert sandbox.run(replace(asked, program=program)).outcome == "passed"
-    assert sandbox.run(replace(right(kit, row), program=program)).outcome == "wrong"
+    answer = sandbox.run(replace(asked, program=program))
+    assert (answer.outcome, answer.tests) == ("wrong", len(row["base_input"]))
+    assert PLUS.part(row, answer).outcome == "passed"
+
+
+@pytest.mark.slow
+def test_an_input_has_a_limit_of_its_own_and_what_comes_after_it_counts_as_not_reached(
+    sandbox: Sandbox,
+) -> None:
+    kit = KITS["mbpp_plus"]
+    row = next(one.row for one in kit.examples if one.row["task_id"] in QUICK)
+    asked = right(kit, row)
+    program = (
+        f"{asked.program}\n_asked, _right = [], {row['entry_point']}\n"
+        f"def {row['entry_point']}(*given):\n"
+        "    _asked.append(0)\n"
+        "    while len(_asked) > 2:\n"
+        "        pass\n"
+        "    return _right(*given)\n"
+    )
+    answer = sandbox.run(replace(asked, program=program))
+    assert (answer.outcome, answer.tests) == ("timeout", 2)
+    assert answer.seconds < 5
+
+
+@pytest.mark.slow
+def test_expected_outputs_are_kept_between_runs_and_a_damaged_file_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOUCHSTONE_CACHE", str(tmp_path))
+    kit = KITS["humaneval_plus"]
+    row = next(one.row for one in kit.examples if one.row["task_id"] in QUICK)
+    wrong = replace(right(kit, row), program=f"def {row['entry_point']}(*given):\n    return 'x'\n")
+    with opened_here(workers=1) as found:
+        assert found.run(right(kit, row)).outcome == "passed"
+    (kept,) = (tmp_path / "outputs").glob("*")
+    data = json.loads(gzip.decompress(kept.read_bytes()))
+    data["texts"][0] = '"x"'  # what is kept is what counts
+    kept.write_bytes(gzip.compress(json.dumps(data).encode()))
+    with opened_here(workers=1) as found:
+        assert found.run(wrong).tests == 1
+    kept.write_bytes(b"no file of ours")
+    with opened_here(workers=1) as found:
+        assert found.run(wrong).tests == 0
+        assert found.run(right(kit, row)).outcome == "passed"

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.core.errors import BenchmarkError
-from harness.metrics import argmax, choice_scores
+from harness.core.requests import LoglikelihoodAnswer
+from harness.metrics import argmax, bits_per_byte, choice_scores, score_choices, with_bits
 
 logprob = st.floats(-1e6, 0, allow_nan=False)
 any_text = st.text(st.characters(), max_size=20)
@@ -114,3 +115,19 @@ def test_agrees_with_numpy_for_choices_with_a_length(
 @given(st.lists(st.floats(allow_nan=False), min_size=1))
 def test_argmax_is_numpy_argmax(values: list[float]) -> None:
     assert argmax(values) == int(np.argmax(values))
+
+
+@pytest.mark.parametrize(
+    ("logprob", "text", "bits"),
+    [(-math.log(2), "a", 1.0), (-math.log(2) * 6, "한글", 1.0), (0.0, "a", 0.0), (-math.log(256), "ab", 4.0)],
+)
+def test_bits_per_byte_count_utf_8(logprob: float, text: str, bits: float) -> None:
+    assert bits_per_byte(logprob, text) == pytest.approx(bits)
+
+
+def test_bits_are_those_of_the_right_choice_and_an_empty_one_has_none() -> None:
+    answers = [LoglikelihoodAnswer(-1.0, False, 1), LoglikelihoodAnswer(-math.log(4), False, 1)]
+    found = with_bits(score_choices(answers, ["a", "bc"], 1), answers, ["a", "bc"])
+    assert (found["bits_per_byte"], found.right) == (pytest.approx(1.0), 1)
+    with pytest.raises(BenchmarkError, match="no bytes"):
+        bits_per_byte(-1.0, "")

@@ -11,7 +11,15 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from harness.core.requests import FillMask, Generate, Loglikelihood, Request, RollingLoglikelihood, RunProgram
+from harness.core.requests import (
+    FillMask,
+    Generate,
+    Loglikelihood,
+    PseudoLoglikelihood,
+    Request,
+    RollingLoglikelihood,
+    RunProgram,
+)
 
 LEAST: Final = 2000.0
 """The least cost of a unit, in tokens, but for the last: below it, sending it costs more than it evens out."""
@@ -43,6 +51,8 @@ def cost_of(request: Request) -> float:
             return 1 + (len(context) + len(continuation)) / CHARACTERS
         case RollingLoglikelihood(text) | FillMask(text):
             return 1 + len(text) / CHARACTERS
+        case PseudoLoglikelihood(text):
+            return (1 + len(text) / CHARACTERS) ** 2
         case Generate(prompt):
             return 1 + len(prompt) / CHARACTERS + GENERATED * request.different * request.max_new_tokens
         case RunProgram():
@@ -76,7 +86,7 @@ def _text(request: Request) -> str:
     match request:
         case Loglikelihood(context, _):
             return context
-        case RollingLoglikelihood(text) | FillMask(text):
+        case RollingLoglikelihood(text) | FillMask(text) | PseudoLoglikelihood(text):
             return text
         case Generate(prompt):
             return prompt

@@ -11,9 +11,11 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final
 
+from harness.checkpoints.builtin import cache_folder
 from harness.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
 from harness.engines.sandbox.client import WorkerClient
 from harness.engines.sandbox.isolation import isolation_here
+from harness.engines.sandbox.prepared import Values
 from harness.engines.sandbox.seccomp import system_calls
 from harness.engines.sandbox.self_test import check_isolation
 from harness.engines.sandbox.settings import Grader, SandboxSettings
@@ -57,6 +59,7 @@ class Sandbox(Runner):
         self._lock = threading.Lock()
         self._known: dict[bytes, Future[RunProgramAnswer]] = {}
         self._references: dict[bytes, Future[float | None]] = {}
+        self._values = Values(client, cache_folder("outputs") if isolated else None)
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """Return a future that will hold the answer."""
@@ -78,7 +81,29 @@ class Sandbox(Runner):
     # One program
 
     def _judge(self, request: RunProgram, seconds: float, done: Callable[[RunProgramAnswer], None]) -> None:
-        job = _job(request, request.program, seconds)
+        self._made(request, request.program, seconds, lambda job: self._run(request, job, done))
+
+    def _made(
+        self, request: RunProgram, program: str, seconds: float, done: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """Give the job of a program, with what its tests need computed ahead."""
+        job = _job(request, program, seconds)
+        if not isinstance(request.tests, CallTests) or not request.tests.prepared:
+            done(job)
+            return
+        self._values.of(
+            request.tests,
+            lambda found: done(
+                {**job, "prepared": found["texts"]} if "texts" in found else {"fault": found["detail"]}
+            ),
+        )
+
+    def _run(
+        self, request: RunProgram, job: dict[str, Any], done: Callable[[RunProgramAnswer], None]
+    ) -> None:
+        if "fault" in job:
+            done(RunProgramAnswer("fault", printable(job["fault"]), unsandboxed=not self._isolated))
+            return
 
         def exact(found: dict[str, Any]) -> None:
             answer = RunProgramAnswer(
@@ -98,7 +123,9 @@ class Sandbox(Runner):
         self, request: RunProgram, found: RunProgramAnswer, future: Future[RunProgramAnswer]
     ) -> None:
         """Run a program again that ran out of time, where the reference program shows this machine to be slow."""
-        if found.outcome != "timeout" or request.reference is None or request.program == request.reference:
+        measured = isinstance(request.tests, CallTests) and request.tests.prepared
+        own = request.reference is None or request.program == request.reference
+        if found.outcome != "timeout" or measured or own:
             future.set_result(found)
             return
 
@@ -159,6 +186,7 @@ def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:
             "trusted": request.tests.trusted,
             "names": list(request.tests.names),
             "reference": False,
+            "prepared": None,
         }
     return {"program": program, "limits": limits, **tests}
 

@@ -1,4 +1,4 @@
-"""The engine of masked language models: what could stand at the mask."""
+"""The engine of masked language models: what could stand at the mask, and how likely the tokens of a text are."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from harness.checkpoints import CheckpointInfo
-from harness.core.requests import MASK, Answer, Candidate, FillMask, FillMaskAnswer, Refusal, Request
+from harness.core.requests import (
+    MASK,
+    Answer,
+    Candidate,
+    FillMask,
+    FillMaskAnswer,
+    PseudoLoglikelihood,
+    Refusal,
+    Request,
+    RollingAnswer,
+)
 from harness.engines.base import Done
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.base import ModelEngine
 from harness.engines.transformers.compat import quiet
 from harness.engines.transformers.loading import Loaded
+from harness.engines.transformers.logits import read_targets
 from harness.engines.transformers.scoring.padded import in_batches, padded
 from harness.engines.transformers.scoring.plan import TokenWork
 from harness.engines.transformers.tokenizer import Vocabulary, frame
@@ -28,6 +39,26 @@ class MaskedText:
     truncated: int
 
 
+@dataclass(frozen=True, slots=True)
+class PlainText:
+    """Token ids of a text without a mask, and without special tokens; each token is masked in turn."""
+
+    ids: tuple[int, ...]
+    room: int
+
+    @property
+    def truncated(self) -> int:
+        """The number of tokens that each of the others is read without."""
+        return max(0, len(self.ids) - self.room)
+
+
+class _Masked(NamedTuple):
+    """One token of a text: the input in which it is to be masked, and its place there."""
+
+    ids: tuple[int, ...]
+    position: int
+
+
 class _Question(NamedTuple):
     """A request that can be answered, with its number among the requests."""
 
@@ -36,8 +67,8 @@ class _Question(NamedTuple):
     text: MaskedText
 
 
-class MaskedEngine(ModelEngine[MaskedText | Refusal]):
-    """Answers ``FillMask``."""
+class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
+    """Answers ``FillMask`` and ``PseudoLoglikelihood``."""
 
     def __init__(self, info: CheckpointInfo, loaded: Loaded, settings: ModelSettings | None = None) -> None:
         settings = settings or ModelSettings()
@@ -61,12 +92,18 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         answers: dict[int, Answer | Refusal] = {}
         self.work_done.begin(0, 0)
         questions: list[_Question] = []
+        texts: list[tuple[int, PlainText]] = []
         for number, (request, text) in enumerate(zip(requests, self._ahead.made(requests), strict=True)):
             if isinstance(text, Refusal):
                 answers[number] = text
+            elif isinstance(text, PlainText):
+                texts.append((number, text))
             elif isinstance(request, FillMask):
                 questions.append(_Question(number, request, text))
-        self.work_done.begin(len(questions), sum(len(question.text.ids) for question in questions))
+        masked = [[*self._masked(text)] for _, text in texts]
+        flat = [one for some in masked for one in some]
+        known = sum(len(question.text.ids) for question in questions) + sum(len(one.ids) for one in flat)
+        self.work_done.begin(len(questions) + len(flat), known)
         with quiet():
             filled = in_batches(
                 [TokenWork(question.text.ids, (0,)) for question in questions],
@@ -76,10 +113,23 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
                 vocabulary=self._rows,
                 device=self.loaded.model.device,
             )
+            scored = iter(
+                in_batches(
+                    [TokenWork(one.ids, (0,)) for one in flat],
+                    lambda numbers: self._true_tokens([flat[number] for number in numbers]),
+                    budget=self.budget,
+                    size=self._batch,
+                    vocabulary=self._rows,
+                    device=self.loaded.model.device,
+                )
+            )
         answers.update((question.number, one) for question, one in zip(questions, filled, strict=True))
+        for (number, text), some in zip(texts, masked, strict=True):
+            total = sum(next(scored) for _ in some)
+            answers[number] = RollingAnswer(total, len(some), text.truncated)
         return [answers[number] for number in range(len(requests))]
 
-    def tokenize(self, request: Request) -> MaskedText | Refusal:
+    def tokenize(self, request: Request) -> MaskedText | PlainText | Refusal:
         """Return the model's input for a request."""
         return self._ahead.made([request])[0]
 
@@ -88,31 +138,74 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         texts = enumerate(self._tokenize_all(requests))
         return [number for number, one in texts if not isinstance(one, Refusal) and one.truncated]
 
-    def _tokenize_all(self, requests: Sequence[Request]) -> list[MaskedText | Refusal]:
-        """Return the texts with the checkpoint's own mask token, each cut around it to the length that fits."""
+    def _tokenize_all(self, requests: Sequence[Request]) -> list[MaskedText | PlainText | Refusal]:
+        """Return the texts with the checkpoint's own mask token, each cut around it to the length that fits; those
+        without a mask as they are."""
         tokenizer = self.loaded.tokenizer
         mask, token = tokenizer.mask_token_id, tokenizer.mask_token
-        found: list[MaskedText | Refusal] = []
+        found: list[MaskedText | PlainText | Refusal] = []
         ids: Iterator[list[int]] = iter(())
-        if mask is not None and (texts := [one.text for one in requests if isinstance(one, FillMask)]):
+        texts = [
+            one.text.replace(MASK, token) if isinstance(one, FillMask) else one.text
+            for one in requests
+            if mask is not None and isinstance(one, FillMask | PseudoLoglikelihood)
+        ]
+        if texts:
             # All at once: calling a fast tokenizer takes as long as tokenizing a sentence.
             ids = iter(
                 tokenizer(
-                    [text.replace(MASK, token) for text in texts],
+                    texts,
                     add_special_tokens=False,
                     return_attention_mask=False,
                     return_token_type_ids=False,
                 )["input_ids"]
             )
         for request in requests:
-            if not isinstance(request, FillMask):
+            if not isinstance(request, FillMask | PseudoLoglikelihood):
                 kind = type(request).__name__
                 found.append(Refusal(f"a masked language model does not answer {kind}; give a causal one"))
             elif mask is None:
                 found.append(Refusal("the tokenizer has no mask token"))
+            elif isinstance(request, PseudoLoglikelihood):
+                found.append(self._plain(next(ids)))
             else:
                 found.append(self._framed(next(ids), mask))
         return found
+
+    def _plain(self, ids: list[int]) -> PlainText | Refusal:
+        """Return a text's tokens, each of which is to be masked."""
+        if not ids:
+            return Refusal("the text is empty; there is nothing to score")
+        if max(ids) >= self._rows:
+            return Refusal(
+                f"the text has a token that the model, with {self._rows} embeddings, does not know"
+            )
+        if (room := self.info.seq_len - sum(map(len, self._frame))) < 1:
+            return Refusal(
+                f"{self.info.seq_len} tokens leave no room for the mask; give a larger --eval-seq-len"
+            )
+        return PlainText(tuple(ids), room)
+
+    def _masked(self, text: PlainText) -> Iterator[_Masked]:
+        """Yield each token of a text, with the tokens nearest to it that fit."""
+        front, back = self._frame
+        whole = (*front, *text.ids, *back)
+        for place in range(len(text.ids)):
+            if not text.truncated:
+                yield _Masked(whole, len(front) + place)  # one tuple for all of them
+                continue
+            start, end = around(place, len(text.ids), text.room)
+            yield _Masked((*front, *text.ids[start:end], *back), len(front) + place - start)
+
+    def _true_tokens(self, batch: Sequence[_Masked]) -> list[float]:
+        """Run one forward pass, and return the log-probabilities of the tokens that were masked."""
+        mask = self.loaded.tokenizer.mask_token_id
+        rows = [(*one.ids[: one.position], mask, *one.ids[one.position + 1 :]) for one in batch]
+        inputs = self._inputs(rows)
+        logits = self._needed.logits(inputs, range(len(batch)), [one.position for one in batch])
+        true = [one.ids[one.position] for one in batch]
+        self._count(inputs, rows)
+        return [logprob for logprob, _ in read_targets(logits, range(len(batch)), true)]
 
     def _framed(self, ids: list[int], mask: int) -> MaskedText | Refusal:
         """Return a text's tokens, cut and with special tokens around them."""
@@ -144,14 +237,7 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
         readings = Reading(top.indices), Reading(top.values - total)
         best = self._targets(batch, known, total)
         tokens, logprobs = (reading.numbers() for reading in readings)
-        self.work_done.computed += inputs["input_ids"].numel()
-        self.work_done.padded += inputs["input_ids"].numel() - sum(
-            len(question.text.ids) for question in batch
-        )
-        self.work_done.distinct += sum(len(question.text.ids) for question in batch)
-        self.work_done.logits += len(batch)
-        self.work_done.scored += len(batch)
-        self.work_done.known += sum(len(question.text.ids) for question in batch)
+        self._count(inputs, [question.text.ids for question in batch])
         return [
             FillMaskAnswer(
                 self._candidates(tokens[row], logprobs[row], question.request.top_k),
@@ -160,6 +246,16 @@ class MaskedEngine(ModelEngine[MaskedText | Refusal]):
             )
             for row, question in enumerate(batch)
         ]
+
+    def _count(self, inputs: dict[str, Any], texts: Sequence[tuple[int, ...]]) -> None:
+        """Count the work of a forward pass with one mask per text."""
+        tokens = sum(map(len, texts))
+        self.work_done.computed += inputs["input_ids"].numel()
+        self.work_done.padded += inputs["input_ids"].numel() - tokens
+        self.work_done.distinct += tokens
+        self.work_done.logits += len(texts)
+        self.work_done.scored += len(texts)
+        self.work_done.known += tokens
 
     def _targets(
         self, batch: Sequence[_Question], known: Any, total: Any

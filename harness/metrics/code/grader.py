@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.core.grade import Graded, Scores
-from harness.core.requests import CallTests, Generate, GenerateAnswer, InputOutputTests, RunProgram
+from harness.core.requests import (
+    CallTests,
+    Generate,
+    GenerateAnswer,
+    InputOutputTests,
+    RunProgram,
+    RunProgramAnswer,
+)
 from harness.metrics.code.calling import asked_names, base_name, script
 from harness.metrics.code.extract import Program, chat_program, function_program, program_prefix
 from harness.metrics.code.pass_at_k import program_scores
@@ -30,12 +37,19 @@ class ProgramGrader:
     """Runs the programs of a task on its tests and scores the outcomes.
 
     ``request`` makes the request to run a program of a row, for the benchmark of a name; ``needed`` are the names that
-    a chat's program must define (none: a chat is read as any text); ``task_id`` is the field with a task's name.
+    a chat's program must define (none: a chat is read as any text); ``task_id`` is the field with a task's name;
+    ``parts`` names a part of the tests that has a verdict of its own, if there is one.
     """
 
     request: Callable[[Mapping[str, Any], str, str], RunProgram]
     needed: Callable[[Mapping[str, Any]], Collection[str]] = lambda _: ()
     task_id: str = "task_id"
+    parts: str = ""
+
+    def part(self, row: Mapping[str, Any], answer: RunProgramAnswer) -> RunProgramAnswer:
+        """The verdict on the part of the tests that ``parts`` names; on all of them where it names none."""
+        del row
+        return answer
 
     def begun(self, row: Mapping[str, Any]) -> str:
         """The beginning of the program, which a completion continues; empty where the prompt has none."""

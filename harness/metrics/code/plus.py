@@ -10,20 +10,20 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from typing_extensions import TypedDict
 
 from harness.core.grade import Graded, Scores
-from harness.core.requests import CallTests, Generate, GenerateAnswer, RunProgram
+from harness.core.requests import CallTests, Generate, GenerateAnswer, RunProgram, RunProgramAnswer
 from harness.metrics.code import plus_rules
 from harness.metrics.code.extract import function_program
 from harness.metrics.code.grader import ProgramGrader
 from harness.metrics.code.pass_at_k import KS, program_scores
 
-SECONDS: Final = 10.0
-"""The limit of CPU time on all inputs of a part; EvalPlus has one for each input, 1 s at least, and 60 s for all."""
+SECONDS: Final = 62.0
+"""The limit of CPU time on all inputs, EvalPlus's for each part; each input has its own too (``plus_rules``)."""
 
 MEMORY: Final = 4096
 """MiB, as in EvalPlus."""
@@ -73,23 +73,23 @@ def plus_row(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "prompt": f"{row['prompt'].strip()}\n", "plus_input": row["plus_input"] or []}
 
 
-def plus_request(row: Mapping[str, Any], program: str, benchmark: str, *, base: bool = False) -> RunProgram:
-    """The request to compare a program with the canonical solution, on the original inputs or on all."""
-    name, inputs = row["entry_point"], row["base_input"] if base else [*row["base_input"], *row["plus_input"]]
+def plus_request(row: Mapping[str, Any], program: str, benchmark: str) -> RunProgram:
+    """The request to compare a program with the canonical solution, on the task's own inputs and then on the others."""
+    name, inputs = row["entry_point"], [*row["base_input"], *row["plus_input"]]
     right = function_program(row["prompt"], name, row["canonical_solution"], stops=()).source
     # The inputs as a text: a literal of so many values takes long to compile.
-    task = {
-        "name": name,
-        "inputs": json.dumps(inputs),
-        "shape": _SHAPE_OF.get(row["task_id"], ""),
-        "atol": row["atol"],
-    }
-    trusted = f"{inspect.getsource(plus_rules)}\n_RIGHT = reference({right!r}, {name!r})\n"
-    code = f"judge({name}, _RIGHT, {task!r})\n"
+    task = {"name": name, "base": len(row["base_input"])}
+    given = task | {"inputs": json.dumps(inputs), "shape": _SHAPE_OF.get(row["task_id"], "")}
+    task["atol"] = row["atol"]
     return RunProgram(
         program,
-        CallTests(code=code, trusted=trusted, names=(name,)),
-        task=f"{benchmark}/{row['task_id']}{'/base' if base else ''}",
+        CallTests(
+            code=f"judge({name}, PREPARED, {task!r}, PASSED)\n",
+            trusted=f"{inspect.getsource(plus_rules)}\nPASSED, PREPARED = [], None\n",
+            names=(name,),
+            prepared=f"prepared({right!r}, {given!r})",
+        ),
+        task=f"{benchmark}/{row['task_id']}",
         seconds=SECONDS,
         memory=MEMORY,
         reference=right,
@@ -98,19 +98,22 @@ def plus_request(row: Mapping[str, Any], program: str, benchmark: str, *, base: 
 
 @dataclass(frozen=True, slots=True)
 class PlusGrader(ProgramGrader):
-    """Grades each program twice: on the original inputs, and on all."""
+    """Grades each program on the task's own inputs, and on all, in one run."""
+
+    def part(self, row: Mapping[str, Any], answer: RunProgramAnswer) -> RunProgramAnswer:
+        """The verdict on the task's own inputs, which come first."""
+        passed = answer.outcome != "fault" and answer.tests >= len(row["base_input"])
+        return replace(answer, outcome="passed") if passed else answer
 
     def grade(self, request: Generate, row: Mapping[str, Any], benchmark: str) -> Scores:
         """A part of a benchmark (``yield from``): asks for texts, has their programs run, and scores the task."""
         answer: GenerateAnswer = yield request
         stops = request.stop if request.turns_stop is None or not answer.chat else request.turns_stop
         programs = [self._program(row, sample.text, stops, chat=answer.chat) for sample in answer.samples]
-        both = (True, False)
-        asked = [plus_request(row, one.source, benchmark, base=base) for base in both for one in programs]
-        answers = yield asked
-        base, plus = answers[: len(programs)], answers[len(programs) :]
-        scores = program_scores(plus) | {f"base_{name}": one for name, one in program_scores(base).items()}
+        answers = yield [plus_request(row, one.source, benchmark) for one in programs]
+        base = program_scores([self.part(row, one) for one in answers])
+        scores = program_scores(answers) | {f"base_{name}": one for name, one in base.items()}
         return Graded(scores, no_answer=sum(program.empty for program in programs))
 
 
-PLUS: Final = PlusGrader(plus_request, lambda row: (row["entry_point"],))
+PLUS: Final = PlusGrader(plus_request, lambda row: (row["entry_point"],), parts="base")

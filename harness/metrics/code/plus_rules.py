@@ -1,10 +1,10 @@
 """EvalPlus's comparison of a program's outputs with those of the canonical solution, on inputs alone.
 
 This text runs in the process of the tests, where nothing but the standard library is: it imports nothing of the
-harness. Each input is given to the canonical solution and to the program, each time as a copy of its own. The outputs
-are equal by ``==``, or, where the task has a tolerance, of one type and length and near each other. A tolerance of 0
-becomes 1e-6 at the first expected output that is a float, or a list or tuple of floats alone, and stays so for the
-task's later inputs. Some tasks have rules of their own, below.
+harness. Each input is given to the canonical solution, once for all programs, and to the program, each time as a copy
+of its own. The outputs are equal by ``==``, or, where the task has a tolerance, of one type and length and near each
+other. A tolerance of 0 becomes 1e-6 at the first expected output that is a float, or a list or tuple of floats alone,
+and stays so for the later inputs of that part, the task's own or EvalPlus's. Some tasks have rules of their own, below.
 
 All is as in EvalPlus 0.3.1 (evaluate.py, eval/__init__.py, eval/_special_oracle.py), with two differences. Nested lists
 must have equal lengths on all levels, where NumPy may broadcast. And find_zero (HumanEval/32) passes where the
@@ -17,8 +17,16 @@ import copy
 import json
 import math
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
+
+LEAST_SECONDS = 1.0
+SLOWER = 4.0
+"""The limit of CPU time on an input: this many times what the canonical solution took, and at least a second."""
+
+MOST_PARTS = 1_000_000
+"""The numbers and texts of an output that is compared; one of Mbpp/255 has over a hundred million."""
 
 RELATIVE = 1e-7
 FLOATS = 1e-6
@@ -41,22 +49,75 @@ def reference(source: str, name: str) -> Callable[..., Any]:
     return found
 
 
-def judge(program: Callable[..., Any], right: Callable[..., Any], task: dict[str, Any]) -> None:
-    """Compare the two on all inputs of a task; raise ``AssertionError`` for the first on which they differ.
+def prepared(source: str, task: dict[str, Any]) -> list[Any]:
+    """The outputs of the canonical solution on a task's inputs, then these inputs, then facts about both.
 
     ``task`` has the ``name`` of the function, its ``inputs`` as a JSON list of lists of arguments, the ``shape`` that
-    these are brought into, and ``atol``.
+    these are brought into, and the number of the task's own (``base``). An input of EvalPlus's whose output has more
+    than ``MOST_PARTS`` parts is left out. The facts are the limits of CPU time, and whether each output is made of
+    floats.
+    """
+    right = reference(source, task["name"])
+    if hasattr(sys, "set_int_max_str_digits"):
+        sys.set_int_max_str_digits(0)
+    outputs, inputs, limits = [], [], []
+    for number, given in enumerate(json.loads(task["inputs"])):
+        arguments = shaped(given, task["shape"])
+        own, began = copy.deepcopy(arguments), time.process_time()
+        found = right(*own)
+        limit = max(LEAST_SECONDS, SLOWER * (time.process_time() - began))
+        if number >= task["base"] and parts(found) > MOST_PARTS:
+            continue
+        # Of some outputs only counts whether there are any, and these cannot be kept.
+        outputs.append((found is not None) or None if task["name"] in FOUND else copy.deepcopy(found))
+        inputs.append(arguments)
+        limits.append(limit)
+    return [*outputs, *inputs, {"limits": limits, "floats": [floats(one) for one in outputs]}]
+
+
+def parts(value: Any) -> int:
+    """Return the number of parts of a value, or a number above ``MOST_PARTS``."""
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        return 1
+    count = len(value)
+    for one in value:
+        if count > MOST_PARTS:
+            break
+        count += parts(one)
+    return count
+
+
+def judge(program: Callable[..., Any], known: Any, task: dict[str, Any], passed: list[int]) -> None:
+    """Compare the program's outputs with those ``prepared``; raise ``AssertionError`` for the first that is wrong.
+
+    ``task`` has the ``name`` of the function, the number of the task's own inputs (``base``), and ``atol``. The number
+    of each input on which the program is right is appended to ``passed``.
     """
     if hasattr(sys, "set_int_max_str_digits"):
         sys.set_int_max_str_digits(0)
-    atol = task["atol"]
-    for number, given in enumerate(json.loads(task["inputs"])):
-        arguments = shaped(given, task["shape"])
-        expected = right(*copy.deepcopy(arguments))
-        output = program(*copy.deepcopy(arguments))
-        if atol == 0 and floats(expected):
+    atol, facts = task["atol"], known[-1]
+    count = len(facts["limits"])
+    for number, (same, output) in enumerate(outputs_of(program, known, count, facts["limits"])):
+        if number == task["base"]:
+            atol = task["atol"]  # EvalPlus judges the two parts apart
+        if atol == 0 and facts["floats"][number]:
             atol = FLOATS
-        assert agree(task["name"], arguments, output, expected, atol), f"input {number}"
+        fine = same or agree(task["name"], known[count + number], output, known[number], atol)
+        assert fine, f"input {number}"
+        passed.append(number)
+
+
+def outputs_of(
+    program: Callable[..., Any], known: Any, count: int, limits: list[float]
+) -> Iterator[tuple[bool, Any]]:
+    """Whether each output is the expected one to the letter, else the output; a program of another process is asked for
+    many at once."""
+    each = getattr(program, "__each__", None)
+    if each is not None:
+        yield from each(known.texts[count : 2 * count], limits, known.texts[:count])
+        return
+    for number in range(count):
+        yield False, program(*copy.deepcopy(known[count + number]))
 
 
 def agree(name: str, arguments: Any, output: Any, expected: Any, atol: float) -> bool:

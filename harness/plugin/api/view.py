@@ -89,7 +89,7 @@ def _told(
 ) -> tuple[dict[str, str | None], str | None, dict[str, Any]]:
     """Return what was read out of the texts, the gold answer, and the fields of the row that were not asked."""
     shown = {one.kind for one in asked}
-    if not asked or shown <= {"choices", "FillMask", "RollingLoglikelihood"}:
+    if not asked or shown <= {"choices", "FillMask", "RollingLoglikelihood", "PseudoLoglikelihood"}:
         return {}, None, {}
     try:
         row = dict(item.row)

@@ -21,7 +21,7 @@ from harness.results.records import STATUSES, Record
 CHUNK: Final = 250
 """Items whose texts are packed together: a page opens one item by unpacking so many."""
 
-WHOLE: Final = {"choices", "FillMask", "RollingLoglikelihood"}
+WHOLE: Final = {"choices", "FillMask", "RollingLoglikelihood", "PseudoLoglikelihood"}
 """Kinds of questions that show all of the row that matters."""
 
 _NUMBER: Final = re.compile(r"\d+")

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.checkpoints import resolve
-from harness.core.requests import FillMask, FillMaskAnswer, Loglikelihood, Refusal
+from harness.core.requests import (
+    FillMask,
+    FillMaskAnswer,
+    Loglikelihood,
+    PseudoLoglikelihood,
+    Refusal,
+    RollingAnswer,
+)
 from harness.engines.registry import open_engine
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.masked import MaskedEngine, MaskedText, around
@@ -138,3 +145,45 @@ def test_the_nearest_tokens_are_kept(length: int, room: int, data: st.DataObject
     cut = [abs(index - position) for index in range(length) if not begin <= index < end]
     assert position in range(begin, end)
     assert not cut or max(kept) <= min(cut)
+
+
+@pytest.mark.parametrize("family", ["roberta", "deberta-v2 legacy"])
+def test_a_pseudo_log_likelihood_is_a_plain_loop_over_masked_tokens(family: str, tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    folder = tiny_masked(tmp_path / "m", **MASKED[family])
+    model = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    texts = [text.replace("[MASK]", "the") for text in TEXTS]
+    found = engine_for(folder, batch=5).answer([PseudoLoglikelihood(text) for text in texts])
+    for text, answer in zip(texts, found, strict=True):
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        whole = tokenizer.encode(text)
+        first = next(at for at in range(len(whole)) if whole[at : at + len(ids)] == ids)
+        total = 0.0
+        for place, token in enumerate(ids, first):
+            masked = [*whole[:place], tokenizer.mask_token_id, *whole[place + 1 :]]
+            with torch.no_grad():
+                logits = model(torch.tensor([masked])).logits[0, place]
+            total += float(logits.log_softmax(-1)[token])
+        assert isinstance(answer, RollingAnswer)
+        assert (answer.tokens, answer.truncated) == (len(ids), 0)
+        assert answer.logprob == pytest.approx(total, abs=1e-3)
+
+
+def test_pseudo_log_likelihoods_stand_beside_masks_in_one_call(bert: Path) -> None:
+    engine = engine_for(bert)
+    mixed = engine.answer([PseudoLoglikelihood("the a"), FillMask("a [MASK]", 3), PseudoLoglikelihood("")])
+    assert isinstance(mixed[0], RollingAnswer)
+    assert mixed[0] == engine.answer([PseudoLoglikelihood("the a")])[0]
+    assert isinstance(mixed[1], FillMaskAnswer)
+    assert mixed[2] == Refusal("the text is empty; there is nothing to score")
+
+
+def test_of_a_long_text_each_token_is_read_with_those_nearest_to_it(bert: Path) -> None:
+    engine = engine_for(bert, seq_len=16)
+    (answer,) = engine.answer([PseudoLoglikelihood("a b " * 50)])
+    assert isinstance(answer, RollingAnswer)
+    assert (answer.tokens, answer.truncated) == (100, 100 - 14)
+    assert engine.too_long([PseudoLoglikelihood("a b " * 50), PseudoLoglikelihood("a b")]) == [0]

@@ -7,19 +7,60 @@ from typing import Any
 
 import pytest
 
-from harness.metrics.code.plus import plus_request, plus_row
-from harness.metrics.code.plus_rules import SHAPES, agree, floats, judge, near, reference, shaped
+from harness.core.requests import CallTests, RunProgramAnswer
+from harness.metrics.code import plus_rules as rules
+from harness.metrics.code.plus import PLUS, plus_request, plus_row
+from harness.metrics.code.plus_rules import SHAPES, agree, floats, judge, near, prepared, reference, shaped
 
 
-def judged(name: str, program: Any, right: Any, *inputs: list[Any], shape: str = "", atol: float = 0) -> None:
-    task = {"name": name, "inputs": json.dumps(inputs), "shape": shape, "atol": atol}
-    judge(program, right, task)
+def judged(
+    name: str,
+    program: Any,
+    right: Any,
+    *inputs: list[Any],
+    shape: str = "",
+    atol: float = 0,
+    base: int = 0,
+    passed: list[int] | None = None,
+) -> None:
+    given = {"name": name, "inputs": json.dumps(inputs), "shape": shape, "base": base or len(inputs)}
+    task = {"name": name, "base": base or len(inputs), "atol": atol}
+    rules.reference, kept = lambda *_: right, rules.reference
+    try:
+        known = prepared("", given)
+    finally:
+        rules.reference = kept
+    judge(program, known, task, [] if passed is None else passed)
 
 
 def test_outputs_are_compared_input_by_input() -> None:
     judged("f", lambda a, b: a + b, lambda a, b: b + a, [1, 2], [3, 4])
     with pytest.raises(AssertionError, match="input 1"):
         judged("f", lambda a: a * a, lambda a: a + a, [2], [3])
+
+
+def test_the_inputs_on_which_a_program_is_right_are_counted() -> None:
+    passed: list[int] = []
+    with pytest.raises(AssertionError, match="input 2"):
+        judged("f", lambda a: min(a, 2), lambda a: a, [1], [2], [3], [4], passed=passed)
+    assert passed == [0, 1]
+
+
+def test_an_input_with_a_huge_output_is_left_out_of_evalplus_s_own() -> None:
+    def many(n: int) -> list[int]:
+        return [0] * n
+
+    passed: list[int] = []
+    judged("f", many, many, [1], [2_000_000], [3], base=1, passed=passed)
+    assert passed == [0, 1]
+    assert rules.parts([[1] * 600_000] * 10**6) > rules.MOST_PARTS
+
+
+def test_the_tolerance_begins_anew_with_the_inputs_of_evalplus() -> None:
+    values = {0: 0.5, 1: 10**9}
+    judged("f", lambda n: 0.5 if n == 0 else 10**9 + 1, values.get, [0], [1], base=2)
+    with pytest.raises(AssertionError, match="input 1"):
+        judged("f", lambda n: 0.5 if n == 0 else 10**9 + 1, values.get, [0], [1], base=1)
 
 
 def test_a_program_that_changes_its_arguments_changes_a_copy() -> None:
@@ -117,6 +158,9 @@ def test_a_task_without_more_inputs_is_asked_its_own() -> None:
     row: dict[str, Any] = {"task_id": "Mbpp/793", "prompt": '\n"""x"""\n', "entry_point": "last"}
     row |= {"canonical_solution": "def last(): pass", "base_input": [[1]], "plus_input": {}, "atol": 0}
     row = plus_row(row)
-    both = [plus_request(row, "def last(): pass", "mbpp_plus", base=base) for base in (True, False)]
-    assert both[0].tests == both[1].tests
-    assert [one.task for one in both] == ["mbpp_plus/Mbpp/793/base", "mbpp_plus/Mbpp/793"]
+    asked = plus_request(row, "def last(): pass", "mbpp_plus")
+    assert isinstance(asked.tests, CallTests)
+    assert asked.tests.code == "judge(last, PREPARED, {'name': 'last', 'base': 1, 'atol': 0}, PASSED)\n"
+    assert PLUS.part(row, RunProgramAnswer("wrong", tests=1)).outcome == "passed"
+    assert PLUS.part(row, RunProgramAnswer("wrong")).outcome == "wrong"
+    assert PLUS.part(row, RunProgramAnswer("fault", tests=1)).outcome == "fault"

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import _sitebuiltins
 import builtins
+import json
 import operator
 import os
 import random
+import signal
 import sys
 import types
 from collections.abc import Callable
@@ -22,6 +24,9 @@ PROGRAM: Final = "<program>"
 """The file name under which the program's lines appear."""
 
 MODULE: Final = "program"
+
+_MOST_TEXT: Final = framing.LONGEST // 8
+"""Characters of several values in one message; beyond it, the next ones get a message of their own."""
 
 BUILTIN_TYPES: Final = frozenset(kind for kind in vars(builtins).values() if isinstance(kind, type))
 """Types that are sent by name."""
@@ -119,6 +124,8 @@ class _ProgramHost:
             if request["ask"] == "names":
                 return {"value": [self._looked_up(name) for name in request["names"]]}
             target = self._objects[request["of"]]
+            if request["ask"] == "each":
+                return {"each": self._each(target, request["arguments"], request["seconds"])}
             arguments = self._decoded(request["arguments"])
             if request["ask"] == "call":
                 found = target(*arguments, **self._decoded(request["keywords"]))
@@ -133,6 +140,33 @@ class _ProgramHost:
             raise
         except BaseException as error:
             return {"error": self.described(error)}
+
+    def _each(self, target: Any, arguments: list[str], seconds: list[float]) -> list[Any]:
+        """Return the messages of the values of calls, as texts, and the exception of the one that ended them, if any.
+
+        Each call has a limit of CPU time. Fewer values than calls without an exception: the rest would be too long.
+        """
+        found: list[str] = []
+        size = 0
+        signal.signal(signal.SIGPROF, _over)
+        for given, limit in zip(arguments, seconds, strict=True):
+            try:
+                decoded = self._decoded(json.loads(given))
+                signal.setitimer(signal.ITIMER_PROF, limit)
+                try:
+                    value = target(*decoded)
+                finally:
+                    signal.setitimer(signal.ITIMER_PROF, 0)
+                text = json.dumps(values.encode(value, self._handle), separators=(",", ":"))
+            except framing.Closed:
+                raise
+            except BaseException as error:
+                return [found, self.described(error)]
+            found.append(text)
+            size += len(text)
+            if size > _MOST_TEXT:
+                break
+        return [found, None]
 
     def described(self, error: BaseException) -> dict[str, Any]:
         """Return an exception as data: the names of its types, the line of the program, the text."""
@@ -213,6 +247,14 @@ class _Asked:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self._host.ask_back(self.number, arguments, keywords)
+
+
+class OverTimeError(BaseException):
+    """A call that took longer than its own limit of CPU time."""
+
+
+def _over(*_: object) -> None:
+    raise OverTimeError("more CPU time on one input than its limit")
 
 
 def _text(error: BaseException) -> str:

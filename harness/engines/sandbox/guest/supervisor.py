@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
@@ -68,7 +69,9 @@ class TestProcess:
             socket.send_fds(self._connection, [b"j"], [asking.fileno()])
             asking.close()  # otherwise the program's end of it would not be seen
             framing.send(self._connection.fileno(), job, deadline=deadline)
-            found = framing.receive(self._connection.fileno(), deadline=deadline)
+            found = framing.receive(
+                self._connection.fileno(), longest=test_runner.LONGEST_JOB, deadline=deadline
+            )
         except framing.Late:
             found = {"outcome": "timeout", "detail": "the tests took too long"}
             self._renew()
@@ -121,12 +124,25 @@ class Supervisor:
         while True:
             job = self._jobs.get()
             try:
-                found = self._scripted(job, slot) if "pairs" in job else self._called(job, slot)
+                found = self._work_of(job)(job, slot)
             except BrokenPipeError:
                 os._exit(1)  # a server of this process is gone: the harness starts another supervisor
             except BaseException as error:
                 found = {"outcome": "fault", "detail": f"{type(error).__name__}: {error}"}
             self._say({"id": job["id"], **found})
+
+    def _work_of(self, job: dict[str, Any]) -> Callable[[dict[str, Any], int], dict[str, Any]]:
+        if "compute" in job:
+            return self._computed
+        return self._scripted if "pairs" in job else self._called
+
+    def _computed(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
+        """Return the values that a task's own code computes, in a process of tests; no program is there."""
+        limits = jail.Limits(**job["limits"])
+        asking, nobody = socket.socketpair()
+        with nobody, asking:
+            parts = {"compute": job["compute"], "trusted": job["trusted"], "cpu": limits.cpu}
+            return self._tests[slot].judge(parts, asking, time.monotonic() + limits.wall)
 
     def _called(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
         """Run a program and the tests that call it."""
@@ -137,7 +153,8 @@ class Supervisor:
             self._launchers[slot].ask({"limits": asdict(limits)}, [reporting.fileno(), asked.fileno()])
             asked.close()
             reporting.close()
-            parts = {key: job[key] for key in ("program", "code", "trusted", "names", "reference")}
+            keys = ("program", "code", "trusted", "names", "reference", "prepared")
+            parts = {key: job[key] for key in keys}
             deadline = time.monotonic() + limits.wall + _GRACE
             verdict = self._tests[slot].judge({**parts, "cpu": limits.cpu + _GRACE}, asking, deadline)
             if verdict["outcome"] == "crashed":
@@ -258,7 +275,7 @@ def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.Limits)
 
 def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Limits) -> dict[str, Any]:
     """Return the verdict together with the program's end, which explains a missing answer."""
-    found = {**verdict, "seconds": float(report.get("seconds", 0.0)), "tests": 0}
+    found = {"tests": 0, **verdict, "seconds": float(report.get("seconds", 0.0))}
     if verdict["outcome"] != "passed":
         found |= _ending(verdict, report, limits)
     return found

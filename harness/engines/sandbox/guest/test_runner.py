@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import builtins
 import errno
+import functools
+import json
 import os
 import random
 import signal
 import socket
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from . import framing, jail, values
@@ -61,8 +63,13 @@ class Judge:
         """Return the outcome and the detail of a job with the keys ``program``, ``code``, ``trusted`` and
         ``names``."""
         space: dict[str, Any] = {"__name__": "tests"}
+        passed: list[Any] = []
         try:
-            exec(compile(job["trusted"], "<task>", "exec", dont_inherit=True), space)
+            exec(_compiled(job["trusted"]), space)
+            if "PASSED" in space:
+                space["PASSED"] = passed
+            if job.get("prepared") is not None:
+                space["PREPARED"] = Prepared(job["prepared"])
             tests = compile(job["code"], TESTS, "exec", dont_inherit=True)
         except Exception as error:
             return {"outcome": "fault", "detail": f"the task's own code fails: {_sentence(error)}"}
@@ -75,9 +82,10 @@ class Judge:
             self._fetch(job["names"], [name for name in wanted if name not in job["names"]], space)
             exec(tests, space)
         except BaseException as error:
-            return self._judged(error)
+            return {**self._judged(error), "tests": len(passed)}
         self._look_back()
-        return {"outcome": "passed", "detail": ""} if self._failed is None else self._judged(self._failed)
+        found = {"outcome": "passed", "detail": ""} if self._failed is None else self._judged(self._failed)
+        return {**found, "tests": len(passed)}
 
     def _judged(self, error: BaseException) -> dict[str, Any]:
         """Return the verdict on the program, from an exception in the tests."""
@@ -111,6 +119,47 @@ class Judge:
         except (framing.Closed, ProgramFailed) as error:
             self._failed = self._failed or error  # whatever the tests do with it
             raise
+
+    def each(
+        self, of: int, given: Sequence[str], seconds: Sequence[float], expected: Sequence[str]
+    ) -> Iterator[tuple[bool, Any]]:
+        """Call a function of the program on many arguments, and yield for each whether the message of its value is the
+        expected one, and else the value.
+
+        ``given`` are messages of lists of arguments, ``seconds`` the limits of CPU time. The calls are asked for in
+        groups that grow, because most wrong programs fail early.
+        """
+        at, many = 0, 1
+        while at < len(given):
+            self._look_back()
+            upto = min(at + many, len(given))
+            texts, error = self._some(of, given[at:upto], seconds[at:upto])
+            for place, text in enumerate(texts, at):
+                same = text == expected[place] and '"nan"' not in text
+                yield same, None if same else self._decoded(_read(text))
+            if error is not None:
+                raised = _raised(error)
+                self._last_raised = raised, "call"
+                if isinstance(raised, ProgramFailed):
+                    self._failed = self._failed or raised
+                raise raised
+            at, many = at + len(texts), min(4 * many, _MOST_CALLS)
+
+    def _some(
+        self, of: int, given: Sequence[str], seconds: Sequence[float]
+    ) -> tuple[list[str], dict[str, Any] | None]:
+        """Return the messages of the values of some calls, and the exception that ended them, if any."""
+        try:
+            framing.send(
+                self._descriptor, {"ask": "each", "of": of, "arguments": [*given], "seconds": [*seconds]}
+            )
+            texts, error = _pair(self._reply("each"))
+            if len(texts) > len(given) or (error is None and not texts):
+                raise framing.Closed("as many answers as were not asked for")
+        except (framing.Closed, ProgramFailed) as failed:
+            self._failed = self._failed or failed
+            raise
+        return texts, error
 
     def next(self, of: int) -> Any:
         """Return the next value of an iterator in the program.
@@ -240,6 +289,20 @@ _END: Final = object()
 _HERE: Final = Judge.ask.__code__.co_filename
 
 
+_MOST_CALLS: Final = 64
+"""Calls that are asked for at once."""
+
+
+class Prepared:
+    """The values that were computed ahead for tests, read out of their messages when they are asked for."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+
+    def __getitem__(self, place: int) -> Any:
+        return values.decode(json.loads(self.texts[place]), _plain_only)
+
+
 class StandIn:
     """Stands for an object of the program.
 
@@ -255,6 +318,13 @@ class StandIn:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self._judge.ask("call", self._number, arguments, keywords)
+
+    def __each__(
+        self, given: Sequence[str], seconds: Sequence[float], expected: Sequence[str]
+    ) -> Iterator[tuple[bool, Any]]:
+        """Call it on many arguments (``Judge.each``)."""
+        judge: Judge = self._judge
+        return judge.each(self._number, given, seconds, expected)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -320,6 +390,42 @@ class Awaitable(StandIn):
         """Do nothing: no part of it runs on the tests' side."""
 
 
+def computed(job: dict[str, Any]) -> dict[str, Any]:
+    """Return the messages of the values of a list, computed by a task's own code alone."""
+    space: dict[str, Any] = {"__name__": "tests"}
+    try:
+        exec(_compiled(job["trusted"]), space)
+        found = eval(compile(job["compute"], "<task>", "eval", dont_inherit=True), space)
+        texts = [json.dumps(values.encode(one, _plain_only), separators=(",", ":")) for one in found]
+    except Exception as error:
+        return {"outcome": "fault", "detail": f"the task's own code fails: {_sentence(error)}"}
+    return {"outcome": "passed", "detail": "", "texts": texts}
+
+
+def _plain_only(value: Any) -> Any:
+    raise TypeError(f"a {type(value).__name__} is no plain data")
+
+
+@functools.lru_cache(maxsize=4)  # many jobs have the same
+def _compiled(trusted: str) -> types.CodeType:
+    return compile(trusted, "<task>", "exec", dont_inherit=True)
+
+
+def _pair(found: Any) -> tuple[list[str], dict[str, Any] | None]:
+    """Return texts and an exception from what a program sent as such."""
+    fine = isinstance(found, list) and len(found) == 2 and isinstance(found[0], list)
+    if not fine or not all(isinstance(text, str) for text in found[0]):
+        raise framing.Closed("an answer that is none")
+    return found[0], found[1] if found[1] is None or isinstance(found[1], dict) else {}
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise framing.Closed(f"no message: {error}") from None
+
+
 def described(program: dict[str, Any]) -> dict[str, Any]:
     """Return the outcome and detail of an exception that the program's side reported."""
     types_, text = _types(program), program.get("text")
@@ -329,6 +435,8 @@ def described(program: dict[str, Any]) -> dict[str, Any]:
         outcome = "memory"
     elif "SystemExit" in types_:
         outcome = "crashed"
+    elif "OverTimeError" in types_:
+        outcome = "timeout"
     elif program.get("number") in _FORBIDDEN:
         outcome = "refused"
     detail = types_[0]
@@ -468,6 +576,8 @@ def _verdict(job: dict[str, Any], program: int) -> dict[str, Any]:
     signal.setitimer(signal.ITIMER_PROF, job["cpu"])
     random.seed(0)  # no job depends on those before it
     try:
+        if "compute" in job:
+            return computed(job)
         return reference(program, job) if job["reference"] else Judge(program).verdict(job)
     except Exception as error:
         return {"outcome": "fault", "detail": f"the tests cannot run: {error}"}

@@ -16,6 +16,7 @@ from harness.core.requests import (
     FillMask,
     Loglikelihood,
     LoglikelihoodAnswer,
+    PseudoLoglikelihood,
     Refusal,
     RollingAnswer,
     RollingLoglikelihood,
@@ -26,7 +27,7 @@ from harness.engines.transformers.generation.acceptance import Acceptance
 from harness.engines.transformers.memory import BatchBudget
 from harness.engines.transformers.tokenizer import TextTokenizer
 
-Scored: TypeAlias = Loglikelihood | RollingLoglikelihood | FillMask | RunProgram
+Scored: TypeAlias = Loglikelihood | RollingLoglikelihood | FillMask | PseudoLoglikelihood | RunProgram
 """Requests that are answered with scores, or refused."""
 
 
@@ -160,7 +161,7 @@ def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) 
             made = _plan_pair(tokenizer, context, continuation, seq_len)
         case RollingLoglikelihood(text):
             made = _plan_text(tokenizer, text, seq_len)
-        case FillMask():
+        case FillMask() | PseudoLoglikelihood():
             return Refusal("a causal language model fills no masks; give a masked language model")
         case RunProgram():
             return Refusal("programs are run by the sandbox, not by a checkpoint")

@@ -2,7 +2,7 @@
 
 const KINDS = {
   choices: "question", Loglikelihood: "context", RollingLoglikelihood: "text", Generate: "prompt", FillMask: "text",
-  RunProgram: "program",
+  PseudoLoglikelihood: "text", RunProgram: "program",
 };
 const FOLDED = 4000; // characters of a text that are shown at once
 const ALIKE = 0.35; // the share of two texts that must be the same before their differences are marked

@@ -1,0 +1,62 @@
+"""KoBEST COPA, HellaSwag and SentiNeg for masked models: the choice that makes the likelier text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness import PseudoLoglikelihood, Scores, benchmark
+from harness.metrics import CHOICE_METRICS, score_choices
+from harness.metrics.korean.kobest import KobestRow, kobest_rows
+
+SOURCE = "Salazar et al. 2020, arXiv 1910.14659 (the score); the texts are those of the causal form"
+
+
+def score(row: KobestRow) -> Scores:
+    """Ask how likely the context is with each choice."""
+    texts = [f"{row['context']} {choice}" for choice in row["choices"]]
+    answers = yield [PseudoLoglikelihood(text) for text in texts]
+    return score_choices(answers, texts, row["label"])
+
+
+MASKED: dict[str, Any] = {
+    "asks": PseudoLoglikelihood,
+    "primary": "acc",
+    "metrics": CHOICE_METRICS,
+    "source": SOURCE,
+}
+
+
+@benchmark("kobest_copa_masked", **kobest_rows("copa"), **MASKED)
+def test_kobest_copa_masked(example: KobestRow) -> Scores:
+    """KoBEST COPA (Kim et al. 2022), test split (1000 rows), for masked models, 0-shot.
+
+    Two texts: the sentence, two spaces, "왜냐하면" (because) or "그래서" (therefore), one space, an alternative.
+    The score of a text is its pseudo-log-likelihood (Salazar et al. 2020): every token is masked in turn, and the
+    log-probabilities of the true tokens are added, those of the sentence too.
+
+    - ``acc`` (primary): the alternative with the higher sum is the right one.
+    - ``acc_tokens``, ``acc_norm``, ``acc_bytes``: the same per token, per character, per UTF-8 byte of the whole text.
+
+    A word of several tokens is easily read from those that are left (Kauf and Ivanova 2023), so models with other
+    vocabularies are best compared by ``acc_tokens`` too. Not comparable: ``kobest_copa``, asked of causal models.
+    """
+    return (yield from score(example))
+
+
+@benchmark("kobest_hellaswag_masked", **kobest_rows("hellaswag"), **MASKED)
+def test_kobest_hellaswag_masked(example: KobestRow) -> Scores:
+    """KoBEST HellaSwag (Kim et al. 2022), test split (500 rows), for masked models, 0-shot.
+
+    Four texts: "문장: ", the scene, one space, an ending. Scores: those of ``kobest_copa_masked``.
+    """
+    return (yield from score(example))
+
+
+@benchmark("kobest_sentineg_masked", **kobest_rows("sentineg"), **MASKED)
+def test_kobest_sentineg_masked(example: KobestRow) -> Scores:
+    """KoBEST SentiNeg (Kim et al. 2022), test split (397 reviews), for masked models, 0-shot.
+
+    Two texts: "문장: ", the review, " 긍부정: ", "부정" (negative) or "긍정" (positive). Scores: those of
+    ``kobest_copa_masked``.
+    """
+    return (yield from score(example))
