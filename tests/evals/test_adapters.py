@@ -14,7 +14,6 @@ from harness.core.dataset import load_dataset
 from harness.core.errors import MissingDataError
 from harness.core.few_shot import FewShot
 from harness.core.files import load_module
-from harness.core.grade import scores_of
 from harness.core.requests import Loglikelihood, LoglikelihoodAnswer
 from tests.support.places import ROOT
 
@@ -53,7 +52,9 @@ def asked(name: str, row: dict[str, Any]) -> tuple[Any, list[Loglikelihood]]:
 def scored(generator: Any, logprobs: list[float]) -> dict[str, float]:
     with pytest.raises(StopIteration) as end:
         generator.send([LoglikelihoodAnswer(one, False, 1) for one in logprobs])
-    return dict(scores_of(end.value.value))
+    found = end.value.value
+    assert isinstance(found, dict)
+    return {**found}
 
 
 @pytest.mark.parametrize("name", KNOWN)
