@@ -98,14 +98,14 @@ def _pipeline(
     lengths: Sequence[int],
     budget: Budget,
 ) -> list[Row]:
-    """Ask the pipeline the same, if that is not far beyond the time."""
+    """Ask the pipeline the same, if that fits into the time."""
     model, tokenizer = bare_model(shape, setup), tokenizer_of(shape.kind)
     tokenizer.model_max_length = shape.seq_len
     how: dict[str, Any] = {"device": setup.device, "batch": BATCH}
     with quiet():
         through_pipeline(model, tokenizer, given[:4], **how, passes=1)
         begun, _ = through_pipeline(model, tokenizer, given[:4], **how, passes=1)
-        if PASSES * begun / 4 * len(given) > 4 * budget.left:
+        if PASSES * begun / 4 * len(given) > budget.left:
             return [Row(PART, shape.name, case, PIPELINE, note="left out: no time")]
         seconds, found = through_pipeline(model, tokenizer, given, **how)
     agreement = agree(ours, Side(NOBODY, seconds, *_columns(found)))
