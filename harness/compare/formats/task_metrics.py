@@ -24,6 +24,7 @@ from harness.core.errors import DataError
 from harness.results.summary import Metric
 
 _FAMILIES: Final = (
+    ("kobest_hellaswag_masked", ("acc",)),
     *((name, ("acc_norm",)) for name in ("hellaswag", "kobest_hellaswag", "piqa", "openbookqa")),
     ("ifeval", ("prompt_level_strict_acc",)),
     ("arc_challenge", ("acc_norm",)),

@@ -165,6 +165,10 @@ SCORERS = {
     "commonsense_qa": ["acc"],
     **{f"kobest_{task}": ["acc", "f1"] for task in ("boolq", "copa", "sentineg", "wic")},
     "kobest_hellaswag": ["acc", "f1", "acc_norm"],
+    **{
+        f"kobest_{task}_masked": ["acc", "acc_tokens", "acc_norm", "acc_bytes"]
+        for task in ("copa", "hellaswag", "sentineg")
+    },
     "real_coref": ["real@1", "real@5", "real@1_strict"],
     "ko_lambada": ["lambada@1", "lambada@1_strict"],
     "ko_lambada_wiki": ["lambada@1", "lambada@1_strict"],
