@@ -20,7 +20,7 @@ from harness.checkpoints import CheckpointInfo
 from harness.core.requests import Request
 from harness.engines.base import SLOW_WAYS, EngineProgress
 from harness.engines.settings import ModelSettings
-from harness.engines.transformers.devices import devices_of
+from harness.engines.transformers.devices import copies_notes, devices_of
 from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.logits import SelectiveLogits
 from harness.engines.transformers.memory import first_batch_budget
@@ -52,7 +52,8 @@ class ModelEngine(Generic[Made]):
         self._rows = int(loaded.model.get_input_embeddings().weight.shape[0])
         self.budget = first_batch_budget(loaded.model, self._rows, settings, info.path)
         self._devices = devices_of(loaded.model)
-        self._loaded_notes, self._slow = loaded.notes, dict[str, str]()
+        copies = copies_notes(settings.device, loaded.model.device, settings.processes)
+        self._loaded_notes, self._slow = (*loaded.notes, *copies), dict[str, str]()
 
     @property
     def gathers(self) -> bool:

@@ -60,6 +60,17 @@ def neighbours(wanted: str, device: torch.device, processes: int) -> int:
     return max(1, -(-processes // max(1, gpu_count())))
 
 
+def copies_notes(wanted: str, device: torch.device, processes: int) -> tuple[str, ...]:
+    """Return a note where several processes of the run compute on one GPU, each with weights of its own there."""
+    if device.type != "cuda" or (held := neighbours(wanted, device, processes)) < 2:
+        return ()
+    gpus = gpu_count()
+    return (
+        f"{held} of the run's {processes} processes compute on {device}, each with its own copy of the weights; "
+        f"-n {gpus if wanted in ('auto', 'cuda') else 0} keeps one per GPU",
+    )
+
+
 def check_device_map(device: torch.device) -> None:
     """Raise ``CheckpointError`` where a model cannot be spread over GPUs."""
     if device.type != "cuda":

@@ -14,7 +14,7 @@ from harness.checkpoints import resolve
 from harness.core.errors import CheckpointError
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers import devices, loading
-from harness.engines.transformers.devices import choose_device, devices_of, neighbours
+from harness.engines.transformers.devices import choose_device, copies_notes, devices_of, neighbours
 from harness.engines.transformers.transfer import Reading, to_device
 
 
@@ -39,6 +39,17 @@ def test_the_memory_of_a_gpu_is_for_the_workers_on_it(two_gpus: None) -> None:
     assert [neighbours("auto", gpu, processes) for processes in (1, 2, 3, 4)] == [1, 1, 2, 2]
     assert neighbours("cuda:0", gpu, 4) == 4, "all were told to use that one"
     assert neighbours("auto", cpu, 4) == 4
+
+
+def test_several_copies_of_the_weights_on_a_gpu_are_told(two_gpus: None) -> None:
+    gpu = torch.device("cuda", 0)
+    assert copies_notes("auto", gpu, 2) == copies_notes("auto", torch.device("cpu"), 4) == ()
+    (note,) = copies_notes("auto", gpu, 3)
+    assert note == (
+        "2 of the run's 3 processes compute on cuda:0, each with its own copy of the weights; -n 2 keeps one per GPU"
+    )
+    (note,) = copies_notes("cuda:0", gpu, 2)
+    assert note.endswith("-n 0 keeps one per GPU")
 
 
 def test_a_model_is_spread_by_transformers_and_not_moved(
