@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import UnsupportedError
+from harness.engines.transformers.memory import trim_heap
 from harness.engines.transformers.scoring.prefix_tree import common
 from harness.engines.transformers.split_attention import put_behind, put_beside
 
@@ -293,6 +294,8 @@ class SlotCache(_Cache):
         for layer, parts in self._layers.items():
             key, value = (self._resized(part, kept) for part in parts)
             self._layers[layer] = (key, value)
+        if self._layers:
+            trim_heap(key.device)
 
     def _resized(self, part: torch.Tensor, kept: int) -> torch.Tensor:
         larger = self._empty(part)

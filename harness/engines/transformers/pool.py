@@ -18,6 +18,7 @@ from harness.engines.transformers.fused_layers import fuse
 from harness.engines.transformers.loading import Loaded, check_vocabulary, load_model, load_tokenizer
 from harness.engines.transformers.lora import Adapters
 from harness.engines.transformers.masked import MaskedEngine
+from harness.engines.transformers.memory import trim_heap
 from harness.engines.transformers.mtp import load_mtp
 from harness.engines.transformers.packing import pack
 
@@ -42,6 +43,7 @@ def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     loaded = load_weights(info, settings)
     fuse(loaded.model)
     pack(loaded.model)
+    trim_heap(loaded.model.device)  # the plain weights' memory lies in pieces between what is kept
     return loaded
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import mmap
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +21,7 @@ from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.compat import is_out_of_memory
 from harness.engines.transformers.kv_cache import SlotCache
 from harness.engines.transformers.masked import MaskedEngine
-from harness.engines.transformers.memory import BatchBudget, first_batch_budget, free_memory
+from harness.engines.transformers.memory import BatchBudget, first_batch_budget, free_memory, release
 from harness.engines.transformers.pool import load_weights
 from tests.support.engines import generates_together, out_of_memory, short_of_memory
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
@@ -193,3 +195,22 @@ def test_keys_and_values_at_work_stay_within_half_of_the_memory(
     assert engine.answer(requests) == wanted
     assert 2**18 < most <= 2**19
     assert at_work > 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is given back to Linux")
+def test_freed_memory_between_what_is_kept_goes_back() -> None:
+    size, count = 1 << 16, 1000  # small enough to come from the heap
+    tensors = [torch.ones(size // 4) for _ in range(count)]
+    held = resident_bytes()
+    kept = tensors[::10]
+    del tensors
+
+    release(torch.device("cpu"))
+
+    assert resident_bytes() < held - size * count // 2
+    assert all(bool((one == 1).all()) for one in kept)
+
+
+def resident_bytes() -> int:
+    """Return the bytes of main memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE

@@ -32,7 +32,7 @@ from harness.engines.transformers.generation.lane import Lane
 from harness.engines.transformers.generation.sequence import Ended, Ends, GeneratedSequence, samples_of
 from harness.engines.transformers.generation.step import DecodeStep
 from harness.engines.transformers.kv_cache import KeyValues, SlotCache
-from harness.engines.transformers.memory import BatchBudget, release, useful_rows
+from harness.engines.transformers.memory import BatchBudget, release, trim_heap, useful_rows
 from harness.engines.transformers.prompts import Prompt
 from harness.engines.transformers.scoring.plan import TokenWork
 from harness.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
@@ -259,7 +259,7 @@ class BatchGenerator:
                     while self._lanes and not self._opens(most):
                         self._go_on(most)
                         yield from self._leave()
-                        self._lanes = [lane for lane in self._lanes if lane.samples]
+                        self._close()
                 continue
             except Exception as error:
                 if self._batch is not None or not is_out_of_memory(error) or not self._halve():
@@ -273,6 +273,13 @@ class BatchGenerator:
                 yield from lane.leave()
             del lanes
             release(self._model.device)
+
+    def _close(self) -> None:
+        """Let go of the lanes that are done, and of their memory."""
+        going = [lane for lane in self._lanes if lane.samples]
+        if len(going) < len(self._lanes):
+            self._lanes = going
+            trim_heap(self._model.device)
 
     def _leave(self) -> Iterator[GeneratedSequence]:
         """Yield the samples that have ended."""
