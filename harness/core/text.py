@@ -13,6 +13,10 @@ LISTED: Final = 12
 """The number of names in a message before "and N more"."""
 
 
+CHARACTERS_PER_TOKEN: Final = 4
+"""The characters of a token where no tokenizer is at hand; English texts have about so many."""
+
+
 def listed(names: Iterable[str], most: int = LISTED, *, between: str = ", ") -> str:
     """Return the first names, and the number of the others: ``A, B and 3 more``; ``none`` for no name."""
     known = list(names)

@@ -15,6 +15,7 @@ import pytest
 from harness.core.draws import TOUCHSTONE
 from harness.core.requests import Generate, RunProgram
 from harness.core.shard import Shard
+from harness.core.text import CHARACTERS_PER_TOKEN
 from harness.plugin.batches import batch_key
 from harness.plugin.collection import Given, checkpoint_of, given_items, result_of
 from harness.plugin.options import Settings
@@ -23,9 +24,6 @@ from harness.results.share import Share
 
 GENERATED: Final = 1000
 """The cost of a generated text, in tokens of a prompt: its tokens are few, but each takes a step of the model."""
-
-CHARACTERS: Final = 4
-"""Characters of a row to a token."""
 
 PUBLISHING: Final = ("gate", "gate_mode", "gate_plan", "gate_sequential", "baseline", "beside")
 """The settings that judge or hand out results of a whole run."""
@@ -84,7 +82,7 @@ def _digest(own: Sequence[tuple[pytest.Item, Given]]) -> str:
 
 def _tokens(row: Mapping[str, Any]) -> float:
     """Return a row's size in tokens; of what is no plain data only the kind counts, which is the same everywhere."""
-    return len(json.dumps(row, default=lambda one: type(one).__name__, skipkeys=True)) / CHARACTERS
+    return len(json.dumps(row, default=lambda one: type(one).__name__, skipkeys=True)) / CHARACTERS_PER_TOKEN
 
 
 def _placed(own: Sequence[tuple[pytest.Item, Given]], settings: Settings) -> list[Placed]:

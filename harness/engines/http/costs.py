@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.core.requests import Request
+from harness.core.text import CHARACTERS_PER_TOKEN
 from harness.engines.http.planning import Planner
 
 PER: Final = 1_000_000
 """The tokens of a price."""
-
-CHARACTERS: Final = 4
-"""The characters of a token where no tokenizer is known."""
 
 
 def parse_price(text: str) -> tuple[float, float]:
@@ -59,7 +57,7 @@ def _prompt_tokens(body: Mapping[str, Any]) -> tuple[int, bool]:
     if isinstance(prompt, list):
         return len(prompt), True
     text = prompt if isinstance(prompt, str) else "".join(one["content"] for one in body.get("messages", ()))
-    return max(1, len(text) // CHARACTERS), False
+    return max(1, len(text) // CHARACTERS_PER_TOKEN), False
 
 
 def _new_tokens(body: Mapping[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""The agreement between the wire and what carries its requests: ``plain`` and ``library``."""
+"""The agreement between the wire and what carries its requests: ``plain_carrier`` and ``aiohttp_carrier``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """One attempt: a call over HTTP, and a value or a trouble for it.
 
-The request is carried by ``plain`` where its server is asked without TLS and without a proxy, else by ``library``.
+The request is carried by ``plain_carrier`` where its server is asked without TLS and without a proxy, else by
+``aiohttp_carrier``.
 """
 
 from __future__ import annotations
@@ -98,13 +99,13 @@ class Wire:
             | self._key.headers()
         )
         if self._plain:
-            from harness.engines.http.plain import Plain
+            from harness.engines.http.plain_carrier import PlainCarrier
 
-            self._carrier = Plain(self._server.base, headers, LARGEST_REPLY)
+            self._carrier = PlainCarrier(self._server.base, headers, LARGEST_REPLY)
         else:
-            from harness.engines.http.library import Library
+            from harness.engines.http.aiohttp_carrier import AiohttpCarrier
 
-            self._carrier = Library(self._server.base, headers, LARGEST_REPLY, self._proxy)
+            self._carrier = AiohttpCarrier(self._server.base, headers, LARGEST_REPLY, self._proxy)
         return self._carrier
 
     def _read(self, call: Call[T], body: bytes) -> Outcome[T]:

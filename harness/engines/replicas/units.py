@@ -20,6 +20,7 @@ from harness.core.requests import (
     RollingLoglikelihood,
     RunProgram,
 )
+from harness.core.text import CHARACTERS_PER_TOKEN
 
 LEAST: Final = 2000.0
 """The least cost of a unit, in tokens, but for the last: below it, sending it costs more than it evens out."""
@@ -29,9 +30,6 @@ SHARE: Final = 4
 
 GENERATED: Final = 10.0
 """The cost of a new token in tokens of a prompt."""
-
-CHARACTERS: Final = 4
-"""Characters of a text to a token."""
 
 COMMON: Final = 64
 """The characters at the beginning in which requests agree that are kept together."""
@@ -48,13 +46,17 @@ def cost_of(request: Request) -> float:
     """Return about how many tokens a request makes a model compute."""
     match request:
         case Loglikelihood(context, continuation):
-            return 1 + (len(context) + len(continuation)) / CHARACTERS
+            return 1 + (len(context) + len(continuation)) / CHARACTERS_PER_TOKEN
         case RollingLoglikelihood(text) | FillMask(text):
-            return 1 + len(text) / CHARACTERS
+            return 1 + len(text) / CHARACTERS_PER_TOKEN
         case PseudoLoglikelihood(text):
-            return (1 + len(text) / CHARACTERS) ** 2
+            return (1 + len(text) / CHARACTERS_PER_TOKEN) ** 2
         case Generate(prompt):
-            return 1 + len(prompt) / CHARACTERS + GENERATED * request.different * request.max_new_tokens
+            return (
+                1
+                + len(prompt) / CHARACTERS_PER_TOKEN
+                + GENERATED * request.different * request.max_new_tokens
+            )
         case RunProgram():
             return 1.0
 

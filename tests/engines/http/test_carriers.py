@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.engines.http import plain
+from harness.engines.http import plain_carrier
+from harness.engines.http.aiohttp_carrier import AiohttpCarrier
 from harness.engines.http.exchange import Broken, Carrier, Raw, words
-from harness.engines.http.library import Library
-from harness.engines.http.plain import Plain
+from harness.engines.http.plain_carrier import PlainCarrier
 from tests.support.scripted_server import Scripted, scripted
 
 Opener = Callable[[str], Carrier]
@@ -22,11 +22,11 @@ CUT = b"Content-Length: 100\r\n\r\nonly this"
 
 
 def plain_of(base: str) -> Carrier:
-    return Plain(base, {"X-Told": "yes"}, LARGEST)
+    return PlainCarrier(base, {"X-Told": "yes"}, LARGEST)
 
 
 def library_of(base: str) -> Carrier:
-    return Library(base, {"X-Told": "yes"}, LARGEST, None)
+    return AiohttpCarrier(base, {"X-Told": "yes"}, LARGEST, None)
 
 
 both = pytest.mark.parametrize("opened", [plain_of, library_of], ids=["plain", "library"])
@@ -148,7 +148,7 @@ def test_bytes_that_nobody_asked_for_are_no_reply_to_the_next_request(more: byte
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "IDLE_SECONDS", 0.001)
+    monkeypatch.setattr(plain_carrier, "IDLE_SECONDS", 0.001)
     with scripted(GOOD, GOOD) as server:
         asked(plain_of, server, 2)
     assert server.connections == 2

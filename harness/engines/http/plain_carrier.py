@@ -2,7 +2,7 @@
 
 A library for HTTP takes more of a processor per request than all else that a request needs here, and hundreds at once
 fill one. Here a request is one write, and its reply is parsed by httptools, which is llhttp, the parser of Node.js.
-What goes over TLS or through a proxy goes through aiohttp (``library``), which knows how.
+What goes over TLS or through a proxy goes through aiohttp (``aiohttp_carrier``), which knows how.
 
 A connection carries one request at a time. It is kept for the next one where the reply was whole and both sides agree.
 """
@@ -36,7 +36,7 @@ _SAFE: Final = "/%:@!$&'()*+,;=~"
 """The characters that stay as they are in a path."""
 
 
-class Plain:
+class PlainCarrier:
     """The connections to one server, in one event loop."""
 
     def __init__(self, base: str, headers: Mapping[str, str], largest: int) -> None:

@@ -43,7 +43,7 @@ from harness.engines.http.exchange import (
 )
 
 
-class Library:
+class AiohttpCarrier:
     """The connections to one server, in one event loop."""
 
     def __init__(self, base: str, headers: Mapping[str, str], largest: int, proxy: str | None) -> None:
