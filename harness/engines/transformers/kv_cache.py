@@ -192,6 +192,7 @@ class SlotCache(_Cache):
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._first = self.count = self._until = 0
         self._at: int | torch.Tensor = 0
+        self._lines: dict[int, torch.Tensor] = {}
 
     def own(self) -> None:
         """Move the prefix to the first slot: for a row that shares it with none, split attention costs more than the
@@ -211,6 +212,7 @@ class SlotCache(_Cache):
         attend to columns up to ``until``.
         """
         self._first, self.count, self._at, self._until = first, count, at, until
+        self._lines = {}
         self.reserve(first + count, enlarged(self.columns, until))
 
     def reserve(self, rows: int, columns: int = 0) -> None:
@@ -228,16 +230,34 @@ class SlotCache(_Cache):
         """Take what a layer computed for the rows; return what they attend to."""
         if layer_idx not in self._layers:
             self._layers[layer_idx] = (self._empty(keys), self._empty(values))
-        end = self._first + self.count
         for buffer, new in zip(self._layers[layer_idx], (keys, values), strict=True):
-            part = buffer[self._first : end]
-            if isinstance(self._at, int):
-                part[:, :, self._at : self._at + new.shape[2]] = new
-            else:
-                at = self._at.to(new.device)  # of a model on several devices
-                index = at[:, None, :, None].expand(-1, new.shape[1], -1, new.shape[3])
-                part.scatter_(2, index, new)
+            self._write(buffer, new)
         return self.seen(layer_idx)
+
+    def _write(self, buffer: torch.Tensor, new: torch.Tensor) -> None:
+        """Put ``new`` [rows, heads, length, width] in the columns that are aimed at."""
+        part = buffer[self._first : self._first + self.count]
+        if isinstance(self._at, int):
+            part[:, :, self._at : self._at + new.shape[2]] = new
+        elif new.device.type == "cpu":
+            # ``scatter_`` takes numbers one by one there, a hundred times as long in bfloat16.
+            heads, width = new.shape[1], new.shape[3]
+            table = buffer.view(self.rows * heads * self.columns, width)  # no copy, else it raises
+            table.index_copy_(0, self._lines_of(heads), new.flatten(0, 2))
+        else:
+            at = self._at.to(new.device)  # of a model on several devices
+            part.scatter_(2, at[:, None, :, None].expand(-1, new.shape[1], -1, new.shape[3]), new)
+
+    def _lines_of(self, heads: int) -> torch.Tensor:
+        """Return the lines of a buffer, taken as a table [rows x heads x columns, width], that are aimed at."""
+        import torch
+
+        if (found := self._lines.get(heads)) is None:
+            assert not isinstance(self._at, int), "each row has columns of its own"
+            slots = torch.arange(self._first, self._first + self.count)[:, None] * heads + torch.arange(heads)
+            found = (slots[:, :, None] * self.columns + self._at[:, None, :]).flatten()
+            self._lines[heads] = found
+        return found
 
     def seen(self, layer_idx: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the keys and values that the selected rows attend to in a layer."""
@@ -290,7 +310,7 @@ class SlotCache(_Cache):
     def _resize(self, rows: int, columns: int) -> None:
         """Replace the buffers by some of another size, and copy what fits."""
         kept = min(rows, self.rows)
-        self.rows, self.columns, self.stamp = rows, columns, object()
+        self.rows, self.columns, self.stamp, self._lines = rows, columns, object(), {}
         for layer, parts in self._layers.items():
             key, value = (self._resized(part, kept) for part in parts)
             self._layers[layer] = (key, value)
