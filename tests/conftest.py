@@ -11,10 +11,11 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from importlib.metadata import Distribution
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.pytester import SysModulesSnapshot
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from harness.metrics.math.grade import MathJudge
 
 SLOW = "slow: takes more than a few seconds; run with --run-slow, or by its node id"
+INSTALLED = "site-packages"
 REAL_SERVER = "real_server: needs vllm or llama-server on PATH; run with --run-servers, or by its node id"
 
 
@@ -84,21 +86,52 @@ def at_rest() -> Iterator[None]:
 def libraries() -> Iterator[None]:
     """A run within a test leaves the libraries that it imported first; else later tests find half of transformers."""
     restore = SysModulesSnapshot.restore
+    installed = _installed(sys.modules)
 
     def restored(snapshot: SysModulesSnapshot) -> None:
         imported = dict(sys.modules)
         restore(snapshot)
-        installed = {
-            name.partition(".")[0]
-            for name, module in imported.items()
-            if "site-packages" in (getattr(module, "__file__", None) or "")
-        }
-        for name, module in imported.items():
+        dropped = {name: imported[name] for name in imported.keys() - sys.modules.keys()}
+        installed.update(_installed(dropped))
+        for name, module in dropped.items():
             if name.partition(".")[0] in installed:
-                sys.modules.setdefault(name, module)
+                sys.modules[name] = module
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SysModulesSnapshot, "restore", restored)
+        yield
+
+
+def _installed(modules: Mapping[str, Any]) -> set[str]:
+    """The top-level names of those that lie where packages are installed."""
+    return {
+        name.partition(".")[0]
+        for name, module in modules.items()
+        if INSTALLED in (getattr(module, "__file__", None) or "")
+    }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def distributions() -> Iterator[None]:
+    """A run asks each of hundreds of distributions what it is, as do many in one process; tests install none there."""
+    known: dict[tuple[str, str], Any] = {}
+
+    def once(name: str) -> property:
+        read = vars(Distribution)[name].fget
+
+        def value(distribution: Distribution) -> Any:
+            place = str(getattr(distribution, "_path", ""))
+            if INSTALLED not in place:
+                return read(distribution)
+            if (place, name) not in known:
+                known[place, name] = read(distribution)
+            return known[place, name]
+
+        return property(value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("entry_points", "files", "metadata"):
+            patch.setattr(Distribution, name, once(name))
         yield
 
 

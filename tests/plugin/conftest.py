@@ -15,7 +15,8 @@ IMPORTED = (
     *("scipy.stats", "torch._dynamo"),  # these cannot be loaded twice
     *("rich.console", "rich.table", "sentencepiece", "transformers.models.auto.tokenization_auto"),
     *("harness.compare.formats.lm_eval", "harness.compare.formats.run", "harness.compare.formats.task_json"),
-    *("harness.engines.pool", "harness.engines.transformers.lora", "harness.engines.transformers.masked"),
+    *("harness.engines.http.children", "harness.engines.pool"),
+    *("harness.engines.transformers.lora", "harness.engines.transformers.masked"),
     *("harness.engines.transformers.mtp", "harness.engines.transformers.pool"),
     *("harness.plugin.controller", "harness.plugin.execution", "harness.plugin.pytest_hooks"),
     *("harness.plugin.reporters", "harness.plugin.run_results", "harness.plugin.sequential"),
