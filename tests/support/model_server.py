@@ -259,6 +259,7 @@ def serving(folder: Path, **how: Any) -> Iterator[ModelServer]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else the body waits 40 ms for the client to acknowledge the headers
 
         def do_GET(self) -> None:
             self._reply(lambda: server.get(self.path))
