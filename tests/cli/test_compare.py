@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.cli import main
+from tests.support.installed import run_python
 from tests.support.korean_table import row, write
-from tests.support.places import ROOT
 from tests.support.project import ALONE
 from tests.support.runs import run
 
@@ -271,25 +268,21 @@ def test_sums(example, shots):
 """
 
 
-def test_runs_of_pytest_are_compared_with_questions_and_answers(here: Path) -> None:
+def test_runs_of_pytest_are_compared_with_questions_and_answers(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "test_sums.py").write_text(BENCHMARK, encoding="utf-8")
     (here / "data" / "sums").mkdir(parents=True)
     rows = [{"q": f"{n}+1=", "options": [str(n + 1), f"{n} wrong"]} for n in range(40)]
     lines = "".join(json.dumps(one) + "\n" for one in rows)
     (here / "data" / "sums" / "test.jsonl").write_text(lines, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-
-    def command(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", *words], capture_output=True, text=True, check=False, env=environment
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
     for run_id, shots in (("none", "0"), ("two", "2")):
         common = ["--checkpoint", "fake:causal", "--eval-data", "data", *ALONE, "-q"]
-        command("pytest", "test_sums.py", *common, "--eval-run-id", run_id, "--eval-shots", shots)
-    text = command("harness.cli", "compare", "none", "two", "--show-flips", "1")
+        given = ["test_sums.py", *common, "--eval-run-id", run_id, "--eval-shots", shots]
+        done = run_python("-m", "pytest", *given, cwd=here)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert main(["compare", "none", "two", "--show-flips", "1"]) == 0
+    text = capsys.readouterr().out
     assert "A  fake-causal (run none)" in text
     assert "not asked alike, shots 0 and 2: sums" in text
     shown = text[text.index("gained  sums/") :].splitlines()

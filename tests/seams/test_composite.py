@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from harness.results.summary import load_summary
-from tests.support.installed import touchstone
-from tests.support.toys import make, score
+from tests.support.toys import make, score, told
 
 DECLARED = 'from harness import composite\n\ncomposite("mix", {"toys:acc": 0.5, "toys:half": 0.5})\n'
 TABLE = '[tool.touchstone.composites]\nsolid = { "toys:acc" = 1.0 }\n'
@@ -26,10 +25,10 @@ def test_composites_of_a_conftest_and_of_pyproject_are_shown_compared_gated_and_
     assert worse.returncode == 8
     assert "solid is worse (-25.00 points)" in worse.stdout
     (project / "conftest.py").unlink()  # results keep the composites that their benchmark is part of
-    compared = touchstone("compare", "first", "worse", cwd=project)
-    assert "= 0.5 toys:acc + 0.5 toys:half" in " ".join(compared.stdout.split())
-    ranked = touchstone("baseline", "list", "--by", "solid", cwd=project)
-    assert re.search(r"^ +1  0\.8000 .* first$", ranked.stdout, re.MULTILINE)
+    compared = told(project, "compare", "first", "worse")
+    assert "= 0.5 toys:acc + 0.5 toys:half" in " ".join(compared.split())
+    ranked = told(project, "baseline", "list", "--by", "solid")
+    assert re.search(r"^ +1  0\.8000 .* first$", ranked, re.MULTILINE)
     assert [one["name"] for one in load_summary(project / "results" / "worse").composites] == ["solid", "mix"]
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.results.summary import load_summary
-from tests.support.installed import touchstone
-from tests.support.toys import make, score
+from tests.support.toys import make, score, told
 
 
 def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking(tmp_path: Path) -> None:
@@ -19,7 +18,7 @@ def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking
     assert first.returncode == 0, first.stdout
     assert re.search(r"toys +error_rate 0\.2000 \[0\.1505, 0\.2609\] 200/200", first.stdout)
     assert "lower is better for error_rate" in " ".join(first.stdout.split())
-    details = touchstone("report", "first", "-v", cwd=project).stdout
+    details = told(project, "report", "first", "-v")
     assert re.search(r"wait +2\.1111 ", details)
     assert "toys: lower is better for error_rate, error, seconds, wait" in " ".join(details.split())
     assert "lower is better for error_rate" in (project / "results/first/report.html").read_text()
@@ -36,15 +35,14 @@ def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking
     assert gate["lines"][0]["against"]["run_id"] == "first"
     assert "values are means of seconds, by which wait is compared" in gate["lines"][0]["notes"]
 
-    found = touchstone("compare", "first", "worse", "--json", cwd=project)
-    [pair] = json.loads(found.stdout)["pairs"]
+    [pair] = json.loads(told(project, "compare", "first", "worse", "--json"))["pairs"]
     assert (pair["regressions"], pair["benchmarks"][0]["points"]) == (["toys"], pytest.approx(25))
     files = [f"results/{name}/fake-causal_results.json" for name in ("worse", "better")]
-    found = touchstone("compare", *files, "--metric", "error_rate", "--json", cwd=project)
-    assert json.loads(found.stdout)["pairs"][0]["improvements"] == ["toys"]
+    found = json.loads(told(project, "compare", *files, "--metric", "error_rate", "--json"))
+    assert found["pairs"][0]["improvements"] == ["toys"]
 
-    ranked = touchstone("baseline", "list", "--by", "error_rate", cwd=project)
-    assert re.search(r"^ +1  0\.0500 .* fake-causal  better$", ranked.stdout, re.MULTILINE)
+    ranked = told(project, "baseline", "list", "--by", "error_rate")
+    assert re.search(r"^ +1  0\.0500 .* fake-causal  better$", ranked, re.MULTILINE)
 
 
 def test_an_aggregation_that_fails_leaves_the_other_numbers(tmp_path: Path) -> None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+from contextlib import chdir, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
+import pytest
+
+from harness.cli import main
 from tests.support.installed import run_python
 from tests.support.project import ALONE
 
@@ -53,3 +58,11 @@ def score(project: Path, errors: int, run_id: str, *arguments: str) -> subproces
     (project / "errors").write_text(str(errors))
     fixed = ["--checkpoint", "fake:causal", "--eval-data", "data", *ALONE, "-q"]
     return run_python("-m", "pytest", *fixed, "--eval-run-id", run_id, *arguments, cwd=project)
+
+
+def told(project: Path, *arguments: str) -> str:
+    """What ``touchstone ARGUMENTS`` prints in the project at 100 columns, without a process of its own."""
+    with chdir(project), redirect_stdout(StringIO()) as printed, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "100")
+        main([*arguments])
+    return printed.getvalue()
