@@ -96,7 +96,9 @@ def columns(new: ItemScores, baselines: Sequence[ItemScores], score: str) -> Ali
     else:
         scores = [_scores(items, score) for items in (*baselines, new)]
         *others, mine = (rows_of(items, score) for items in (*baselines, new))
-        names = [name for name in sorted(mine) if all(rows.get(name) == mine[name] for rows in others)]
+        names = sorted(mine)
+        for rows in others:
+            names = [name for name in names if rows.get(name) == mine[name]]
         found = [[values[name] for name in names] for values in scores]
         by_name = dict(zip(new.examples, new.clusters, strict=True))
         clusters = [by_name[name] for name in names]

@@ -320,6 +320,9 @@ def noise_of_composite(benchmarks: Sequence[RunsOfBenchmark], count: int) -> Noi
 
 def _weighted(columns: Sequence[tuple[float, Sequence[float]]]) -> list[float]:
     """Each item's weighted sum over the metrics."""
+    if len(columns) == 1:
+        [(weight, values)] = columns
+        return [weight * value for value in values]
     return [
         math.fsum(weight * value for (weight, _), value in zip(columns, row, strict=True))
         for row in zip(*(values for _, values in columns), strict=True)
