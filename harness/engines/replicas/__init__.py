@@ -4,7 +4,7 @@ units        requests -> what is sent at once
 schedule     which unit goes to which replica, and what becomes of those whose replica dies
 transport    what carries units to replicas and back
 engine       the three together, as an engine
-ray_replicas the transport of Ray
+ray_replicas the transport of Ray; ray_actor its other side, ray_cluster what the cluster has
 target       the option
 """
 

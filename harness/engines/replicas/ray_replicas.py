@@ -1,63 +1,54 @@
 """Replicas of a checkpoint as actors of Ray, which places, starts and restarts them and carries what is said.
 
-An actor loads its checkpoint in its constructor, and finds the fingerprint by itself: a path may hold something else
-on its node. Ray restarts an actor that died as often as it takes, and calls nothing twice: a lost unit is the
-schedule's to send again.
+Ray restarts an actor that died as often as it takes, and calls nothing twice: a lost unit is the schedule's to send
+again. What Ray says of a call that failed leaves open whether the actor has died: it says "unavailable" of both
+(Ray 2.60). So the actor is then asked for the name of its process, by a call that Ray does repeat. Another name than
+before means a death, and a node that is gone means that the node was the cause.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from harness.checkpoints import CheckpointInfo
-from harness.checkpoints.info import info_from_plain
-from harness.core.errors import CheckpointError, HarnessError
+from harness.core.errors import ServerError
 from harness.core.requests import Request
+from harness.engines.replicas.ray_actor import Replica
+from harness.engines.replicas.ray_cluster import has_room, lives, share_of, start
 from harness.engines.replicas.target import RayTarget
-from harness.engines.replicas.transport import Answered, Died, Event, Failed, Loaded, Refused
+from harness.engines.replicas.transport import Answered, Died, Event, Failed, Gone, Loaded, Lost, Refused
 from harness.engines.settings import ModelSettings
 
-NEEDS: Final = "needs the package ray: pip install 'pytest-touchstone[ray]'"
+LOOK: Final = 5.0
+"""Seconds without news after which the nodes are looked at."""
+
+MOST_LOOKS: Final = 24
+"""The looks in a row that find no node with room for a replica before the run ends: two minutes for one to come."""
+
+MOST_ASKED: Final = 30
+"""The times in a row that an actor may fail to say that it lives."""
+
+AGAIN: Final = 1.0
+"""Seconds before an actor is asked again whether it lives."""
 
 
-class Replica:
-    """An actor's side: a loaded checkpoint, or the reason why there is none."""
+class _Call(NamedTuple):
+    """A call under way: of which replica, what it was asked, and its unit if it was asked to answer one."""
 
-    def __init__(self, row: dict[str, Any], settings: ModelSettings, fingerprint: str | None) -> None:
-        from harness.engines.registry import identity, open_engine
+    replica: int
+    asked: str
+    unit: int = -1
 
-        began = time.monotonic()
-        info = info_from_plain(row)
-        self._fault: str | None = None
-        try:
-            own = identity(info)
-            if own != fingerprint:
-                self._fault = (
-                    f"{os.uname().nodename}: {info.path} has the fingerprint {(own or 'none')[:12]}, and here "
-                    f"{(fingerprint or 'none')[:12]} was asked for"
-                )
-                return
-            self._engine = open_engine(info, settings)
-        except HarnessError as error:
-            self._fault = f"{os.uname().nodename}: {error}"
-        self._seconds = time.monotonic() - began
 
-    def loaded(self) -> tuple[str | None, float]:
-        """Return why it cannot answer, None where it can, and the seconds of loading."""
-        return self._fault, getattr(self, "_seconds", 0.0)
+class _Life(NamedTuple):
+    """A process of a replica, and its node."""
 
-    def answer(self, requests: Sequence[Request]) -> tuple[list[Any], dict[str, Any], str | None]:
-        """Return the answers of a unit, the usage so far, and an error in place of both."""
-        try:
-            return list(self._engine.answer(requests)), self._engine.usage, None
-        except Exception as error:  # of this unit alone; the driver finds out of which request
-            return [], {}, f"{type(error).__name__}: {error}"
+    name: str
+    node: str
 
 
 class RayReplicas:
@@ -73,13 +64,17 @@ class RayReplicas:
     ) -> None:
         """Raises ``CheckpointError`` where there is no Ray, or no cluster at the address."""
         self._ray = start(target)
-        resources, count, threads = needs_of(self._ray, settings, target)
-        actor = self._ray.remote(**resources, max_restarts=-1, max_task_retries=0)(kind)
-        own = replace(settings, threads=threads, engine=None)
-        self._actors = [actor.remote(info.plain(), own, fingerprint) for _ in range(count)]
-        self._calls: dict[Any, tuple[int, int | None]] = {}
+        share = share_of(self._ray, settings, target)
+        self._needs = share.needs
+        actor = self._ray.remote(**share.needs, max_restarts=-1, max_task_retries=0)(kind)
+        own = replace(settings, threads=share.threads, engine=None)
+        self._actors = [actor.remote(info.plain(), own, fingerprint) for _ in range(share.count)]
+        self._calls: dict[Any, _Call] = {}
+        self._lives: dict[int, _Life] = {}
+        self._doubtful: dict[int, int] = {}
+        self._looks = 0
         for number in self.replicas:
-            self._load(number)
+            self._ask_whether_alive(number)
 
     @property
     def replicas(self) -> Sequence[int]:
@@ -88,21 +83,25 @@ class RayReplicas:
 
     def submit(self, replica: int, unit: int, requests: Sequence[Request]) -> None:
         """Send a unit to an actor."""
-        self._calls[self._actors[replica].answer.remote(list(requests))] = replica, unit
+        self._calls[self._actors[replica].answer.remote(list(requests))] = _Call(replica, "answer", unit)
 
     def wait(self) -> list[Event]:
-        """Return what the calls that have ended say; of an actor that died, its death once."""
-        ended, _ = self._ray.wait(list(self._calls), num_returns=1)
-        more, _ = self._ray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)
+        """Return what the calls that have ended say. Raises ``ServerError`` where no node is left for a replica."""
         found: list[Event] = []
-        for call in dict.fromkeys([*ended, *more]):
-            if call in self._calls:
+        while not found:
+            ended, _ = self._ray.wait(list(self._calls), num_returns=1, timeout=LOOK)
+            if not ended:
+                self._look()
+                continue
+            self._looks = 0
+            more, _ = self._ray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)
+            for call in dict.fromkeys([*ended, *more]):
                 found += self._ended(call)
         return found
 
     def drop(self, replica: int) -> None:
         """End an actor for good."""
-        self._calls = {call: one for call, one in self._calls.items() if one[0] != replica}
+        self._calls = {call: one for call, one in self._calls.items() if one.replica != replica}
         with contextlib.suppress(Exception):
             self._ray.kill(self._actors[replica], no_restart=True)
 
@@ -113,54 +112,91 @@ class RayReplicas:
             with contextlib.suppress(Exception):  # one that is dead already, or a cluster that is gone
                 self._ray.kill(actor, no_restart=True)
 
+    def _ask_whether_alive(self, replica: int) -> None:
+        alive = self._actors[replica].alive.options(max_task_retries=-1)
+        self._calls[alive.remote()] = _Call(replica, "alive")
+
     def _load(self, replica: int) -> None:
-        self._calls[self._actors[replica].loaded.remote()] = replica, None
+        self._calls[self._actors[replica].load.remote()] = _Call(replica, "load")
+
+    def _look(self) -> None:
+        """Raise ``ServerError`` where every replica waits for a node, and none has come for a while."""
+        waiting = {one.replica for one in self._calls.values() if one.asked == "alive"}
+        if waiting != {one.replica for one in self._calls.values()} or has_room(self._ray, self._needs):
+            self._looks = 0
+            return
+        self._looks += 1
+        if self._looks >= MOST_LOOKS:
+            needs = " and ".join(f"{number} {name[4:-1].upper()}" for name, number in self._needs.items())
+            raise ServerError(
+                f"no node of Ray's cluster has room for a replica (it needs {needs}), and none has come for "
+                f"{LOOK * MOST_LOOKS:.0f} s; what is done is kept; the same command goes on"
+            )
 
     def _ended(self, call: Any) -> list[Event]:
-        replica, unit = self._calls.pop(call)
+        if (one := self._calls.pop(call, None)) is None:
+            return []
         try:
             said = self._ray.get(call)
-        except self._ray.exceptions.RayActorError:
-            # All other calls of the actor fail likewise; they are of the same death.
-            lost = [one for one, (who, _) in self._calls.items() if who == replica]
-            for one in lost:
-                del self._calls[one]
-            self._load(replica)
-            return [Died(replica)]
-        if unit is None:
-            fault, seconds = said
-            return [Loaded(replica, seconds) if fault is None else Refused(replica, fault)]
-        answers, usage, error = said
-        return [Answered(replica, unit, answers, usage) if error is None else Failed(replica, unit, error)]
+        except (self._ray.exceptions.RayError, ConnectionError) as error:
+            return self._failed(one, error)
+        match one.asked:
+            case "alive":
+                return self._heard(one.replica, _Life(*said))
+            case "load":
+                fault, seconds = said
+                return [Loaded(one.replica, seconds) if fault is None else Refused(one.replica, fault)]
+        if said.error is not None:
+            return [Failed(one.replica, one.unit, said.error)]
+        return [Answered(one.replica, one.unit, said.answers, said.usage, said.life)]
+
+    def _failed(self, one: _Call, error: Exception) -> list[Event]:
+        errors = self._ray.exceptions
+        if isinstance(error, errors.RayTaskError):  # raised by the actor's own code; it lives on
+            if one.asked == "answer":
+                return [Failed(one.replica, one.unit, _last_line(error))]
+            return self._gone(one.replica, _last_line(error))
+        if isinstance(error, (errors.LocalRayletDiedError, ConnectionError)):
+            raise ServerError(
+                f"the cluster of Ray is not reached any more ({_first_line(error)}); what is done is kept; the "
+                "same command goes on"
+            ) from error
+        return self._unheard(one, error)
+
+    def _unheard(self, one: _Call, error: Exception) -> list[Event]:
+        """Ask an actor whether it lives, of which a call has failed; calls that fail after that say nothing new."""
+        replica = one.replica
+        if one.asked != "alive":
+            if replica in self._doubtful:
+                return []
+            self._doubtful[replica] = 0
+            self._ask_whether_alive(replica)
+            return [Lost(replica)]
+        self._doubtful[replica] = self._doubtful.get(replica, 0) + 1
+        if isinstance(error, self._ray.exceptions.ActorDiedError) or self._doubtful[replica] >= MOST_ASKED:
+            return self._gone(replica, _first_line(error))
+        time.sleep(AGAIN)
+        self._ask_whether_alive(replica)
+        return []
+
+    def _heard(self, replica: int, life: _Life) -> list[Event]:
+        before = self._lives.get(replica)
+        self._lives[replica] = life
+        self._doubtful.pop(replica, None)
+        self._load(replica)
+        if before is None or before.name == life.name:
+            return []
+        return [Died(replica, outside=not lives(self._ray, before.node))]
+
+    def _gone(self, replica: int, why: str) -> list[Event]:
+        self.drop(replica)
+        return [Gone(replica, why)]
 
 
-def start(target: RayTarget) -> Any:
-    """Return the package, connected: to the address, to that of ``RAY_ADDRESS``, or to a cluster of this machine."""
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise CheckpointError(f"--eval-engine {target.text} {NEEDS}") from error
-    if not ray.is_initialized():
-        address = f"ray://{target.address}" if target.address else None
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except Exception as error:  # of many kinds, all of which mean that there is no cluster
-            first = str(error).strip().partition("\n")[0]
-            raise CheckpointError(f"--eval-engine {target.text}: no cluster of Ray: {first}") from error
-    return ray
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def needs_of(ray: Any, settings: ModelSettings, target: RayTarget) -> tuple[dict[str, Any], int, int | None]:
-    """Return an actor's resources, the number of actors, and the threads of each.
-
-    An actor has an accelerator where the cluster has any and the run does not ask for CPUs, else its part of the CPUs.
-    """
-    there = ray.cluster_resources()
-    cards, cpus = int(there.get("GPU", 0)), max(1, int(there.get("CPU", 1)))
-    if cards and settings.device != "cpu":
-        return {"num_gpus": 1, "num_cpus": 1}, target.count or cards, settings.threads
-    nodes = max(1, sum(1 for one in ray.nodes() if one["Alive"]))
-    count = target.count or nodes
-    threads = max(1, cpus // count)
-    return {"num_cpus": min(threads, cpus // nodes) or 1}, count, threads
+def _last_line(error: Exception) -> str:
+    """Return the exception at the end of a traceback."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]

@@ -1,9 +1,18 @@
 """The units that each replica is sent, and those whose replica dies. Pure: events in, orders out.
 
 A replica first loads; only then it is sent units, two at most, so that it never waits. It computes them one after the
-other: when it dies, the first of them is to blame, and the second goes back as it was. A unit whose replica has died
-three times is halved, and its halves are halved again at their next death, until one request is left. That one may
-die three times too, and is then given up by name. So one request that kills whatever computes it costs that request.
+other. When it dies, the first of them is probably to blame, but not surely: the answer to it may have been on its
+way. So both go back, and from then on each is sent alone, to a replica that has nothing else.
+
+A unit that is blamed for three deaths is halved, and its halves are halved again at their next death, until one
+request is left. That one has deaths of its own, each while it was all that the replica had, and is given up by name
+at the third. So one request that kills whatever computes it costs that request.
+
+A death together with the node, or an answer that was lost while the replica lives on, is hardly ever a request's
+doing. It counts a third: a request that takes its node along is found too, only later.
+
+When a replica is lost, it may be open whether it has died: that is known once it is heard of again. Its units are sent
+anew at once, and the blame follows.
 
 A replica that dies while it loads has no unit to blame: after three such deaths in a row it is left out.
 """
@@ -23,6 +32,11 @@ IN_FLIGHT: Final = 2
 MOST_DEATHS: Final = 3
 """The deaths of its replica after which a unit is halved, or a single request given up."""
 
+OUTSIDE: Final = 3
+"""So many deaths together with a node, or lost answers, count as one death."""
+
+_LIMIT: Final = MOST_DEATHS * OUTSIDE
+
 Answers: TypeAlias = Mapping[int, Any]
 
 
@@ -34,28 +48,62 @@ class Order(NamedTuple):
     requests: tuple[int, ...]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Sent:
-    """A unit that is not done: its requests, and the deaths that it is blamed for."""
+    """A unit that is not done: its requests, and what it is blamed for, in thirds of a death.
+
+    ``alone``: it was there when a replica was lost, and is sent to a replica that has nothing else.
+    """
 
     requests: tuple[int, ...]
+    blame: int = 0
     deaths: int = 0
+    losses: int = 0
+    alone: bool = False
+    waits_as: int | None = None
+
+    @property
+    def reason(self) -> str:
+        """The reason for which it is given up."""
+        if self.deaths >= MOST_DEATHS:
+            return f"the process that computes it has died, {self.deaths} times"
+        return (
+            f"the process that computes it has died, {self.deaths} times, and was lost with its node, or its "
+            f"answer on the way, {self.losses} times"
+        )
+
+
+class _Doubt(NamedTuple):
+    """The unit that a lost replica computed, and whether it was all that it had."""
+
+    sent: _Sent
+    was_alone: bool
 
 
 @dataclass(slots=True)
-class _Replica:
+class ReplicaState:
+    """A replica as the schedule knows it: ``has`` are the numbers of its units, the first of which it computes."""
+
     ready: bool = False
+    loads: bool = True
     gone: bool = False
     failed_loads: int = 0
     has: deque[int] = field(default_factory=deque)
+    alone: bool = False
+    doubt: _Doubt | None = None
+
+    def takes(self, most: int) -> bool:
+        """Return whether it can be sent a unit, and then has so many at most."""
+        return self.ready and not self.gone and len(self.has) < most and not (self.alone and self.has)
 
 
 @dataclass(slots=True)
 class Schedule:
-    """The units of one call. ``given_up`` has the requests that killed every replica that computed them; ``differing``
-    those that were answered twice, and not alike."""
+    """The units of one call. ``given_up`` has the requests that killed every replica that computed them, and why;
+    ``differing`` those that were answered twice, and not alike."""
 
-    given_up: dict[int, int] = field(default_factory=dict)
+    replicas: dict[int, ReplicaState]
+    given_up: dict[int, str] = field(default_factory=dict)
     differing: list[int] = field(default_factory=list)
     first: int = 0
     next: int = 0
@@ -63,21 +111,23 @@ class Schedule:
     doubles: int = 0
     _units: dict[int, _Sent] = field(default_factory=dict)
     _waiting: deque[int] = field(default_factory=deque)
+    _suspects: deque[int] = field(default_factory=deque)
     _answers: dict[int, Any] = field(default_factory=dict)
-    _replicas: dict[int, _Replica] = field(default_factory=dict)
     _open: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, units: Sequence[Unit], ready: Mapping[int, bool], first: int = 0) -> Schedule:
-        """Return a schedule of these units for these replicas; a value says whether the replica is loaded.
+    def of(cls, units: Sequence[Unit], replicas: Mapping[int, ReplicaState], first: int = 0) -> Schedule:
+        """Return a schedule of these units for these replicas, as an earlier schedule has left them.
 
-        Units are numbered from ``first`` on, so that a late answer to those of an earlier call is known as such.
+        Units are numbered from ``first`` on, so that those of an earlier call are known as such: a replica may still
+        compute them, and their answers come late.
         """
-        found = cls(first=first, next=first)
+        found = cls(dict(replicas), first=first, next=first)
+        for state in found.replicas.values():
+            state.doubt = None  # its unit is none of this call
         for unit in units:
             found._wait(_Sent(unit.requests))
             found._open.update(unit.requests)
-        found._replicas = {name: _Replica(ready=loaded) for name, loaded in ready.items()}
         return found
 
     @property
@@ -87,52 +137,52 @@ class Schedule:
 
     @property
     def stuck(self) -> bool:
-        """Return whether no replica is left for what is not answered."""
-        return bool(self._open) and all(one.gone for one in self._replicas.values())
+        """Return whether no replica is left."""
+        return all(one.gone for one in self.replicas.values())
 
     def knows(self, unit: int) -> bool:
         """Return whether a unit is one of this call."""
         return self.first <= unit < self.next
 
-    def ready(self) -> dict[int, bool]:
-        """Return which replicas are loaded now, without those that are left out."""
-        return {name: one.ready for name, one in self._replicas.items() if not one.gone}
-
     def orders(self) -> list[Order]:
-        """Return what is to be sent now; it counts as sent. Replicas with less to do come first."""
+        """Return what is to be sent now; it counts as sent. Replicas with less to do come first.
+
+        What may have killed a replica is sent when nothing else waits.
+        """
         found = []
-        while self._waiting:
-            able = [
-                (len(one.has), name)
-                for name, one in self._replicas.items()
-                if one.ready and not one.gone and len(one.has) < IN_FLIGHT
-            ]
-            if not able:
-                break
-            number = self._waiting.popleft()
-            left = tuple(one for one in self._units[number].requests if one in self._open)
-            if not left:
-                del self._units[number]
-                continue
-            replica = min(able)[1]
-            self._units[number].requests = left
-            self._replicas[replica].has.append(number)
-            found.append(Order(replica, number, left))
+        for queue, most in ((self._waiting, IN_FLIGHT), (self._suspects, 1)):
+            while queue:
+                able = [(len(one.has), name) for name, one in self.replicas.items() if one.takes(most)]
+                if not able:
+                    break
+                number = queue.popleft()
+                sent = self._units[number]
+                sent.waits_as = None
+                sent.requests = self._left(sent)
+                if not sent.requests:
+                    del self._units[number]
+                    continue
+                replica = self.replicas[min(able)[1]]
+                replica.has.append(number)
+                replica.alone = sent.alone
+                found.append(Order(min(able)[1], number, sent.requests))
         return found
 
-    def loaded(self, replica: int) -> None:
-        """Note that a replica can answer."""
-        one = self._replicas[replica]
-        one.ready, one.failed_loads = True, 0
+    def loaded(self, replica: int) -> list[int]:
+        """Note that a replica can answer; return the requests that are given up.
+
+        If it was lost before, it has not died: then only its answer was lost.
+        """
+        one = self.replicas[replica]
+        one.ready, one.loads, one.failed_loads = True, False, 0
+        return self._resolve(one, outside=True)
 
     def answered(self, replica: int, unit: int, answers: Answers) -> list[int]:
         """Take a unit's answers by request; return the requests that are answered only now.
 
         It does not matter whether the unit was sent elsewhere meanwhile, or halved.
         """
-        own = self._replicas[replica].has
-        if unit in own:
-            own.remove(unit)
+        self._ends(replica, unit)
         fresh = []
         for number, answer in answers.items():
             if number in self._open:
@@ -146,62 +196,109 @@ class Schedule:
         self._units.pop(unit, None)
         return fresh
 
-    def died(self, replica: int) -> list[int]:
-        """Take note of a death; return the requests that are given up for it. The replica loads anew."""
-        one = self._replicas[replica]
-        held, one.has = list(one.has), deque()
-        was_ready, one.ready = one.ready, False
-        if not was_ready:
-            one.failed_loads += 1
-            one.gone = one.failed_loads >= MOST_DEATHS
-        for number in reversed(held[1:]):
-            self._again(number)
-        return self._blame(held[0]) if held else []
+    def lost(self, replica: int) -> list[int]:
+        """Note that nothing is heard of a replica any more; return the requests that are given up.
+
+        ``loaded`` or ``died`` tells what has become of it.
+        """
+        one = self.replicas[replica]
+        one.ready = False
+        held, was_alone = [self._units.pop(number, None) for number in one.has], len(one.has) == 1
+        one.has.clear()
+        if held and held[0] is not None:
+            one.doubt = _Doubt(held[0], was_alone)
+        given_up = []
+        for sent in reversed(held):
+            if sent is not None:
+                sent.alone = True
+                given_up += self._again(sent)
+        return given_up
+
+    def died(self, replica: int, *, outside: bool = False) -> list[int]:
+        """Take note of a death; return the requests that are given up for it. The replica loads anew.
+
+        ``outside``: the node has died with it.
+        """
+        one = self.replicas[replica]
+        given_up = self.lost(replica)
+        if one.loads:
+            one.failed_loads += 1 if outside else OUTSIDE
+            one.gone = one.gone or one.failed_loads >= _LIMIT
+        one.loads = True
+        return given_up + self._resolve(one, outside=outside)
+
+    def left_out(self, replica: int) -> list[int]:
+        """Note that a replica can never answer again; return the requests that are given up for it."""
+        self.replicas[replica].gone = True
+        return self.lost(replica)
 
     def failed(self, replica: int, unit: int) -> list[int]:
         """Take note of an error that a unit has raised; return the requests that are given up for it.
 
         The replica lives on. An error is not tried again: the unit is halved at once.
         """
-        own = self._replicas[replica].has
+        self._ends(replica, unit)
+        if (sent := self._units.pop(unit, None)) is None:
+            return []
+        sent.blame = _LIMIT
+        return self._again(sent)
+
+    def _ends(self, replica: int, unit: int) -> None:
+        own = self.replicas[replica].has
         if unit in own:
             own.remove(unit)
-        if (sent := self._units.get(unit)) is None:
-            return []
-        sent.deaths = MOST_DEATHS - 1
-        return self._blame(unit)
 
-    def _blame(self, number: int) -> list[int]:
-        if (sent := self._units.get(number)) is None:
-            return []
-        sent.requests = tuple(one for one in sent.requests if one in self._open)
-        sent.deaths += 1
-        if sent.deaths < MOST_DEATHS:
-            self._again(number)
-            return []
-        del self._units[number]
-        if len(sent.requests) == 1:
-            (request,) = sent.requests
-            self._open.discard(request)
-            self.given_up[request] = sent.deaths
-            return [request]
-        half = len(sent.requests) // 2
-        for part in (sent.requests[:half], sent.requests[half:]):
-            if part:
-                # The next death halves it again; but a single request is blamed only for deaths of its own.
-                self._wait(_Sent(part, deaths=0 if len(part) == 1 else MOST_DEATHS - 1))
-        return []
+    def _resolve(self, one: ReplicaState, *, outside: bool) -> list[int]:
+        """Blame what a lost replica computed, now that it is known what has become of it.
 
-    def _again(self, number: int) -> None:
-        """Send a unit again, last of all: what is healthy comes first.
-
-        It gets a new number, so that a late answer to the first sending does not end the second.
+        It may have been answered or given up since, or be computed by another replica just now.
         """
-        if (sent := self._units.pop(number, None)) is not None:
+        doubt, one.doubt = one.doubt, None
+        if doubt is None or not (left := self._left(doubt.sent)):
+            return []
+        sent = doubt.sent
+        if len(left) > 1 or doubt.was_alone:
+            sent.blame += 1 if outside else OUTSIDE
+            sent.losses += outside
+            sent.deaths += not outside
+        if sent.blame < _LIMIT or sent.waits_as is None:
+            return []
+        self._suspects.remove(sent.waits_as)
+        del self._units[sent.waits_as]
+        sent.waits_as = None
+        return self._again(sent)
+
+    def _again(self, sent: _Sent) -> list[int]:
+        """Send a unit again, or its halves where it is blamed enough; return the request that is given up instead."""
+        sent.requests = self._left(sent)
+        if not sent.requests:
+            return []
+        if sent.blame < _LIMIT:
             self.resent += 1
             self._wait(sent)
+            return []
+        ended, sent.requests = sent.requests, ()  # another replica may still be in doubt for it
+        if len(ended) == 1:
+            (request,) = ended
+            self._open.discard(request)
+            self.given_up[request] = sent.reason
+            return [request]
+        half = len(ended) // 2
+        for part in (ended[:half], ended[half:]):
+            # The next death halves it again; but a single request is blamed only for deaths of its own.
+            blame = 0 if len(part) == 1 else _LIMIT - OUTSIDE
+            self._wait(_Sent(part, blame, alone=sent.alone))
+        return []
+
+    def _left(self, sent: _Sent) -> tuple[int, ...]:
+        return tuple(one for one in sent.requests if one in self._open)
 
     def _wait(self, sent: _Sent) -> None:
+        """Put a unit in its queue.
+
+        It gets a new number, so that a late answer to an earlier sending does not end this one.
+        """
         self._units[self.next] = sent
-        self._waiting.append(self.next)
+        sent.waits_as = self.next
+        (self._suspects if sent.alone else self._waiting).append(self.next)
         self.next += 1

@@ -27,12 +27,16 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answers of a unit, in the order of its requests, and what the replica has spent so far."""
+    """The answers of a unit, in the order of its requests, and what the replica's process has spent so far.
+
+    ``life`` names the process: one that is started again counts anew.
+    """
 
     replica: int
     unit: int
     answers: Sequence[Answer | Refusal]
     usage: dict[str, Any]
+    life: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +49,33 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Died:
-    """A replica has died, with all units that it had; it is started again, and says when it is ``Loaded``."""
+class Lost:
+    """The answer of a replica was lost, and perhaps the replica. ``Died`` comes next if it has died, and ``Loaded``
+    when it can be asked again."""
 
     replica: int
 
 
-Event: TypeAlias = Loaded | Refused | Answered | Failed | Died
+@dataclass(frozen=True, slots=True)
+class Died:
+    """A replica has died, with all units that it had; it is started again, and says when it is ``Loaded``.
+
+    ``outside``: its node has died.
+    """
+
+    replica: int
+    outside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A replica is not started again; the message says why."""
+
+    replica: int
+    message: str
+
+
+Event: TypeAlias = Loaded | Refused | Answered | Failed | Lost | Died | Gone
 
 
 class Transport(Protocol):
@@ -65,7 +89,10 @@ class Transport(Protocol):
         """Send a unit; return at once."""
 
     def wait(self) -> list[Event]:
-        """Return what has happened since the last call, one event at least."""
+        """Return what has happened since the last call, one event at least.
+
+        Raises ``ServerError`` where nothing can happen any more.
+        """
 
     def drop(self, replica: int) -> None:
         """End a replica that only dies; nothing more is heard of it."""

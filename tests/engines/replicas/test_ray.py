@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,8 @@ from harness.core.errors import CheckpointError
 from harness.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
 from harness.engines.registry import identity, open_engine
 from harness.engines.replicas.engine import ReplicatedEngine
-from harness.engines.replicas.ray_replicas import RayReplicas, Replica
+from harness.engines.replicas.ray_actor import Computed, Replica
+from harness.engines.replicas.ray_replicas import RayReplicas
 from harness.engines.replicas.target import target_of
 from harness.engines.settings import ModelSettings
 from tests.support.tiny import tiny_causal
@@ -63,7 +63,7 @@ def test_a_request_that_kills_whatever_computes_it_costs_that_request_alone(tmp_
     once = tmp_path / "once"
 
     class Dying(Replica):
-        def answer(self, requests: Sequence[Request]) -> tuple[list[Any], dict[str, Any], str | None]:
+        def answer(self, requests: Sequence[Request]) -> Computed:
             texts = {getattr(one, "continuation", "") for one in requests}
             first = " 7" in texts and not once.exists()
             if first:
@@ -83,9 +83,7 @@ def test_a_request_that_kills_whatever_computes_it_costs_that_request_alone(tmp_
 
 
 def test_another_checkpoint_than_the_one_asked_for_is_refused_by_name() -> None:
-    engine = opened("fake:causal", fingerprint="0123456789abcdef")
     with pytest.raises(
         CheckpointError, match=r"fake-causal: .*: fake:causal has the fingerprint .* 0123456789ab was"
     ):
-        engine.answer(requests(3))
-    engine.close()
+        opened("fake:causal", fingerprint="0123456789abcdef")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +18,7 @@ from harness.core.errors import CheckpointError
 from harness.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
 from harness.engines.fake import FakeEngine
 from harness.engines.replicas.engine import ReplicatedEngine
-from harness.engines.replicas.schedule import IN_FLIGHT, Schedule
+from harness.engines.replicas.schedule import IN_FLIGHT, ReplicaState, Schedule
 from harness.engines.replicas.target import RayTarget, target_of
 from harness.engines.replicas.transport import Answered, Died, Event, Failed, Loaded, Refused
 from harness.engines.replicas.units import LEAST, Unit, cost_of, plan_units
@@ -33,6 +35,10 @@ def fake() -> CheckpointInfo:
 
 def asked(count: int) -> list[Request]:
     return [Loglikelihood(f"{number % 7} " * (number % 50 + 1), f"{number}") for number in range(count)]
+
+
+def ready_schedule(units: list[Unit], replicas: int) -> Schedule:
+    return Schedule.of(units, {number: ReplicaState(ready=True, loads=False) for number in range(replicas)})
 
 
 @dataclass
@@ -136,16 +142,78 @@ def test_nothing_is_lost_or_changed_and_only_poison_is_given_up(
 
 
 def test_a_late_answer_of_a_dead_replica_is_taken_and_leaves_the_second_sending_alone() -> None:
-    schedule = Schedule.of([Unit((0,), 1.0), Unit((1,), 1.0)], {0: True})
+    schedule = ready_schedule([Unit((0,), 1.0), Unit((1,), 1.0)], 1)
     (first, _) = schedule.orders()
     schedule.died(0)
     schedule.loaded(0)
-    again = schedule.orders()
+    (again,) = schedule.orders()
+    assert again.requests == (1,)
+    assert schedule.orders() == []  # the replica computes it alone
     assert schedule.answered(0, first.unit, {0: "a"}) == [0]
-    assert schedule.orders() == []  # the replica still computes both
-    assert [schedule.answered(0, one.unit, dict.fromkeys(one.requests, "a")) for one in again] == [[1], []]
+    assert schedule.orders() == []
+    assert schedule.answered(0, again.unit, {1: "a"}) == [1]
     assert schedule.done
     assert schedule.differing == []
+
+
+def test_a_request_is_blamed_only_for_deaths_while_it_was_alone() -> None:
+    schedule = ready_schedule([Unit((0,), 1.0), Unit((1,), 1.0)], 1)
+    given_up = []
+    for _ in range(12):
+        orders = schedule.orders()
+        if (1,) in [
+            one.requests for one in orders
+        ]:  # it kills the replica before the answer to the first is there
+            given_up += schedule.died(0)
+            schedule.loaded(0)
+        for one in orders if len(orders) == 1 and orders[0].requests == (0,) else ():
+            assert schedule.answered(0, one.unit, {0: "a"}) == [0]
+    assert given_up == [1]
+    assert schedule.done
+
+
+def test_a_replica_whose_contact_was_lost_and_that_lives_has_not_died() -> None:
+    schedule = ready_schedule([Unit((0,), 1.0)], 1)
+    for _ in range(8):
+        assert len(schedule.orders()) == 1
+        assert schedule.lost(0) == []
+        assert schedule.orders() == []
+        assert schedule.loaded(0) == []
+    (last,) = schedule.orders()
+    assert schedule.answered(0, last.unit, {0: "a"}) == [0]
+    assert schedule.given_up == {}
+
+
+def test_the_units_of_a_call_that_was_left_are_not_those_of_the_next() -> None:
+    before = ready_schedule([Unit((0,), 1.0), Unit((1,), 1.0)], 1)
+    assert len(before.orders()) == IN_FLIGHT
+    schedule = Schedule.of([Unit((0,), 1.0)], before.replicas, first=before.next)
+    assert schedule.orders() == []  # the replica still has two
+    schedule.died(0)  # of the first of these
+    schedule.loaded(0)
+    (one,) = schedule.orders()
+    assert schedule.resent == 0
+    assert schedule.answered(0, one.unit, {0: "a"}) == [0]
+
+
+def test_nothing_is_kept_of_calls_that_are_done() -> None:
+    engine = ReplicatedEngine(fake(), Cluster(2, lambda low, high: high, most_deaths=0))
+    requests = asked(500)
+    engine.answer(requests)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            engine.answer(requests)
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(40):
+            engine.answer(requests)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 20_000  # the units of 40 calls would be 160,000 and more
 
 
 def test_poison_among_ten_thousand_is_found_with_few_deaths() -> None:
