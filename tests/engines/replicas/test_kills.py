@@ -1,0 +1,215 @@
+"""Whatever is killed, and whenever: no item is lost, none is scored twice, and no score changes.
+
+The simulated runs have the real schedule, driver and journal on a played Ray. The others kill real processes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.benchmark import Benchmark, Dataset
+from harness.core.dataset import Example
+from harness.core.requests import Generate, Loglikelihood, Request
+from harness.engines.base import Engine
+from harness.engines.fake import FakeEngine
+from harness.engines.registry import identity
+from harness.engines.replicas.engine import ReplicatedEngine
+from harness.engines.replicas.ray_actor import Computed, Replica
+from harness.engines.replicas.ray_replicas import RayReplicas
+from harness.engines.replicas.target import target_of
+from harness.engines.settings import ModelSettings
+from harness.plugin.driver import Job, RunningBatch, run_batch
+from harness.results.journal import Journal, read_journal
+from tests.engines.replicas.test_schedule import fake
+from tests.support.simulated_ray import KillsNodeError, KillsProcessError, SimulatedRay
+
+SETTINGS = ModelSettings(device="cpu", threads=1, engine="ray")
+
+BATCH = 120
+"""The items of a batch: each of several is killed into."""
+
+SPEC = Benchmark(
+    name="sums",
+    version=1,
+    data=Dataset(local="x/x"),
+    asks=(Loglikelihood, Generate),
+    primary="acc",
+    metrics=("acc", "margin", "length"),
+)
+
+
+class DriverKilledError(BaseException):
+    """The end of the driver's process."""
+
+
+def item(n: int) -> Any:
+    """An item that asks twice: for log-probabilities, then for a text that depends on them."""
+    context = "and so on " * (n * 7 % 60)
+    answers = yield [Loglikelihood(context, f" {n} {option}") for option in "abc"]
+    best = max(range(3), key=lambda one: answers[one].logprob)
+    text = yield Generate(f"{context}{n} {'abc'[best]}", max_new_tokens=5 + n % 20)
+    return {
+        "acc": float(best == 0),
+        "margin": answers[0].logprob - answers[1].logprob,
+        "length": len(text.text),
+    }
+
+
+def job(n: int) -> Job:
+    return Job(f"t::{n}", SPEC, Example(f"x/{n}", None, {}, "hash"), "c", lambda: item(n))
+
+
+def run_items(numbers: Sequence[int], engine: Engine, folder: Path) -> None:
+    """Run items batch by batch, as a session does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with Journal(folder, "main") as journal:
+        for begin in range(0, len(numbers), BATCH):
+            run_batch(RunningBatch([job(n) for n in numbers[begin : begin + BATCH]], engine), engine, journal)
+
+
+@dataclass
+class Plan:
+    """What a seed decides: the cluster, the items, and what kills."""
+
+    seed: int
+    draw: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        draw = self.draw = random.Random(self.seed)
+        self.items = draw.randint(60, 400)
+        self.nodes = [draw.randint(1, 2) for _ in range(draw.randint(1, 4))]
+        self.replicas = draw.randint(1, sum(self.nodes))
+        self.poison = draw.randrange(self.items) if draw.random() < 0.25 else None
+        self.kills = draw.choice((KillsProcessError, KillsProcessError, KillsNodeError))
+
+    def kill(self, cluster: SimulatedRay) -> None:
+        """Let something die now: an actor, a node, two things at once, or a replica that is just loading anew."""
+        for _ in range(self.draw.choice((1, 1, 2))):
+            if self.draw.random() < 0.6:
+                cluster.kill_actor(self.draw.choice(cluster.actors))
+                continue
+            node = self.draw.choice([one for one in cluster.machines if one.alive] or cluster.machines)
+            others = any(one.alive and one.cpus >= node.cpus for one in cluster.machines if one is not node)
+            again = self.draw.uniform(1.0, 60.0)
+            cluster.kill_node(node, back_after=None if others and self.draw.random() < 0.3 else again)
+
+
+def poisoned(plan: Plan) -> type[Replica]:
+    """A replica's process that dies of one item's requests."""
+    mark = None if plan.poison is None else f" {plan.poison} "
+
+    class Dying(Replica):
+        def answer(self, requests: Sequence[Request]) -> Computed:
+            texts = [getattr(one, "continuation", "") for one in requests]
+            if mark is not None and any(text.startswith(mark) for text in texts):
+                raise plan.kills
+            return super().answer(requests)
+
+    return Dying
+
+
+def records_of(folders: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
+    """The scores of all items by a journal of several lives, and how often each is there."""
+    records = [one for folder in folders for one in read_journal(folder)]
+    return (
+        {one.item: (one.status, one.scores, one.exchanges) for one in records},
+        Counter(one.item for one in records),
+    )
+
+
+def killed_run(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[Path], SimulatedRay]:
+    """Run the same command again and again until nobody kills the driver; return the folders of its lives."""
+    cluster = SimulatedRay(
+        plan.nodes,
+        plan.seed,
+        stray=plan.draw.choice((0.0, 0.02, 0.1)),
+        large=plan.draw.choice((0.0, 0.5)),
+        seconds=lambda method, _: {"load": 8.0, "alive": 0.1}.get(method, 1.0),
+    )
+    monkeypatch.setattr("harness.engines.replicas.ray_replicas.start", lambda target: cluster)
+    monkeypatch.setattr("harness.engines.replicas.ray_actor.node_here", lambda: cluster.here.name)
+    monkeypatch.setattr("harness.engines.replicas.ray_replicas.AGAIN", 0.0)
+    info, folders = fake(), []
+    drivers = plan.draw.choice((0, 0, 1, 2))
+    while True:
+        folders.append(tmp_path / f"life{len(folders)}")
+        done, _ = records_of(folders)
+        left = [n for n in range(plan.items) if f"t::{n}" not in done]
+        engine: ReplicatedEngine | None = None
+        for _ in range(plan.draw.randint(1, 6)):
+            cluster.later(plan.draw.uniform(0.0, 90.0), lambda: plan.kill(cluster))
+        if drivers:
+            cluster.later(plan.draw.uniform(0.0, 60.0), lambda: kill_driver(cluster))
+        try:
+            target = target_of(f"ray:{plan.replicas}")
+            engine = ReplicatedEngine(
+                info, RayReplicas(info, SETTINGS, target, identity(info), poisoned(plan))
+            )
+            run_items(left, engine, folders[-1])
+        except DriverKilledError:
+            drivers -= 1
+            folders[-1].mkdir(exist_ok=True)
+            for actor in cluster.actors:  # they belong to the driver
+                actor.dead = True
+                cluster.kill_actor(actor)
+            if plan.draw.random() < 0.5:
+                with (folders[-1] / "items-main.jsonl").open("ab") as file:
+                    file.write(b'{"schema":1,"item":"t::')  # the line that it was writing
+            continue
+        engine.close()
+        return folders, cluster
+
+
+def kill_driver(cluster: SimulatedRay) -> None:
+    cluster.happened.append(f"{cluster.now:.1f} the driver dies")
+    raise DriverKilledError
+
+
+def unkilled(items: int, folder: Path) -> dict[str, Any]:
+    """The scores of a run in one process, of which nothing is killed."""
+    run_items(range(items), FakeEngine(fake()), folder)
+    return records_of([folder])[0]
+
+
+def check_seed(seed: int, right: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan(seed)
+    folders, cluster = killed_run(plan, tmp_path, monkeypatch)
+    found, often = records_of(folders)
+    told = "\n".join([f"seed {seed}", *cluster.happened])
+    expected = {f"t::{n}": right[f"t::{n}"] for n in range(plan.items)}
+    if plan.poison is not None:
+        guilty = f"t::{plan.poison}"
+        status, _, _ = found.pop(guilty)
+        assert status == "error", told
+        del expected[guilty]
+    assert found == expected, told
+    assert set(often.values()) == {1}, told
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return unkilled(400, tmp_path_factory.mktemp("right"))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_nothing_is_lost_double_or_changed_in_a_simulated_run(
+    seed: int, right: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_seed(seed, right, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 150))
+def test_nothing_is_lost_double_or_changed_in_many_simulated_runs(
+    seed: int, right: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_seed(seed, right, tmp_path, monkeypatch)
