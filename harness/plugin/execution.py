@@ -17,7 +17,7 @@ import pytest
 
 from harness.core.asking import Asking
 from harness.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, generator_function
-from harness.core.errors import ServerError
+from harness.core.errors import RequestError, ServerError
 from harness.core.requests import Generate
 from harness.core.resources import shipped_evals
 from harness.core.serialize import to_plain
@@ -42,6 +42,7 @@ from harness.plugin.sizes import workload_of
 from harness.plugin.time_limit import TimeLimit
 from harness.plugin.watch import Watch
 from harness.plugin.xdist import Quarantine
+from harness.results.in_flight import InFlight, Item, Kills
 from harness.results.journal import Journal
 from harness.results.live import Workload
 from harness.results.records import Record, Status
@@ -65,8 +66,9 @@ class Work:
     batches of items that ask for texts are larger than ``size``, which xdist's controller could not know of.
 
     ``engine`` loads a checkpoint; ``note_usage`` is told now and then what this process's answers have cost.
-    ``sequential`` knows which items are no longer needed, ``reuse`` what earlier runs have scored. ``watch`` reports
-    how far the process is, for which the ``settings`` of engines are needed.
+    ``sequential`` knows which items are no longer needed, ``reuse`` what earlier runs have scored. ``in_flight`` says
+    what is computed, in case this process is killed. ``watch`` reports how far the process is, for which the
+    ``settings`` of engines are needed.
     """
 
     items: Sequence[pytest.Item]
@@ -80,6 +82,7 @@ class Work:
     sandbox: ProgramRunner | None = None
     sequential: Sequential | None = None
     reuse: Reuse | None = None
+    in_flight: InFlight | None = None
     watch: Watch | None = None
     settings: ModelSettings = field(default_factory=ModelSettings)
 
@@ -101,6 +104,7 @@ class Execution:
         self._leader_after: dict[str, pytest.Item] = {}
         self._asked: tuple[Engine, str] | None = None
         self._shared = SharedRows(work.items)
+        self._kills = Kills(work.reuse) if work.reuse is not None and work.in_flight is not None else None
         self._plan(work.items)
 
     def _plan(self, items: Sequence[pytest.Item]) -> None:
@@ -126,6 +130,8 @@ class Execution:
             sequential = self._work.sequential
             if sequential is not None and (reason := sequential.not_needed(item.nodeid)) is not None:
                 pytest.skip(reason)
+            if self._kills is not None and (why := self._kills.given_up(_key(item))) is not None:
+                raise RequestError(why)
             info = checkpoint_of(item)
             watch = self._work.watch
             if watch is not None and not watch.planned:
@@ -144,14 +150,24 @@ class Execution:
             begin = functools.partial(self._meter.begin, engine, info.name)
             try:
                 ahead = self._ahead.get(info.name) if self._work.sequential is None else None
+                self._begin(info, batch, ahead)
                 with watch.answering(batch, engine, info.name) if watch is not None else nullcontext():
                     once = self._shared.engine(engine, info.name, self._batch_of[item.nodeid])
                     run_batch(batch, once, _Recorder(self._journal, begin), self._work.sandbox, ahead)
             finally:
+                if self._work.in_flight is not None:
+                    self._work.in_flight.end()
                 self._outcomes.update(batch.outcomes)
                 self._settled.update(batch.outcomes)
             self._meter.count(engine, info.name, to_plain(engine.usage))
         return self._outcomes.pop(item.nodeid)
+
+    def _begin(self, info: CheckpointInfo, batch: RunningBatch, ahead: RunningBatch | None) -> None:
+        """Write down what this process computes itself: what others compute does not kill it."""
+        if self._work.in_flight is not None and not info.served and self._work.settings.engine is None:
+            running = [*batch.running, *(ahead.running if ahead is not None else ())]
+            jobs = [one.job for one in running]
+            self._work.in_flight.begin(Item(info.name, job.spec.name, job.example.id) for job in jobs)
 
     def check(self) -> None:
         """Let the engine that was asked last check that it answers as at the beginning, where it can."""
@@ -184,6 +200,8 @@ class Execution:
         for batch in self._ahead.values():
             batch.close()
         self._ahead.clear()
+        if self._work.in_flight is not None:
+            self._work.in_flight.close()
         if self._work.watch is not None:
             self._work.watch.close()
 
@@ -253,6 +271,8 @@ class Execution:
         leader = self._leader_after.get(item.nodeid)
         if not self._work.in_order or not isinstance(leader, pytest.Function):
             return
+        if self._is_alone(item) or self._is_alone(leader):
+            return
         done = self._settled | batch.items
         if self._work.sequential is not None and any(
             one.nodeid not in done for one in self._batch_of[item.nodeid]
@@ -270,7 +290,7 @@ class Execution:
     def _members(self, leader: pytest.Function) -> list[pytest.Function]:
         """Return the batch's items that can run under the leader's fixtures and have not run yet, the leader first."""
         quarantined = self._work.quarantine.items()
-        if leader.nodeid in quarantined:
+        if leader.nodeid in quarantined or self._is_alone(leader):
             return [leader]
         sequential, members = self._work.sequential, [leader]
         for item in self._batch_of.get(leader.nodeid, ()):
@@ -280,7 +300,11 @@ class Execution:
             apart = sequential is not None and not sequential.together(leader.nodeid, item.nodeid)
             if fresh and not apart and _alike(item, leader) and not self._known(item):
                 members.append(item)
-        return members
+        return [leader, *(item for item in members[1:] if not self._is_alone(item))]
+
+    def _is_alone(self, item: pytest.Item) -> bool:
+        """Return whether earlier runs were killed with the item in flight, so that it is computed alone."""
+        return self._kills is not None and self._kills.alone(_key(item))
 
     def _job(self, item: pytest.Function, leader: pytest.Function) -> Job:
         given = given_of(item)
@@ -322,6 +346,12 @@ class Execution:
         if (found := self._functions.get(key)) is None:
             found = self._functions[key] = generator_function(item.function)
         return found
+
+
+def _key(item: pytest.Item) -> Item:
+    given = given_of(item)
+    assert given is not None
+    return Item(checkpoint_of(item).name, given.loaded.spec.name, given.example.id)
 
 
 class _Recorder:

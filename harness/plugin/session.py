@@ -295,6 +295,7 @@ class EvalSession:
         from harness.plugin.execution import Execution, Work
         from harness.plugin.watch import Watch
         from harness.plugin.xdist import Quarantine
+        from harness.results.in_flight import InFlight
         from harness.results.journal import Journal
         from harness.results.reuse import Reuse
 
@@ -313,6 +314,8 @@ class EvalSession:
                 sandbox=self.collection.sandbox,
                 sequential=self._sequential,
                 reuse=None if self.settings.no_cache else Reuse(self.directory.path),
+                # xdist's controller finds out by itself what kills a worker.
+                in_flight=None if self.worker else InFlight(self.directory.path, who),
                 watch=Watch(self.directory.path, who) if self.config.get_verbosity() >= 0 else None,
                 settings=self.settings.model,
             )

@@ -170,6 +170,10 @@ class Reuse:
         """Return whether no earlier run has anything for this one."""
         return not self._sources()
 
+    def sources(self, checkpoint: str, benchmark: str) -> list[Source]:
+        """Return the runs whose scores this run may take."""
+        return self._sources().get(checkpoint, {}).get(benchmark, [])
+
     def has(self, checkpoint: str, benchmark: str, example: str) -> bool:
         """Return whether an earlier run has scored the example."""
         return next(self._places(checkpoint, benchmark, example), None) is not None
@@ -186,7 +190,7 @@ class Reuse:
     def _places(
         self, checkpoint: str, benchmark: str, example: str
     ) -> Iterator[tuple[_Stored, Source, _Place]]:
-        for source in self._sources().get(checkpoint, {}).get(benchmark, ()):
+        for source in self.sources(checkpoint, benchmark):
             if source.directory not in self._runs:
                 self._runs[source.directory] = _Stored(Path(source.directory))
             stored = self._runs[source.directory]
