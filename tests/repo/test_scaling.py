@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from harness.core.settings import settings_table
 from harness.core.shard import parse_shard
+from harness.engines.replicas.target import target_of
 from tests.support.places import ROOT
 
 FOLDER = ROOT / "docs" / "scaling"
@@ -36,6 +39,26 @@ def test_an_indexed_job_has_as_many_completions_as_shards() -> None:
     words = container["command"]
     assert words[words.index("--eval-shard") + 1] == f"auto/{job['spec']['completions']}"
     assert job["spec"]["completionMode"] == "Indexed"
+
+
+def test_a_job_of_kuberay_has_its_replicas_on_nodes_with_gpus_and_their_weights() -> None:
+    (job,) = yaml.safe_load_all((FOLDER / "kuberay.yml").read_text(encoding="utf-8"))
+    words = job["spec"]["entrypoint"].split()
+    assert target_of(words[words.index("--eval-engine") + 1]).count is None  # one for each accelerator
+    cluster = job["spec"]["rayClusterSpec"]
+    head, (workers,) = cluster["headGroupSpec"], cluster["workerGroupSpecs"]
+    assert head["rayStartParams"]["num-cpus"] == "0"
+    checkpoint = Path(words[words.index("--checkpoint") + 1])
+    for group in (head, workers):
+        (container,) = group["template"]["spec"]["containers"]
+        mounted = {one["name"]: Path(one["mountPath"]) for one in container["volumeMounts"]}
+        assert checkpoint.is_relative_to(mounted["models"])
+        assert set(mounted) == {one["name"] for one in group["template"]["spec"]["volumes"]}
+    (container,) = workers["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (needed,) = project["optional-dependencies"]["ray"]
+    assert cluster["rayVersion"] in Requirement(needed).specifier
 
 
 def test_each_example_is_on_the_page() -> None:

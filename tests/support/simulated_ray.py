@@ -164,6 +164,7 @@ class SimulatedRay:
         self.here: Node | None = None
         self.exceptions = SimpleNamespace(**{one.__name__: one for one in EXCEPTIONS})
         self.happened: list[str] = []
+        self.stored: list[Any] = []
         self.most_waits = 200_000
         self._stray, self._large, self._stray_errors, self._seconds = (
             stray,
@@ -226,6 +227,10 @@ class SimulatedRay:
         if call.lies_on is not None and not call.lies_on.alive:
             raise ObjectLostError("its node has died")
         return call.value
+
+    def put(self, value: Any) -> Any:
+        self.stored.append(value)
+        return value
 
     def kill(self, handle: _Handle, no_restart: bool = True) -> None:
         actor = handle._actor

@@ -16,6 +16,7 @@ from harness.checkpoints.info import info_from_plain
 from harness.core.errors import HarnessError
 from harness.core.requests import Request
 from harness.engines.base import Engine
+from harness.engines.replicas.weights import Received, are_here
 from harness.engines.settings import ModelSettings
 
 
@@ -28,11 +29,23 @@ class Computed(NamedTuple):
     life: str
 
 
+class Load(NamedTuple):
+    """What has become of loading: the reason why it cannot answer, None where it can; whether the node lacks its
+    files; the seconds it took."""
+
+    fault: str | None = None
+    lacks_files: bool = False
+    seconds: float = 0.0
+
+
 class Replica:
     """A loaded checkpoint, or the reason why there is none."""
 
-    def __init__(self, row: dict[str, Any], settings: ModelSettings, fingerprint: str | None) -> None:
-        self._row, self._settings, self._fingerprint = row, settings, fingerprint
+    def __init__(
+        self, row: dict[str, Any], settings: ModelSettings, fingerprint: str | None, sent: bool = False
+    ) -> None:
+        """``sent``: the driver can send the files to a node that lacks them."""
+        self._row, self._settings, self._fingerprint, self._sent = row, settings, fingerprint, sent
         self._life = uuid.uuid4().hex
         self._engine: Engine | None = None
 
@@ -40,8 +53,8 @@ class Replica:
         """Return the name of this process, another after each death, and its node."""
         return self._life, node_here()
 
-    def load(self) -> tuple[str | None, float]:
-        """Load the checkpoint, once; return why it cannot answer, None where it can, and the seconds it took.
+    def load(self) -> Load:
+        """Load the checkpoint, unless that is done.
 
         The fingerprint is found here: the path may hold something else on this node.
         """
@@ -50,18 +63,30 @@ class Replica:
         began = time.monotonic()
         if self._engine is None:
             info = info_from_plain(self._row)
+            if self._sent and not are_here(info):
+                received = self._received()
+                received.finish()
+                if not received.there:
+                    return Load(lacks_files=True)
+                info = received.moved(info)
             try:
                 own = identity(info)
                 if own != self._fingerprint:
-                    fault = (
-                        f"{os.uname().nodename}: {info.path} has the fingerprint {(own or 'none')[:12]}, and "
-                        f"here {(self._fingerprint or 'none')[:12]} was asked for"
+                    return Load(
+                        f"{os.uname().nodename}: {info.path} has the fingerprint {(own or 'none')[:12]}, and here "
+                        f"{(self._fingerprint or 'none')[:12]} was asked for"
                     )
-                    return fault, 0.0
                 self._engine = open_engine(info, self._settings)
             except HarnessError as error:
-                return f"{os.uname().nodename}: {error}", 0.0
-        return None, time.monotonic() - began
+                return Load(f"{os.uname().nodename}: {error}")
+        return Load(seconds=time.monotonic() - began)
+
+    def receive(self, name: str, data: Any) -> None:
+        """Write a file of the checkpoint, of which this node lacks a path."""
+        self._received().write(name, data)
+
+    def _received(self) -> Received:
+        return Received(str(self._fingerprint), self._life)
 
     def answer(self, requests: Sequence[Request]) -> Computed:
         """Return the answers of a unit, or the error that it has raised; the driver finds out of which request."""

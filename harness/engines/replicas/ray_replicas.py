@@ -17,10 +17,11 @@ from typing import Any, Final, NamedTuple
 from harness.checkpoints import CheckpointInfo
 from harness.core.errors import ServerError
 from harness.core.requests import Request
-from harness.engines.replicas.ray_actor import Replica
+from harness.engines.replicas.ray_actor import Computed, Load, Replica
 from harness.engines.replicas.ray_cluster import has_room, lives, share_of, start
 from harness.engines.replicas.target import RayTarget
 from harness.engines.replicas.transport import Answered, Died, Event, Failed, Gone, Loaded, Lost, Refused
+from harness.engines.replicas.weights import files_of
 from harness.engines.settings import ModelSettings
 
 LOOK: Final = 5.0
@@ -68,7 +69,10 @@ class RayReplicas:
         self._needs = share.needs
         actor = self._ray.remote(**share.needs, max_restarts=-1, max_task_retries=0)(kind)
         own = replace(settings, threads=share.threads, engine=None)
-        self._actors = [actor.remote(info.plain(), own, fingerprint) for _ in range(share.count)]
+        self._files = files_of(info)
+        sent = bool(self._files and fingerprint)
+        self._actors = [actor.remote(info.plain(), own, fingerprint, sent) for _ in range(share.count)]
+        self._stored: dict[str, Any] = {}
         self._calls: dict[Any, _Call] = {}
         self._lives: dict[int, _Life] = {}
         self._doubtful: dict[int, int] = {}
@@ -119,6 +123,19 @@ class RayReplicas:
     def _load(self, replica: int) -> None:
         self._calls[self._actors[replica].load.remote()] = _Call(replica, "load")
 
+    def _send_files(self, replica: int) -> None:
+        """Send the checkpoint's files, each through the object store, which takes it to a node once."""
+        import numpy as np
+
+        for path, name in self._files:
+            if name not in self._stored:
+                self._stored[name] = self._ray.put(
+                    np.memmap(path, np.uint8, "r") if path.stat().st_size else b""
+                )
+            call = self._actors[replica].receive.remote(name, self._stored[name])
+            self._calls[call] = _Call(replica, "receive")
+        self._load(replica)
+
     def _look(self) -> None:
         """Raise ``ServerError`` where every replica waits for a node, and none has come for a while."""
         waiting = {one.replica for one in self._calls.values() if one.asked == "alive"}
@@ -144,11 +161,16 @@ class RayReplicas:
             case "alive":
                 return self._heard(one.replica, _Life(*said))
             case "load":
-                fault, seconds = said
-                return [Loaded(one.replica, seconds) if fault is None else Refused(one.replica, fault)]
-        if said.error is not None:
-            return [Failed(one.replica, one.unit, said.error)]
-        return [Answered(one.replica, one.unit, said.answers, said.usage, said.life)]
+                return self._loaded(one.replica, said)
+            case "answer":
+                return [_answered(one, said)]
+        return []
+
+    def _loaded(self, replica: int, said: Load) -> list[Event]:
+        if said.lacks_files:
+            self._send_files(replica)
+            return []
+        return [Loaded(replica, said.seconds) if said.fault is None else Refused(replica, said.fault)]
 
     def _failed(self, one: _Call, error: Exception) -> list[Event]:
         errors = self._ray.exceptions
@@ -191,6 +213,12 @@ class RayReplicas:
     def _gone(self, replica: int, why: str) -> list[Event]:
         self.drop(replica)
         return [Gone(replica, why)]
+
+
+def _answered(one: _Call, said: Computed) -> Answered | Failed:
+    if said.error is not None:
+        return Failed(one.replica, one.unit, said.error)
+    return Answered(one.replica, one.unit, said.answers, said.usage, said.life)
 
 
 def _first_line(error: Exception) -> str:

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.checkpoints import CheckpointInfo
+from harness.checkpoints.find import find_checkpoints
 from harness.core.errors import CheckpointError, ServerError
-from harness.core.requests import Refusal, Request
+from harness.core.requests import Generate, Refusal, Request
 from harness.engines.fake import FakeEngine
-from harness.engines.registry import identity
+from harness.engines.registry import identity, open_engine
 from harness.engines.replicas.engine import ReplicatedEngine
-from harness.engines.replicas.ray_actor import Computed, Replica
+from harness.engines.replicas.ray_actor import Computed, Load, Replica
 from harness.engines.replicas.ray_replicas import RayReplicas
 from harness.engines.replicas.target import target_of
 from harness.engines.settings import ModelSettings
 from tests.engines.replicas.test_schedule import asked, fake
 from tests.support import simulated_ray
 from tests.support.simulated_ray import KillsNodeError, KillsProcessError, SimulatedRay
+from tests.support.tiny import tiny_causal
 
 SETTINGS = ModelSettings(device="cpu", threads=1, engine="ray:2")
 
 
 def opened(
-    cluster: SimulatedRay, monkeypatch: pytest.MonkeyPatch, kind: type[Replica] = Replica, count: int = 2
+    cluster: SimulatedRay,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[Replica] = Replica,
+    count: int = 2,
+    info: CheckpointInfo | None = None,
 ) -> ReplicatedEngine:
     """Return a replicated engine whose Ray is the played one."""
     monkeypatch.setattr("harness.engines.replicas.ray_replicas.start", lambda target: cluster)
     monkeypatch.setattr("harness.engines.replicas.ray_actor.node_here", lambda: cluster.here.name)
-    info = fake()
+    info = info or fake()
     transport = RayReplicas(info, SETTINGS, target_of(f"ray:{count}"), identity(info), kind)
     return ReplicatedEngine(info, transport)
 
@@ -62,7 +70,7 @@ def test_a_replica_that_loads_slowly_after_a_death_is_waited_for(monkeypatch: py
 
 def test_replicas_that_die_whenever_they_load_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Dying(Replica):
-        def load(self) -> tuple[str | None, float]:
+        def load(self) -> Load:
             raise KillsProcessError
 
     with pytest.raises(
@@ -136,13 +144,31 @@ def test_another_model_on_a_node_to_which_a_replica_moves_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Elsewhere(Replica):
-        def load(self) -> tuple[str | None, float]:
-            return (
-                ("node2: /m has the fingerprint b", 0.0) if cluster.here.name == "node2" else super().load()
-            )
+        def load(self) -> Load:
+            return Load("node2: /m has the fingerprint b") if cluster.here.name == "node2" else super().load()
 
     cluster = SimulatedRay([1, 1])
     engine = opened(cluster, monkeypatch, Elsewhere)
     cluster.later(3.0, lambda: cluster.kill_node(cluster.machines[0], back_after=1.0))
     with pytest.raises(ServerError, match=r"fake:causal: node2: /m has the .* the same command goes on"):
         engine.answer(asked(2000))
+
+
+def test_files_that_a_node_lacks_are_sent_once_and_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = find_checkpoints([str(tiny_causal(tmp_path / "model", seed=0))]).infos[0]
+    cluster = SimulatedRay([1, 1])
+    monkeypatch.setattr("harness.engines.replicas.ray_actor.are_here", lambda info: False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    engine = opened(cluster, monkeypatch, info=info)
+    requests = [Generate(f"{number} and", max_new_tokens=3) for number in range(40)]
+    assert engine.answer(requests) == open_engine(info, SETTINGS).answer(requests)
+    there = tmp_path / "touchstone-weights" / str(identity(info))
+    names = {path.name for path in there.glob("0/*")}
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
+    assert len(cluster.stored) == len(names)
+    engine.close()
+    (there / "0" / "config.json").write_text("{}")  # of an earlier run, and not whole
+    with pytest.raises(CheckpointError):
+        opened(cluster, monkeypatch, info=info)
