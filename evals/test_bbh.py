@@ -23,9 +23,11 @@ def prompt(row: Row) -> str:
     return f"Q: {row['input']}\nA: Let's think step by step.\n"
 
 
+HUB = ("SaylorTwift/bbh", tuple(ROWS))
+"""The set on the Hub, and its 27 configurations."""
+
 BBH: dict[str, Any] = {
     "version": 1,
-    "missing": "its 27 tasks are 27 sets on the Hub; give --eval-data DIR with bbh/TASK.jsonl",
     "published_rows": ROWS,
     "row": Row,
     "asks": Generate,
@@ -36,7 +38,7 @@ BBH: dict[str, Any] = {
 
 @benchmark(
     "bbh",
-    data=Dataset(local="bbh", fewshot=Dataset(local="bbh/shots")),
+    data=Dataset(*HUB, local="bbh", fewshot=Dataset(local="bbh/shots")),
     primary="exact_match",
     metrics=("exact_match",),
     num_fewshot=3,
@@ -74,7 +76,7 @@ def test_bbh(example: Row, fewshot: FewShot) -> Scores:
 
 @benchmark(
     "bbh_zeroshot",
-    data=Dataset(local="bbh"),
+    data=Dataset(*HUB, local="bbh"),
     primary="exact_match_flexible",
     metrics=("exact_match_flexible", "exact_match_strict"),
     source="lm-evaluation-harness 0.4.13, tasks bbh_zeroshot_TASK (version 3)",

@@ -8,9 +8,9 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from harness import Dataset, FewShot, Loglikelihood, Scores, benchmark
-from harness.metrics import ChoiceScores, argmax
+from harness.metrics import ask_choices
 
-WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
+ANSWERS = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3", "Correct Answer")
 
 
 class Row(TypedDict):
@@ -22,10 +22,9 @@ class Row(TypedDict):
 
 
 def row(published: dict[str, Any]) -> dict[str, Any]:
-    """The row with its answers in an order of their own, drawn by the hash of the question."""
-    right, question = published["Correct Answer"], published["Question"]
-    listed = [*(published[name] for name in WRONG), right]
-    listed = [text.strip().replace(" [title]", ". ").replace("  ", " ") for text in listed]
+    """The row with its answers in an order of their own, drawn by the question's hash; a missing one is a space."""
+    question, texts = published["Question"], [published[name] for name in ANSWERS]
+    listed = [" " if t is None else t.strip().replace(" [title]", ". ").replace("  ", " ") for t in texts]
     order = sorted(range(4), key=lambda n: hashlib.sha256(f"{question}\0{n}".encode()).digest())
     return {"question": question, "choices": [listed[n] for n in order], "label": order.index(3)}
 
@@ -50,17 +49,12 @@ def test_gpqa(example: Row, fewshot: FewShot) -> Scores:
 
     Context: "What is the correct answer to this question:", the question, "Choices:", four lines "(A) " to "(D) ",
     "Answer:". Continuations: " (A)" to " (D)". The order of the answers is drawn by the hash of the question, so it is
-    the same in all runs. lm-evaluation-harness shuffles them with an unseeded generator: no two of its runs agree.
+    always the same. lm-evaluation-harness shuffles them, by a generator that also depends on what it loaded before.
 
     - ``acc`` (primary): the letter with the highest log-probability is the right one. Chance is 0.25.
     """
-    listed = [f"({letter}) {text}" for letter, text in zip("ABCD", example["choices"], strict=True)]
-    lines = [
-        f"What is the correct answer to this question:{example['question']}",
-        "Choices:",
-        *listed,
-        "Answer:",
-    ]
-    answers = yield [fewshot.loglikelihood("\n".join(lines), f" ({letter})") for letter in "ABCD"]
-    chosen = argmax([one.logprob for one in answers])
-    return ChoiceScores({"acc": float(chosen == example["label"])}, example["label"], chosen)
+    letters = ("(A)", "(B)", "(C)", "(D)")
+    listed = [f"{letter} {text}" for letter, text in zip(letters, example["choices"], strict=True)]
+    asked = f"What is the correct answer to this question:{example['question']}"
+    context = "\n".join([asked, "Choices:", *listed, "Answer:"])
+    return (yield from ask_choices(fewshot, context, letters, example["label"]))

@@ -67,16 +67,17 @@ class Dataset:
     """The source of a benchmark's rows.
 
     On the Hub (``--eval-data hub``) they are ``datasets.load_dataset(path, config, split=split)``; without ``path``
-    they are not there. In a folder of data they are ``local``, as ``NAME/FILE`` (or ``NAME/FOLDER``, one file per
-    group); without it, ``NAME`` is the last part of ``path`` and ``FILE`` the split. A ``local`` that ends in
-    ``.jsonl`` is a file beside the benchmark's module, one that ends in ``/`` a folder of such files. ``rows`` are
+    they are not there. ``config`` may be a tuple of several, whose rows follow each other; each is then a file
+    (``group="file"``), as in a folder. In a folder of data they are ``local``, as ``NAME/FILE`` (or ``NAME/FOLDER``,
+    one file per group); without it, ``NAME`` is the last part of ``path`` and ``FILE`` the split. A ``local`` that ends
+    in ``.jsonl`` is a file beside the benchmark's module, one that ends in ``/`` a folder of such files. ``rows`` are
     rows themselves, a function that returns them, or the name of a fixture that needs no other. All these belong to the
     benchmark and are used whatever the data. ``fewshot`` is where few-shot examples come from: another split (in a
     folder, another file of NAME), or another dataset.
     """
 
     path: str | None = None
-    config: str | None = None
+    config: str | tuple[str, ...] | None = None
     _: KW_ONLY
     split: str = "test"
     fewshot: str | Dataset | None = None

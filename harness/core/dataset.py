@@ -13,7 +13,7 @@ import hashlib
 import math
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -176,12 +176,25 @@ def _hub_lines(hub: Dataset) -> list[RawRow]:
         raise DataError(
             "--eval-data hub needs the package datasets: pip install 'pytest-touchstone[hub]'"
         ) from error
+    return [row for config in _configs(hub) for row in _of_config(datasets, hub, config)]
+
+
+def _configs(hub: Dataset) -> tuple[str | None, ...]:
+    return hub.config if isinstance(hub.config, tuple) else (hub.config,)
+
+
+def _of_config(datasets: Any, hub: Dataset, config: str | None) -> Iterator[RawRow]:
+    """The rows of one configuration; it is the file's name where there are several."""
+    several = isinstance(hub.config, tuple)
+    place = f"{hub.path}/{config}" if several else str(hub.path)
     try:
-        rows = datasets.load_dataset(hub.path, hub.config, split=hub.split)
+        rows = datasets.load_dataset(hub.path, config, split=hub.split)
     except Exception as error:  # datasets raises dozens of kinds; all mean that the set is not available
         first = str(error).strip().partition("\n")[0]
-        raise DataError(f"dataset {hub.path} ({hub.split}): {first or type(error).__name__}") from error
-    return [RawRow(str(hub.path), number, hub.split, dict(row)) for number, row in enumerate(rows, start=1)]
+        raise DataError(f"dataset {place} ({hub.split}): {first or type(error).__name__}") from error
+    stem = config if several and config is not None else hub.split
+    for number, row in enumerate(rows, start=1):
+        yield RawRow(place, number, stem, dict(row))
 
 
 def _checked(spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow]) -> DatasetRows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.metrics.asked_choices import ask_answers, ask_choices
 from harness.metrics.macro_f1 import MACRO_F1
 from harness.metrics.multiple_choice import (
     BITS,
@@ -22,6 +23,8 @@ __all__ = [
     "MACRO_F1",
     "ChoiceScores",
     "argmax",
+    "ask_answers",
+    "ask_choices",
     "bits_per_byte",
     "choice_scores",
     "score_choices",

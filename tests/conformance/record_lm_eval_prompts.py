@@ -1,6 +1,7 @@
 """Writes the prompts of lm-evaluation-harness 0.4.13 into ``fixtures/conformance/lm_eval_prompts.json``, as hashes.
 
     python tests/conformance/record_lm_eval_prompts.py [--data DIR] [--out FILE]
+    python tests/conformance/record_lm_eval_prompts.py --made-up
 
 Run where ``lm-eval[math,ifeval]==0.4.13`` is installed; nothing of this project is needed. Its own tasks, pointed at
 local JSONL files by ``dataset_path: json``, are run with ``--log_samples`` and its dummy model. Of each document's
@@ -9,7 +10,8 @@ messages as JSON (``chat``), of [messages].
 
 The files are the shipped ones, or those of ``--data``, with a stand-in for each training split that is not there: the
 first 20 evaluation rows and the first 6 of them again, so that draws meet the question itself and rows that are there
-twice.
+twice. ``--made-up`` records what is asked of the made-up rows in ``fixtures/conformance/made_up``, of tasks whose rows
+may not be shipped.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +29,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "fixtures" / "conformance" / "lm_eval_prompts.json"
+MADE_UP = ROOT / "fixtures" / "conformance" / "made_up"
+RECORDED_OF_MADE_UP = MADE_UP / "lm_eval_prompts.json"
 SUBJECTS = sorted(path.stem for path in (ROOT / "fixtures/data/mmlu/test").glob("*.jsonl"))
 BBH = sorted(path.stem for path in (ROOT / "fixtures/data/bbh").glob("*.jsonl"))
 PRO = (
@@ -41,6 +46,19 @@ PRO = (
     ),
     *("law", "math", "other", "philosophy", "physics", "psychology"),
 )
+CLICK = {
+    "cul": ("economy", "geography", "history", "law", "politics", "kpop", "society", "tradition"),
+    "lang": ("text", "grammar", "function"),
+}
+HAERAE = (
+    ("general_knowledge", "gk", "general_knowledge"),
+    ("history", "hi", "history"),
+    ("loan_word", "lw", "loan_words"),
+    ("rare_word", "rw", "rare_words"),
+    ("standard_nomenclature", "sn", "standard_nomenclature"),
+)
+"""The tasks of HAE-RAE Bench, their names in the reference's files, and those of the data."""
+
 STAND_IN = (20, 6)
 
 Row = dict[str, Any]
@@ -56,6 +74,8 @@ class Task:
     shots: tuple[int, ...]
     hub: Callable[[Row], Row] = field(default=lambda row: row)
     chat: tuple[int, ...] = ()
+    shuffled: bool = False
+    """Whether the reference lists the answers in an order of its own, so that only the lines are compared."""
 
 
 def arc(row: Row) -> Row:
@@ -197,6 +217,28 @@ TASKS = {
         )
         for subject in SUBJECTS
     },
+    **{
+        f"kmmlu/{subject}": Task(
+            f"kmmlu/default/kmmlu_{subject.lower().replace('-', '_')}",
+            {"test": f"kmmlu/test/{subject}", "dev": f"kmmlu/dev/{subject}"},
+            (0, 5),
+        )
+        for subject in ("Korean-History", "Math")
+    },
+    **{
+        f"click/{category}": Task(
+            f"click/click_{part}/click_{part}_{category}", {"train": "click/train"}, (0, 5)
+        )
+        for part, categories in CLICK.items()
+        for category in categories
+    },
+    **{
+        f"haerae_{name}": Task(f"haerae/haerae_{short}", {"test": f"haerae/{file}"}, (0,))
+        for name, short, file in HAERAE
+    },
+    "truthfulqa_mc1": Task("truthfulqa/truthfulqa_mc1", {"validation": "truthfulqa/validation"}, (0,)),
+    "truthfulqa_mc2": Task("truthfulqa/truthfulqa_mc2", {"validation": "truthfulqa/validation"}, (0,)),
+    "gpqa": Task("gpqa/zeroshot/gpqa_main_zeroshot", {"train": "gpqa/main"}, (0,), shuffled=True),
 }
 
 
@@ -228,6 +270,14 @@ def data_folder(source: Path, target: Path) -> Path:
 def sha256(asked: list[Any]) -> str:
     """The hash of what is asked about one document."""
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+
+
+def listed(task: Task, asked: list[Any]) -> list[Any]:
+    """What is asked about a document, of a task that shuffles its answers as sorted lines without letters."""
+    if not task.shuffled:
+        return asked
+    lines = [sorted(re.sub(r"^\([A-Z]\) ", "", line) for line in one[0].split("\n")) for one in asked]
+    return [[context, one[1]] for context, one in zip(lines, asked, strict=True)]
 
 
 def record(source: Path, only: Sequence[str] | None = None) -> dict[str, dict[str, list[str]]]:
@@ -270,7 +320,9 @@ def run(name: str, task: Task, data: Path, shots: int, *, chat: bool) -> list[st
     )
     samples = sorted(found["samples"][called], key=lambda one: one["doc_id"])
     unique = {one["doc_id"]: one["arguments"] for one in samples}  # one sample per filter
-    return [sha256([_asked(one, chat=chat) for one in arguments]) for arguments in unique.values()]
+    return [
+        sha256(listed(task, [_asked(one, chat=chat) for one in arguments])) for arguments in unique.values()
+    ]
 
 
 def _asked(arguments: Any, *, chat: bool) -> Any:
@@ -335,7 +387,12 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="*", metavar="TASK", help="tasks (default: all); others stay as recorded"
     )
+    parser.add_argument(
+        "--made-up", action="store_true", help="of the made-up rows, into the file beside them"
+    )
     options = parser.parse_args()
+    if options.made_up:
+        options.data, options.out = MADE_UP, RECORDED_OF_MADE_UP
     os.environ["HF_HUB_OFFLINE"] = "1"
     without_the_hub()
     known = json.loads(options.out.read_text(encoding="utf-8")) if options.only else {}

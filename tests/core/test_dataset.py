@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -293,6 +295,23 @@ def test_the_hub_is_asked_only_when_named_and_a_local_folder_reads_alike(tmp_pat
     dataset = load_dataset(benchmark, "hub")
     assert [example.row for example in dataset.examples] == [json.loads(row(0)), json.loads(row(1))]
     assert dataset.info.origin == "hub"
+
+
+def test_the_configurations_of_a_set_on_the_hub_are_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[tuple[str, str | None, str]] = []
+
+    def load(path: str, config: str | None, *, split: str) -> list[dict[str, Any]]:
+        loaded.append((path, config, split))
+        return [json.loads(row(n)) for n in range(2)]
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
+    several = spec(data=Dataset("a/b", ("Law", "Math"), fewshot="dev"), row=None, group="file")
+    found = load_dataset(several, "hub")
+    assert [one.id for one in found.examples] == ["x/Law/0", "x/Law/1", "x/Math/0", "x/Math/1"]
+    shots = load_shots(several, "hub")
+    assert shots is not None
+    assert [one.group for one in shots.examples] == ["Law", "Law", "Math", "Math"]
+    assert loaded == [("a/b", name, split) for split in ("test", "dev") for name in ("Law", "Math")]
 
 
 EXAMPLES = [

@@ -29,6 +29,14 @@ TRUTHFUL = {
     "mc1_targets": {"choices": ["yes", "no"], "labels": [1, 0]},
     "mc2_targets": {"choices": ["yes", "indeed", "no"], "labels": [1, 1, 0]},
 }
+KMMLU = {"question": " 무엇? ", "answer": 2, "A": "가", "B": 7, "C": "다", "D": "라", "file": "Law"}
+CLICK = {
+    "id": "KIIP_law_1",
+    "paragraph": "",
+    "question": "무엇?",
+    "choices": ["가", "나", "다", "라"],
+    "answer": "다",
+}
 HAERAE = {"query": "무엇인가?\n(A) 가\n(B) 나\n정답:", "answer": "(B)"}
 
 
@@ -38,7 +46,8 @@ def functions(name: str) -> dict[str, tuple[Benchmark, Callable[..., Any]]]:
     return {spec.name: (spec, generator_function(function)) for spec, function in found if spec is not None}
 
 
-KNOWN = {**functions("test_gpqa"), **functions("test_truthfulqa"), **functions("test_haerae")}
+FILES = ("test_gpqa", "test_truthfulqa", "test_haerae", "test_kmmlu", "test_click")
+KNOWN = {name: known for file in FILES for name, known in functions(file).items()}
 
 
 def asked(name: str, row: dict[str, Any]) -> tuple[Any, list[Loglikelihood]]:
@@ -77,6 +86,43 @@ def test_gpqa_lists_its_answers_in_an_order_that_is_the_same_in_every_run() -> N
         tuple(asked("gpqa", {**GPQA, "Question": f"{n}?"})[1][0].context.split("\n")[2:6]) for n in range(9)
     }
     assert len(others) > 3
+
+
+def test_an_answer_of_gpqa_that_is_missing_is_a_space_as_in_the_reference() -> None:
+    _, requests = asked("gpqa", {**GPQA, "Incorrect Answer 2": None})
+    assert sorted(line[4:] for line in requests[0].context.split("\n")[2:6]) == [" ", "a. ", "c", "right one"]
+
+
+def test_kmmlu_asks_for_one_of_four_letters_and_counts_for_its_group() -> None:
+    generator, requests = asked("kmmlu", KMMLU)
+    assert {one.context for one in requests} == {"무엇?\nA. 가\nB. 7\nC. 다\nD. 라\n정답："}
+    assert [one.continuation for one in requests] == [" A", " B", " C", " D"]
+    assert scored(generator, [-3.0, -1.0, -2.0, -2.0]) == {"acc": 1.0, "acc_humss": 1.0}
+    other, _ = asked("kmmlu", {**KMMLU, "file": "mine"})
+    assert scored(other, [-1.0, -2.0, -2.0, -2.0]) == {"acc": 0.0}
+
+
+def test_click_asks_for_a_letter_more_of_the_csat() -> None:
+    generator, requests = asked("click", CLICK)
+    assert requests[0].context.endswith("\n\n질문: 무엇?\n보기:\nA:가, B: 나, C: 다, D: 라\n정답:")
+    assert [one.continuation for one in requests] == [" A", " B", " C", " D"]
+    assert scored(generator, [-3.0, -2.0, -1.0, -2.0]) == {"acc": 1.0}
+    csat = {**CLICK, "id": "CSAT_korean_22_3", "choices": ["가", "나", "다", "라", "마"], "paragraph": "글"}
+    _, five = asked("click", csat)
+    assert [one.continuation for one in five] == [" A", " B", " C", " D", " E"]
+    assert "\n\n맥락: 글\n질문: " in five[0].context
+
+
+def test_a_row_of_click_has_one_category_and_none_is_left_out_in_silence() -> None:
+    keep, prepare = KNOWN["click"][0].keep, KNOWN["click"][0].prepare
+    assert keep is not None
+    assert prepare is not None
+    assert prepare({**CLICK, "id": "Kedu_16_history_2"})["category"] == "history"
+    assert prepare({**CLICK, "id": "TK_35_x"})["category"] == "grammar"
+    assert not keep({**CLICK, "id": "CSAT_korean_21_12"})
+    assert keep({"question": "no id"})  # the check of its fields names what is wrong
+    with pytest.raises(ValueError, match="is not in list"):
+        prepare({**CLICK, "answer": "바"})
 
 
 def test_truthfulqa_stands_behind_the_authors_prompt() -> None:

@@ -1,0 +1,41 @@
+"""Questions with choices, as benchmarks ask them: every choice after the same context.
+
+    return (yield from ask_choices(fewshot, prompt, [" A", " B"], right))
+    return (yield from ask_answers(fewshot, prompt, texts, right))
+
+The first is for choices that stand in the prompt, such as letters; the second for answers that are texts, which differ
+in length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.core.few_shot import FewShot
+from harness.core.grade import Scores
+from harness.metrics.multiple_choice import ChoiceScores, argmax, score_choices, with_bits
+
+
+def ask_choices(
+    fewshot: FewShot,
+    context: str,
+    choices: Sequence[str],
+    right: int,
+    *,
+    header: str = "",
+    names: Sequence[str] = ("acc",),
+) -> Scores:
+    """Ask for one space and each choice after the context. The scores of these names are 1.0 where the choice with the
+    highest log-probability, the first on a tie, is number ``right``, else 0.0."""
+    answers = yield [fewshot.loglikelihood(context, f" {choice}", header=header) for choice in choices]
+    chosen = argmax([one.logprob for one in answers])
+    return ChoiceScores(dict.fromkeys(names, float(chosen == right)), right, chosen)
+
+
+def ask_answers(
+    fewshot: FewShot, context: str, texts: Sequence[str], right: int, *, header: str = ""
+) -> Scores:
+    """Ask for one space and each text after the context: the four scores of ``choice_scores``, and the bits per byte of
+    the right text."""
+    answers = yield [fewshot.loglikelihood(context, f" {text}", header=header) for text in texts]
+    return with_bits(score_choices(answers, texts, right), answers, texts)
