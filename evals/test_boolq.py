@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any
-
-from typing_extensions import TypedDict
-
 from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import BITS, BITS_PER_BYTE, ChoiceScores, argmax, with_bits
+from harness.metrics import BITS, BITS_PER_BYTE, ask_choices
+from harness.metrics.passages import BoolqRow, boolq_row
 
 ANSWERS = ("no", "yes")
 
 
-class Row(TypedDict):
-    """A passage with its title before it, a question without a question mark, and 1 where the answer is yes."""
-
-    passage: str
-    question: str
-    label: int
-    passage_sha256: str
-
-
-def as_superglue(row: dict[str, Any]) -> dict[str, Any]:
-    """The row as SuperGLUE has it: the title before the passage, 0 or 1 for the answer. The authors' own rows have
-    ``title`` and ``answer``."""
-    if "title" in row:
-        row = {**row, "passage": f"{row['title']} -- {row['passage']}", "label": int(row["answer"])}
-    digest = hashlib.sha256(row["passage"].encode("utf-8", "surrogatepass")).hexdigest()
-    return {**row, "passage_sha256": digest[:16]}
-
-
-def prompt(row: Row) -> str:
+def prompt(row: BoolqRow) -> str:
     """The passage and the question."""
     return f"{row['passage']}\nQuestion: {row['question']}?\nAnswer:"
 
@@ -41,8 +19,8 @@ def prompt(row: Row) -> str:
     version=1,
     data=Dataset("aps/super_glue", "boolq", split="validation", fewshot="train", local="boolq/validation"),
     published_rows=3270,
-    row=Row,
-    prepare=as_superglue,
+    row=BoolqRow,
+    prepare=boolq_row,
     asks=Loglikelihood,
     primary="acc",
     metrics=("acc", BITS_PER_BYTE),
@@ -53,7 +31,7 @@ def prompt(row: Row) -> str:
     paper="Clark et al. 2019, arXiv 1905.10044; SuperGLUE, Wang et al. 2019, arXiv 1905.00537",
     source="lm-evaluation-harness 0.4.13, task boolq (version 2)",
 )
-def test_boolq(example: Row, fewshot: FewShot) -> Scores:
+def test_boolq(example: BoolqRow, fewshot: FewShot) -> Scores:
     """BoolQ (Clark et al. 2019) in SuperGLUE's form, validation split (3270 questions), 0-shot.
 
     Context: the article's title, " -- ", the passage, a line break, "Question: ", the question, "?", a line break,
@@ -65,6 +43,4 @@ def test_boolq(example: Row, fewshot: FewShot) -> Scores:
     Intervals count questions about one passage as one cluster. Not comparable: the passage without its title; yes
     offered before no, where both are equally probable; boolq-seq2seq, which is generated.
     """
-    answers = yield [fewshot.loglikelihood(prompt(example), " " + answer) for answer in ANSWERS]
-    right = argmax([one.logprob for one in answers]) == example["label"]
-    return with_bits(ChoiceScores({"acc": float(right)}, example["label"]), answers, ANSWERS)
+    return (yield from ask_choices(fewshot, prompt(example), ANSWERS, example["label"], bits=True))

@@ -1,36 +1,14 @@
-"""CodeContests and APPS: whole programs that read the standard input and print, judged on pairs of both."""
+"""CodeContests: whole programs that read the standard input and print, judged on pairs of both."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from harness import ChatForm, Dataset, FewShot, Generate, RunProgram, Scores, benchmark
-from harness.metrics.code import (
-    APPS_STOPS,
-    FENCE_STOPS,
-    PROGRAM_METRICS,
-    STDIO,
-    StdioRow,
-    apps_row,
-    contest_row,
-    reads_and_prints,
-)
+from harness import ChatForm, Dataset, FewShot, Scores, benchmark
+from harness.metrics.code import FENCE_STOPS, STDIO, STDIO_TASKS, StdioRow, contest_row
 
 TASK = (
     "Write a Python program that solves this problem. It reads from the standard input and prints to the "
     "standard output."
 )
-
-PROGRAMS: dict[str, Any] = {
-    "version": 2,
-    "row": StdioRow,
-    "keep": reads_and_prints,
-    "most_rows": 1000,
-    "asks": (Generate, RunProgram),
-    "primary": "pass@1",
-    "metrics": PROGRAM_METRICS,
-    "grader": STDIO,
-}
 
 
 @benchmark(
@@ -41,7 +19,7 @@ PROGRAMS: dict[str, Any] = {
     prepare=contest_row,
     paper="Li et al. 2022 (AlphaCode), arXiv 2203.07814",
     source="google-deepmind/code_contests",
-    **PROGRAMS,
+    **STDIO_TASKS,
 )
 def test_codecontests(example: StdioRow, fewshot: FewShot) -> Scores:
     """CodeContests (Li et al. 2022), 0-shot, 1024 new tokens, in Python; ``--eval-samples`` per problem. The test
@@ -72,30 +50,3 @@ def test_codecontests(example: StdioRow, fewshot: FewShot) -> Scores:
         sampled=True,
     )
     return (yield from STDIO.grade(request, example, "codecontests"))
-
-
-@benchmark(
-    "apps_stdin",
-    data=Dataset("codeparrot/apps", local="apps_stdin/selected"),
-    prepare=apps_row,
-    missing="give --eval-data DIR with apps_stdin/selected.jsonl, rows of APPS without starter code",
-    paper="Hendrycks et al. 2021, arXiv 2105.09938",
-    source="prompt and stops of bigcode-evaluation-harness, task apps",
-    **PROGRAMS,
-)
-def test_apps_stdin(example: StdioRow, fewshot: FewShot) -> Scores:
-    """APPS (Hendrycks et al. 2021), the problems that read the standard input, 0-shot, 1024 new tokens;
-    ``--eval-samples`` per problem. Of more than 1000 problems 1000 are drawn with the run's seed.
-
-    Prompt: "QUESTION:", the statement, "Use Standard Input format", "ANSWER:", each in a line of its own. The text
-    ends before a line that begins with "QUESTION", "---" or "ANSWER"; the program is the text, or its block of
-    code where it has one. Judged as ``codecontests``.
-
-    Not comparable: APPS's own strict accuracy, which compares outputs differently and includes problems in which a
-    function is called. Nor is its share of tests passed, since the first failure ends a program.
-    """
-    own = "instruction" in example
-    task = f"\nQUESTION:\n{example['description']}\nUse Standard Input format\nANSWER:\n"
-    asked = example["instruction"] if own else task
-    request = fewshot.generate(asked, stop=APPS_STOPS, max_new_tokens=1024, sampled=True)
-    return (yield from STDIO.grade(request, example, "apps_stdin"))

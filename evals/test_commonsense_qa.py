@@ -5,21 +5,14 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import ChoiceScores, argmax
-
-
-class Choices(TypedDict):
-    """The five answers, and their labels A to E."""
-
-    label: list[str]
-    text: list[str]
+from harness.metrics import LabelledChoices, ask_choices, lettered
 
 
 class Row(TypedDict):
     """A question, its answers, and the label of the right one."""
 
     question: str
-    choices: Choices
+    choices: LabelledChoices
     answerKey: str
 
 
@@ -28,8 +21,7 @@ LETTERS = "ABCDE"
 
 def prompt(row: Row) -> str:
     """The question, its answers with their letters, and "Answer:"."""
-    listed = [f"{letter}. {text}" for letter, text in zip(LETTERS, row["choices"]["text"], strict=True)]
-    return "\n".join([f"Question: {row['question'].strip()}", *listed, "Answer:"])
+    return "\n".join([f"Question: {row['question'].strip()}", *lettered(row["choices"]["text"]), "Answer:"])
 
 
 @benchmark(
@@ -57,6 +49,4 @@ def test_commonsense_qa(example: Row, fewshot: FewShot) -> Scores:
     Not comparable: the cloze form, with the text of the answer in place of its letter, which many model cards of small
     models quote; in letters these are near chance, 0.2. A few rows have two equal answers, as published.
     """
-    answers = yield [fewshot.loglikelihood(prompt(example), f" {letter}") for letter in LETTERS]
-    right = LETTERS.index(example["answerKey"])
-    return ChoiceScores({"acc": float(argmax([one.logprob for one in answers]) == right)}, right)
+    return (yield from ask_choices(fewshot, prompt(example), LETTERS, LETTERS.index(example["answerKey"])))

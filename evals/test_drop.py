@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any
-
-from typing_extensions import TypedDict
-
 from harness import Dataset, FewShot, Generate, Graded, Scores, Shot, benchmark
-from harness.metrics.drop import gold_answers, grade_drop, listed_spans
+from harness.metrics.drop import DropRow, drop_row, grade_drop, listed_spans
 
 
-class Row(TypedDict):
-    """A passage, a question, and the answers that count as right, each a list of spans."""
-
-    passage: str
-    question: str
-    answers: list[list[str]]
-    passage_sha256: str
-
-
-def as_used(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with ``answers`` as lists of spans; the authors' form has ``answer`` and ``validated_answers``."""
-    if "answers" in row:
-        answers = row["answers"]
-    else:
-        found = gold_answers(row["answer"], row.get("validated_answers") or ())
-        answers = [list(one) for one in found]
-    digest = hashlib.sha256(row["passage"].encode("utf-8", "surrogatepass")).hexdigest()
-    return {**row, "answers": answers, "passage_sha256": digest[:16]}
-
-
-def prompt(row: Row) -> str:
+def prompt(row: DropRow) -> str:
     """Passage and question."""
     return f"{row['passage']} {row['question']}"
 
 
-def shot(row: Row) -> Shot:
+def shot(row: DropRow) -> Shot:
     """Passage and question with the first answer, no space before it, as the reference writes it."""
     return Shot(prompt(row), ",".join(row["answers"][0]), between="")
 
@@ -46,8 +21,8 @@ def shot(row: Row) -> Shot:
     version=1,
     data=Dataset("EleutherAI/drop", split="validation"),
     published_rows=9536,
-    row=Row,
-    prepare=as_used,
+    row=DropRow,
+    prepare=drop_row,
     asks=Generate,
     primary="f1",
     metrics=("f1", "em", "f1_list", "em_list"),
@@ -56,7 +31,7 @@ def shot(row: Row) -> Shot:
     paper="Dua et al. 2019, arXiv 1903.00161",
     source="AllenNLP's drop_eval; lm-evaluation-harness 0.4.13, task drop (version 3)",
 )
-def test_drop(example: Row, fewshot: FewShot) -> Scores:
+def test_drop(example: DropRow, fewshot: FewShot) -> Scores:
     """DROP (Dua et al. 2019), validation split (9536 questions in the paper and in
     lm-evaluation-harness's copy), 0-shot, greedy, 256 new tokens.
 

@@ -2,40 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from typing import NotRequired
-
-from typing_extensions import TypedDict
-
 from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
 from harness.metrics import CHOICE_METRICS, score_choices
-
-
-class Scene(TypedDict):
-    """A description in two parts and its endings; ``label`` may be written as text ("3")."""
-
-    activity_label: str
-    ctx_a: str
-    ctx_b: str
-    endings: list[str]
-    label: int
-    source_id: NotRequired[str]
-
-
-def clean(text: str) -> str:
-    """The text without the marks that WikiHow's articles left in it."""
-    text = text.strip().replace(" [title]", ". ")
-    return re.sub(r"\[.*?\]", "", text).replace("  ", " ")
-
-
-def query(scene: Scene) -> str:
-    """Activity, colon, both parts; only the first letter of the second part is a capital."""
-    return clean(f"{scene['activity_label']}: {scene['ctx_a']} {scene['ctx_b'].capitalize()}")
-
-
-def shot(scene: Scene) -> str:
-    """The description with its right ending."""
-    return f"{query(scene)} {clean(scene['endings'][scene['label']])}"
+from harness.metrics.hellaswag import HellaswagRow, hellaswag_query, hellaswag_shot, without_marks
 
 
 @benchmark(
@@ -43,17 +12,17 @@ def shot(scene: Scene) -> str:
     version=1,
     data=Dataset("Rowan/hellaswag", split="validation", fewshot="train"),
     published_rows=10_042,
-    row=Scene,
+    row=HellaswagRow,
     asks=Loglikelihood,
     primary="acc_norm",
     metrics=CHOICE_METRICS,
     lm_eval=LmEval(39_905, drops_own=True),
-    shot=shot,
+    shot=hellaswag_shot,
     cluster="source_id",
     paper="Zellers et al. 2019, arXiv 1905.07830",
     source="lm-evaluation-harness 0.4.13, task hellaswag",
 )
-def test_hellaswag(example: Scene, fewshot: FewShot) -> Scores:
+def test_hellaswag(example: HellaswagRow, fewshot: FewShot) -> Scores:
     """HellaSwag (Zellers et al. 2019), validation split (10,042 rows in the authors' file), 0-shot
     (10-shot in the first Open LLM Leaderboard).
 
@@ -69,7 +38,7 @@ def test_hellaswag(example: Scene, fewshot: FewShot) -> Scores:
     letter measure something else. Few-shot examples come from the training split; without that file, from the
     evaluation rows.
     """
-    endings = [clean(ending) for ending in example["endings"]]
-    context = query(example)
+    endings = [without_marks(ending) for ending in example["endings"]]
+    context = hellaswag_query(example)
     answers = yield [fewshot.loglikelihood(context, " " + ending) for ending in endings]
     return score_choices(answers, endings, example["label"])

@@ -54,8 +54,7 @@ def test_humaneval(example: HumanEvalRow, fewshot: FewShot) -> Scores:
     estimated from many; other temperatures; prompts stripped of their last line break; HumanEval+, which has more
     tests; runs of 1024 new tokens, for texts that reach the limit.
     """
-    prompt = example["prompt"]
     stop = HUMANEVAL_STOPS if HUMANEVAL.begun(example) else MBPP_STOPS
-    chat = evalplus_chat(prompt)
+    prompt, chat = example["prompt"], evalplus_chat(example["prompt"])
     request = fewshot.generate(prompt, stop=stop, max_new_tokens=512, chat=chat, sampled=True)
     return (yield from HUMANEVAL.grade(request, example, "humaneval"))

@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from harness import PseudoLoglikelihood, Scores, benchmark
-from harness.metrics import CHOICE_METRICS, score_choices
-from harness.metrics.korean.kobest import KobestRow, kobest_rows
-
-SOURCE = "Salazar et al. 2020, arXiv 1910.14659 (the score); the texts are those of the causal form"
+from harness import Scores, benchmark
+from harness.metrics.korean.kobest import KobestRow, kobest_masked, kobest_text
 
 
-def score(row: KobestRow) -> Scores:
-    """Ask how likely the context is with each choice."""
-    texts = [f"{row['context']} {choice}" for choice in row["choices"]]
-    answers = yield [PseudoLoglikelihood(text) for text in texts]
-    return score_choices(answers, texts, row["label"])
-
-
-MASKED: dict[str, Any] = {
-    "asks": PseudoLoglikelihood,
-    "primary": "acc",
-    "metrics": CHOICE_METRICS,
-    "source": SOURCE,
-}
-
-
-@benchmark("kobest_copa_masked", **kobest_rows("copa"), **MASKED)
+@benchmark("kobest_copa_masked", **kobest_masked("copa"))
 def test_kobest_copa_masked(example: KobestRow) -> Scores:
     """KoBEST COPA (Kim et al. 2022), test split (1000 rows), for masked models, 0-shot.
 
@@ -40,23 +20,23 @@ def test_kobest_copa_masked(example: KobestRow) -> Scores:
     A word of several tokens is easily read from those that are left (Kauf and Ivanova 2023), so models with other
     vocabularies are best compared by ``acc_tokens`` too. Not comparable: ``kobest_copa``, asked of causal models.
     """
-    return (yield from score(example))
+    return (yield from kobest_text(example))
 
 
-@benchmark("kobest_hellaswag_masked", **kobest_rows("hellaswag"), **MASKED)
+@benchmark("kobest_hellaswag_masked", **kobest_masked("hellaswag"))
 def test_kobest_hellaswag_masked(example: KobestRow) -> Scores:
     """KoBEST HellaSwag (Kim et al. 2022), test split (500 rows), for masked models, 0-shot.
 
     Four texts: "문장: ", the scene, one space, an ending. Scores: those of ``kobest_copa_masked``.
     """
-    return (yield from score(example))
+    return (yield from kobest_text(example))
 
 
-@benchmark("kobest_sentineg_masked", **kobest_rows("sentineg"), **MASKED)
+@benchmark("kobest_sentineg_masked", **kobest_masked("sentineg"))
 def test_kobest_sentineg_masked(example: KobestRow) -> Scores:
     """KoBEST SentiNeg (Kim et al. 2022), test split (397 reviews), for masked models, 0-shot.
 
     Two texts: "문장: ", the review, " 긍부정: ", "부정" (negative) or "긍정" (positive). Scores: those of
     ``kobest_copa_masked``.
     """
-    return (yield from score(example))
+    return (yield from kobest_text(example))

@@ -19,13 +19,6 @@ def context_and_word(passage: Passage) -> tuple[str, str]:
     return context, word
 
 
-def shot(passage: Passage) -> str:
-    """The passage with two spaces before its last word: the delimiter, and the one that the target begins
-    with."""
-    context, word = context_and_word(passage)
-    return f"{context}  {word}"
-
-
 @benchmark(
     "lambada",
     version=1,
@@ -37,7 +30,7 @@ def shot(passage: Passage) -> str:
     metrics=("acc", "logprob"),
     aggregate={"perplexity": perplexity("logprob")},
     lm_eval=LmEval(),
-    shot=shot,
+    shot=lambda passage: "  ".join(context_and_word(passage)),  # the delimiter, and the target's own space
     paper="Paperno et al. 2016, arXiv 1606.06031",
     source="data as in Radford et al. 2019 (GPT-2); lm-evaluation-harness 0.4.13, task lambada_openai",
 )

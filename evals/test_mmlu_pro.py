@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from string import ascii_uppercase
-
-from harness import FewShot, Generate, Graded, Scores, Shot, benchmark
-from harness.metrics.mmlu_pro import MMLU_PRO, MmluProRow
-
-
-def thought_prompt(row: MmluProRow) -> str:
-    """The question, its answers stripped, and the beginning of a chain of thought."""
-    listed = [
-        f"{letter}. {text.strip()}" for letter, text in zip(ascii_uppercase, row["options"], strict=False)
-    ]
-    lines = ["Question:", row["question"], "Options:", *listed, "Answer: Let's think step by step."]
-    return "\n".join(lines)
-
-
-def thought_shot(row: MmluProRow) -> Shot:
-    """The question with its worked answer."""
-    return Shot(thought_prompt(row), row["cot_content"].replace("A: Let's think step by step. ", ""))
+from harness import FewShot, Generate, Graded, Scores, benchmark
+from harness.metrics.mmlu_pro import MMLU_PRO, MmluProRow, answer_letter, thought_prompt, thought_shot
 
 
 @benchmark(
@@ -54,11 +37,8 @@ def test_mmlu_pro(example: MmluProRow, fewshot: FewShot) -> Scores:
         f"The following are multiple choice questions (with answers) about {about}. Think step by step and then "
         'finish your answer with "the answer is (X)" where X is the correct letter choice.\n'
     )
-    request = fewshot.generate(
-        thought_prompt(example), header=header, stop=("Question:",), max_new_tokens=2048
-    )
-    answer = yield request
-    found = re.search(r"answer is \(?([A-J])\)?", answer.text)
-    letter = found[1] if found else None
+    asked = thought_prompt(example)
+    answer = yield fewshot.generate(asked, header=header, stop=("Question:",), max_new_tokens=2048)
+    letter = answer_letter(answer.text)
     scores = {"exact_match": float(letter == example["answer"])}
-    return Graded(scores, found is None, {"letter": letter}, example["answer"])
+    return Graded(scores, letter is None, {"letter": letter}, example["answer"])

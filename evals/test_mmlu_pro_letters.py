@@ -5,14 +5,13 @@ from __future__ import annotations
 from string import ascii_uppercase
 
 from harness import FewShot, Loglikelihood, Scores, benchmark
-from harness.metrics import ChoiceScores, argmax
+from harness.metrics import ask_choices, lettered
 from harness.metrics.mmlu_pro import MMLU_PRO, MmluProRow
 
 
 def letter_prompt(row: MmluProRow) -> str:
     """The question, its answers with their letters, and "Answer:"; nothing is stripped."""
-    listed = [f"{letter}. {text}" for letter, text in zip(ascii_uppercase, row["options"], strict=False)]
-    return "\n".join([row["question"], *listed, "Answer:"])
+    return "\n".join([row["question"], *lettered(row["options"]), "Answer:"])
 
 
 @benchmark(
@@ -39,8 +38,6 @@ def test_mmlu_pro_letters(example: MmluProRow, fewshot: FewShot) -> Scores:
     Not comparable: ``mmlu_pro``, which is generated with a chain of thought. In data of before 2026 the right answer
     alone begins with a space in 470 questions, which this form shows to the model.
     """
-    asked = letter_prompt(example)
     letters = ascii_uppercase[: len(example["options"])]
-    answers = yield [fewshot.loglikelihood(asked, f" {letter}") for letter in letters]
     right = letters.index(example["answer"])
-    return ChoiceScores({"acc": float(argmax([one.logprob for one in answers]) == right)}, right)
+    return (yield from ask_choices(fewshot, letter_prompt(example), letters, right))

@@ -5,21 +5,14 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, score_choices, with_bits
-
-
-class Choices(TypedDict):
-    """The four answers, and their labels A to D."""
-
-    text: list[str]
-    label: list[str]
+from harness.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, LabelledChoices, ask_answers
 
 
 class Row(TypedDict):
     """The beginning of a sentence or a question, its answers, and the label of the right one."""
 
     question_stem: str
-    choices: Choices
+    choices: LabelledChoices
     answerKey: str
 
 
@@ -58,5 +51,4 @@ def test_openbookqa(example: Row, fewshot: FewShot) -> Scores:
     the answers and ask for a letter.
     """
     texts = example["choices"]["text"]
-    answers = yield [fewshot.loglikelihood(example["question_stem"], " " + text) for text in texts]
-    return with_bits(score_choices(answers, texts, gold(example)), answers, texts)
+    return (yield from ask_answers(fewshot, example["question_stem"], texts, gold(example)))

@@ -7,7 +7,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, score_choices, with_bits
+from harness.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ask_answers
 
 
 class Goal(TypedDict):
@@ -56,5 +56,4 @@ def test_piqa(example: Goal, fewshot: FewShot) -> Scores:
 
     Not comparable: OLMo's form ("Goal: ", 5 fixed examples). Some goals occur more than once, with other solutions.
     """
-    answers = yield [fewshot.loglikelihood(prompt(example), " " + way) for way in ways(example)]
-    return with_bits(score_choices(answers, ways(example), example["label"]), answers, ways(example))
+    return (yield from ask_answers(fewshot, prompt(example), ways(example), example["label"]))

@@ -29,10 +29,7 @@ class Mention(TypedDict):
     row=Mention,
     asks=FillMask,
     primary="real@1",
-    metrics=(
-        *("real@1", "real@5", "real@1_strict", "real@5_strict"),
-        *("reachable", "copy_baseline", "copy_baseline_strict"),
-    ),
+    metrics=cloze.REAL_METRICS,
     tags=("korean",),
     cluster="text_id",
     subsets="source",
@@ -58,10 +55,5 @@ def test_real_coref(example: Mention, checkpoint: CheckpointInfo) -> Scores:
     """
     text = cloze.clip_around_mask(example["text"], checkpoint.seq_len)
     answer = yield FillMask(text, top_k=cloze.TOP_K, target=example["target"])
-    candidates = cloze.noun_candidates((c.text for c in answer.candidates), KOREAN.is_noun)
     shown = [noun.form for noun in KOREAN.nouns(cloze.visible(text))]
-    return {
-        **cloze.hits("real", example["target"], candidates, (1, 5)),
-        "reachable": float(bool(answer.reachable)),
-        **cloze.copy_baseline(example["target"], shown),
-    }
+    return cloze.real_scores(example["target"], answer, KOREAN.is_noun, shown)

@@ -2,33 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from typing_extensions import TypedDict
-
 from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
 from harness.metrics import ChoiceScores, argmax
-
-
-class Sentence(TypedDict):
-    """A sentence with one "_" and what could stand there."""
-
-    sentence: str
-    option1: str
-    option2: str
-    answer: Literal["1", "2"]
-
-
-def around_blank(row: Sentence) -> tuple[str, str]:
-    """The text before the first blank as it stands, and the text after it, stripped."""
-    blank = row["sentence"].index("_")
-    return row["sentence"][:blank], row["sentence"][blank + 1 :].strip()
-
-
-def shot(row: Sentence) -> str:
-    """The sentence with the right option in place of the blank."""
-    before, after = around_blank(row)
-    return before + (row["option1"] if row["answer"] == "1" else row["option2"]) + " " + after
+from harness.metrics.winogrande import WinograndeRow, around_blank, filled
 
 
 @benchmark(
@@ -38,16 +14,16 @@ def shot(row: Sentence) -> str:
         "allenai/winogrande", "winogrande_xl", split="validation", fewshot="train", local="winogrande/dev"
     ),
     published_rows=1267,
-    row=Sentence,
+    row=WinograndeRow,
     asks=Loglikelihood,
     primary="acc",
     metrics=("acc",),
     lm_eval=LmEval(40_398, drops_own=True),
-    shot=shot,
+    shot=filled,
     paper="Sakaguchi et al. 2019, arXiv 1907.10641; partial scoring: Trinh and Le 2018, arXiv 1806.02847",
     source="lm-evaluation-harness 0.4.13, task winogrande",
 )
-def test_winogrande(example: Sentence, fewshot: FewShot) -> Scores:
+def test_winogrande(example: WinograndeRow, fewshot: FewShot) -> Scores:
     """WinoGrande (Sakaguchi et al. 2019), partial scoring, validation split (the 1267 rows
     of the authors' dev.jsonl), 0-shot (5-shot on leaderboards).
 

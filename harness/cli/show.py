@@ -17,7 +17,7 @@ from harness.checkpoints import CheckpointInfo, resolve
 from harness.checkpoints.builtin import fetch
 from harness.checkpoints.formats.base import Lasting
 from harness.cli.command import Output
-from harness.compare.gate.validate import declared_in
+from harness.core.declared import declared_in
 from harness.core.requests import RunProgram
 from harness.engines.http.abilities import HELLO, abilities_of
 from harness.engines.registry import identity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.metrics.asked_choices import ask_answers, ask_choices
+from harness.metrics.asked_choices import LabelledChoices, ask_answers, ask_choices, lettered
 from harness.metrics.macro_f1 import MACRO_F1
 from harness.metrics.multiple_choice import (
     BITS,
@@ -22,11 +22,13 @@ __all__ = [
     "CHOICE_METRICS",
     "MACRO_F1",
     "ChoiceScores",
+    "LabelledChoices",
     "argmax",
     "ask_answers",
     "ask_choices",
     "bits_per_byte",
     "choice_scores",
+    "lettered",
     "score_choices",
     "with_bits",
 ]

@@ -10,10 +10,25 @@ in length.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_uppercase
+
+from typing_extensions import TypedDict
 
 from harness.core.few_shot import FewShot
 from harness.core.grade import Scores
 from harness.metrics.multiple_choice import ChoiceScores, argmax, score_choices, with_bits
+
+
+class LabelledChoices(TypedDict):
+    """Answers, and their labels, as many sets on the Hub have them."""
+
+    text: list[str]
+    label: list[str]
+
+
+def lettered(texts: Sequence[str]) -> list[str]:
+    """A line for each text, with its letter: "A. ", "B. " and so on."""
+    return [f"{letter}. {text}" for letter, text in zip(ascii_uppercase, texts, strict=False)]
 
 
 def ask_choices(
@@ -24,12 +39,15 @@ def ask_choices(
     *,
     header: str = "",
     names: Sequence[str] = ("acc",),
+    bits: bool = False,
 ) -> Scores:
     """Ask for one space and each choice after the context. The scores of these names are 1.0 where the choice with the
-    highest log-probability, the first on a tie, is number ``right``, else 0.0."""
+    highest log-probability, the first on a tie, is number ``right``, else 0.0. With ``bits`` the bits per byte of the
+    right choice are a score too."""
     answers = yield [fewshot.loglikelihood(context, f" {choice}", header=header) for choice in choices]
     chosen = argmax([one.logprob for one in answers])
-    return ChoiceScores(dict.fromkeys(names, float(chosen == right)), right, chosen)
+    found = ChoiceScores(dict.fromkeys(names, float(chosen == right)), right, chosen)
+    return with_bits(found, answers, choices) if bits else found
 
 
 def ask_answers(

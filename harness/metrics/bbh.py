@@ -11,7 +11,11 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from string import ascii_uppercase
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from typing_extensions import TypedDict
+
+from harness.core.requests import Generate
 
 DESCRIPTIONS: Final = {
     "boolean_expressions": "Evaluate the result of a random Boolean expression.",
@@ -171,3 +175,30 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "word_sorting": _words_in_order,
 }
 """The forms of answers; of all other tasks the answer is the letter of an option."""
+
+
+class BbhRow(TypedDict):
+    """A question, its answer, and the name of its file, which is that of the task."""
+
+    input: str
+    target: str
+    file: str
+
+
+BBH_HUB: Final = ("SaylorTwift/bbh", tuple(ROWS))
+"""The set on the Hub, and its 27 configurations."""
+
+BBH: Final[dict[str, Any]] = {
+    "version": 1,
+    "published_rows": ROWS,
+    "row": BbhRow,
+    "asks": Generate,
+    "group": "file",
+    "paper": "Suzgun et al. 2022, arXiv 2210.09261",
+}
+"""The part of a declaration that its forms share."""
+
+
+def bbh_header(row: BbhRow) -> str:
+    """The first lines of a prompt: the description of the row's task."""
+    return f"{DESCRIPTIONS[row['file']]}\n\n"

@@ -27,6 +27,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from typing_extensions import TypedDict
+
+from harness.metrics.passages import with_passage_hash
+
 PIECES: Final = re.compile("[ -]")
 ARTICLES: Final = re.compile(r"\b(?:a|an|the)\b")
 PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
@@ -162,3 +166,22 @@ def _is_number(word: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+class DropRow(TypedDict):
+    """A passage, a question, and the answers that count as right, each a list of spans."""
+
+    passage: str
+    question: str
+    answers: list[list[str]]
+    passage_sha256: str
+
+
+def drop_row(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with ``answers`` as lists of spans; the authors' form has ``answer`` and ``validated_answers``."""
+    if "answers" in row:
+        answers = row["answers"]
+    else:
+        found = gold_answers(row["answer"], row.get("validated_answers") or ())
+        answers = [list(one) for one in found]
+    return with_passage_hash({**row, "answers": answers})

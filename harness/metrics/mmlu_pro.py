@@ -1,12 +1,18 @@
-"""MMLU-Pro's rows and what its two forms, generated and by letters, share."""
+"""MMLU-Pro's rows, what its two forms, generated and by letters, share, and the letter in a generated text.
+
+Prompt and rule of the generated form are those of lm-evaluation-harness (0.4.13, tasks/mmlu_pro, version 3.1).
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from typing_extensions import TypedDict
 
 from harness.core.benchmark import Dataset
+from harness.core.few_shot import Shot
+from harness.metrics.asked_choices import lettered
 
 _CATEGORIES: Final = {
     "biology": 717,
@@ -49,3 +55,21 @@ MMLU_PRO: Final[dict[str, Any]] = {
     "paper": "Wang et al. 2024, arXiv 2406.01574",
 }
 """The declaration but for what is asked: five examples, the first of the validation split."""
+
+
+def thought_prompt(row: MmluProRow) -> str:
+    """The question, its answers stripped, and the beginning of a chain of thought."""
+    listed = lettered([text.strip() for text in row["options"]])
+    lines = ["Question:", row["question"], "Options:", *listed, "Answer: Let's think step by step."]
+    return "\n".join(lines)
+
+
+def thought_shot(row: MmluProRow) -> Shot:
+    """The question with its worked answer."""
+    return Shot(thought_prompt(row), row["cot_content"].replace("A: Let's think step by step. ", ""))
+
+
+def answer_letter(text: str) -> str | None:
+    """The letter A to J of the first "answer is X" or "answer is (X)" in the text; None where there is none."""
+    found = re.search(r"answer is \(?([A-J])\)?", text)
+    return found[1] if found else None

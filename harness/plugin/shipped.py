@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection
 
-from harness.compare.gate.validate import declared_in
 from harness.core.benchmark import Benchmark, declared
+from harness.core.declared import declared_in
 from harness.core.files import load_module
 from harness.core.resources import shipped_evals
 

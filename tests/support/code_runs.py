@@ -17,7 +17,10 @@ from harness.results.records import Record
 from tests.support.places import ROOT
 
 GREEDY = Sampling(seed=1234)
-FILES = ("test_humaneval", "test_mbpp", "test_codecontests")
+FILES = (
+    *("test_humaneval", "test_mbpp", "test_mbpp_sanitized", "test_mbpp_docstring"),
+    *("test_codecontests", "test_apps_stdin"),
+)
 
 
 def functions() -> dict[str, tuple[str, Callable[..., Any]]]:

@@ -8,9 +8,8 @@ name.
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Final
 from harness.compare.gate.config import Floor, GateConfig, check_names
 from harness.core.aggregation import aggregation_of
 from harness.core.composite import Composite, composites_from_plain
+from harness.core.declared import declared_in
 from harness.core.errors import GateError
 from harness.results.store_entry import StoredResult, composites_of
 from harness.results.summary import Declaration, base_name
@@ -148,36 +148,3 @@ def declared_nearby(files: Iterable[Path]) -> list[str]:
     folders = {path.parent for path in files}
     paths = sorted(file for folder in folders for file in folder.glob("*.py"))
     return [name for path in paths for name, _ in declared_in(path)]
-
-
-def declared_in(path: Path) -> Iterator[tuple[str, set[str]]]:
-    """The benchmarks of a file and the kinds of request that each asks, read without running it."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
-            continue
-        called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-        given = _given(node, tree)
-        name = given.get("name", next(iter(node.args), None))
-        text = name.value if isinstance(name, ast.Constant) else None
-        if called == "benchmark" and isinstance(text, str):
-            asks = ast.walk(given["asks"]) if "asks" in given else ()
-            yield text, {one.id for one in asks if isinstance(one, ast.Name)}
-
-
-def _given(call: ast.Call, tree: ast.Module) -> dict[str, ast.expr]:
-    """The arguments of a call by name, with those of ``**NAME`` where NAME is a table of the file."""
-    found = {one.arg: one.value for one in call.keywords if one.arg is not None}
-    spread = {one.value.id for one in call.keywords if one.arg is None and isinstance(one.value, ast.Name)}
-    for node in tree.body:
-        names = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", ())
-        table = getattr(node, "value", None)
-        if isinstance(table, ast.Dict) and any(
-            isinstance(one, ast.Name) and one.id in spread for one in names
-        ):
-            pairs = zip(table.keys, table.values, strict=True)
-            found |= {str(key.value): value for key, value in pairs if isinstance(key, ast.Constant)}
-    return found

@@ -8,6 +8,7 @@ published forms of a task into one, ``calling`` makes its tests call the program
 
 from __future__ import annotations
 
+from harness.metrics.code.contests import STDIO_TASKS
 from harness.metrics.code.extract import (
     APPS_STOPS,
     DOCSTRING_STOPS,
@@ -24,9 +25,9 @@ from harness.metrics.code.plus import (
     PLUS,
     PLUS_DOCSTRING_STOPS,
     PLUS_FUNCTION_STOPS,
-    PLUS_METRICS,
+    PLUS_TASKS,
     PlusRow,
-    plus_row,
+    ask_plus,
 )
 from harness.metrics.code.rows import (
     HumanEvalRow,
@@ -50,21 +51,22 @@ __all__ = [
     "PLUS",
     "PLUS_DOCSTRING_STOPS",
     "PLUS_FUNCTION_STOPS",
-    "PLUS_METRICS",
+    "PLUS_TASKS",
     "PROGRAM_METRICS",
     "STDIO",
+    "STDIO_TASKS",
     "HumanEvalRow",
     "MbppRow",
     "PlusRow",
     "ProgramGrader",
     "StdioRow",
     "apps_row",
+    "ask_plus",
     "contest_row",
     "evalplus_chat",
     "evalplus_turns",
     "humaneval_row",
     "mbpp_row",
-    "plus_row",
     "reads_and_prints",
     "script_program",
 ]

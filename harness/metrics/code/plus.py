@@ -15,10 +15,11 @@ from typing import Any, Final
 
 from typing_extensions import TypedDict
 
+from harness.core.few_shot import FewShot
 from harness.core.grade import Graded, Scores
 from harness.core.requests import CallTests, Generate, GenerateAnswer, RunProgram, RunProgramAnswer
 from harness.metrics.code import plus_rules
-from harness.metrics.code.extract import function_program
+from harness.metrics.code.extract import evalplus_chat, function_program
 from harness.metrics.code.grader import ProgramGrader
 from harness.metrics.code.pass_at_k import KS, program_scores
 
@@ -117,3 +118,22 @@ class PlusGrader(ProgramGrader):
 
 
 PLUS: Final = PlusGrader(plus_request, lambda row: (row["entry_point"],), parts="base")
+
+PLUS_TASKS: Final[dict[str, Any]] = {
+    "version": 1,
+    "row": PlusRow,
+    "prepare": plus_row,
+    "asks": (Generate, RunProgram),
+    "primary": "pass@1",
+    "metrics": PLUS_METRICS,
+    "grader": PLUS,
+    "paper": "Liu et al. 2023, arXiv 2305.01210",
+}
+"""The part of a declaration that both benchmarks share."""
+
+
+def ask_plus(row: PlusRow, fewshot: FewShot, stop: tuple[str, ...], benchmark: str) -> Scores:
+    """Ask for a program in EvalPlus's words, and have it judged."""
+    chat = evalplus_chat(row["prompt"])
+    request = fewshot.generate(row["prompt"], stop=stop, max_new_tokens=768, chat=chat, sampled=True)
+    return (yield from PLUS.grade(request, row, benchmark))

@@ -21,11 +21,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from harness.core.errors import DataError
-from harness.core.requests import MASK
+from harness.core.requests import MASK, FillMaskAnswer
 
 CLIP: Final = 200
 CLIP_SEQ_LEN: Final = 512
 TOP_K: Final = 50
+
+REAL_METRICS: Final = (
+    *("real@1", "real@5", "real@1_strict", "real@5_strict"),
+    *("reachable", "copy_baseline", "copy_baseline_strict"),
+)
+"""The names of the scores of ``real_scores``."""
 
 
 def clip_around_mask(text: str, seq_len: int) -> str:
@@ -90,6 +96,16 @@ def copy_baseline(target: str, nouns: Sequence[str]) -> dict[str, float]:
         "copy_baseline": lenient_at(1, target, answer),
         "copy_baseline_strict": strict_at(1, target, answer),
     }
+
+
+def real_scores(
+    target: str, answer: FillMaskAnswer, is_noun: Callable[[str], bool], shown: Sequence[str]
+) -> dict[str, float]:
+    """Real@1 and Real@5 of one item, whether it can be reached, and the copy baseline; ``shown`` are the nouns of the
+    visible text."""
+    candidates = noun_candidates((candidate.text for candidate in answer.candidates), is_noun)
+    reachable = {"reachable": float(bool(answer.reachable))}
+    return {**hits("real", target, candidates, (1, 5)), **reachable, **copy_baseline(target, shown)}
 
 
 def mask_target(text: str, target: str) -> str:

@@ -14,9 +14,10 @@ from typing_extensions import TypedDict
 from harness.core.benchmark import Dataset, LmEval
 from harness.core.few_shot import FewShot
 from harness.core.grade import Scores
-from harness.core.requests import Loglikelihood
+from harness.core.requests import Loglikelihood, PseudoLoglikelihood
+from harness.metrics.asked_choices import ask_choices
 from harness.metrics.macro_f1 import MACRO_F1
-from harness.metrics.multiple_choice import ChoiceScores, argmax
+from harness.metrics.multiple_choice import CHOICE_METRICS, score_choices
 
 
 class KobestRow(TypedDict):
@@ -105,6 +106,22 @@ def kobest_task(name: str) -> dict[str, Any]:
 
 def kobest_choice(row: KobestRow, fewshot: FewShot) -> Scores:
     """Ask for all choices; the chosen one has the highest sum."""
-    answers = yield [fewshot.loglikelihood(row["context"], " " + choice) for choice in row["choices"]]
-    chosen = argmax([one.logprob for one in answers])
-    return ChoiceScores({"acc": float(chosen == row["label"])}, row["label"], chosen)
+    return (yield from ask_choices(fewshot, row["context"], row["choices"], row["label"]))
+
+
+def kobest_masked(name: str) -> dict[str, Any]:
+    """The declaration of one of the five tasks as masked models are asked it."""
+    return {
+        **kobest_rows(name),
+        "asks": PseudoLoglikelihood,
+        "primary": "acc",
+        "metrics": CHOICE_METRICS,
+        "source": "Salazar et al. 2020, arXiv 1910.14659 (the score); the texts are those of the causal form",
+    }
+
+
+def kobest_text(row: KobestRow) -> Scores:
+    """Ask how likely the context is with each choice."""
+    texts = [f"{row['context']} {choice}" for choice in row["choices"]]
+    answers = yield [PseudoLoglikelihood(text) for text in texts]
+    return score_choices(answers, texts, row["label"])

@@ -1,0 +1,25 @@
+"""MBPP's tasks that its authors have verified by hand."""
+
+from __future__ import annotations
+
+from harness import Dataset, FewShot, Scores, benchmark
+from harness.metrics.code import MbppRow
+from harness.metrics.code.mbpp import MBPP_FULL, MBPP_HUB, MBPP_TASKS, MBPP_THREE_SHOT, ask_mbpp
+
+
+@benchmark(
+    "mbpp_sanitized",
+    data=Dataset(MBPP_HUB, "sanitized", local="mbpp/sanitized_test", fewshot=MBPP_FULL.shots),
+    published_rows=257,
+    source="the tasks that its authors have verified by hand",
+    **MBPP_TASKS,
+    **MBPP_THREE_SHOT,
+)
+def test_mbpp_sanitized(example: MbppRow, fewshot: FewShot) -> Scores:
+    """MBPP, the hand-verified tasks among 11 to 510 (257 in the authors' sanitized-mbpp.json), asked and judged
+    as ``mbpp``, with all their assertions (the first three are shown) and their imports.
+
+    Not comparable: ``mbpp``, whose tasks are other ones and worded differently; EvalPlus's MBPP, a later selection of
+    these with more tests, another prompt and no examples.
+    """
+    return (yield from ask_mbpp(example, fewshot, "mbpp_sanitized"))
