@@ -24,6 +24,7 @@ def test_arc_easy(example: ArcRow, fewshot: FewShot) -> Scores:
     - ``acc`` (primary): highest summed log-probability.
     - ``acc_norm``, ``acc_bytes``, ``acc_tokens``: highest per character, per UTF-8 byte, per token of the
       choice.
+    - ``bits_per_byte``: bits per UTF-8 byte of the right answer, by which small models are compared; lower is better.
 
     Not comparable: harnesses that list the choices and ask for the letter measure something else, and
     published numbers are ``acc`` or ``acc_norm``, at 0 or 25 shots, often without saying which.
@@ -44,10 +45,11 @@ def test_arc_challenge(example: ArcRow, fewshot: FewShot) -> Scores:
     """ARC-Challenge (Clark et al. 2018), test split (1172 questions in the authors' file), 0-shot (usually quoted as
     ``acc_norm`` with 25 shots).
 
-    The prompt, the continuations and the four scores are those of ARC-Easy.
+    The prompt, the continuations and the scores are those of ARC-Easy.
 
     - ``acc_norm`` (primary): highest log-probability per character of the choice.
     - ``acc``, ``acc_bytes``, ``acc_tokens``: highest sum, highest per UTF-8 byte, per token.
+    - ``bits_per_byte``: that of the right answer; lower is better.
 
     Not comparable: harnesses that list the choices and ask for the letter (the chat forms do) measure
     something else.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import CHOICE_METRICS, score_choices
+from harness.metrics import BITS, BITS_PER_BYTE, CHOICE_METRICS, ask_answers
 from harness.metrics.hellaswag import HellaswagRow, hellaswag_query, hellaswag_shot, without_marks
 
 
@@ -15,7 +15,8 @@ from harness.metrics.hellaswag import HellaswagRow, hellaswag_query, hellaswag_s
     row=HellaswagRow,
     asks=Loglikelihood,
     primary="acc_norm",
-    metrics=CHOICE_METRICS,
+    metrics=(*CHOICE_METRICS, BITS_PER_BYTE),
+    aggregate=BITS,
     lm_eval=LmEval(39_905, drops_own=True),
     shot=hellaswag_shot,
     cluster="source_id",
@@ -32,6 +33,7 @@ def test_hellaswag(example: HellaswagRow, fewshot: FewShot) -> Scores:
 
     - ``acc_norm`` (primary): highest log-probability per character of the cleaned ending.
     - ``acc``, ``acc_bytes``, ``acc_tokens``: the same with the plain sum, per UTF-8 byte, per token.
+    - ``bits_per_byte``: bits per UTF-8 byte of the right ending, by which small models are compared; lower is better.
 
     Intervals count endings to the same video or article (``source_id``) as one cluster. Not comparable:
     OLMo's cleaning leaves no double full stop before a title; harnesses that show the endings and ask for a
@@ -39,6 +41,4 @@ def test_hellaswag(example: HellaswagRow, fewshot: FewShot) -> Scores:
     evaluation rows.
     """
     endings = [without_marks(ending) for ending in example["endings"]]
-    context = hellaswag_query(example)
-    answers = yield [fewshot.loglikelihood(context, " " + ending) for ending in endings]
-    return score_choices(answers, endings, example["label"])
+    return (yield from ask_answers(fewshot, hellaswag_query(example), endings, example["label"]))

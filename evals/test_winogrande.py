@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness import Dataset, FewShot, LmEval, Loglikelihood, Scores, benchmark
-from harness.metrics import ChoiceScores, argmax
+from harness.metrics import BITS, BITS_PER_BYTE, ChoiceScores, argmax, with_bits
 from harness.metrics.winogrande import WinograndeRow, around_blank, filled
 
 
@@ -17,7 +17,8 @@ from harness.metrics.winogrande import WinograndeRow, around_blank, filled
     row=WinograndeRow,
     asks=Loglikelihood,
     primary="acc",
-    metrics=("acc",),
+    metrics=("acc", BITS_PER_BYTE),
+    aggregate=BITS,
     lm_eval=LmEval(40_398, drops_own=True),
     shot=filled,
     paper="Sakaguchi et al. 2019, arXiv 1907.10641; partial scoring: Trinh and Le 2018, arXiv 1806.02847",
@@ -32,6 +33,7 @@ def test_winogrande(example: WinograndeRow, fewshot: FewShot) -> Scores:
 
     - ``acc`` (primary): the context under which that text has the higher log-probability is the right one;
       option 1 on a tie. Both continuations are the same text, so nothing is divided by its length.
+    - ``bits_per_byte``: bits per UTF-8 byte of that text after the right option; lower is better.
 
     Not comparable: scoring the option together with the rest after the text before it (lighteval) is another
     quantity and gives 2 to 5 points less. Few-shot examples are the filled sentences, with one space where the blank
@@ -42,4 +44,5 @@ def test_winogrande(example: WinograndeRow, fewshot: FewShot) -> Scores:
     options = (example["option1"], example["option2"])
     answers = yield [fewshot.loglikelihood(before + option, " " + after) for option in options]
     gold = int(example["answer"]) - 1
-    return ChoiceScores({"acc": float(argmax([a.logprob for a in answers]) == gold)}, gold)
+    scores = ChoiceScores({"acc": float(argmax([a.logprob for a in answers]) == gold)}, gold)
+    return with_bits(scores, answers, (after, after))

@@ -9,7 +9,8 @@ from typing_extensions import TypedDict
 from harness.core.few_shot import FewShot
 from harness.core.grade import Scores
 from harness.core.requests import Loglikelihood
-from harness.metrics.multiple_choice import CHOICE_METRICS, score_choices
+from harness.metrics.asked_choices import ask_answers
+from harness.metrics.multiple_choice import BITS, BITS_PER_BYTE, CHOICE_METRICS
 
 
 class _Choice(TypedDict):
@@ -60,10 +61,9 @@ def arc_shot(row: ArcRow) -> str:
 
 
 def arc_answers(row: ArcRow, fewshot: FewShot) -> Scores:
-    """Ask for every choice after the prompt, and return which ways of scoring prefer the right one."""
+    """Ask for every choice after the prompt; the scores are those of ``ask_answers``."""
     texts = [choice["text"] for choice in row["question"]["choices"]]
-    answers = yield [fewshot.loglikelihood(arc_prompt(row), " " + text) for text in texts]
-    return score_choices(answers, texts, arc_gold(row))
+    return (yield from ask_answers(fewshot, arc_prompt(row), texts, arc_gold(row)))
 
 
 ARC: Final[dict[str, Any]] = {
@@ -71,7 +71,8 @@ ARC: Final[dict[str, Any]] = {
     "row": ArcRow,
     "prepare": arc_row,
     "asks": Loglikelihood,
-    "metrics": CHOICE_METRICS,
+    "metrics": (*CHOICE_METRICS, BITS_PER_BYTE),
+    "aggregate": BITS,
     "shot": arc_shot,
     "paper": "Clark et al. 2018, arXiv 1803.05457",
 }

@@ -213,6 +213,7 @@ def test_hellaswag_takes_labels_as_text_or_number(label: str | int) -> None:
     scene = {"activity_label": "a", "ctx_a": "b", "ctx_b": "c", "endings": ["x", "four"], "label": label}
     answers = [LoglikelihoodAnswer(-2.0, False, 1), LoglikelihoodAnswer(-4.0, False, 1)]
     scores = score("hellaswag", checked("hellaswag", scene), answers)
+    assert scores.pop("bits_per_byte") > 0
     assert scores == {"acc": 0.0, "acc_norm": 1.0, "acc_bytes": 1.0, "acc_tokens": 0.0}
 
 
@@ -241,8 +242,14 @@ def test_winogrande_prefers_the_first_option_on_a_tie() -> None:
     row = rows("winogrande", "winogrande/dev")[0]
     assert row["answer"] == "2"
     tie = [LoglikelihoodAnswer(-3.0, False, 2)] * 2
-    assert score("winogrande", row, tie) == {"acc": 0.0}
-    assert score("winogrande", {**row, "answer": "1"}, tie) == {"acc": 1.0}
+    assert score("winogrande", row, tie)["acc"] == 0.0
+    assert score("winogrande", {**row, "answer": "1"}, tie)["acc"] == 1.0
+
+
+def test_winogrande_counts_the_bits_of_the_text_after_the_right_option() -> None:
+    row = checked("winogrande", {"sentence": "The _ é.", "option1": "a", "option2": "b", "answer": "2"})
+    answers = [LoglikelihoodAnswer(-9.0, False, 2), LoglikelihoodAnswer(-3 * math.log(2), False, 2)]
+    assert score("winogrande", row, answers) == {"acc": 1.0, "bits_per_byte": pytest.approx(1.0)}
 
 
 @pytest.mark.parametrize("name", ["arc_easy", "arc_challenge"])
@@ -272,7 +279,8 @@ def test_arc_finds_the_right_answer_by_its_label(labels: str, key: str, gold: in
     choices = [{"text": f"choice {label}", "label": label} for label in labels]
     row = {"id": "x", "question": {"stem": "Why?", "choices": choices}, "answerKey": key}
     scores = score("arc_easy", checked("arc_easy", row), preferring(gold, len(labels)))
-    assert scores == dict.fromkeys(CHOICE_SCORES, 1.0)
+    bits = 0.001 / math.log(2) / len(f"choice {key}")
+    assert scores == {**dict.fromkeys(CHOICE_SCORES, 1.0), "bits_per_byte": pytest.approx(bits)}
 
 
 def test_arc_takes_the_rows_of_the_hub() -> None:
