@@ -1,17 +1,19 @@
 """Writes the verdicts of lm-evaluation-harness 0.4.13 into ``verdicts/*.jsonl``.
 
-    python tests/conformance/record_lm_eval.py [--check]
+    python tests/conformance/record_lm_eval.py [--check] [SCORER ...]
 
 Run where ``lm-eval[math,ifeval]==0.4.13`` is installed; nothing of this project is needed. The reference's own code
-scores every ``output`` against its ``gold``; files of scorers that the reference does not have (``gsm8k_number``)
-are left alone. ``--check`` only says which verdicts differ from those on record. What ``differences.jsonl``
-says of the reference is always checked, and never written.
+scores every ``output`` against its ``gold``, of the scorers that are named, or of all. Files of scorers that the
+reference does not have (``gsm8k_number``; ``plus_rules``, which ``record_evalplus.py`` writes) are left alone.
+``--check`` only says which verdicts differ from those on record. What ``differences.jsonl`` says of the reference is
+always checked, and never written.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -138,22 +140,64 @@ def bbh_flexible():
     return verdict
 
 
+def mmlu_pro():
+    config = yaml.load((TASKS / "mmlu_pro" / "_default_template_yaml").read_text(), _Loader)
+    pattern = config["filter_list"][0]["filter"][0]["regex_pattern"]
+    folding = {name: config["metric_list"][0][name] for name in ("ignore_case", "ignore_punctuation")}
+    extract = RegexFilter(regex_pattern=pattern)
+
+    def verdict(gold, output):
+        (answer,) = extract.apply([[output]], [{}])[0]
+        return bool(
+            exact_match_hf_evaluate(predictions=[answer], references=[gold], **folding)["exact_match"]
+        )
+
+    return verdict
+
+
+def truthfulqa():
+    code = task_code("truthfulqa")
+
+    def verdict(gold, output):
+        row = {"mc2_targets": {"labels": gold}}
+        found = float(code.process_results_mc2(row, [(one, False) for one in output])["acc"])
+        return "nan" if math.isnan(found) else round(found, 12)
+
+    return verdict
+
+
+def bits():
+    """Its metric of one text, which it has for texts that are scored whole."""
+    from lm_eval.api.metrics import bits_per_byte
+    from lm_eval.api.task import Task
+
+    return lambda gold, output: round(bits_per_byte([(output, Task.count_bytes(gold))]), 12)
+
+
+SCORERS = {
+    "gsm8k_strict": (gsm8k, "strict-match"),
+    "gsm8k_flexible": (gsm8k, "flexible-extract"),
+    "hendrycks_exact": (hendrycks,),
+    "minerva_exact": (minerva, "exact_match"),
+    "math_verify": (minerva, "math_verify"),
+    "drop_f1": (drop, "f1"),
+    "drop_em": (drop, "em"),
+    "macro_f1": (macro_f1,),
+    "ifeval_strict": (ifeval, "strict"),
+    "ifeval_loose": (ifeval, "loose"),
+    "bbh_exact": (bbh,),
+    "bbh_flexible": (bbh_flexible,),
+    "mmlu_pro_letter": (mmlu_pro,),
+    "truthfulqa_mc2": (truthfulqa,),
+    "bits_per_byte": (bits,),
+}
+"""What makes each scorer, and what it is given."""
+
+
 def main():
     assert version("lm_eval") == "0.4.13", f"lm-eval 0.4.13 is the reference, not {version('lm_eval')}"
-    scorers = {
-        "gsm8k_strict": gsm8k("strict-match"),
-        "gsm8k_flexible": gsm8k("flexible-extract"),
-        "hendrycks_exact": hendrycks(),
-        "minerva_exact": minerva("exact_match"),
-        "math_verify": minerva("math_verify"),
-        "drop_f1": drop("f1"),
-        "drop_em": drop("em"),
-        "macro_f1": macro_f1(),
-        "ifeval_strict": ifeval("strict"),
-        "ifeval_loose": ifeval("loose"),
-        "bbh_exact": bbh(),
-        "bbh_flexible": bbh_flexible(),
-    }
+    named = [word for word in sys.argv[1:] if word != "--check"] or SCORERS
+    scorers = {name: SCORERS[name][0](*SCORERS[name][1:]) for name in named}
     changed = 0
     for name, verdict in scorers.items():
         path = VERDICTS / f"{name}.jsonl"
@@ -168,6 +212,8 @@ def main():
             lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             path.write_text("".join(lines), encoding="utf-8")
     for row in read(VERDICTS.with_name("differences.jsonl")):
+        if row["scorer"] not in scorers:
+            continue
         try:
             found = scorers[row["scorer"]](row["gold"], row["output"])
         except (AssertionError, IndexError, TypeError) as error:

@@ -298,31 +298,46 @@ def record(source: Path, only: Sequence[str] | None = None) -> dict[str, dict[st
 
 def run(name: str, task: Task, data: Path, shots: int, *, chat: bool) -> list[str]:
     """The hashes of the prompts of one run of the reference."""
-    from lm_eval import simple_evaluate
-    from lm_eval.tasks import TaskManager
+    called, folder = described(name, task, data)
+    samples = samples_of(called, folder, model(), num_fewshot=shots, apply_chat_template=chat)
+    return [hash_of(task, one[0]["arguments"], chat=chat) for one in samples]
 
+
+def described(name: str, task: Task, data: Path) -> tuple[str, Path]:
+    """The name of a task of the reference's that reads our rows, and the folder of its file, which is written."""
     folder = data / "tasks" / name.replace("/", "_")
     files = dict(local_files(task, data, folder))
     called = f"local_{name.replace('/', '_')}"
     asked: Row = {"include": str(tasks_folder() / f"{task.yaml}.yaml"), "task": called, "tag": None}
     asked |= {"dataset_path": "json", "dataset_name": None, "dataset_kwargs": {"data_files": files}}
     (folder / f"{called}.yaml").write_text(json.dumps(asked), encoding="utf-8")
+    return called, folder
+
+
+def samples_of(called: str, folder: Path, model: Any, **more: Any) -> list[list[Row]]:
+    """The samples of a run of the reference, by document: one of each filter."""
+    from lm_eval import simple_evaluate
+    from lm_eval.tasks import TaskManager
+
     found = simple_evaluate(
-        model=model(),
+        model=model,
         tasks=[called],
-        num_fewshot=shots,
         log_samples=True,
         bootstrap_iters=0,
-        apply_chat_template=chat,
-        fewshot_as_multiturn=chat,
+        fewshot_as_multiturn=bool(more.get("apply_chat_template")),
         confirm_run_unsafe_code=True,
         task_manager=TaskManager(include_path=str(folder), include_defaults=False),
+        **more,
     )
-    samples = sorted(found["samples"][called], key=lambda one: one["doc_id"])
-    unique = {one["doc_id"]: one["arguments"] for one in samples}  # one sample per filter
-    return [
-        sha256(listed(task, [_asked(one, chat=chat) for one in arguments])) for arguments in unique.values()
-    ]
+    by_document: dict[int, list[Row]] = {}
+    for one in found["samples"][called]:
+        by_document.setdefault(one["doc_id"], []).append(one)
+    return [by_document[number] for number in sorted(by_document)]
+
+
+def hash_of(task: Task, arguments: list[Any], *, chat: bool = False) -> str:
+    """The hash of what is asked about a document."""
+    return sha256(listed(task, [_asked(one, chat=chat) for one in arguments]))
 
 
 def _asked(arguments: Any, *, chat: bool) -> Any:

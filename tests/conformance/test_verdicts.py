@@ -1,25 +1,30 @@
-"""Our scorers give the recorded verdicts: see ``record_lm_eval.py`` for where those come from.
+"""Our scorers give the recorded verdicts: ``record_lm_eval.py`` and ``record_evalplus.py`` write them.
 
-``fixtures/conformance/verdicts/SCORER.jsonl`` has one case a line: ``gold``, ``output``, the ``verdict``
-(of lm-evaluation-harness 0.4.13; for ``gsm8k_number``, a rule of ours, by hand) and ``why`` the case is
-there. ``differences.jsonl`` lists the cases where we differ on purpose: ``scorer``, ``gold``, ``output``,
-``reference``, ``ours``, ``why``.
+``fixtures/conformance/verdicts/SCORER.jsonl`` has one case a line: ``gold``, ``output``, the ``verdict`` and ``why``
+the case is there. Verdicts are those of lm-evaluation-harness 0.4.13, for ``plus_rules`` those of EvalPlus 0.3.1, and
+for ``gsm8k_number``, a rule of ours, by hand. ``differences.jsonl`` lists the cases where we differ on purpose:
+``scorer``, ``gold``, ``output``, ``reference``, ``ours``, ``why``.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from harness.metrics import bits_per_byte
 from harness.metrics.bbh import answer_of, flexible_answer, same
+from harness.metrics.code import plus_rules
 from harness.metrics.drop import grade_drop
 from harness.metrics.gsm8k import grade_gsm8k
 from harness.metrics.ifeval import grade_ifeval
 from harness.metrics.macro_f1 import macro_f1
 from harness.metrics.math.grade import MathJudge, hendrycks_exact, math_verify, minerva_exact
+from harness.metrics.mmlu_pro import answer_letter
+from harness.metrics.truthfulqa import true_share
 from tests.support.places import ROOT
 from tests.support.rows import read_jsonl
 
@@ -40,6 +45,10 @@ SCORERS: dict[str, Scorer] = {
     "bbh_exact": lambda gold, output, _: answer_of(output) == gold,
     "bbh_flexible": lambda gold, output, _: flexible(gold, output),
     "macro_f1": lambda gold, output, _: round(f1_of(gold, output), 12),
+    "mmlu_pro_letter": lambda gold, output, _: answer_letter(output) == gold,
+    "truthfulqa_mc2": lambda gold, output, _: round(true_share(output, gold), 12),
+    "bits_per_byte": lambda gold, output, _: round(bits_per_byte(output, gold), 12),
+    "plus_rules": lambda gold, output, _: agrees(gold, output),
 }
 
 
@@ -56,6 +65,25 @@ def f1_of(gold: list[int], output: list[int]) -> float:
     found = macro_f1([(0.0, right, chosen) for right, chosen in zip(gold, output, strict=True)])
     assert found.value is not None
     return found.value
+
+
+def agrees(gold: dict[str, Any], output: list[str]) -> bool:
+    """Whether a program with these outputs is right; all values are written as Python has them."""
+    found = plus_rules.FOUND
+    outputs, expected, inputs = (
+        [eval(text, {"nan": float("nan"), "inf": math.inf}) for text in texts]
+        for texts in (output, gold["expected"], gold["inputs"])
+    )
+    if gold["entry_point"] in found:  # the reference says whether there is an output, we keep the output
+        expected = [one or None for one in expected]
+    facts = {"limits": [1.0] * len(inputs), "floats": [plus_rules.floats(one) for one in expected]}
+    task = {"name": gold["entry_point"], "base": len(inputs), "atol": gold["atol"]}
+    left = iter(outputs)
+    try:
+        plus_rules.judge(lambda *_: next(left), [*expected, *inputs, facts], task, [])
+    except Exception:  # of any kind, as for a program that is judged
+        return False
+    return True
 
 
 @pytest.mark.parametrize("name", SCORERS)
@@ -75,9 +103,9 @@ def test_where_we_differ_from_the_reference_is_written_down(case: dict[str, Any]
 
 
 @pytest.mark.parametrize("name", SCORERS)
-def test_at_least_twenty_five_cases_and_both_verdicts_are_recorded(name: str) -> None:
+def test_at_least_forty_cases_and_both_verdicts_are_recorded(name: str) -> None:
     cases = read_jsonl(FOLDER / "verdicts" / f"{name}.jsonl")
-    assert len(cases) >= 25
+    assert len(cases) >= 40
     assert {0.0, 1.0} <= {float(case["verdict"]) for case in cases}
     assert len({json.dumps([case["gold"], case["output"]]) for case in cases}) == len(cases)
 

@@ -1,0 +1,222 @@
+"""HumanEval+ and MBPP+: ``touchstone grade`` against EvalPlus's evaluator, verdicts and programs per second.
+
+    python -m perf.plus --evalplus-python PYTHON --data DIR [--benchmark mbpp_plus] [--copies 3] [--pairs 3] [--limit N]
+    python -m perf.plus --evalplus-python PYTHON --data DIR --pairs 1 --mutants 3
+    python -m perf.plus --evalplus-python PYTHON --data DIR --pairs 1 --samples FILE
+
+Both judge the same file of samples on the same cores, whole processes, in turn: the canonical solutions, ``--copies``
+times, each with a comment of its own so that no two programs are equal; with ``--mutants`` as many wrong programs of
+each task beside them; or the samples of a file in EvalPlus's form, which then needs one for every task. The expected
+outputs are computed by both before the first run. EvalPlus runs programs with its user's rights: give it no samples
+that you would not run. PYTHON is one that has evalplus 0.3.1. Every verdict that differs is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.core.dataset import load_dataset
+from harness.core.raw_rows import read_lines
+from perf.measure import OURS, Cost, in_turn, mebibytes, ratios, run, spread, table
+from perf.mutants import mutants
+from perf.programs import lines
+from perf.prompts import Place, load_benchmark
+
+SETS = {
+    "humaneval_plus": ("humaneval", "HUMANEVAL_OVERRIDE_PATH"),
+    "mbpp_plus": ("mbpp", "MBPP_OVERRIDE_PATH"),
+}
+"""EvalPlus's names of the benchmarks, and the variables that name the file of their tasks."""
+
+_COMMAND = "import sys; from harness.cli import main; sys.exit(main())"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdicts on one sample: on the task's own inputs, and on all."""
+
+    task: str
+    base: bool
+    plus: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run: its cost, and the verdicts in the order of the samples."""
+
+    cost: Cost
+    verdicts: list[Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files that both sides are given."""
+
+    folder: Path
+    benchmark: str
+    problems: Path
+    samples: Path
+    sources: list[tuple[str, str]]
+    """The task and the program of each sample."""
+
+
+def main() -> None:
+    """Run the pairs, print the table and the verdicts that differ."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--evalplus-python", type=Path, required=True, metavar="PYTHON")
+    parser.add_argument("--benchmark", choices=list(SETS), default="humaneval_plus")
+    parser.add_argument("--data", metavar="DIR", help="folder of datasets (default: the shipped rows)")
+    parser.add_argument("--limit", type=int, metavar="N", help="tasks (default: all)")
+    parser.add_argument("--copies", type=int, default=1, help="samples of each task")
+    parser.add_argument("--mutants", type=int, default=0, metavar="N", help="wrong programs of each task")
+    parser.add_argument("--samples", type=Path, metavar="FILE", help="samples in place of these")
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="plus-") as name:
+        found = compare(written(Path(name), options), options)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+def compare(files: Files, options: argparse.Namespace) -> dict[str, Any]:
+    """Run both sides in turn and return the numbers."""
+    ours(files, options.workers, -1)  # the expected outputs are kept from here on
+    theirs(files, options, -1)
+    mine, others = in_turn(
+        options.pairs,
+        lambda number: ours(files, options.workers, number),
+        lambda number: theirs(files, options, number),
+    )
+    count = len(files.sources)
+
+    def rates(runs: list[Outcome]) -> list[float]:
+        return [count / one.cost.wall for one in runs]
+
+    rows: list[list[object]] = [
+        [
+            "programs per second, whole process",
+            *map(spread, (rates(mine), rates(others))),
+            ratios(rates(mine), rates(others)),
+        ],
+        [
+            "seconds of CPU, sandbox left out",
+            *(spread([one.cost.cpu for one in runs]) for runs in (mine, others)),
+            "",
+        ],
+        [
+            "peak memory, MiB",
+            *(spread([mebibytes(one.cost.peak_tree) for one in runs], 0) for runs in (mine, others)),
+            "",
+        ],
+    ]
+    print(f"\n{files.benchmark}: {count} programs, {options.workers} workers, {options.pairs} pairs\n")
+    print(table(["", "ours", "EvalPlus", "ratio"], rows), flush=True)
+    differing = list(differences(files, mine[0].verdicts, others[0].verdicts))
+    for name, runs in (("ours", mine), ("EvalPlus", others)):
+        found = runs[0].verdicts
+        print(f"{name}: {sum(one.base for one in found)} right on the own inputs, {_right(found)} on all")
+    print(f"verdicts that differ: {len(differing)}")
+    for one in differing:
+        print(f"  {one['task']}: ours {one['ours']}, EvalPlus {one['theirs']}\n    {one['program']!r}")
+    return {
+        "benchmark": files.benchmark,
+        "programs": count,
+        "ours": rates(mine),
+        "evalplus": rates(others),
+        "differing": differing,
+    }
+
+
+def _right(verdicts: list[Verdict]) -> int:
+    return sum(one.plus for one in verdicts)
+
+
+def differences(files: Files, mine: list[Verdict], others: list[Verdict]) -> Iterator[dict[str, Any]]:
+    """The samples that the two judge differently, with their programs."""
+    for (task, program), one, other in zip(files.sources, mine, others, strict=True):
+        if task != one.task or task != other.task:
+            raise SystemExit(f"the verdicts are in another order than the samples: {task}, {one}, {other}")
+        if one != other:
+            said = [f"base {verdict.base}, all {verdict.plus}" for verdict in (one, other)]
+            yield {"task": task, "ours": said[0], "theirs": said[1], "program": program}
+
+
+def written(folder: Path, options: argparse.Namespace) -> Files:
+    """Write the tasks and the samples."""
+    spec, _ = load_benchmark(Place(f"test_{options.benchmark}", f"test_{options.benchmark}"))
+    info = load_dataset(spec, options.data).info
+    path = Path(info.path)
+    rows = [line.data for line in read_lines(path)][: options.limit]
+    problems, samples = folder / "problems.jsonl", folder / "samples.jsonl"
+    lines(problems, rows)
+    if options.samples is not None:
+        known = {row["task_id"]: row for row in rows}
+        given = [
+            json.loads(line) for line in options.samples.read_text(encoding="utf-8").splitlines() if line
+        ]
+        sources = [
+            (one["task_id"], one.get("solution") or known[one["task_id"]]["prompt"] + one["completion"])
+            for one in given
+            if one["task_id"] in known
+        ]
+    else:
+        sources = [source for row in rows for source in _programs(row, options.copies, options.mutants)]
+    lines(samples, [{"task_id": task, "solution": program} for task, program in sources])
+    return Files(folder, options.benchmark, problems, samples, sources)
+
+
+def _programs(row: dict[str, Any], copies: int, wrong: int) -> Iterator[tuple[str, str]]:
+    """The canonical solution so many times, and so many programs that are nearly it."""
+    right = row["prompt"] + row["canonical_solution"]
+    for number in range(copies):
+        yield row["task_id"], f"{right}\n# copy {number}\n"
+    for program in mutants(right, wrong, seed=0):
+        yield row["task_id"], program
+
+
+def ours(files: Files, workers: int, number: int) -> Outcome:
+    """Run ``touchstone grade`` once."""
+    log, output = files.folder / f"ours-{number}.log", files.folder / f"ours-{number}.jsonl"
+    words: list[str | Path] = ["grade", files.benchmark, files.samples, "--problems", files.problems]
+    words += ["--workers", str(workers), "--output", output, "--json"]
+    cost = run([sys.executable, "-c", _COMMAND, *words], cwd=files.folder, log=log, env=OURS)
+    rows = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    return Outcome(cost, [Verdict(row["task_id"], row["base_passed"], row["passed"]) for row in rows])
+
+
+def theirs(files: Files, options: argparse.Namespace, number: int) -> Outcome:
+    """Run EvalPlus once, with a cache of its own."""
+    log = files.folder / f"evalplus-{number}.log"
+    dataset, variable = SETS[files.benchmark]
+    words = ["--dataset", dataset, "--samples", files.samples, "--parallel", str(options.workers)]
+    cost = run(
+        [options.evalplus_python.absolute(), "-m", "evalplus.evaluate", *words],
+        cwd=files.folder,
+        log=log,
+        env={"PYTHONPATH": "", variable: str(files.problems), "XDG_CACHE_HOME": str(files.folder / "cache")},
+    )
+    path = files.folder / "samples_eval_results.json"
+    found = json.loads(path.read_text(encoding="utf-8"))["eval"]
+    path.replace(path.with_suffix(f".{number}"))
+    waiting = {task: iter(verdicts) for task, verdicts in found.items()}
+    verdicts = []
+    for task, _ in files.sources:
+        one = next(waiting[task])
+        base = one["base_status"] == "pass"
+        verdicts.append(Verdict(task, base, base and one["plus_status"] == "pass"))
+    return Outcome(cost, verdicts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""A checkpoint on every set of a folder, beside lm-evaluation-harness on the same rows: prompts, answers, scores.
+
+    python -m perf.sanity --data DIR --lm-eval-python PYTHON [--only NAME ...] [--rows N] [--json FILE]
+
+Both ask the first rows of each set, with the shots that the reference draws (``--eval-fewshot lm-eval``), in float32
+and without a chat template. lm-evaluation-harness runs its own tasks, whose data is pointed at the folder; splits for
+examples that the folder lacks have a stand-in for both. Prompts are compared by bytes, log-probabilities within 1e-3,
+generated texts to the letter, and every metric that both have, item by item. PYTHON is one that has
+lm-eval[math,ifeval] 0.4.13.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import harness
+from harness.results.journal import read_journal
+from perf import our_side
+from perf.measure import ROOT, run, table
+from tests.conformance import record_lm_eval_prompts as recorder
+from tests.conformance.test_lm_eval_prompts import KITS, ours
+
+NEAR = 1e-3
+"""Two log-probabilities of one text in float32 may be so far apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A task of the reference: its name in ``record_lm_eval_prompts``, shots, rows, and a limit of new tokens."""
+
+    name: str
+    shots: int
+    rows: int
+    tokens: int = 0
+
+
+CHOICES = ("arc_easy", "arc_challenge", "hellaswag", "winogrande", "piqa", "boolq", "openbookqa")
+SUBJECTS = ("abstract_algebra", "college_biology", "marketing", "world_religions")
+
+WANTED = (
+    *(Wanted(name, 0, 40) for name in (*CHOICES, "commonsense_qa", "lambada")),
+    *(Wanted(f"kobest_{name}", 0, 40) for name in ("boolq", "copa", "hellaswag", "sentineg", "wic")),
+    *(Wanted(f"mmlu/{name}", 5, 5) for name in SUBJECTS),
+    *(Wanted(f"mmlu_continuation/{name}", 0, 10) for name in SUBJECTS),
+    Wanted("mmlu_pro_letters", 5, 10),
+    Wanted("mmlu_pro/biology", 5, 2, 32),
+    Wanted("gsm8k", 5, 6, 64),
+    Wanted("math", 4, 4, 64),
+    Wanted("drop", 0, 10, 32),
+    Wanted("ifeval", 0, 6, 64),
+    Wanted("bbh/boolean_expressions", 3, 3, 64),
+    Wanted("bbh_zeroshot/navigate", 0, 6, 48),
+    Wanted("humaneval", 0, 4, 64),
+    Wanted("mbpp", 3, 4, 64),
+)
+"""The sets, and as many rows of each as two cores score in minutes."""
+
+SAME_NAME = {
+    "exact_match strict-match": ("exact_match_strict",),
+    "exact_match flexible-extract": ("exact_match_flexible",),
+    "exact_match none": ("minerva_exact",),
+}
+"""Our names of the reference's metrics and filters, where they are others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table: how many items agree in each respect, and a score of both."""
+
+    name: str
+    shots: int
+    items: int
+    prompts: int
+    answers: int
+    farthest: float
+    scores: int
+    metric: str
+    ours: float | None
+    theirs: float | None
+
+
+def main() -> None:
+    """Run both sides and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of datasets")
+    parser.add_argument("--lm-eval-python", type=Path, required=True, metavar="PYTHON")
+    parser.add_argument("--checkpoint", default="builtin:smollm2-135m")
+    parser.add_argument("--only", nargs="*", metavar="NAME", help="tasks, or benchmarks of several")
+    parser.add_argument("--rows", type=int, metavar="N", help="at most so many rows of each")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    wanted = [
+        one
+        for one in WANTED
+        if not options.only or {one.name, one.name.partition("/")[0]}.intersection(options.only)
+    ]
+    if options.rows:
+        wanted = [Wanted(one.name, one.shots, min(one.rows, options.rows), one.tokens) for one in wanted]
+    with tempfile.TemporaryDirectory(prefix="sanity-") as name:
+        rows = list(compared(wanted, options, Path(name)))
+    heads = [
+        "",
+        "shots",
+        "items",
+        "prompts",
+        "answers",
+        "farthest",
+        "items' scores",
+        "metric",
+        "ours",
+        "lm-eval",
+    ]
+    print(table(heads, [_cells(row) for row in rows]))
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+
+
+def compared(wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path) -> Iterator[Row]:
+    """The line of each set whose rows are there."""
+    data = recorder.data_folder(options.data, folder / "data")
+    there = recorder.asked_of(options.data)
+    KITS.update({kit.spec.name: kit for kit in recorder_kits(data)})
+    wanted = [one for one in wanted if one.name in there]
+    model = our_side.model_folder(options.checkpoint)
+    theirs = reference(wanted, options, folder, data, model)
+    for one in wanted:
+        prompts = dict(_prompts(one, data))
+        yield line(one, theirs[one.name], list(scored(one, data, model, folder, prompts)))
+
+
+def recorder_kits(data: Path) -> Iterator[Any]:
+    """The benchmarks whose rows are in the folder."""
+    from tests.conformance.kit import kits
+
+    return kits(str(data))
+
+
+def reference(
+    wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path, data: Path, model: Path
+) -> dict[str, list[dict[str, Any]]]:
+    """The reference's answers, by task and document."""
+    given, found = folder / "given.json", folder / "found.json"
+    told = {
+        "data": str(data),
+        "model": str(model),
+        "threads": our_side.threads(),
+        "recorder": str(ROOT / "tests" / "conformance" / "record_lm_eval_prompts.py"),
+        "tasks": [asdict(one) for one in wanted],
+    }
+    given.write_text(json.dumps(told), encoding="utf-8")
+    script = ROOT / "perf" / "sanity_lm_eval.py"
+    run(
+        [options.lm_eval_python.absolute(), script, given, found],
+        cwd=folder,
+        log=folder / "lm-eval.log",
+        env={"PYTHONPATH": ""},
+    )
+    answered: dict[str, list[dict[str, Any]]] = json.loads(found.read_text(encoding="utf-8"))
+    return answered
+
+
+def _prompts(one: Wanted, data: Path) -> Iterator[tuple[str, str]]:
+    """The hash of what we ask about each row."""
+    return ours(KITS[one.name.partition("/")[0]], one.name, str(one.shots), data)
+
+
+def scored(
+    one: Wanted, data: Path, model: Path, folder: Path, prompts: dict[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Our answers about the first rows of a task, as the reference's are told."""
+    benchmark, _, group = one.name.partition("/")
+    tokens = {"max_new_tokens": one.tokens} if one.tokens else {}
+    done = harness.evaluate(
+        str(model),
+        tasks=[f"{benchmark} {one.shots}-shot"],
+        data=str(data),
+        limit=one.rows,
+        fewshot="lm-eval",
+        dtype="float32",
+        chat="off",
+        output=str(folder / "results"),
+        arguments=["-k", f"/{group}/" if group else benchmark],
+        **tokens,
+    )
+    records = {record.example: record for record in read_journal(done.directory)}
+    for example in list(prompts)[: one.rows]:
+        record = records[example]
+        answers = [exchange["answer"] for exchange in record.exchanges]
+        yield {
+            "asked": prompts[example],
+            "answers": [
+                answer["logprob"] if "logprob" in answer else answer["samples"][0]["text"]
+                for answer in answers
+                if "logprob" in answer or "samples" in answer
+            ],
+            "scores": record.scores,
+        }
+
+
+def line(one: Wanted, theirs: Sequence[dict[str, Any]], mine: Sequence[dict[str, Any]]) -> Row:
+    """How far the two agree."""
+    pairs = list(zip(theirs, mine, strict=True))
+    farthest = [_farthest(other["answers"], found["answers"]) for other, found in pairs]
+    values = [list(_metrics(other["metrics"], found["scores"])) for other, found in pairs]
+    first = [value[0] for value in values if value]
+    return Row(
+        name=one.name,
+        shots=one.shots,
+        items=len(pairs),
+        prompts=sum(other["asked"] == found["asked"] for other, found in pairs),
+        answers=sum(one <= NEAR for one in farthest),
+        farthest=max((one for one in farthest if one < math.inf), default=math.inf),
+        scores=sum(all(a == b for _, a, b in value) for value in values),
+        metric=first[0][0] if first else "",
+        ours=math.fsum(b for _, _, b in first) / len(first) if first else None,
+        theirs=math.fsum(a for _, a, _ in first) / len(first) if first else None,
+    )
+
+
+def _farthest(theirs: Sequence[Any], mine: Sequence[Any]) -> float:
+    """The largest distance of log-probabilities; of texts 0 or infinity."""
+    if len(theirs) != len(mine):
+        return math.inf
+    if isinstance(mine[0], str):
+        texts = [one[0] if isinstance(one, list) else one for one in theirs]
+        return 0.0 if texts == list(mine) else math.inf
+    found = [one[0] if isinstance(one, list) else one for one in theirs]
+    return max(abs(float(a) - float(b)) for a, b in zip(found, mine, strict=True))
+
+
+def _metrics(theirs: dict[str, dict[str, Any]], mine: dict[str, float]) -> Iterator[tuple[str, float, float]]:
+    """Name, the reference's value and ours of the metrics that both have for an item."""
+    for filter_name, metrics in theirs.items():
+        for name, value in metrics.items():
+            for own in SAME_NAME.get(f"{name} {filter_name}", (name,)):
+                if own in mine and isinstance(value, (bool, int, float)):
+                    yield own, float(value), mine[own]
+
+
+def _cells(row: Row) -> list[object]:
+    scores = ["" if value is None else f"{value:.4f}" for value in (row.ours, row.theirs)]
+    return [
+        *(row.name, row.shots, row.items, row.prompts, row.answers),
+        *("texts" if row.farthest == 0 else f"{row.farthest:.1e}", row.scores, row.metric, *scores),
+    ]
+
+
+if __name__ == "__main__":
+    main()

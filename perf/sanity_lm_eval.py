@@ -1,0 +1,63 @@
+"""Asks lm-evaluation-harness's own tasks of the first rows of a folder, with its ``hf`` model: a script for its Python.
+
+    PYTHON sanity_lm_eval.py GIVEN.json FOUND.json
+
+GIVEN has the folder of ``data``, the ``model``, the ``threads``, the path of ``record_lm_eval_prompts.py`` as
+``recorder``, and the ``tasks``, each with ``name``, ``shots``, ``rows`` and ``tokens``, the limit of new tokens. FOUND
+gets, for each task and document, the hash of what was asked, the answers, and the metrics by filter.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    """Run every task with one model."""
+    given, out = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2])
+    os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": f"{given['data']}/cache"}
+    import torch
+    from lm_eval.models.huggingface import HFLM
+
+    torch.set_num_threads(given["threads"])
+    recorder = _module(Path(given["recorder"]))
+    recorder.without_the_hub()
+    model = HFLM(pretrained=given["model"], dtype="float32", batch_size=4, device="cpu")
+    found = {one["name"]: _asked(recorder, model, Path(given["data"]), one) for one in given["tasks"]}
+    out.write_text(json.dumps(found), encoding="utf-8")
+
+
+def _module(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _asked(recorder: Any, model: Any, data: Path, one: dict[str, Any]) -> list[dict[str, Any]]:
+    task = recorder.TASKS[one["name"]]
+    called, folder = recorder.described(one["name"], task, data)
+    limits = {"gen_kwargs": {"max_gen_toks": one["tokens"]}} if one["tokens"] else {}
+    samples = recorder.samples_of(
+        called, folder, model, num_fewshot=one["shots"], limit=one["rows"], **limits
+    )
+    return [
+        {
+            "asked": recorder.hash_of(task, filters[0]["arguments"]),
+            "answers": [answer[0] if isinstance(answer, list) else answer for answer in filters[0]["resps"]],
+            "metrics": {f["filter"]: {name: f[name] for name in f["metrics"]} for f in filters},
+        }
+        for filters in samples
+    ]
+
+
+if __name__ == "__main__":
+    main()
