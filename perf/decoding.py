@@ -1,10 +1,16 @@
 """A pass that continues texts by one token each, against what its products and its weights' bytes take at least.
 
-    python -m perf.decoding --rows 1 4 32 --prefix 700 --own 100 [--dtype bfloat16]
+    python -m perf.decoding --rows 1 4 32 --prefix 700 --own 100 [--dtype bfloat16] [--threads 1 2]
 
 The products' floor is the time of ``torch.mm`` with the same shapes, one product after the other, as fast as it is for
 ``--mm-rows`` rows. The bytes' floor is the time in which all weights are read once, at the speed of a sum over as many
 bytes. Times are the least of ``--repeats``.
+
+Beside them stand the parts of the pass, each measured alone: the model's own products, one after the other, and the
+attention of all layers. The rest is what remains. The choice of the most probable tokens comes after the pass. With
+``--plain`` the pass goes through the model's own code around the layers. ``--threads`` may name several numbers.
+
+A row alone has its prefix in its own slot, as where texts are generated.
 """
 
 from __future__ import annotations
@@ -12,13 +18,15 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from harness.checkpoints import resolve
 from harness.engines.settings import ModelSettings
 from harness.engines.transformers.attention_masks import Attention, attention_of
 from harness.engines.transformers.compat import quiet
 from harness.engines.transformers.fused_layers import fuse
+from harness.engines.transformers.fused_steps import fuse_steps
+from harness.engines.transformers.generation.sampling import DrawKey, SamplingParams, choose
 from harness.engines.transformers.generation.step import DecodeStep
 from harness.engines.transformers.kv_cache import SlotCache
 from harness.engines.transformers.logits import SelectiveLogits
@@ -27,7 +35,7 @@ from harness.engines.transformers.packing import pack
 from harness.engines.transformers.pool import load_weights
 from harness.engines.transformers.scoring.plan import WorkDone
 from harness.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
-from harness.engines.transformers.split_attention import splitting
+from harness.engines.transformers.split_attention import attend_once, splitting
 from perf.measure import table
 
 
@@ -41,14 +49,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 4, 32, 64])
     parser.add_argument("--prefix", type=int, default=700, help="tokens before all rows")
     parser.add_argument("--own", type=int, default=100, help="tokens of each row")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, nargs="+", default=[2])
+    parser.add_argument("--plain", action="store_true", help="do not fuse the steps")
     parser.add_argument("--mm-rows", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
     import torch
 
-    torch.set_num_threads(options.threads)
     (info,) = resolve(options.checkpoint, seq_len=None)
+    found = []
     with quiet(), torch.inference_mode():
         model = load_weights(info, ModelSettings(dtype=options.dtype, device="cpu")).model
         shapes = [
@@ -56,24 +65,41 @@ def main() -> None:
         ]
         fuse(model)
         pack(model)
+        if not options.plain:
+            fuse_steps(model)
         size = sum(inner * outer for inner, outer in shapes)
-        floors = [_products(shapes, rows, model.dtype, options) for rows in options.rows]
-        reading = _reading(size, model.dtype, options.repeats)
-        found = [_pass(model, info.seq_len, rows, options) for rows in options.rows]
-    rows_ = [
-        [
-            str(rows),
-            f"{1e3 * took:.1f}",
-            f"{1e3 * floor:.1f}",
-            f"{1e3 * reading:.1f}",
-            f"{max(floor, reading) / took:.0%}",
-        ]
-        for rows, took, floor in zip(options.rows, found, floors, strict=True)
-    ]
-    print(table(["rows", "ms", "products, ms", "reading, ms", "share of the higher floor"], rows_))
+        for threads in options.threads:
+            torch.set_num_threads(threads)
+            reading = _reading(size, model.dtype, options.repeats)
+            for rows in options.rows:
+                floor = _products(shapes, rows, model.dtype, options)
+                found.append((threads, rows, floor, reading, _pass(model, info.seq_len, rows, options)))
+    print(table(_COLUMNS, [_row(*one) for one in found]))
 
 
-def _pass(model: Any, seq_len: int, rows: int, options: argparse.Namespace) -> float:
+_COLUMNS: Final = [
+    *("threads", "rows", "ms", "products' floor, ms", "reading, ms", "share of the higher floor"),
+    *("products, ms", "attention, ms", "rest, ms", "choice, ms"),
+]
+
+
+class _Parts(NamedTuple):
+    """Seconds of a pass, and of its parts."""
+
+    whole: float
+    products: float
+    attention: float
+    choice: float
+
+
+def _row(threads: int, rows: int, floor: float, reading: float, took: _Parts) -> list[str]:
+    rest = took.whole - took.products - took.attention
+    times = [f"{1e3 * one:.1f}" for one in (took.whole, floor, reading)]
+    parts = [f"{1e3 * one:.1f}" for one in (took.products, took.attention, rest, took.choice)]
+    return [str(threads), str(rows), *times, f"{max(floor, reading) / took.whole:.0%}", *parts]
+
+
+def _pass(model: Any, seq_len: int, rows: int, options: argparse.Namespace) -> _Parts:
     """Return the seconds of a pass with so many rows."""
     attention = attention_of(model)
     assert isinstance(attention, Attention), attention
@@ -85,17 +111,61 @@ def _pass(model: Any, seq_len: int, rows: int, options: argparse.Namespace) -> f
         model, needed, attention, vocabulary=vocabulary, batch=None, budget=budget, done=done
     )
     slots = SlotCache(scorer.prefix(tuple((11 * at + 5) % 997 for at in range(options.prefix))))
+    if rows == 1:
+        slots.own()
     with splitting(model):
         stepper.fill(slots, [[(3 * at + row) % 997 for at in range(options.own)] for row in range(rows)])
-        assert max(slots.lengths) + options.prefix < seq_len
+        assert max(slots.lengths) + slots.past < seq_len
 
-        def once() -> None:
-            stepper.step(slots, [5] * rows)
+        def once() -> Any:
+            logits = stepper.step(slots, [5] * rows)
             slots.lengths = [length - 1 for length in slots.lengths]
+            return logits
 
-        took = _least(once, options.repeats)
+        logits = once()
+        whole = _least(once, options.repeats)
     needed.close()
-    return took
+    greedy = [DrawKey(SamplingParams(), 0, 0, 0)] * rows
+    return _Parts(
+        whole,
+        _least(_own_products(model, rows), options.repeats),
+        _least(_own_attention(model, slots, rows), options.repeats),
+        _least(lambda: choose(logits, greedy), options.repeats),
+    )
+
+
+def _own_products(model: Any, rows: int) -> Callable[[], None]:
+    """Return what computes the model's linear layers, one after the other, with so many rows."""
+    import torch
+
+    layers = [
+        one for one in model.modules() if isinstance(one, torch.nn.Linear) and not hasattr(one, "whole")
+    ]
+    inputs = {one.in_features: torch.randn(rows, one.in_features, dtype=model.dtype) for one in layers}
+
+    def compute() -> None:
+        for one in layers:
+            one.forward(inputs[one.in_features])
+
+    return compute
+
+
+def _own_attention(model: Any, slots: SlotCache, rows: int) -> Callable[[], None]:
+    """Return what attends for each layer, once for each row, to what the slots hold."""
+    import torch
+
+    config = model.config.get_text_config()
+    until = max(slots.lengths) + 1
+    slots.aim(0, rows, until - 1, until)
+    width = slots.seen(0)[0].shape[-1]
+    asked = torch.randn(rows, config.num_attention_heads, width, dtype=model.dtype)
+    mask = torch.zeros(rows, 1, 1, until, dtype=model.dtype)
+
+    def compute() -> None:
+        for layer in range(config.num_hidden_layers):
+            attend_once(asked, slots.seen(layer), mask, width**-0.5)
+
+    return compute
 
 
 def _products(shapes: list[tuple[int, int]], rows: int, dtype: Any, options: argparse.Namespace) -> float:

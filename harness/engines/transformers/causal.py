@@ -20,6 +20,7 @@ from harness.engines.settings import ModelSettings
 from harness.engines.transformers.attention_masks import Attention, attention_of
 from harness.engines.transformers.base import ModelEngine
 from harness.engines.transformers.compat import quiet
+from harness.engines.transformers.fused_steps import leave_steps, steps_are_fused
 from harness.engines.transformers.generation.ahead import AHEAD, AheadStepper, CudaGraphs
 from harness.engines.transformers.generation.batch import BatchGenerator
 from harness.engines.transformers.generation.fallback import SequentialGenerator
@@ -222,7 +223,14 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
 
         more: dict[str, Any] = {}
         plain = self._plain.logits
-        different = self._ways.tried("texts", lambda: generator(stepper).verify(probe, plain))
+        different: str | None = "steps are not fused"
+        if steps_are_fused(self._model):
+            different = self._ways.tried("fused steps", lambda: generator(stepper).verify(probe, plain))
+            if different is not None:
+                leave_steps(self._model)
+                self._note(f"each step goes through the model's own code: {different}")
+        if different is not None:
+            different = self._ways.tried("texts", lambda: generator(stepper).verify(probe, plain))
         if different is not None and self._model.device.type != "cpu":
             more, fused = {"fused": False}, different
             different = self._ways.tried(

@@ -86,7 +86,7 @@ def _code(layer: Any) -> list[str | None]:
     module = sys.modules.get(type(attention).__module__)
     methods = [type(one).forward for one in (layer, attention, feed, *(getattr(layer, n) for n in _NORMS))]
     kind = type(feed.act_fn).__name__
-    return [*map(_body, methods), *(_body(getattr(module, name, None)) for name in _ROTATION), kind]
+    return [*map(body_of, methods), *(body_of(getattr(module, name, None)) for name in _ROTATION), kind]
 
 
 @functools.cache
@@ -101,12 +101,12 @@ def _llamas_code() -> list[str | None]:
         norm,
         norm,
     ]
-    found = [*map(_body, methods), *(_body(getattr(llama, name)) for name in _ROTATION)]
+    found = [*map(body_of, methods), *(body_of(getattr(llama, name)) for name in _ROTATION)]
     return [*found, "SiLUActivation"] if None not in found else ["unknown"]
 
 
 @functools.cache
-def _body(function: Any) -> str | None:
+def body_of(function: Any) -> str | None:
     """Return what a function does, or None where its source is not there.
 
     Names of types do not matter, nor does a window that is handed on: a mask says what is seen.
@@ -271,14 +271,14 @@ def _fused_class(plain: Any) -> type[Any]:
         hidden: torch.Tensor = rms_norm(hidden_states, (width,), norm.weight, norm.variance_epsilon)
         heads = _outputs(self.qkv_proj, attention, _QKV, hidden).view(rows, length, -1, attention.head_dim)
         keys = heads.shape[2] // (attention.num_key_value_groups + 2)
-        turned = _turned(heads[:, :, :-keys], *position_embeddings).transpose(1, 2)
-        key, value = turned[:, -keys:], heads[:, :, -keys:].transpose(1, 2)
+        both = turned(heads[:, :, :-keys], *position_embeddings).transpose(1, 2)
+        key, value = both[:, -keys:], heads[:, :, -keys:].transpose(1, 2)
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, attention.layer_idx)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(attention.config._attn_implementation, eager)
         attended, _ = attend(
             attention,
-            turned[:, :-keys],
+            both[:, :-keys],
             key,
             value,
             attention_mask,
@@ -316,7 +316,7 @@ def _outputs(merged: Any, parent: Any, names: tuple[str, ...], hidden: torch.Ten
     return torch.cat(changed, dim=-1)
 
 
-def _turned(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+def turned(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Return heads [rows, tokens, heads, width] turned by rotary embeddings [rows, tokens, width]."""
     import torch
 

@@ -333,7 +333,7 @@ class SlotCaches(_Cache):
 
     def __init__(self, caches: Sequence[SlotCache]) -> None:
         super().__init__(KeyValues(), keeps=True)
-        self._caches = caches
+        self.caches = caches
 
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
@@ -341,8 +341,8 @@ class SlotCaches(_Cache):
         """Take what a layer computed for all rows; what they attend to travels with the keys that this returns."""
         import torch
 
-        counts = [cache.count for cache in self._caches]
-        parts = zip(self._caches, torch.split(keys, counts), torch.split(values, counts), strict=True)
+        counts = [cache.count for cache in self.caches]
+        parts = zip(self.caches, torch.split(keys, counts), torch.split(values, counts), strict=True)
         return put_beside(keys, [cache.update(key, value, layer_idx) for cache, key, value in parts]), values
 
 

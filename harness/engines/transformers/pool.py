@@ -15,6 +15,7 @@ from harness.engines.settings import ModelSettings
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.compat import collector_paused, import_libraries
 from harness.engines.transformers.fused_layers import fuse
+from harness.engines.transformers.fused_steps import fuse_steps
 from harness.engines.transformers.loading import Loaded, check_vocabulary, load_model, load_tokenizer
 from harness.engines.transformers.lora import Adapters
 from harness.engines.transformers.masked import MaskedEngine
@@ -39,10 +40,11 @@ def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 
 
 def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
-    """Load the same; on a CPU the model's layers are fused and its weights packed, for speed."""
+    """Load the same; on a CPU the model's layers and steps are fused and its weights packed, for speed."""
     loaded = load_weights(info, settings)
     fuse(loaded.model)
     pack(loaded.model)
+    fuse_steps(loaded.model)
     trim_heap(loaded.model.device)  # the plain weights' memory lies in pieces between what is kept
     return loaded
 

@@ -71,6 +71,12 @@ def put_beside(tensor: torch.Tensor, parts: Sequence[Any]) -> torch.Tensor:
     return tensor
 
 
+def beside(tensor: torch.Tensor) -> Sequence[Any] | None:
+    """Return the parts that stand for a tensor, None where it stands for itself."""
+    parts: Sequence[Any] | None = getattr(tensor, _BESIDE, None)
+    return parts
+
+
 def split_attention(
     _module: Any,
     query: torch.Tensor,
@@ -90,9 +96,10 @@ def split_attention(
         raise UnsupportedError(f"the model's attention has {odd[0]}")
     assert attention_mask is not None, "rows of different lengths need a mask"
     how = (query.shape[-1] ** -0.5 if scaling is None else scaling), softcap
-    if (caches := getattr(key, _BESIDE, None)) is None:
+    if (caches := beside(key)) is None:
         return _attended(query, (key, value), attention_mask, *how, fused=fused), None
-    masks = getattr(attention_mask, _BESIDE)
+    masks = beside(attention_mask)
+    assert masks is not None, "each cache has a mask"
     asked = torch.split(query, [len(mask) for mask in masks])
     parts = zip(asked, caches, masks, strict=True)
     return torch.cat([_attended(one, cache, mask, *how, fused=fused) for one, cache, mask in parts]), None
@@ -146,6 +153,45 @@ def _attended(
     return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
 
 
+def attend_once(
+    asked: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Attend for one token of each row on a CPU: queries [rows, heads, width] -> [rows, heads * width].
+
+    The arguments else are those of ``split_attention``. In float32 own keys and values meet the queries in products,
+    which takes fewer and quicker operations than attention as a whole. What is seen of the prefix counts as one more
+    key there, whose score is the logarithm of the sum of its exponentials.
+    """
+    import torch
+
+    key, value = own
+    rows, all_heads, width = asked.shape
+    heads, until = key.shape[1], key.shape[2]
+    group, pairs = all_heads // heads, rows * heads
+    prefix = getattr(key, _BEHIND, None)
+    if asked.dtype != torch.float32 or mask.shape[-1] != until or key.stride(0) != heads * key.stride(1):
+        found = _attended(asked.unsqueeze(2), own, mask, scale, None, fused=True)
+        return found.reshape(rows, all_heads * value.shape[-1])
+    keys, values = key.flatten(0, 1), value.flatten(0, 1)
+    queries = asked.view(rows, heads, group, width)
+    hidden = mask[:, 0].expand(rows, heads, until).reshape(pairs, 1, until)
+    folded = queries.reshape(pairs, group, width)
+    scores = torch.baddbmm(hidden, folded, keys.transpose(1, 2), alpha=scale)
+    if prefix is None:
+        return torch.bmm(scores.softmax(-1), values).view(rows, -1)
+    name = operation_for("cpu", "torch.float32", width)
+    by_head = queries.transpose(0, 1).reshape(1, heads, rows * group, width)
+    assert name is not None
+    # Within ``in_float32`` the queries are wider than what is stored.
+    stored_keys, stored_values = (one.to(asked.dtype) for one in prefix)
+    over_prefix = over_all_by(name, by_head, stored_keys, stored_values, scale=scale)
+    assert over_prefix is not None, "a CPU has the operation"
+    before = over_prefix[0].view(heads, rows, group, -1).transpose(0, 1).reshape(pairs, group, -1)
+    sums = over_prefix[1].view(heads, rows, group).transpose(0, 1).reshape(pairs, group, 1)
+    weights = torch.cat((sums, scores), dim=-1).softmax(-1)
+    return torch.baddbmm(before.mul_(weights[..., :1]), weights[..., 1:], values).view(rows, -1)
+
+
 def _over_both(
     asked: torch.Tensor,
     prefix: tuple[torch.Tensor, torch.Tensor],
@@ -180,7 +226,7 @@ def _over_both(
 
 
 def over_all_by(
-    name: str, asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+    name: str, asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *, scale: float = 1.0
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Attend to all keys by one of torch's operations; None where this torch does not have it.
 
@@ -196,7 +242,7 @@ def over_all_by(
         more = (None, True, 0.0, False)
     elif name == "flash_attention":
         more = (0.0, False, False)
-    found, sums, *_ = operation(asked, keys, values, *more, scale=1.0)
+    found, sums, *_ = operation(asked, keys, values, *more, scale=scale)
     return found, sums[..., : asked.shape[2]]  # efficient attention rounds their number up
 
 

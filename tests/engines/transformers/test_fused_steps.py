@@ -1,0 +1,140 @@
+"""Steps of models of Llama's form that are one function give what the model's own code gives."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness.checkpoints import resolve
+from harness.core.requests import Generate
+from harness.engines.settings import Dtype, ModelSettings
+from harness.engines.transformers import fused_steps
+from harness.engines.transformers.causal import CausalEngine
+from harness.engines.transformers.fused_layers import fuse
+from harness.engines.transformers.fused_steps import fuse_steps, leave_steps, steps_are_fused
+from harness.engines.transformers.packing import pack
+from harness.engines.transformers.pool import load_weights
+from tests.support.engines import engine_for, generates_together
+from tests.support.families import CAUSAL, SHOTS, causal_of
+from tests.support.generating import prompts, texts, with_samples
+
+OF_THE_FORM = {"llama", "llama tied", "mistral", "qwen2", "qwen2 sliding"}
+
+
+def quick_engine(folder: Path, dtype: Dtype = "auto") -> CausalEngine:
+    """An engine as the plugin makes it; its steps are fused where they can be."""
+    (info,) = resolve(str(folder), seq_len=None)
+    settings = ModelSettings(device="cpu", threads=1, dtype=dtype)
+    loaded = load_weights(info, settings)
+    fuse(loaded.model)
+    pack(loaded.model, least=0)
+    fuse_steps(loaded.model)
+    return CausalEngine(info, loaded, settings)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of each step that goes this way."""
+    seen: list[int] = []
+    right = fused_steps._hidden
+
+    def hidden(model: Any, embedded: torch.Tensor, given: dict[str, Any]) -> torch.Tensor:
+        seen.append(len(embedded))
+        return right(model, embedded, given)
+
+    monkeypatch.setattr(fused_steps, "_hidden", hidden)
+    return seen
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_texts_stay_and_steps_of_llamas_form_go_this_way(name: str, tmp_path: Path, steps: list[int]) -> None:
+    folder = causal_of(tmp_path, name)
+    engine, requests = quick_engine(folder), [*prompts(), *with_samples()]
+    assert steps_are_fused(engine.loaded.model) == (name in OF_THE_FORM)
+    assert texts(engine, requests) == texts(engine_for(folder), requests)
+    assert bool(steps) == (name in OF_THE_FORM)
+    assert engine.notes == []
+
+
+def test_texts_after_several_prefixes_are_those_of_each_alone(llama: Path, steps: list[int]) -> None:
+    requests = [
+        Generate(f"{shots} {word}", max_new_tokens=12)
+        for shots in (SHOTS, " ".join(reversed(SHOTS.split())), "a")
+        for word in ("one", "two", "three", "four")
+    ]
+    assert texts(quick_engine(llama), requests) == [
+        text for one in requests for text in texts(engine_for(llama), [one])
+    ]
+    assert max(steps) == len(requests)
+
+
+def test_half_precision_goes_this_way_too(llama: Path, steps: list[int]) -> None:
+    engine = quick_engine(llama, "bfloat16")
+    found = texts(engine, prompts())
+    assert [sample[0][2] for sample in found] == [request.max_new_tokens for request in prompts()]
+    assert generates_together(engine)
+    assert steps
+    assert engine.notes == []
+
+
+def test_a_layer_with_a_hook_is_computed_by_its_own_code(llama: Path, steps: list[int]) -> None:
+    engine, wanted = quick_engine(llama), texts(engine_for(llama), prompts())
+    assert texts(engine, prompts()) == wanted
+    steps.clear()
+    hook = engine.loaded.model.model.layers[1].mlp.up_proj.register_forward_hook(lambda *_: None)
+    assert texts(engine, prompts()) == wanted
+    assert steps == []
+    hook.remove()
+    assert texts(engine, prompts()) == wanted
+    assert steps
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_step_with_a_fault_is_left_to_the_models_own_code(
+    dtype: Dtype, llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = fused_steps.attend_once
+
+    def faulty(asked: torch.Tensor, own: Any, mask: torch.Tensor, scale: float) -> torch.Tensor:
+        return right(asked, own, torch.zeros_like(mask), scale)  # all rows see as much as the longest
+
+    monkeypatch.setattr(fused_steps, "attend_once", faulty)
+    engine = quick_engine(llama, dtype)
+    assert steps_are_fused(engine.loaded.model)
+    wanted = engine_for(llama, dtype=dtype)
+    if dtype == "float32":
+        assert texts(engine, prompts()) == texts(wanted, prompts())
+    assert generates_together(engine)
+    assert not steps_are_fused(engine.loaded.model)
+    assert len(engine.notes) == 1
+    assert "each step goes through the model's own code: a logit is" in engine.notes[0]
+
+
+def test_a_model_keeps_its_name_and_what_it_takes(llama: Path) -> None:
+    model = quick_engine(llama).loaded.model
+    assert type(model).__name__ == "LlamaForCausalLM"
+    taken = inspect.signature(model.forward)
+    assert not fuse_steps(model)  # once is enough
+    leave_steps(model)
+    assert inspect.signature(model.forward) == taken
+
+
+def test_code_around_the_layers_that_is_not_known_stays(llama: Path) -> None:
+    (info,) = resolve(str(llama), seq_len=None)
+    model = load_weights(info, ModelSettings(device="cpu")).model
+    assert not fuse_steps(model)  # its layers are not fused
+    fuse(model)
+    plain: Any = type(model.model)
+
+    class Other(plain):  # type: ignore[misc]
+        def forward(self, *given: Any, **more: Any) -> Any:
+            return super().forward(*given, **more)
+
+    model.model.__class__ = Other
+    assert not fuse_steps(model)
+    model.model.__class__ = plain
+    assert fuse_steps(model)
