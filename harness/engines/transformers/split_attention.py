@@ -13,6 +13,7 @@ likewise, and the caches' masks as an attribute of a mask.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +31,10 @@ _PRODUCTS: Final = "touchstone_split_products"
 _BEHIND: Final = "touchstone_behind"
 
 _BESIDE: Final = "touchstone_beside"
+
+_MANY: Final = 48
+"""Queries of a head from which oneDNN's products with a prefix are faster than torch's operation for attention:
+measured for 3 to 192 after 700 tokens (docs/performance.md)."""
 
 _UNKNOWN: Final = ("s_aux", "position_bias", "head_mask")
 """Arguments by which some models change what attention computes."""
@@ -179,17 +184,64 @@ def attend_once(
     scores = torch.baddbmm(hidden, folded, keys.transpose(1, 2), alpha=scale)
     if prefix is None:
         return torch.bmm(scores.softmax(-1), values).view(rows, -1)
-    name = operation_for("cpu", "torch.float32", width)
-    by_head = queries.transpose(0, 1).reshape(1, heads, rows * group, width)
-    assert name is not None
     # Within ``in_float32`` the queries are wider than what is stored.
-    stored_keys, stored_values = (one.to(asked.dtype) for one in prefix)
-    over_prefix = over_all_by(name, by_head, stored_keys, stored_values, scale=scale)
-    assert over_prefix is not None, "a CPU has the operation"
-    before = over_prefix[0].view(heads, rows, group, -1).transpose(0, 1).reshape(pairs, group, -1)
-    sums = over_prefix[1].view(heads, rows, group).transpose(0, 1).reshape(pairs, group, 1)
+    stored_keys, stored_values = (one[0].to(asked.dtype) for one in prefix)
+    by_head = queries.transpose(0, 1).reshape(heads, rows * group, width)
+    over = _over_all_by_products if rows * group >= _MANY and _products_are_right() else _over_all_at_once
+    before, sums = over(by_head, stored_keys, stored_values, scale)
+    before = before.view(heads, rows, group, -1).transpose(0, 1).reshape(pairs, group, -1)
+    sums = sums.view(heads, rows, group).transpose(0, 1).reshape(pairs, group, 1)
     weights = torch.cat((sums, scores), dim=-1).softmax(-1)
     return torch.baddbmm(before.mul_(weights[..., :1]), weights[..., 1:], values).view(rows, -1)
+
+
+def _over_all_at_once(
+    asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attend to all keys [heads, keys, width] by torch's operation for a CPU.
+
+    Return values [heads, queries, width] and the logarithms of the sums of the exponentials [heads, queries].
+    """
+    name = operation_for("cpu", "torch.float32", asked.shape[-1])
+    assert name is not None
+    over_all = over_all_by(name, asked[None], keys[None], values[None], scale=scale)
+    assert over_all is not None, "a CPU has the operation"
+    return over_all[0][0], over_all[1][0]
+
+
+def _over_all_by_products(
+    asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the same by products of oneDNN, head by head, so that a head's scores stay in a core's cache."""
+    import torch
+
+    compute: Any = torch.ops.mkldnn._linear_pointwise.default
+    found, sums = [], []
+    for query, key, value in zip(asked * scale, keys, values, strict=True):
+        scores = compute(query, key, None, "none", [], "")
+        weights = scores.softmax(-1)
+        # The largest weight is exp(the largest score - the logarithm of the sum).
+        sums.append(scores.amax(-1) - weights.amax(-1).log_())
+        found.append(compute(weights, value.t(), None, "none", [], ""))
+    return torch.stack(found), torch.stack(sums)
+
+
+@functools.cache
+def _products_are_right() -> bool:
+    """Return whether oneDNN is there and gives what torch's operation does, by a trial."""
+    import torch
+
+    if not torch.backends.mkldnn.is_available():
+        return False
+    numbers = torch.Generator().manual_seed(1)
+    shapes = ((2, 2 * _MANY, 64), (2, 75, 64), (2, 75, 64))
+    some = [torch.randn(shape, generator=numbers) for shape in shapes]
+    try:
+        found = _over_all_by_products(some[0], some[1], some[2], 0.125)
+    except (RuntimeError, AttributeError):  # not for this processor, or this version of torch
+        return False
+    expected = _over_all_at_once(some[0], some[1], some[2], 0.125)
+    return all(torch.allclose(*both, rtol=1e-5, atol=1e-5) for both in zip(found, expected, strict=True))
 
 
 def _over_both(

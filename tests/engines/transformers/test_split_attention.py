@@ -1,0 +1,60 @@
+"""One token of each row attends to a prefix and its own keys as by one softmax over both."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from harness.engines.transformers import split_attention
+from harness.engines.transformers.split_attention import attend_once, put_behind
+
+HEADS, GROUP, WIDTH, OWN, SCALE = 2, 3, 16, 9, 0.3
+
+
+def by_one_softmax(
+    asked: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, prefix: torch.Tensor
+) -> torch.Tensor:
+    rows = len(asked)
+    keys, values = (
+        torch.cat((before.expand(rows, -1, -1, -1), own), dim=2).repeat_interleave(GROUP, dim=1).double()
+        for before, own in zip(prefix, (key, value), strict=True)
+    )
+    scores = SCALE * (asked.double()[:, :, None] @ keys.transpose(2, 3))
+    scores[..., prefix.shape[3] :] += mask
+    return (scores.softmax(-1) @ values).flatten(1)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 32])
+@pytest.mark.parametrize("past", [0, 1, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_token_of_each_row_sees_the_prefix_and_its_own_keys(
+    rows: int, past: int, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(rows + past)
+    asked = (3 * torch.randn(rows, HEADS * GROUP + HEADS, WIDTH).to(dtype))[:, : HEADS * GROUP]
+    buffers = torch.randn(2, rows + 1, HEADS, OWN + 4, WIDTH).to(dtype)  # with room to spare
+    key, value = buffers[:, :rows, :, :OWN]
+    prefix = torch.randn(2, 1, HEADS, past, WIDTH).to(dtype)
+    lengths = torch.arange(rows) % OWN
+    mask = torch.zeros(rows, 1, 1, OWN, dtype=dtype)
+    mask.masked_fill_(torch.arange(OWN) > lengths[:, None, None, None], torch.finfo(dtype).min)
+    expected = by_one_softmax(asked, key, value, mask, prefix)
+    if past:
+        put_behind(key, (prefix[0], prefix[1]))
+    found = attend_once(asked, (key, value), mask, SCALE)
+    bound = 1e-5 if dtype is torch.float32 else 5e-2
+    assert float((found.double() - expected).abs().max()) <= bound
+
+
+def test_products_that_are_not_right_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = split_attention._over_all_by_products
+    split_attention._products_are_right.cache_clear()
+    try:
+        monkeypatch.setattr(
+            split_attention,
+            "_over_all_by_products",
+            lambda *given: (right(*given)[0] + 1e-3, right(*given)[1]),
+        )
+        assert not split_attention._products_are_right()
+    finally:
+        split_attention._products_are_right.cache_clear()
