@@ -132,6 +132,8 @@ def _attended(
 
     key, value = own
     rows, all_heads, length, width = query.shape
+    if fused and length == 1 and softcap is None and _goes_by_products(query, own, attention_mask):
+        return attend_once(query[:, :, 0], own, attention_mask, scale).view(rows, 1, all_heads, -1)
     heads = key.shape[1]
     group = all_heads // heads
     asked = (query * scale).reshape(rows, heads, group * length, width)
@@ -169,16 +171,15 @@ def attend_once(
     """
     import torch
 
+    if not _goes_by_products(asked, own, mask):
+        return _attended(asked.unsqueeze(2), own, mask, scale, None, fused=True).flatten(1)
     key, value = own
     rows, all_heads, width = asked.shape
     heads, until = key.shape[1], key.shape[2]
     group, pairs = all_heads // heads, rows * heads
     prefix = getattr(key, _BEHIND, None)
-    if asked.dtype != torch.float32 or mask.shape[-1] != until or key.stride(0) != heads * key.stride(1):
-        found = _attended(asked.unsqueeze(2), own, mask, scale, None, fused=True)
-        return found.reshape(rows, all_heads * value.shape[-1])
     keys, values = key.flatten(0, 1), value.flatten(0, 1)
-    queries = asked.view(rows, heads, group, width)
+    queries = asked.reshape(rows, heads, group, width)
     hidden = mask[:, 0].expand(rows, heads, until).reshape(pairs, 1, until)
     folded = queries.reshape(pairs, group, width)
     scores = torch.baddbmm(hidden, folded, keys.transpose(1, 2), alpha=scale)
@@ -193,6 +194,23 @@ def attend_once(
     sums = sums.view(heads, rows, group).transpose(0, 1).reshape(pairs, group, 1)
     weights = torch.cat((sums, scores), dim=-1).softmax(-1)
     return torch.baddbmm(before.mul_(weights[..., :1]), weights[..., 1:], values).view(rows, -1)
+
+
+def _goes_by_products(
+    asked: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor
+) -> bool:
+    """Return whether one token of each row attends in float32 on a CPU, to all of the prefix and to own keys that lie
+    in a buffer by row and head."""
+    import torch
+
+    return (
+        asked.dtype == torch.float32
+        and asked.device.type == "cpu"
+        and mask.shape[-1] == own[0].shape[2]
+        and all(
+            part.dtype == asked.dtype and part.stride(0) == part.shape[1] * part.stride(1) for part in own
+        )
+    )
 
 
 def _over_all_at_once(
