@@ -12,6 +12,7 @@ steps are too, and a note says so (``causal``).
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.fused_layers import body_of, turned
@@ -34,7 +35,7 @@ def fuse_steps(model: Any) -> bool:
     """Make a model whose layers are fused compute its steps this way, if it can; return whether it does."""
     if not _can(model):
         return False
-    plain = type(model)
+    plain: Any = type(model)
     model.step_modules = tuple(model.model.modules())
     model.__class__ = _stepping_class(plain)
     return True
@@ -147,8 +148,8 @@ class _Attention:
     def __init__(self, past: SlotCache | SlotCaches, masks: Any) -> None:
         self._caches = [past] if isinstance(past, SlotCache) else past.caches
         by_kind = masks if isinstance(masks, dict) else {None: masks}
-        self._masks = {
-            kind: [mask] if isinstance(past, SlotCache) else beside(mask) for kind, mask in by_kind.items()
+        self._masks: dict[str | None, Sequence[torch.Tensor]] = {
+            kind: beside(mask) or [mask] for kind, mask in by_kind.items()
         }
         self._only = next(iter(self._masks.values())) if len(self._masks) == 1 else None
 

@@ -36,6 +36,9 @@ _MANY: Final = 48
 """Queries of a head from which oneDNN's products with a prefix are faster than torch's operation for attention:
 measured for 3 to 192 after 700 tokens (docs/performance.md)."""
 
+_AT_ONCE: Final = 384
+"""Queries whose scores are there at once."""
+
 _UNKNOWN: Final = ("s_aux", "position_bias", "head_mask")
 """Arguments by which some models change what attention computes."""
 
@@ -188,7 +191,7 @@ def attend_once(
     # Within ``in_float32`` the queries are wider than what is stored.
     stored_keys, stored_values = (one[0].to(asked.dtype) for one in prefix)
     by_head = queries.transpose(0, 1).reshape(heads, rows * group, width)
-    over = _over_all_by_products if rows * group >= _MANY and _products_are_right() else _over_all_at_once
+    over = _over_all_by_products if _pays_products(by_head) else _over_all_at_once
     before, sums = over(by_head, stored_keys, stored_values, scale)
     before = before.view(heads, rows, group, -1).transpose(0, 1).reshape(pairs, group, -1)
     sums = sums.view(heads, rows, group).transpose(0, 1).reshape(pairs, group, 1)
@@ -230,18 +233,29 @@ def _over_all_at_once(
 def _over_all_by_products(
     asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the same by products of oneDNN, head by head, so that a head's scores stay in a core's cache."""
+    """Return the same by products of oneDNN in float32, of so few queries at once that their scores stay in a core's
+    cache.
+
+    In half precision this is faster than torch's operation too, which rounds the weights between its products.
+    """
     import torch
 
     compute: Any = torch.ops.mkldnn._linear_pointwise.default
-    found, sums = [], []
-    for query, key, value in zip(asked * scale, keys, values, strict=True):
-        scores = compute(query, key, None, "none", [], "")
-        weights = scores.softmax(-1)
-        # The largest weight is exp(the largest score - the logarithm of the sum).
-        sums.append(scores.amax(-1) - weights.amax(-1).log_())
-        found.append(compute(weights, value.t(), None, "none", [], ""))
-    return torch.stack(found), torch.stack(sums)
+    found, sums = torch.empty_like(asked, dtype=values.dtype), asked.new_empty(asked.shape[:2]).float()
+    for head, (key, value) in enumerate(zip(keys.float(), values.float(), strict=True)):
+        for first in range(0, asked.shape[1], _AT_ONCE):
+            part = slice(first, first + _AT_ONCE)
+            scores = compute(asked[head, part].float() * scale, key, None, "none", [], "")
+            weights = scores.softmax(-1)
+            # The largest weight is exp(the largest score - the logarithm of the sum).
+            sums[head, part] = scores.amax(-1) - weights.amax(-1).log_()
+            found[head, part] = compute(weights, value.t(), None, "none", [], "")
+    return found, sums
+
+
+def _pays_products(asked: torch.Tensor) -> bool:
+    """Return whether so many queries [heads, queries, width] meet a prefix faster in products, which are right."""
+    return asked.device.type == "cpu" and asked.shape[1] >= _MANY and _products_are_right()
 
 
 @functools.cache
@@ -249,7 +263,8 @@ def _products_are_right() -> bool:
     """Return whether oneDNN is there and gives what torch's operation does, by a trial."""
     import torch
 
-    if not torch.backends.mkldnn.is_available():
+    kernels: Any = torch.backends.mkldnn  # torch has no types for it
+    if not kernels.is_available():
         return False
     numbers = torch.Generator().manual_seed(1)
     shapes = ((2, 2 * _MANY, 64), (2, 75, 64), (2, 75, 64))
@@ -286,7 +301,12 @@ def _over_both(
     if length > 1:
         mask = mask[:, :, None].expand(rows, 1, count // length, length, -1).reshape(rows, 1, count, -1)
     folded = asked.transpose(0, 1).reshape(1, heads, rows * count, width)
-    if (over_prefix := over_all_by(name, folded, keys, values)) is None:
+    over_prefix: tuple[torch.Tensor, torch.Tensor] | None
+    if _pays_products(folded[0]):
+        over_prefix = _over_all_by_products(folded[0], keys[0], values[0], 1.0)
+    else:
+        over_prefix = over_all_by(name, folded, keys, values)
+    if over_prefix is None:
         return None
     after, own_sums = over_own(name, asked, own_keys, own_values, mask)
     before = over_prefix[0].view(heads, rows, count, -1).transpose(0, 1)
