@@ -1,8 +1,8 @@
 """Steps that continue texts by one token each, for models whose layers are all of Llama's form, on a CPU.
 
-Within such a step a product takes tens of microseconds, so that all else counts: calls of modules, views and masks for
-each layer, and every small operation, whose code the weights have driven out of the processor's cache. Here a step is
-one function over all layers (``fused_layers``), with one token for each row.
+Within such a step a product takes tens of microseconds, so that all else counts: calls of modules, views for each
+layer, and every small operation. Here a step is one function over all layers (``fused_layers``), with one token for
+each row.
 
 Only passes of that kind come here: those of a ``SlotCache`` or several, without hooks on any layer. All others are
 computed by the model's own code. So is everything where that code is not known; and where a probe finds other logits,
