@@ -168,9 +168,9 @@ def attend_once(
 ) -> torch.Tensor:
     """Attend for one token of each row on a CPU: queries [rows, heads, width] -> [rows, heads * width].
 
-    The arguments else are those of ``split_attention``. In float32 own keys and values meet the queries in products,
-    which takes fewer and quicker operations than attention as a whole. What is seen of the prefix counts as one more
-    key there, whose score is the logarithm of the sum of its exponentials.
+    The arguments else are those of ``split_attention``. In float32 and bfloat16 own keys and values meet the queries in
+    products, which takes fewer and quicker operations than attention as a whole. What is seen of the prefix counts as
+    one more key there, whose score is the logarithm of the sum of its exponentials.
     """
     import torch
 
@@ -184,10 +184,9 @@ def attend_once(
     keys, values = key.flatten(0, 1), value.flatten(0, 1)
     queries = asked.reshape(rows, heads, group, width)
     hidden = mask[:, 0].expand(rows, heads, until).reshape(pairs, 1, until)
-    folded = queries.reshape(pairs, group, width)
-    scores = torch.baddbmm(hidden, folded, keys.transpose(1, 2), alpha=scale)
+    scores = _own_scores(queries.reshape(pairs, group, width), keys.transpose(1, 2), hidden, scale)
     if prefix is None:
-        return torch.bmm(scores.softmax(-1), values).view(rows, -1)
+        return torch.bmm(scores.softmax(-1).to(values.dtype), values).view(rows, -1)
     # Within ``in_float32`` the queries are wider than what is stored.
     stored_keys, stored_values = (one[0].to(asked.dtype) for one in prefix)
     by_head = queries.transpose(0, 1).reshape(heads, rows * group, width)
@@ -196,18 +195,39 @@ def attend_once(
     before = before.view(heads, rows, group, -1).transpose(0, 1).reshape(pairs, group, -1)
     sums = sums.view(heads, rows, group).transpose(0, 1).reshape(pairs, group, 1)
     weights = torch.cat((sums, scores), dim=-1).softmax(-1)
-    return torch.baddbmm(before.mul_(weights[..., :1]), weights[..., 1:], values).view(rows, -1)
+    if weights.dtype == asked.dtype:
+        return torch.baddbmm(before.mul_(weights[..., :1]), weights[..., 1:], values).view(rows, -1)
+    found = torch.bmm(weights[..., 1:].to(values.dtype), values)
+    return torch.addcmul(found.float(), before, weights[..., :1]).to(asked.dtype).view(rows, -1)
+
+
+def _own_scores(
+    queries: torch.Tensor, keys: torch.Tensor, hidden: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Return float32 scores [pairs, group, keys] of queries [pairs, group, width] and keys [pairs, width, keys].
+
+    A product of bfloat16 numbers is rounded to bfloat16, which is too coarse for scores. So what is rounded away is
+    computed as well: a second product, from which the first is taken off before it is rounded.
+    """
+    import torch
+
+    if queries.dtype == torch.float32:
+        return torch.baddbmm(hidden, queries, keys, alpha=scale)
+    queries = queries * scale
+    coarse = torch.bmm(queries, keys)
+    rest = torch.baddbmm(coarse, queries, keys, beta=-1.0)
+    return coarse.float().add_(rest).add_(hidden)
 
 
 def _goes_by_products(
     asked: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor
 ) -> bool:
-    """Return whether one token of each row attends in float32 on a CPU, to all of the prefix and to own keys that lie
-    in a buffer by row and head."""
+    """Return whether one token of each row attends in float32 or bfloat16 on a CPU, to all of the prefix and to own
+    keys that lie in a buffer by row and head."""
     import torch
 
     return (
-        asked.dtype == torch.float32
+        asked.dtype in (torch.float32, torch.bfloat16)
         and asked.device.type == "cpu"
         and mask.shape[-1] == own[0].shape[2]
         and all(
@@ -223,7 +243,7 @@ def _over_all_at_once(
 
     Return values [heads, queries, width] and the logarithms of the sums of the exponentials [heads, queries].
     """
-    name = operation_for("cpu", "torch.float32", asked.shape[-1])
+    name = operation_for("cpu", str(asked.dtype), asked.shape[-1])
     assert name is not None
     over_all = over_all_by(name, asked[None], keys[None], values[None], scale=scale)
     assert over_all is not None, "a CPU has the operation"
