@@ -29,7 +29,7 @@ def main() -> None:
     recorder.without_the_hub()
     model = HFLM(pretrained=given["model"], dtype="float32", batch_size=4, device="cpu")
     found = {one["name"]: _asked(recorder, model, Path(given["data"]), one) for one in given["tasks"]}
-    out.write_text(json.dumps(found), encoding="utf-8")
+    out.write_text(json.dumps(found, default=float), encoding="utf-8")  # some are NumPy's
 
 
 def _module(path: Path) -> Any:

@@ -13,7 +13,6 @@ import json
 from importlib.metadata import version
 from pathlib import Path
 
-
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "fixtures" / "conformance" / "pseudo_loglikelihood.jsonl"
 MODEL = "fixtures/models/ko-mlm-tiny/nouns/checkpoint-1200"
