@@ -69,7 +69,8 @@ def _changes(node: Any) -> Iterator[tuple[bool, Callable[[], None]]]:
         swapped = ast.Or() if isinstance(node.op, ast.And) else ast.And()
         yield True, lambda: setattr(node, "op", swapped)
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        yield True, lambda: setattr(node, "value", node.value + 1)
+        more = node.value + 1  # type: ignore[operator]
+        yield True, lambda: setattr(node, "value", more)
     if isinstance(node, ast.If):
         yield True, lambda: setattr(node, "test", ast.UnaryOp(ast.Not(), node.test))
     if isinstance(node, ast.Return) and node.value is not None:

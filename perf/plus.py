@@ -213,7 +213,7 @@ def theirs(files: Files, options: argparse.Namespace, number: int) -> Outcome:
     """Run EvalPlus once, with a cache of its own."""
     log = files.folder / f"evalplus-{number}.log"
     dataset, variable = SETS[files.benchmark]
-    words = ["--dataset", dataset, "--samples", files.samples, "--parallel", str(options.workers)]
+    words = ["--dataset", dataset, "--samples", str(files.samples), "--parallel", str(options.workers)]
     cost = run(
         [options.evalplus_python.absolute(), "-c", _THEIRS, *words],
         cwd=files.folder,

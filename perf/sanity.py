@@ -178,7 +178,7 @@ def scored(
 ) -> Iterator[dict[str, Any]]:
     """Our answers about the first rows of a task, as the reference's are told."""
     benchmark, _, group = one.name.partition("/")
-    tokens = {"max_new_tokens": one.tokens} if one.tokens else {}
+    tokens: dict[str, Any] = {"max_new_tokens": one.tokens} if one.tokens else {}
     done = harness.evaluate(
         str(model),
         tasks=[f"{benchmark} {one.shots}-shot"],

@@ -9,14 +9,17 @@ in length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from string import ascii_uppercase
+from typing import Any, TypeAlias
 
 from typing_extensions import TypedDict
 
 from harness.core.few_shot import FewShot
-from harness.core.grade import Scores
 from harness.metrics.multiple_choice import ChoiceScores, argmax, score_choices, with_bits
+
+ChoiceAnswers: TypeAlias = Generator[Any, Any, ChoiceScores]
+"""A part of a benchmark (``yield from``) that returns the scores of a choice."""
 
 
 class LabelledChoices(TypedDict):
@@ -40,7 +43,7 @@ def ask_choices(
     header: str = "",
     names: Sequence[str] = ("acc",),
     bits: bool = False,
-) -> Scores:
+) -> ChoiceAnswers:
     """Ask for one space and each choice after the context. The scores of these names are 1.0 where the choice with the
     highest log-probability, the first on a tie, is number ``right``, else 0.0. With ``bits`` the bits per byte of the
     right choice are a score too."""
@@ -52,7 +55,7 @@ def ask_choices(
 
 def ask_answers(
     fewshot: FewShot, context: str, texts: Sequence[str], right: int, *, header: str = ""
-) -> Scores:
+) -> ChoiceAnswers:
     """Ask for one space and each text after the context: the four scores of ``choice_scores``, and the bits per byte of
     the right text."""
     answers = yield [fewshot.loglikelihood(context, f" {text}", header=header) for text in texts]

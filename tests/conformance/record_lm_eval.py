@@ -17,6 +17,7 @@ import math
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import lm_eval
 import yaml
@@ -174,7 +175,7 @@ def bits():
     return lambda gold, output: round(bits_per_byte([(output, Task.count_bytes(gold))]), 12)
 
 
-SCORERS = {
+SCORERS: dict[str, Any] = {
     "gsm8k_strict": (gsm8k, "strict-match"),
     "gsm8k_flexible": (gsm8k, "flexible-extract"),
     "hendrycks_exact": (hendrycks,),
