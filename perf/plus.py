@@ -4,11 +4,12 @@
     python -m perf.plus --evalplus-python PYTHON --data DIR --verdicts --mutants 3
     python -m perf.plus --evalplus-python PYTHON --data DIR --verdicts --samples FILE
 
-Both judge the same file of samples on the same cores, whole processes, in turn: the canonical solutions, ``--copies``
-times, each with a comment of its own so that no two programs are equal; with ``--mutants`` as many wrong programs of
-each task beside them; or the samples of a file in EvalPlus's form, which then needs one for every task. The expected
-outputs are computed by both before the first run. EvalPlus runs programs with its user's rights: give it no samples
-that you would not run. PYTHON is one that has evalplus 0.3.1. Every verdict that differs is printed.
+Both judge the same file of samples on the same cores, whole processes, in turn. The samples are the canonical
+solutions, ``--copies`` times, each with a comment of its own so that no two programs are equal. With ``--mutants`` as
+many wrong programs of each task stand beside them. ``--samples`` are those of a file in EvalPlus's form, which needs
+one for every task. The expected outputs are computed by both before the first run. EvalPlus runs programs with its
+user's rights: give it no samples that you would not run. PYTHON is one that has evalplus 0.3.1. Every verdict that
+differs is printed.
 """
 
 from __future__ import annotations

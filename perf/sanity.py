@@ -3,9 +3,9 @@
     python -m perf.sanity --data DIR --lm-eval-python PYTHON [--only NAME ...] [--rows N] [--json FILE]
 
 Both ask the first rows of each set, with the shots that the reference draws (``--eval-fewshot lm-eval``), in float32
-and without a chat template. lm-evaluation-harness runs its own tasks, whose data is pointed at the folder; splits for
+and without a chat template. The reference runs its own tasks, whose data is pointed at the folder. Splits for
 examples that the folder lacks have a stand-in for both. Prompts are compared by bytes, log-probabilities within 1e-3,
-generated texts to the letter, and every metric that both have, item by item. PYTHON is one that has
+and generated texts to the letter; so is every metric that both have, item by item. PYTHON is one that has
 lm-eval[math,ifeval] 0.4.13.
 """
 
@@ -128,7 +128,7 @@ def compared(wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path
     """The line of each set whose rows are there."""
     data = recorder.data_folder(options.data, folder / "data")
     there = recorder.asked_of(options.data)
-    KITS.update({kit.spec.name: kit for kit in recorder_kits(data)})
+    KITS.update({kit.spec.name: kit for kit in kits_of(data)})
     wanted = [one for one in wanted if one.name in there]
     model = our_side.model_folder(options.checkpoint)
     theirs = reference(wanted, options, folder, data, model)
@@ -137,7 +137,7 @@ def compared(wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path
         yield line(one, theirs[one.name], list(scored(one, data, model, folder, prompts)))
 
 
-def recorder_kits(data: Path) -> Iterator[Any]:
+def kits_of(data: Path) -> Iterator[Any]:
     """The benchmarks whose rows are in the folder."""
     from tests.conformance.kit import kits
 
@@ -207,7 +207,7 @@ def scored(
 
 
 def line(one: Wanted, theirs: Sequence[dict[str, Any]], mine: Sequence[dict[str, Any]]) -> Row:
-    """How far the two agree."""
+    """The line of the table: the number of items on which both agree, in each respect."""
     pairs = list(zip(theirs, mine, strict=True))
     farthest = [_farthest(other["answers"], found["answers"]) for other, found in pairs]
     values = [list(_metrics(other["metrics"], found["scores"])) for other, found in pairs]
