@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -107,21 +107,16 @@ def test_nothing_is_lost_double_or_changed_in_a_real_cluster(
     kills = ["node"] if seed % 4 == 3 else ["actor"] * draw.choice((1, 2))
     kills += ["actor"] if seed % 8 == 7 else []  # while the node dies
 
-    def kill() -> None:
+    with ThreadPoolExecutor(1) as pool:  # a node can only be started by the main thread
+        running = pool.submit(run_items, range(ITEMS), engine, tmp_path / "run")
         for one in kills:
             time.sleep(draw.uniform(0.0, 0.5))
             if one == "actor":
                 kill_one(tmp_path / "pids", draw)
             else:
                 cluster.kill_node(draw.randrange(2))
-
-    killing = threading.Thread(target=kill)
-    killing.start()
-    try:
-        run_items(range(ITEMS), engine, tmp_path / "run")
-    finally:
-        killing.join()
-        engine.close()
+        running.result()
+    engine.close()
     found, often = records_of([tmp_path / "run"])
     assert found == right
     assert set(often.values()) == {1}
