@@ -76,7 +76,7 @@ class InFlight:
 
 
 class Kills:
-    """How often earlier runs were killed with an item in flight, of those whose scores this run may take."""
+    """The earlier runs that were killed with an item in flight, of those whose scores this run may take."""
 
     def __init__(self, reuse: Reuse) -> None:
         self._reuse = reuse

@@ -175,6 +175,12 @@ class SimulatedRay:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
 
+    @property
+    def node_here(self) -> str:
+        """The node of the method that runs now."""
+        assert self.here is not None
+        return self.here.name
+
     # What the replicas use
 
     def remote(self, **options: Any) -> Callable[[type[Any]], Any]:

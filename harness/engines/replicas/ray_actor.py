@@ -30,8 +30,8 @@ class Computed(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What has become of loading: the reason why it cannot answer, None where it can; whether the node lacks its
-    files; the seconds it took."""
+    """The end of loading: the reason why it cannot answer, None where it can; whether the node lacks its files; the
+    seconds it took."""
 
     fault: str | None = None
     lacks_files: bool = False

@@ -20,7 +20,7 @@ class Share(NamedTuple):
     """The resources of an actor, the number of actors, and the threads of each."""
 
     needs: dict[str, Any]
-    count: int
+    replicas: int
     threads: int | None
 
 

@@ -71,7 +71,7 @@ class RayReplicas:
         own = replace(settings, threads=share.threads, engine=None)
         self._files = files_of(info)
         sent = bool(self._files and fingerprint)
-        self._actors = [actor.remote(info.plain(), own, fingerprint, sent) for _ in range(share.count)]
+        self._actors = [actor.remote(info.plain(), own, fingerprint, sent) for _ in range(share.replicas)]
         self._stored: dict[str, Any] = {}
         self._calls: dict[Any, _Call] = {}
         self._lives: dict[int, _Life] = {}

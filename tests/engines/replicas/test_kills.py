@@ -136,9 +136,10 @@ def killed_run(
         seconds=lambda method, _: {"load": 8.0, "alive": 0.1}.get(method, 1.0),
     )
     monkeypatch.setattr("harness.engines.replicas.ray_replicas.start", lambda target: cluster)
-    monkeypatch.setattr("harness.engines.replicas.ray_actor.node_here", lambda: cluster.here.name)
+    monkeypatch.setattr("harness.engines.replicas.ray_actor.node_here", lambda: cluster.node_here)
     monkeypatch.setattr("harness.engines.replicas.ray_replicas.AGAIN", 0.0)
-    info, folders = fake(), []
+    info = fake()
+    folders: list[Path] = []
     drivers = plan.draw.choice((0, 0, 1, 2))
     while True:
         folders.append(tmp_path / f"life{len(folders)}")

@@ -36,7 +36,7 @@ def opened(
 ) -> ReplicatedEngine:
     """Return a replicated engine whose Ray is the played one."""
     monkeypatch.setattr("harness.engines.replicas.ray_replicas.start", lambda target: cluster)
-    monkeypatch.setattr("harness.engines.replicas.ray_actor.node_here", lambda: cluster.here.name)
+    monkeypatch.setattr("harness.engines.replicas.ray_actor.node_here", lambda: cluster.node_here)
     info = info or fake()
     transport = RayReplicas(info, SETTINGS, target_of(f"ray:{count}"), identity(info), kind)
     return ReplicatedEngine(info, transport)
@@ -145,7 +145,7 @@ def test_another_model_on_a_node_to_which_a_replica_moves_ends_the_run(
 ) -> None:
     class Elsewhere(Replica):
         def load(self) -> Load:
-            return Load("node2: /m has the fingerprint b") if cluster.here.name == "node2" else super().load()
+            return Load("node2: /m has the fingerprint b") if cluster.node_here == "node2" else super().load()
 
     cluster = SimulatedRay([1, 1])
     engine = opened(cluster, monkeypatch, Elsewhere)
