@@ -66,12 +66,13 @@ def job(n: int) -> Job:
     return Job(f"t::{n}", SPEC, Example(f"x/{n}", None, {}, "hash"), "c", lambda: item(n))
 
 
-def run_items(numbers: Sequence[int], engine: Engine, folder: Path) -> None:
+def run_items(numbers: Sequence[int], engine: Engine, folder: Path, batch: int = BATCH) -> None:
     """Run items batch by batch, as a session does."""
     folder.mkdir(parents=True, exist_ok=True)
     with Journal(folder, "main") as journal:
-        for begin in range(0, len(numbers), BATCH):
-            run_batch(RunningBatch([job(n) for n in numbers[begin : begin + BATCH]], engine), engine, journal)
+        for begin in range(0, len(numbers), batch):
+            jobs = [job(n) for n in numbers[begin : begin + batch]]
+            run_batch(RunningBatch(jobs, engine), engine, journal)
 
 
 @dataclass
@@ -87,7 +88,7 @@ class Plan:
         self.nodes = [draw.randint(1, 2) for _ in range(draw.randint(1, 4))]
         self.replicas = draw.randint(1, sum(self.nodes))
         self.poison = draw.randrange(self.items) if draw.random() < 0.25 else None
-        self.kills = draw.choice((KillsProcessError, KillsProcessError, KillsNodeError))
+        self.kills: type[BaseException] = draw.choice((KillsProcessError, KillsProcessError, KillsNodeError))
 
     def kill(self, cluster: SimulatedRay) -> None:
         """Let something die now: an actor, a node, two things at once, or a replica that is just loading anew."""
@@ -214,3 +215,22 @@ def test_nothing_is_lost_double_or_changed_in_many_simulated_runs(
     seed: int, right: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_seed(seed, right, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [KillsProcessError, KillsNodeError])
+def test_an_item_among_ten_thousand_that_kills_two_replicas_is_found_and_all_others_scored(
+    kills: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan(0)
+    plan.poison, plan.kills = 6789, kills
+    cluster = SimulatedRay([1, 1], seconds=lambda method, _: 0.1)
+    monkeypatch.setattr("harness.engines.replicas.ray_replicas.start", lambda target: cluster)
+    monkeypatch.setattr("harness.engines.replicas.ray_actor.node_here", lambda: cluster.node_here)
+    info = fake()
+    transport = RayReplicas(info, SETTINGS, target_of("ray:2"), identity(info), poisoned(plan))
+    run_items(range(10_000), ReplicatedEngine(info, transport), tmp_path / "run", batch=4096)
+    found, often = records_of([tmp_path / "run"])
+    assert [item for item, (status, _, _) in found.items() if status != "scored"] == ["t::6789"]
+    assert len(found) == 10_000
+    assert set(often.values()) == {1}
