@@ -21,12 +21,16 @@ from harness.engines.settings import ModelSettings
 
 
 class Computed(NamedTuple):
-    """The answers of a unit, the usage of the process so far, an error in place of both, and the process's name."""
+    """The answers of a unit, the usage of the process so far, an error in place of both, and the process's name.
+
+    One that has not loaded computes nothing: it was started anew before the driver knew of a death.
+    """
 
     answers: list[Any]
     usage: dict[str, Any]
     error: str | None
     life: str
+    has_loaded: bool = True
 
 
 class Load(NamedTuple):
@@ -90,9 +94,9 @@ class Replica:
 
     def answer(self, requests: Sequence[Request]) -> Computed:
         """Return the answers of a unit, or the error that it has raised; the driver finds out of which request."""
+        if self._engine is None:
+            return Computed([], {}, None, self._life, has_loaded=False)
         try:
-            if self._engine is None:
-                raise RuntimeError("it was asked before it had loaded")
             return Computed(list(self._engine.answer(requests)), self._engine.usage, None, self._life)
         except Exception as error:
             return Computed([], {}, f"{type(error).__name__}: {error}", self._life)

@@ -163,7 +163,7 @@ class RayReplicas:
             case "load":
                 return self._loaded(one.replica, said)
             case "answer":
-                return [_answered(one, said)]
+                return [_answered(one, said)] if said.has_loaded else self._unheard(one)
         return []
 
     def _loaded(self, replica: int, said: Load) -> list[Event]:
@@ -185,7 +185,7 @@ class RayReplicas:
             ) from error
         return self._unheard(one, error)
 
-    def _unheard(self, one: _Call, error: Exception) -> list[Event]:
+    def _unheard(self, one: _Call, error: Exception | None = None) -> list[Event]:
         """Ask an actor whether it lives, of which a call has failed; calls that fail after that say nothing new."""
         replica = one.replica
         if one.asked != "alive":
@@ -196,7 +196,7 @@ class RayReplicas:
             return [Lost(replica)]
         self._doubtful[replica] = self._doubtful.get(replica, 0) + 1
         if isinstance(error, self._ray.exceptions.ActorDiedError) or self._doubtful[replica] >= MOST_ASKED:
-            return self._gone(replica, _first_line(error))
+            return self._gone(replica, _first_line(error) if error is not None else "it is not heard of")
         time.sleep(AGAIN)
         self._ask_whether_alive(replica)
         return []

@@ -172,3 +172,14 @@ def test_files_that_a_node_lacks_are_sent_once_and_checked(
     (there / "0" / "config.json").write_text("{}")  # of an earlier run, and not whole
     with pytest.raises(CheckpointError):
         opened(cluster, monkeypatch, info=info)
+
+
+def test_a_unit_that_comes_to_a_process_that_has_not_loaded_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = SimulatedRay([1, 1])
+    engine = opened(cluster, monkeypatch)
+    for actor in cluster.actors:  # died and started anew while no call was under way
+        actor.process = actor.make()
+    assert engine.answer(asked(2000)) == FakeEngine(fake()).answer(asked(2000))
+    assert engine.usage["deaths"] >= 1
