@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from harness.core.requests import RollingLoglikelihood
-from harness.engines.replicas.units import CHARACTERS, plan_units
+from harness.core.text import CHARACTERS_PER_TOKEN
+from harness.engines.replicas.units import plan_units
 from simulations.scaling import COSTS, Player, Replicas, lengths, play_items, play_series, unit_sizes
 
 FREE = replace(COSTS, item_before=0.0, item_after=0.0, unit=0.0, latency=0.0, item_bytes=0.0)
@@ -17,7 +18,7 @@ STEADY = {"slow_share": 0.0, "dies_every": 1e12, "gigabytes": 0.0}
 
 def test_units_are_as_large_as_those_that_are_planned() -> None:
     tokens = np.floor(lengths(3000, np.random.default_rng(1)))
-    requests = [RollingLoglikelihood("x" * int((one - 1) * CHARACTERS)) for one in tokens]
+    requests = [RollingLoglikelihood("x" * int((one - 1) * CHARACTERS_PER_TOKEN)) for one in tokens]
     planned = plan_units(requests, 4)
     played = unit_sizes(tokens, 4)
     assert [len(one.requests) for one in planned] == [items for items, _ in played]
