@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any
 
 from harness.core.few_shot import Sampling
 from harness.core.requests import Generate
-from perf.measure import OURS, ROOT, in_turn, ratios, run, spread, table
+from perf.measure import OURS, ROOT, in_turn, ratios, spread, table
 from perf.our_side import model_folder, threads
 from perf.prompts import Place, asked_first
 
@@ -94,9 +96,19 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _found(command: list[str | Path], path: Path, env: dict[str, str]) -> dict[str, Any]:
-    """Run one side; return its seconds, tokens and texts."""
-    made = path.with_suffix(".json")
-    run([*command, made], cwd=ROOT, log=path.with_suffix(".log"), env=env)
+    """Run one side; return its seconds, tokens and texts.
+
+    Nothing watches its memory meanwhile: that takes a share of the cores, and most from whoever has many pages.
+    """
+    made, log = path.with_suffix(".json"), path.with_suffix(".log")
+    with log.open("wb") as file:
+        ended = subprocess.run(
+            [*command, made], cwd=ROOT, env={**os.environ, **env}, stdout=file, stderr=file, check=False
+        )
+    if ended.returncode:
+        raise SystemExit(
+            f"{log.read_text(errors='replace')[-3000:]}\nended with exit code {ended.returncode}"
+        )
     found: dict[str, Any] = json.loads(made.read_text(encoding="utf-8"))
     print(f"{path.name}: {found['seconds']:.2f} s, {found['tokens']} tokens", flush=True)
     return found
