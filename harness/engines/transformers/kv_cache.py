@@ -101,6 +101,8 @@ class SharedPast(_Cache):
             keys = torch.cat((past_keys.expand(rows, -1, -1, -1), keys), dim=2)
             values = torch.cat((past_values.expand(rows, -1, -1, -1), values), dim=2)
         if self.keeps:
+            # Views would keep all that the layer computed, and products with rows that lie apart are slow.
+            keys, values = keys.contiguous(), values.contiguous()
             self._made[layer_idx] = (keys, values)
         return keys, values
 

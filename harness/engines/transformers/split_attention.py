@@ -32,9 +32,13 @@ _BEHIND: Final = "touchstone_behind"
 
 _BESIDE: Final = "touchstone_beside"
 
-_MANY: Final = 48
-"""Queries of a head from which oneDNN's products with a prefix are faster than torch's operation for attention:
-measured for 3 to 192 after 700 tokens (docs/performance.md)."""
+_LONG: Final = 200
+_MANY: Final = 60_000
+"""Tokens of a prefix, and scores of a head, from which oneDNN's products are faster than torch's operation for
+attention: measured for 48 to 9,600 queries after 64 to 1,100 tokens (docs/performance.md)."""
+
+_TRIED: Final = 96
+"""Queries of the trial."""
 
 _AT_ONCE: Final = 384
 """Queries whose scores are there at once."""
@@ -190,7 +194,7 @@ def attend_once(
     # Within ``in_float32`` the queries are wider than what is stored.
     stored_keys, stored_values = (one[0].to(asked.dtype) for one in prefix)
     by_head = queries.transpose(0, 1).reshape(heads, rows * group, width)
-    over = _over_all_by_products if _pays_products(by_head) else _over_all_at_once
+    over = _over_all_by_products if _pays_products(by_head, stored_keys) else _over_all_at_once
     before, sums = over(by_head, stored_keys, stored_values, scale)
     before = before.view(heads, rows, group, -1).transpose(0, 1).reshape(pairs, group, -1)
     sums = sums.view(heads, rows, group).transpose(0, 1).reshape(pairs, group, 1)
@@ -262,7 +266,9 @@ def _over_all_by_products(
 
     compute: Any = torch.ops.mkldnn._linear_pointwise.default
     found, sums = torch.empty_like(asked, dtype=values.dtype), asked.new_empty(asked.shape[:2]).float()
-    for head, (key, value) in enumerate(zip(keys.float(), values.float(), strict=True)):
+    # Products with weights whose rows lie apart take 30 times as long.
+    weights_of = (one.float().contiguous() for one in (keys, values))
+    for head, (key, value) in enumerate(zip(*weights_of, strict=True)):
         for first in range(0, asked.shape[1], _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
             scores = compute(asked[head, part].float() * scale, key, None, "none", [], "")
@@ -273,9 +279,12 @@ def _over_all_by_products(
     return found, sums
 
 
-def _pays_products(asked: torch.Tensor) -> bool:
-    """Return whether so many queries [heads, queries, width] meet a prefix faster in products, which are right."""
-    return asked.device.type == "cpu" and asked.shape[1] >= _MANY and _products_are_right()
+def _pays_products(asked: torch.Tensor, keys: torch.Tensor) -> bool:
+    """Return whether queries [heads, queries, width] meet a prefix's keys [heads, keys, width] faster in products,
+    which are right."""
+    many, long = asked.shape[1], keys.shape[1]
+    worth = asked.device.type == "cpu" and long >= _LONG and many * long >= _MANY
+    return worth and _products_are_right()
 
 
 @functools.cache
@@ -287,7 +296,7 @@ def _products_are_right() -> bool:
     if not kernels.is_available():
         return False
     numbers = torch.Generator().manual_seed(1)
-    shapes = ((2, 2 * _MANY, 64), (2, 75, 64), (2, 75, 64))
+    shapes = ((2, _TRIED, 64), (2, 75, 64), (2, 75, 64))
     some = [torch.randn(shape, generator=numbers) for shape in shapes]
     try:
         found = _over_all_by_products(some[0], some[1], some[2], 0.125)
@@ -322,7 +331,7 @@ def _over_both(
         mask = mask[:, :, None].expand(rows, 1, count // length, length, -1).reshape(rows, 1, count, -1)
     folded = asked.transpose(0, 1).reshape(1, heads, rows * count, width)
     over_prefix: tuple[torch.Tensor, torch.Tensor] | None
-    if _pays_products(folded[0]):
+    if _pays_products(folded[0], keys[0]):
         over_prefix = _over_all_by_products(folded[0], keys[0], values[0], 1.0)
     else:
         over_prefix = over_all_by(name, folded, keys, values)

@@ -25,7 +25,7 @@ def by_one_softmax(
 
 
 @pytest.mark.parametrize("rows", [1, 5, 32])
-@pytest.mark.parametrize("past", [0, 1, 40])
+@pytest.mark.parametrize("past", [0, 1, 40, 700])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_token_of_each_row_sees_the_prefix_and_its_own_keys(
     rows: int, past: int, dtype: torch.dtype

@@ -178,8 +178,9 @@ class DecodeStep:
         until = max(slots.lengths) + width
         slots.aim(0, len(fed), columns, until)
         places = [(row, place) for row in range(len(fed)) for place in range(width)]
+        logits = self._forward(slots, fed, columns, until, places)
         self._done.continued += len(places)
-        return self._forward(slots, fed, columns, until, places)
+        return logits
 
     def _forward(
         self,
@@ -207,6 +208,7 @@ class DecodeStep:
         }
 
     def _computed(self, inputs: dict[str, Any], wanted: Sequence[tuple[int, int]]) -> torch.Tensor:
+        logits = self._needed.logits(inputs, [row for row, _ in wanted], [place for _, place in wanted])
         self._done.computed += inputs["input_ids"].numel()
         self._done.logits += len(wanted)
-        return self._needed.logits(inputs, [row for row, _ in wanted], [place for _, place in wanted])
+        return logits
