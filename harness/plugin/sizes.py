@@ -124,6 +124,7 @@ def size_of(
     return {
         "requests": sum(map(len, questions)) / many,
         "tokens": sum(own) / many,
+        "read": sum(map(_read, questions)) / many,
         "shared": float(rough_tokens(prefix)),
         "texts": sum(one.different for one in generated) / many,
         "limit": max(
@@ -140,6 +141,14 @@ def _distinct(texts: Sequence[str], shared: int, *, apart: bool) -> int:
     before = ["", *texts]
     known = [shared if apart else max(shared, common(*pair)) for pair in zip(before, texts, strict=False)]
     return sum(rough_tokens(text[at:]) + 1 for text, at in zip(texts, known, strict=True))
+
+
+def _read(question: Sequence[Request]) -> int:
+    """Return the tokens of an item whose probabilities are read."""
+    different = {one for one in question if not isinstance(one, Generate)}
+    return sum(rough_tokens(read_text(one)) for one in different) + sum(
+        isinstance(one, FillMask) for one in different
+    )
 
 
 def spread(items: Sequence[Any], most: int = STARTED) -> list[Any]:
@@ -162,6 +171,15 @@ def question(start: Start) -> list[Request]:
         if generator is not None:
             with suppress(*CAUGHT):
                 generator.close()
+
+
+def read_text(request: Request) -> str:
+    """Return the part of a request's text whose every token's probability is read."""
+    match request:
+        case Loglikelihood(_, text) | RollingLoglikelihood(text) | PseudoLoglikelihood(text):
+            return text
+        case FillMask() | Generate() | RunProgram():
+            return ""
 
 
 def request_text(request: Request) -> str:

@@ -33,6 +33,9 @@ from harness.results.live import (
 INTERVAL: Final = 0.5
 """Seconds between two looks."""
 
+GLANCE: Final = 0.05
+"""Seconds between two glances at the engine's counts, which tell when they have grown."""
+
 SHARE: Final = 0.01
 """The most of the time that looking and writing may take; where it would be more, it is done more rarely."""
 
@@ -55,6 +58,7 @@ class Watch:
         self._engine: Engine | None = None
         self._known: WeakKeyDictionary[Engine, EngineProgress] = WeakKeyDictionary()
         self._last = time.monotonic()
+        self._glanced, self._grown = NOTHING, self._last
         self._lock = threading.RLock()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -99,6 +103,7 @@ class Watch:
         self._look(doing="answering", checkpoint=checkpoint)
         with self._lock:
             self._batch, self._engine = batch, engine
+            self._glanced = _progress(engine)
         try:
             yield
         finally:
@@ -123,7 +128,7 @@ class Watch:
 
     def _run(self) -> None:
         pause = INTERVAL
-        while not self._ending.wait(pause):
+        while not self._rest(pause):
             began = time.thread_time()
             with contextlib.suppress(Exception):  # whoever is watched must not suffer
                 self._look()
@@ -134,9 +139,26 @@ class Watch:
                     write_progress(self._directory, text)
             pause = max(INTERVAL, (time.thread_time() - began) / SHARE)
 
+    def _rest(self, seconds: float) -> bool:
+        """Wait so long, and take note of when the engine's counts grow; return whether the watch ends."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if self._ending.wait(min(left, GLANCE)):
+                return True
+            with contextlib.suppress(Exception):
+                self._glance()
+        return self._ending.is_set()
+
+    def _glance(self) -> None:
+        with self._lock:
+            progress = _progress(self._engine)
+            if (progress.tokens, progress.steps) != (self._glanced.tokens, self._glanced.steps):
+                self._glanced, self._grown = progress, time.monotonic()
+
     def _look(self, doing: str | None = None, checkpoint: str | None = None) -> None:
         """Book the time since the last look; then the process does something else, or what it did."""
         with self._lock:
+            self._glance()
             now = time.monotonic()
             seconds, self._last = now - self._last, now
             books, batch, engine = self._books, self._batch, self._engine
@@ -145,12 +167,17 @@ class Watch:
             if batch is None or engine is None:
                 books.between(seconds)
             else:
-                progress = engine.progress() if isinstance(engine, ReportingEngine) else NOTHING
+                progress = _progress(engine)
                 before = self._known.get(engine, NOTHING)
                 self._known[engine] = progress
-                books.look(seconds, progress, since(before, progress), batch.so_far(progress.growing))
+                seen = batch.so_far(progress.growing)
+                books.look(seconds, progress, since(before, progress), seen, resting=now - self._grown)
             if doing is not None:
                 books.does(doing, checkpoint)
+
+
+def _progress(engine: Engine | None) -> EngineProgress:
+    return engine.progress() if isinstance(engine, ReportingEngine) else NOTHING
 
 
 class Books:
@@ -187,8 +214,17 @@ class Books:
             self._book(seconds, waiting=False)
         self._show(())
 
-    def look(self, seconds: float, now: EngineProgress, more: EngineProgress, batch: BatchSoFar) -> None:
-        """Book time within a batch, in which the engine has done so much ``more``."""
+    def look(
+        self,
+        seconds: float,
+        now: EngineProgress,
+        more: EngineProgress,
+        batch: BatchSoFar,
+        *,
+        resting: float = 0.0,
+    ) -> None:
+        """Book time within a batch, in which the engine has done so much ``more``; its last pass ended ``resting``
+        seconds ago, and the time since belongs to what it does now."""
         state = self.state
         state.at, state.trouble = time.time(), now.trouble
         state.tokens += more.tokens + more.generated
@@ -198,12 +234,13 @@ class Books:
         open_ = [one for one in batch.items if not one.ended]
         state.doing = _doing(open_, batch.advancing) if not (more.tokens or more.steps) else "answering"
         self._latest = self._counted(open_) or self._counted(batch.items)
-        resting = not (more.tokens or more.steps)
-        if resting and state.doing == "answering":
+        grown = bool(more.tokens or more.steps)
+        if not grown and state.doing == "answering":
             self._pending += seconds  # a pass may take longer than it is from look to look
             seconds = 0.0
-        elif not resting:
-            seconds, self._pending = seconds + self._pending, 0.0
+        elif grown:
+            after = min(seconds, max(0.0, resting))
+            seconds, self._pending = seconds - after + self._pending, after
         stepping = seconds * share_of_steps(more)
         if state.checkpoint is not None:
             _book_cost(self.cost(state.checkpoint), more, seconds - stepping, stepping)

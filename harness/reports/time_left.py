@@ -23,11 +23,15 @@ from harness.results.live import BINS, STEP_TOKENS, Part, PartProgress, ProcessP
 
 LOAD_SECONDS: Final = 6.0
 IMPORTS: Final = 0.6
-ITEM_SECONDS: Final = 0.004
+ITEM_SECONDS: Final = 0.001
 PROGRAM_SECONDS: Final = 0.4
 TOKEN_SECONDS: Final = 2e-11
 """Guesses until something is known: loading a process's first checkpoint, and the share of imports in that; an item
 beside its tokens; waiting for a program; a token, per parameter."""
+
+READ: Final = 0.4
+"""What it costs to read a token's probability, in tokens, for a model with ``PARAMETERS``: the vocabulary layer computes
+for such tokens only. Larger models have less of their weights there."""
 
 PARAMETERS: Final = 100_000_000
 """Of a checkpoint that does not say."""
@@ -98,10 +102,13 @@ def _shape(rows: float) -> float:
     return 1.0 + rows / STEP_TOKENS
 
 
-def size(part: Part, known: Sequence[Part]) -> float:
-    """Return the tokens of an item; where they are unknown, as many as in the mean of other parts."""
+def size(part: Part, known: Sequence[Part], read: float = 0.0) -> float:
+    """Return the tokens of an item; where they are unknown, as many as in the mean of other parts.
+
+    One whose probability is read counts as ``read`` more.
+    """
     if part.tokens is not None:
-        return max(1.0, part.tokens)
+        return max(1.0, part.tokens + read * part.read)
     others = [one.tokens for one in known if one.tokens is not None]
     return max(1.0, sum(others) / len(others)) if others else UNKNOWN_TOKENS
 
@@ -131,8 +138,11 @@ class Sums:
 
     @cached_property
     def sizes(self) -> list[float]:
-        """The tokens of an item, by parts."""
-        return [size(part, self.load.parts) for part in self.load.parts]
+        """The tokens of an item, by parts, with the costs of reading in tokens."""
+        return [
+            size(part, self.load.parts, READ * math.sqrt(PARAMETERS / self.parameters(part.checkpoint)))
+            for part in self.load.parts
+        ]
 
     def tokens_done(self, number: int) -> float:
         """Return the tokens of a part that are computed."""

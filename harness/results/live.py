@@ -45,9 +45,9 @@ def rough_tokens(text: str) -> int:
 class Part:
     """The items of one benchmark, group and checkpoint that are to be asked.
 
-    Per item: ``requests`` to the model, ``tokens`` to be computed for scores and prompts, ``texts`` to be generated
-    with up to ``limit`` tokens each. ``shared`` tokens are computed once for all items; ``programs`` says whether
-    texts are run. ``tokens`` is None where nothing is known of the sizes.
+    Per item: ``requests`` to the model, ``tokens`` to be computed for scores and prompts, those whose probabilities are
+    ``read``, ``texts`` to be generated with up to ``limit`` tokens each. ``shared`` tokens are computed once for all
+    items; ``programs`` says whether texts are run. ``tokens`` is None where nothing is known of the sizes.
     """
 
     checkpoint: str
@@ -55,6 +55,7 @@ class Part:
     items: int
     requests: float = 1.0
     tokens: float | None = None
+    read: float = 0.0
     shared: float = 0.0
     texts: float = 0.0
     limit: int = 0
