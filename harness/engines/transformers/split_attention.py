@@ -43,6 +43,11 @@ _TRIED: Final = 96
 _AT_ONCE: Final = 384
 """Queries whose scores are there at once."""
 
+_PAIRED: Final = "touchstone_paired"
+
+_ROOM: Final = 256
+"""The most columns of a buffer that are computed though a mask hides them."""
+
 _UNKNOWN: Final = ("s_aux", "position_bias", "head_mask")
 """Arguments by which some models change what attention computes."""
 
@@ -180,14 +185,14 @@ def attend_once(
 
     if not _goes_by_products(asked, own, mask):
         return _attended(asked.unsqueeze(2), own, mask, scale, None, fused=True).flatten(1)
-    key, value = own
+    prefix = getattr(own[0], _BEHIND, None)
+    key, value = _with_room(own) if asked.dtype == torch.bfloat16 else own
     rows, all_heads, width = asked.shape
-    heads, until = key.shape[1], key.shape[2]
+    heads = key.shape[1]
     group, pairs = all_heads // heads, rows * heads
-    prefix = getattr(key, _BEHIND, None)
     keys, values = key.flatten(0, 1), value.flatten(0, 1)
     queries = asked.reshape(rows, heads, group, width)
-    hidden = mask[:, 0].expand(rows, heads, until).reshape(pairs, 1, until)
+    hidden = _hidden(mask, heads, key.shape[2])
     scores = _own_scores(queries.reshape(pairs, group, width), keys.transpose(1, 2), hidden, scale)
     if prefix is None:
         return torch.bmm(scores.softmax(-1).to(values.dtype), values).view(rows, -1)
@@ -203,6 +208,35 @@ def attend_once(
         return torch.baddbmm(before.mul_(weights[..., :1]), weights[..., 1:], values).view(rows, -1)
     found = torch.bmm(weights[..., 1:].to(values.dtype), values)
     return torch.addcmul(found.float(), before, weights[..., :1]).to(asked.dtype).view(rows, -1)
+
+
+def _with_room(own: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return own keys and values with all columns of their buffers, if these are not many more.
+
+    In bfloat16 a product copies what does not lie densely, which takes longer than to compute what a mask hides.
+    """
+    columns = own[0].stride(1) // own[0].shape[3]
+    if columns == own[0].shape[2] or columns > own[0].shape[2] + _ROOM:
+        return own
+    key, value = (part.as_strided((*part.shape[:2], columns, part.shape[3]), part.stride()) for part in own)
+    return key, value
+
+
+def _hidden(mask: torch.Tensor, heads: int, columns: int) -> torch.Tensor:
+    """Return a mask [rows, 1, 1, keys] for the pairs of rows and heads [pairs, 1, columns], which hides all columns
+    after the keys; the same in all layers of a pass."""
+    import torch
+
+    made: dict[tuple[int, int], torch.Tensor] | None = getattr(mask, _PAIRED, None)
+    if made is None:
+        made = {}
+        setattr(mask, _PAIRED, made)
+    if (found := made.get((heads, columns))) is None:
+        more = columns - mask.shape[-1]
+        all_ = torch.nn.functional.pad(mask, (0, more), value=torch.finfo(mask.dtype).min) if more else mask
+        found = all_[:, 0].expand(-1, heads, -1).reshape(-1, 1, columns)
+        made[heads, columns] = found
+    return found
 
 
 def _own_scores(
@@ -235,7 +269,11 @@ def _goes_by_products(
         and asked.device.type == "cpu"
         and mask.shape[-1] == own[0].shape[2]
         and all(
-            part.dtype == asked.dtype and part.stride(0) == part.shape[1] * part.stride(1) for part in own
+            part.dtype == asked.dtype
+            and part.stride(0) == part.shape[1] * part.stride(1)
+            and part.stride(2) == part.shape[3]
+            and part.stride(3) == 1
+            for part in own
         )
     )
 
@@ -257,25 +295,28 @@ def _over_all_at_once(
 def _over_all_by_products(
     asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the same by products of oneDNN in float32, of so few queries at once that their scores stay in a core's
-    cache.
+    """Return the same by products of oneDNN, of so few queries at once that their scores stay in a core's cache.
 
-    In half precision this is faster than torch's operation too, which rounds the weights between its products.
+    Scores are computed in float32. In bfloat16 their exponentials are rounded before they meet the values, as in
+    torch's operation, where the processor has products for that.
     """
     import torch
 
     compute: Any = torch.ops.mkldnn._linear_pointwise.default
-    found, sums = torch.empty_like(asked, dtype=values.dtype), asked.new_empty(asked.shape[:2]).float()
-    # Products with weights whose rows lie apart take 30 times as long.
-    weights_of = (one.float().contiguous() for one in (keys, values))
-    for head, (key, value) in enumerate(zip(*weights_of, strict=True)):
+    found, sums = torch.empty_like(asked, dtype=values.dtype), torch.empty(asked.shape[:2])
+    asked = asked.float() * scale
+    rounded = values.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    weights_type = values.dtype if rounded else torch.float32
+    for head in range(len(keys)):
+        # Products with weights whose rows lie apart take 30 times as long.
+        key, value = keys[head].float().contiguous(), values[head].to(weights_type).contiguous().t()
         for first in range(0, asked.shape[1], _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
-            scores = compute(asked[head, part].float() * scale, key, None, "none", [], "")
+            scores = compute(asked[head, part], key, None, "none", [], "")
             weights = scores.softmax(-1)
             # The largest weight is exp(the largest score - the logarithm of the sum).
             sums[head, part] = scores.amax(-1) - weights.amax(-1).log_()
-            found[head, part] = compute(weights, value.t(), None, "none", [], "")
+            found[head, part] = compute(weights.to(weights_type), value, None, "none", [], "")
     return found, sums
 
 
@@ -284,12 +325,12 @@ def _pays_products(asked: torch.Tensor, keys: torch.Tensor) -> bool:
     which are right."""
     many, long = asked.shape[1], keys.shape[1]
     worth = asked.device.type == "cpu" and long >= _LONG and many * long >= _MANY
-    return worth and _products_are_right()
+    return worth and _products_are_right(keys.dtype)
 
 
 @functools.cache
-def _products_are_right() -> bool:
-    """Return whether oneDNN is there and gives what torch's operation does, by a trial."""
+def _products_are_right(dtype: torch.dtype) -> bool:
+    """Return whether oneDNN is there and gives what torch's operation does with such numbers, by a trial."""
     import torch
 
     kernels: Any = torch.backends.mkldnn  # torch has no types for it
@@ -297,13 +338,14 @@ def _products_are_right() -> bool:
         return False
     numbers = torch.Generator().manual_seed(1)
     shapes = ((2, _TRIED, 64), (2, 75, 64), (2, 75, 64))
-    some = [torch.randn(shape, generator=numbers) for shape in shapes]
+    some = [torch.randn(shape, generator=numbers).to(dtype) for shape in shapes]
     try:
         found = _over_all_by_products(some[0], some[1], some[2], 0.125)
     except (RuntimeError, AttributeError):  # not for this processor, or this version of torch
         return False
     expected = _over_all_at_once(some[0], some[1], some[2], 0.125)
-    return all(torch.allclose(*both, rtol=1e-5, atol=1e-5) for both in zip(found, expected, strict=True))
+    bound = 1e-5 if dtype == torch.float32 else 2.0**-6
+    return all(torch.allclose(*both, rtol=bound, atol=bound) for both in zip(found, expected, strict=True))
 
 
 def _over_both(

@@ -55,6 +55,6 @@ def test_products_that_are_not_right_are_not_used(monkeypatch: pytest.MonkeyPatc
             "_over_all_by_products",
             lambda *given: (right(*given)[0] + 1e-3, right(*given)[1]),
         )
-        assert not split_attention._products_are_right()
+        assert not split_attention._products_are_right(torch.float32)
     finally:
         split_attention._products_are_right.cache_clear()
