@@ -30,8 +30,8 @@ TOKEN_SECONDS: Final = 2e-11
 beside its tokens; waiting for a program; a token, per parameter."""
 
 READ: Final = 0.4
-"""What it costs to read a token's probability, in tokens, for a model with ``PARAMETERS``: the vocabulary layer
-computes for such tokens only. Larger models have less of their weights there."""
+"""Cost of reading a token's probability, in tokens, for a model with ``PARAMETERS``: the vocabulary layer computes for
+such tokens only. Larger models have less of their weights there."""
 
 PARAMETERS: Final = 100_000_000
 """Of a checkpoint that does not say."""

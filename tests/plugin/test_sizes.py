@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.requests import FillMask, Generate, Loglikelihood
+from harness.core.requests import FillMask, Generate, Loglikelihood, RollingLoglikelihood
 from harness.plugin import watch as watching
 from harness.plugin.sizes import STARTED, size_of, spread
 from harness.results.live import Workload, rough_tokens
@@ -27,6 +27,15 @@ def test_few_shot_examples_and_a_question_s_beginning_count_once():
     assert sizes["tokens"] == pytest.approx(2 + 1 + 1 + 2, abs=1)
     alone = size_of(questions[:1])
     assert (alone["shared"], alone["tokens"]) == (0, pytest.approx(rough_tokens(SHOTS) + 6, abs=1))
+
+
+def test_tokens_whose_probabilities_are_read_are_those_of_different_answers():
+    questions = [[Loglikelihood("one two", " three four"), Loglikelihood("one two", " five")]]
+    assert size_of(questions)["read"] == 3
+    assert size_of([[questions[0][0]] * 2])["read"] == 2
+    assert size_of([[RollingLoglikelihood("one two three")]])["read"] == 3
+    assert size_of([[FillMask("one [MASK] three")]], apart=True)["read"] == 1
+    assert size_of([[Generate("one two", max_new_tokens=9)]])["read"] == 0
 
 
 def test_masked_texts_are_computed_whole():

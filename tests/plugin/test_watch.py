@@ -137,6 +137,18 @@ def test_a_pass_that_takes_longer_than_from_look_to_look_is_booked_whole():
     assert made.state.parts[0].seconds == 3.0
 
 
+def test_time_since_the_last_pass_ended_belongs_to_the_next_one():
+    made, now = books(), EngineProgress(tokens=100)
+    made.look(0.5, now, now, batch(scored(0, 0)), resting=0.2)
+    assert made.state.costs["c"].seconds == pytest.approx(0.3)
+    made.look(0.5, now, EngineProgress(), batch(scored(0, 0)), resting=0.7)
+    assert made.state.costs["c"].seconds == pytest.approx(0.3)
+    made.look(0.5, now, now, batch(scored(0, 0)), resting=0.1)
+    assert (made.state.costs["c"].tokens, made.state.costs["c"].seconds) == (200, pytest.approx(1.4))
+    made.close([scored(0, 4, ended=True)])
+    assert made.state.parts[0].seconds == pytest.approx(1.5)
+
+
 def test_loading_is_nobody_s_time_and_items_that_are_never_asked_end_too():
     made = books()
     made.does("loading", "c")

@@ -85,6 +85,16 @@ def test_a_benchmark_that_has_not_begun_is_reckoned_by_its_tokens_not_its_items(
     assert short.seconds == pytest.approx(100 * 10 * TOKEN, rel=0.6)
 
 
+def test_reading_probabilities_costs_more_and_less_so_in_a_large_model():
+    def left(parameters: int) -> float:
+        parts = scoring(tokens=50.0), scoring(benchmark="wino", tokens=50.0, read=50.0)
+        work = load(*parts, parameters={"c": parameters})
+        return time_left(work, [state(parts={0: scored(100, parts[0])})]).seconds
+
+    assert left(10**8) == pytest.approx(1.4 * 100 * 50 * TOKEN, rel=0.05)
+    assert left(10**10) == pytest.approx(1.04 * 100 * 50 * TOKEN, rel=0.05)
+
+
 def test_a_prefix_that_all_share_is_counted_once():
     known, shared = scoring(50), scoring(100, shared=900.0)
     states = [state(parts={0: scored(50, known)})]
@@ -290,8 +300,8 @@ def test_programs_of_a_benchmark_that_has_not_begun_take_as_long_as_those_of_oth
 # Whole runs
 
 
-@pytest.mark.parametrize("run", ["one_process", "two_workers"])
-def test_of_a_recorded_run_of_the_demonstration_the_time_left_is_known_within_three_tenths(run: str):
+@pytest.mark.parametrize("run", ["one_process", "two_workers", "scoring"])
+def test_of_a_recorded_run_the_time_left_is_known_within_three_tenths(run: str):
     """What ``python -m perf.time_left --json`` wrote of a run, thinned out to a few looks."""
     told = json.loads((Path(__file__).parent / "recorded" / f"{run}.json").read_text(encoding="utf-8"))
     rows = rows_of(replayed(told["looks"]), told["seconds"])
