@@ -10,15 +10,12 @@ those on record. What ``differences.jsonl`` says of the reference is always chec
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from importlib.metadata import version
-from pathlib import Path
 
 from evalplus.eval import PASS, untrusted_check
+from recording import record  # type: ignore[import-not-found]  # beside this script
 
-VERDICTS = Path(__file__).parents[2] / "fixtures" / "conformance" / "verdicts"
 NAMES = {"nan": math.nan, "inf": math.inf}
 SECONDS = 5.0
 
@@ -29,10 +26,6 @@ _outputs = iter([{outputs}])
 def {name}(*_):
     return next(_outputs)
 """
-
-
-def read(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def values(texts):
@@ -56,22 +49,7 @@ def verdict(gold, output):
 
 def main():
     assert version("evalplus") == "0.3.1", f"evalplus 0.3.1 is the reference, not {version('evalplus')}"
-    path = VERDICTS / "plus_rules.jsonl"
-    rows, changed = read(path), 0
-    for row in rows:
-        found = verdict(row["gold"], row["output"])
-        if found != row["verdict"]:
-            changed += 1
-            print(f"{row['verdict']} -> {found}: {row['why']}")
-            row["verdict"] = found
-    if "--check" not in sys.argv:
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        path.write_text("".join(lines), encoding="utf-8")
-    for row in read(VERDICTS.with_name("differences.jsonl")):
-        if row["scorer"] == "plus_rules" and verdict(row["gold"], row["output"]) != row["reference"]:
-            changed += 1
-            print(f"differences: {row['why']}")
-    print(f"{changed} verdicts differ from those on record")
+    record({"plus_rules": verdict})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ always checked, and never written.
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 import sys
 from importlib.metadata import version
@@ -23,13 +22,9 @@ import lm_eval
 import yaml
 from lm_eval.api.metrics import exact_match_hf_evaluate
 from lm_eval.filters.extraction import RegexFilter
+from recording import record  # type: ignore[import-not-found]  # beside this script
 
-VERDICTS = Path(__file__).parents[2] / "fixtures" / "conformance" / "verdicts"
 TASKS = Path(lm_eval.__file__).parent / "tasks"
-
-
-def read(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def task_code(name):
@@ -198,31 +193,7 @@ SCORERS: dict[str, Any] = {
 def main():
     assert version("lm_eval") == "0.4.13", f"lm-eval 0.4.13 is the reference, not {version('lm_eval')}"
     named = [word for word in sys.argv[1:] if word != "--check"] or SCORERS
-    scorers = {name: SCORERS[name][0](*SCORERS[name][1:]) for name in named}
-    changed = 0
-    for name, verdict in scorers.items():
-        path = VERDICTS / f"{name}.jsonl"
-        rows = read(path)
-        for row in rows:
-            found = verdict(row["gold"], row["output"])
-            if found != row["verdict"]:
-                changed += 1
-                print(f"{name}: {row['verdict']} -> {found}: {row['why']}")
-                row["verdict"] = found
-        if "--check" not in sys.argv:
-            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            path.write_text("".join(lines), encoding="utf-8")
-    for row in read(VERDICTS.with_name("differences.jsonl")):
-        if row["scorer"] not in scorers:
-            continue
-        try:
-            found = scorers[row["scorer"]](row["gold"], row["output"])
-        except (AssertionError, IndexError, TypeError) as error:
-            found = type(error).__name__
-        if found != row["reference"]:
-            changed += 1
-            print(f"differences: {row['scorer']}: {row['reference']} -> {found}: {row['why']}")
-    print(f"{changed} verdicts differ from those on record")
+    record({name: SCORERS[name][0](*SCORERS[name][1:]) for name in named})
 
 
 if __name__ == "__main__":
