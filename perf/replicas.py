@@ -213,7 +213,9 @@ def _engine(target: str, engine: str) -> Any:
     if engine == "-":
         return open_engine(info, ModelSettings(device="cpu", threads=1))
     _start_ray(int(engine.partition(":")[2]))
-    return open_replicas(info, ModelSettings(device="cpu", threads=1, engine=engine), identity(info))
+    opened = open_replicas(ModelSettings(device="cpu", threads=1, engine=engine)).open(info, identity(info))
+    opened.load()
+    return opened
 
 
 def _start_ray(cpus: int) -> None:
@@ -339,7 +341,7 @@ def waiting(count: str, requests: str) -> dict[str, Any]:
     """Actors that wait as long as their units cost."""
     from harness.checkpoints.find import find_checkpoints
     from harness.engines.registry import identity
-    from harness.engines.replicas.engine import ReplicatedEngine
+    from harness.engines.replicas.engine import open_alone
     from harness.engines.replicas.ray_actor import Computed, Replica
     from harness.engines.replicas.ray_replicas import RayReplicas
     from harness.engines.replicas.target import target_of
@@ -355,9 +357,9 @@ def waiting(count: str, requests: str) -> dict[str, Any]:
     settings = ModelSettings(device="cpu", threads=1, engine=f"ray:{count}")
     info = find_checkpoints(["fake:causal"]).infos[0]
     target = target_of(f"ray:{count}")
-    engine = ReplicatedEngine(info, RayReplicas(info, settings, target, identity(info), Waiting))
+    engine = open_alone(info, RayReplicas(settings, target, Waiting), identity(info))
     engine.answer(_requests("scoring", 64))
-    while sum(one.ready for one in engine._replicas.values()) < int(count):
+    while sum(one.ready for one in engine._work.held.holders.values()) < int(count):
         engine.answer(_requests("scoring", 64))
     asked = _requests("scoring", int(requests))
     began = time.perf_counter()

@@ -122,6 +122,44 @@ class MeasuringEngine(Protocol):
         """Return the numbers of the requests that are longer than the checkpoint takes."""
 
 
+class AskedEngine(Engine, Protocol):
+    """An engine that can be asked without waiting for its answers."""
+
+    def ask(self, requests: Sequence[Request], done: Done) -> None:
+        """Take requests and return at once; ``done`` is called with each answer, now or while somebody waits."""
+
+
+class SharedEngine(AskedEngine, Protocol):
+    """An engine that shares the processes that compute with engines of other checkpoints: all are asked side by side.
+
+    Whoever waits for one of them also takes what comes for the others.
+    """
+
+    @property
+    def places(self) -> int:
+        """The number of checkpoints that may be in work at once."""
+
+    @property
+    def loaded(self) -> bool:
+        """Return whether the checkpoint is loaded somewhere, or was."""
+
+    @property
+    def failed(self) -> bool:
+        """Return whether it cannot be loaded, or not any more; ``load`` and ``answer`` then say why."""
+
+    def load(self) -> None:
+        """Return when it is loaded. Raises ``CheckpointError`` where it cannot be."""
+
+    def expect(self, items: int, to_come: int) -> None:
+        """Take note that so many items have asked, and how many are yet to ask, by which processes are shared out."""
+
+    def wait(self) -> None:
+        """Take what happens next to any of these engines. Raises ``ServerError`` where this one answers no more."""
+
+    def look(self) -> None:
+        """Take what has happened to any of these engines, and wait for nothing."""
+
+
 class EngineFactory(Protocol):
     """Opens the engines of one kind; nothing heavy is imported before ``open``."""
 

@@ -6,12 +6,16 @@ import ctypes
 import gc
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from harness.checkpoints import CheckpointInfo
 from harness.core.errors import CheckpointError
-from harness.engines.base import Engine, SharingFactory
+from harness.engines.base import Engine, SharedEngine, SharingFactory
 from harness.engines.registry import factory_of, identity
 from harness.engines.settings import ModelSettings
+
+if TYPE_CHECKING:
+    from harness.engines.replicas.engine import ReplicatedSeries
 
 
 class EnginePool:
@@ -23,6 +27,8 @@ class EnginePool:
         self._open: Callable[[CheckpointInfo], Engine] | None = None
         self._engines: dict[CheckpointInfo, Engine] = {}
         self._failed: dict[str, str] = {}
+        self._beside: dict[CheckpointInfo, SharedEngine] = {}
+        self._series: ReplicatedSeries | None = None
 
     def engine(self, info: CheckpointInfo) -> Engine:
         """Return the checkpoint, ready to answer.
@@ -32,8 +38,9 @@ class EnginePool:
         """
         if info.name in self._failed:
             raise CheckpointError(self._failed[info.name])
-        replicated = self._settings.engine is not None and info not in self._engines
-        if info.model_key != self._key or replicated:  # whose places the next needs
+        if self._replicated(info):
+            return self._loaded(info)
+        if info.model_key != self._key:
             opened = bool(self._engines)
             self.close()
             if opened:
@@ -48,8 +55,42 @@ class EnginePool:
             raise
         return self._engines[info]
 
+    def beside(self, info: CheckpointInfo) -> SharedEngine | None:
+        """Return the checkpoint at once, to be loaded beside others; None where this process holds the model itself.
+
+        Raises ``CheckpointError`` where its files cannot be read.
+        """
+        if not self._replicated(info):
+            return None
+        if self._series is None:
+            from harness.engines.replicas import open_replicas
+
+            self._series = open_replicas(self._settings)
+        if (found := self._beside.get(info)) is None:
+            found = self._beside[info] = self._series.open(info, identity(info))
+        return found
+
+    def _replicated(self, info: CheckpointInfo) -> bool:
+        return self._settings.engine is not None and not info.served  # a server has its own replicas
+
+    def _loaded(self, info: CheckpointInfo) -> Engine:
+        try:
+            found = self.beside(info)
+            assert found is not None
+            found.load()
+        except CheckpointError as error:
+            self._failed[info.name] = str(error)
+            raise
+        return found
+
     def close(self) -> None:
         """Close all engines and free what they share."""
+        for one in self._beside.values():
+            one.close()
+        self._beside.clear()
+        if self._series is not None:
+            self._series.close()
+            self._series = None
         for engine in self._engines.values():
             engine.close()
         self._engines.clear()
@@ -57,10 +98,6 @@ class EnginePool:
 
     def _opener(self, info: CheckpointInfo) -> Callable[[CheckpointInfo], Engine]:
         factory = factory_of(info)
-        if self._settings.engine is not None and not info.served:  # a server has its own replicas
-            from harness.engines.replicas import open_replicas
-
-            return lambda one: open_replicas(one, self._settings, identity(one))
         if isinstance(factory, SharingFactory):
             return factory.sharing(self._settings)
         return lambda one: factory.open(one, self._settings)

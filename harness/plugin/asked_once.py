@@ -6,17 +6,20 @@ not know of them.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import pytest
 
 from harness.checkpoints import CheckpointInfo
 from harness.core.requests import Answer, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
-from harness.engines.base import Done, Engine
+from harness.engines.base import AskedEngine, Done, Engine
 from harness.plugin.collection import checkpoint_of, given_items, result_of
+
+Later: TypeAlias = Callable[[Answer | Refusal], None]
 
 
 class SharedRows:
@@ -32,14 +35,25 @@ class SharedRows:
             if results.setdefault(row, result) != result:
                 self._shared.add(row)
         self._answers: dict[str, dict[bytes, LoglikelihoodAnswer]] = {}
+        self._pending: dict[str, dict[bytes, list[Later]]] = {}
 
     def engine(self, engine: Engine, checkpoint: str, items: Iterable[pytest.Item]) -> Engine:
         """Return the engine for these items of a checkpoint: one that remembers answers where a row is shared."""
-        if not self._shared:
-            return engine
-        if not any((checkpoint, given.example.sha256) in self._shared for _, given in given_items(items)):
+        if not self._has(checkpoint, items):
             return engine
         return Remembering(engine, self._answers.setdefault(checkpoint, {}))
+
+    def beside(self, engine: AskedEngine, checkpoint: str, items: Iterable[pytest.Item]) -> AskedEngine:
+        """Return the same for an engine that is asked beside others."""
+        if not self._has(checkpoint, items):
+            return engine
+        pending = self._pending.setdefault(checkpoint, {})
+        return RememberingBeside(engine, self._answers.setdefault(checkpoint, {}), pending)
+
+    def _has(self, checkpoint: str, items: Iterable[pytest.Item]) -> bool:
+        if not self._shared:
+            return False
+        return any((checkpoint, given.example.sha256) in self._shared for _, given in given_items(items))
 
 
 class Remembering:
@@ -98,6 +112,45 @@ class Remembering:
             return
         if not math.isnan(answer.logprob):
             self._answers[_key(request)] = answer
+
+
+class RememberingBeside(Remembering):
+    """The same for an engine that is asked beside others: what is under way is not asked again either."""
+
+    def __init__(
+        self,
+        engine: AskedEngine,
+        answers: dict[bytes, LoglikelihoodAnswer],
+        pending: dict[bytes, list[Later]],
+    ) -> None:
+        super().__init__(engine, answers)
+        self._beside, self._pending = engine, pending
+
+    def ask(self, requests: Sequence[Request], done: Done) -> None:
+        """Take requests; ``done`` is called with each answer, at once with those that are known."""
+        known = self._known(requests)
+        rest: list[int] = []
+        for number, one in enumerate(requests):
+            key = _key(one) if isinstance(one, Loglikelihood) and number not in known else None
+            if key is not None and key in self._pending:
+                self._pending[key].append(functools.partial(done, number))
+            elif number not in known:
+                rest.append(number)
+                if key is not None:
+                    self._pending[key] = []
+
+        def take(place: int, answer: Answer | Refusal) -> None:
+            request = requests[rest[place]]
+            self._remember(request, answer)
+            done(rest[place], answer)
+            if isinstance(request, Loglikelihood):
+                for later in self._pending.pop(_key(request), ()):
+                    later(answer)
+
+        if rest:
+            self._beside.ask([requests[number] for number in rest], take)
+        for number, answer in known.items():
+            done(number, answer)
 
 
 def _key(request: Loglikelihood) -> bytes:

@@ -10,10 +10,12 @@ texts at work is left when all others are answered, or when many have asked agai
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -21,7 +23,7 @@ import pytest
 
 from harness.core.errors import ServerError
 from harness.core.requests import Answer, Refusal, Request, RunProgram, RunProgramAnswer
-from harness.engines.base import ContinuingEngine, Done, Engine
+from harness.engines.base import AskedEngine, ContinuingEngine, Done, Engine
 
 STOPPING: Final = (KeyboardInterrupt, SystemExit, pytest.exit.Exception, ServerError)
 CAUGHT: Final = (Exception, pytest.skip.Exception, pytest.fail.Exception)
@@ -212,9 +214,81 @@ class RequestDispatcher(Generic[Owner]):
                 one, future = self._ended.get(block=wait)
             except Empty:
                 return
-            self._programs -= 1
-            answer = _outcome(future)
-            self._take(one.owner, one.number, answer, getattr(answer, "seconds", 0.0))
+            self._take_ended(one, future)
+
+    def _take_ended(self, one: _Open[Owner], future: ProgramFuture) -> None:
+        self._programs -= 1
+        answer = _outcome(future)
+        self._take(one.owner, one.number, answer, getattr(answer, "seconds", 0.0))
+
+
+class SharedDispatcher(RequestDispatcher[Owner]):
+    """The same beside others, with an engine that others ask too: it waits for nothing itself.
+
+    ``collect`` asks what waits; the answers come whenever somebody waits for such an engine.
+    """
+
+    def __init__(
+        self,
+        engine: AskedEngine,
+        sandbox: ProgramRunner | None,
+        take: Callable[[Owner, int, Answered, float], None],
+        clock: SharedClock,
+    ) -> None:
+        """``take`` is called as ``RequestDispatcher`` calls it, in the thread that waits or looks."""
+        super().__init__(engine, sandbox, take)
+        self._asked_engine, self._clock = engine, clock
+        self._open = 0
+
+    @property
+    def asks(self) -> bool:
+        """Return whether the model is asked something that it has not answered."""
+        return self._open > 0
+
+    def collect(self, *, seconds: float = 0.0) -> None:
+        """Hand on the answers of programs that have ended, then ask what waits; wait so long for one at most."""
+        if seconds and self._programs:
+            with suppress(Empty):
+                self._take_ended(*self._ended.get(timeout=seconds))
+        self._collect(wait=False)
+        while self._waiting:
+            asked, self._waiting = self._waiting, []
+            self._open += len(asked)
+            done = functools.partial(self._answered, asked, self._clock.begin(len(asked)))
+            self._asked_engine.ask([one.request for one in asked], done)
+
+    def _answered(self, asked: Sequence[_Open[Owner]], begun: float, number: int, answer: Answered) -> None:
+        one = asked[number]
+        self._open -= 1
+        self._take(one.owner, one.number, _sound(answer), self._clock.end(begun))
+
+
+class SharedClock:
+    """Splits the time of all who ask: every moment is divided equally among the requests that are open."""
+
+    def __init__(self) -> None:
+        self._open, self._each, self._last = 0, 0.0, time.perf_counter()
+
+    def begin(self, count: int) -> float:
+        """Take note of requests; return what ``end`` needs to know of each."""
+        self._tick()
+        self._open += count
+        return self._each
+
+    def end(self, begun: float) -> float:
+        """Take note of an answer; return the seconds that it has taken."""
+        self._tick()
+        self._open -= 1
+        return self._each - begun
+
+    def go_on(self) -> None:
+        """Let the clock run again: what has passed since anybody asked or answered was for something else."""
+        self._last = time.perf_counter()
+
+    def _tick(self) -> None:
+        now = time.perf_counter()
+        self._each += (now - self._last) / max(1, self._open)
+        self._last = now
 
 
 class _Shares:

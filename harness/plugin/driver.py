@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import pytest
 
@@ -116,6 +116,10 @@ class _Running:
         return [self.job.asking.request(request) for request in self.requests]
 
 
+ItemState: TypeAlias = _Running
+"""A job on its way, for those who drive batches."""
+
+
 class RunningBatch:
     """A batch whose generators have been started and have asked their first questions; nothing is answered or
     journalled yet.
@@ -203,16 +207,15 @@ def run_batch(
             raise TimeUp  # the engine leaves what else it is asked; the rest is asked again
         if len(state.answers) == len(state.requests):
             batch.advancing = state.job.item
-            _advance(state, engine, journal)
+            advance(state, engine, journal)
             batch.advancing = None
             ask(state)
 
     def ask(state: _Running) -> None:
         if state.outcome is not None:
             journal.sync(every=SYNC_EVERY)
-        elif sandbox is None and any(isinstance(request, RunProgram) for request in state.requests):
-            fault = f"{_who(state.job)} yielded a RunProgram, but there is no sandbox to run programs in"
-            _fail(state, BenchmarkError(fault), journal)
+        elif sandbox is None and fail_for_programs(state, journal):
+            pass
         elif id(state) in later and all(isinstance(request, Generate) for request in state.requests):
             asking.ask_later(state, state.asked)
         else:
@@ -226,7 +229,7 @@ def run_batch(
     try:
         for state in batch.running:
             if state.failure is not None:
-                _fail(state, state.failure, journal)
+                fail(state, state.failure, journal)
         while True:
             for state in batch.running:
                 if state.outcome is None and _too_late(state):
@@ -294,7 +297,7 @@ def _start(state: _Running, engine: Engine) -> None:
         state.seconds += time.perf_counter() - began
 
 
-def _advance(state: _Running, engine: Engine, journal: Recorder) -> None:
+def advance(state: _Running, engine: Engine, journal: Recorder) -> None:
     """Send a generator the answers to all its requests, which takes it to its next question or its end."""
     began = time.perf_counter()
     assert state.generator is not None
@@ -316,7 +319,7 @@ def _advance(state: _Running, engine: Engine, journal: Recorder) -> None:
         raise
     except CAUGHT as error:
         state.seconds += time.perf_counter() - began
-        _fail(state, error, journal)
+        fail(state, error, journal)
     else:
         state.seconds += time.perf_counter() - began
 
@@ -421,7 +424,7 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
                 f"{_who(state.job)} returned {unknown[0]!r}, which is not among its metrics: {', '.join(known)}"
             )
     except WireError as error:
-        _fail(state, error, journal)
+        fail(state, error, journal)
     else:
         told: dict[str, Any] = {"length": state.length}
         with suppress(Exception):  # a grade of others may raise anything; what it tells changes no score
@@ -429,7 +432,17 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
         _settle(state, journal, "scored", scores=scores, told=told)
 
 
-def _fail(state: _Running, error: BaseException, journal: Recorder) -> None:
+def fail_for_programs(state: _Running, journal: Recorder) -> bool:
+    """Journal an item that asks for programs as an error, where there is no sandbox; return whether it does."""
+    if not any(isinstance(request, RunProgram) for request in state.requests):
+        return False
+    fault = f"{_who(state.job)} yielded a RunProgram, but there is no sandbox to run programs in"
+    fail(state, BenchmarkError(fault), journal)
+    return True
+
+
+def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
+    """Journal an item that ends with an error, or is skipped."""
     status: Status = "skipped" if isinstance(error, pytest.skip.Exception) else "error"
     if told := hint(error, state.job.example.row):
         error.add_note(told)

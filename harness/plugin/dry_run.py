@@ -20,7 +20,8 @@ from harness.core.settings import settings_table
 from harness.engines.base import MeasuringEngine
 from harness.plugin.batches import batch_key
 from harness.plugin.collection import Collection, checkpoint_of, given_items, given_of, result_of
-from harness.plugin.execution import Execution, Work, needs_no_fixture
+from harness.plugin.execution import Execution, Work
+from harness.plugin.item_batches import needs_no_fixture
 from harness.plugin.sizes import question, request_text, spread
 from harness.plugin.watch import Watch
 from harness.plugin.xdist import Quarantine

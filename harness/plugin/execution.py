@@ -7,37 +7,34 @@ batch computes, the engine prepares the requests of the next one, and continues 
 from __future__ import annotations
 
 import functools
-from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Container, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness.core.asking import Asking
-from harness.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, generator_function
+from harness.core.benchmark import Benchmark, generator_function
 from harness.core.errors import RequestError, ServerError
-from harness.core.requests import Generate
 from harness.core.resources import shipped_evals
 from harness.core.serialize import to_plain
 from harness.engines.base import CheckingEngine
 from harness.engines.settings import ModelSettings
 from harness.plugin.asked_once import SharedRows
-from harness.plugin.batches import batch_key, plan_batches
+from harness.plugin.beside import BesideBatch, Lanes, LaneTools
 from harness.plugin.collection import (
     OWN_ARGUMENTS,
-    OWN_NAMES,
     Given,
     argument_names,
     checkpoint_of,
-    given_items,
     given_of,
     result_of,
     reusable,
 )
-from harness.plugin.dispatch import ProgramRunner
+from harness.plugin.dispatch import ProgramRunner, SharedClock
 from harness.plugin.driver import SYNC_EVERY, Job, Outcome, RunningBatch, identity, run_batch
+from harness.plugin.item_batches import alike, batches_of, needs_no_fixture, runs_alone, stands_alone
 from harness.plugin.sizes import workload_of
 from harness.plugin.time_limit import TimeLimit
 from harness.plugin.watch import Watch
@@ -51,11 +48,8 @@ from harness.results.usage import Usage, UsageMeter
 
 if TYPE_CHECKING:
     from harness.checkpoints import CheckpointInfo
-    from harness.engines.base import Engine
+    from harness.engines.base import Engine, SharedEngine
     from harness.plugin.sequential import Sequential
-
-ALONE_MARKS: Final = ("skip", "skipif", "xfail")
-"""Marks with which pytest decides about items one by one, so that they are never run for another item's sake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +59,8 @@ class Work:
     With ``in_order`` the batches come one after the other; a worker cannot know which it gets next. With ``by_kind``
     batches of items that ask for texts are larger than ``size``, which xdist's controller could not know of.
 
-    ``engine`` loads a checkpoint; ``note_usage`` is told now and then what this process's answers have cost.
+    ``engine`` loads a checkpoint, ``beside`` one that is asked beside others where there are replicas;
+    ``note_usage`` is told now and then what this process's answers have cost.
     ``sequential`` knows which items are no longer needed, ``reuse`` what earlier runs have scored. ``in_flight`` says
     what is computed, in case this process is killed. ``watch`` reports how far the process is, for which the
     ``settings`` of engines are needed.
@@ -79,6 +74,7 @@ class Work:
     quarantine: Quarantine
     engine: Callable[[CheckpointInfo], Engine]
     note_usage: Callable[[Sequence[Usage]], None]
+    beside: Callable[[CheckpointInfo], SharedEngine | None] | None = None
     sandbox: ProgramRunner | None = None
     sequential: Sequential | None = None
     reuse: Reuse | None = None
@@ -105,12 +101,13 @@ class Execution:
         self._asked: tuple[Engine, str] | None = None
         self._shared = SharedRows(work.items)
         self._kills = Kills(work.reuse) if work.reuse is not None and work.in_flight is not None else None
+        self._lanes: Lanes | None = None
         self._plan(work.items)
 
     def _plan(self, items: Sequence[pytest.Item]) -> None:
         before: dict[str | None, list[pytest.Item]] = {}
         last: str | None = None
-        for indices in _batches(items, self._work.size, by_kind=self._work.by_kind):
+        for indices in batches_of(items, self._work.size, by_kind=self._work.by_kind):
             batch = [items[index] for index in indices]
             self._batch_of |= dict.fromkeys((item.nodeid for item in batch), batch)
             leader = batch[0]
@@ -120,6 +117,18 @@ class Execution:
             if whose == last or needs_no_fixture(leader):
                 self._leader_after |= {item.nodeid: leader for item in before.get(whose, ())}
             before[whose], last = batch, whose
+        if self._work.beside is not None and self._work.sequential is None and self._work.in_order:
+            batches = {id(one): one for one in self._batch_of.values() if not checkpoint_of(one[0]).served}
+            self._lanes = Lanes(
+                batches.values(),
+                LaneTools(
+                    open=self._work.beside,
+                    start=self._start_beside,
+                    ended=self._ended_beside,
+                    loading=self._loading,
+                    answering=self._answering,
+                ),
+            )
 
     def call(self, item: pytest.Function) -> Outcome:
         """Return the outcome of an item, computed now together with its batch, unless another item or an earlier run
@@ -138,7 +147,11 @@ class Execution:
                 watch.plan(*self.workload())
             if self._asked is not None and self._asked[1] != info.name:
                 self.check()
-            with watch.loading(info.name) if watch is not None else nullcontext():
+            if self._lanes is not None:
+                if self._lanes.finish(item, self._batch_of[item.nodeid]):
+                    return self._outcomes.pop(item.nodeid)
+                self._lanes.keep(info.name)
+            with self._loading(info.name):
                 engine = self._work.engine(info)
             self._asked = engine, info.name
             batch = self._started(item, engine)
@@ -151,7 +164,7 @@ class Execution:
             try:
                 ahead = self._ahead.get(info.name) if self._work.sequential is None else None
                 self._begin(info, batch, ahead)
-                with watch.answering(batch, engine, info.name) if watch is not None else nullcontext():
+                with self._answering(batch, engine):
                     once = self._shared.engine(engine, info.name, self._batch_of[item.nodeid])
                     run_batch(batch, once, _Recorder(self._journal, begin), self._work.sandbox, ahead)
             finally:
@@ -160,7 +173,54 @@ class Execution:
                 self._outcomes.update(batch.outcomes)
                 self._settled.update(batch.outcomes)
             self._meter.count(engine, info.name, to_plain(engine.usage))
+        elif self._lanes is not None:
+            self._lanes.look()
         return self._outcomes.pop(item.nodeid)
+
+    def _loading(self, checkpoint: str) -> AbstractContextManager[None]:
+        watch = self._work.watch
+        return watch.loading(checkpoint) if watch is not None else nullcontext()
+
+    def _answering(self, batch: RunningBatch, engine: Engine) -> AbstractContextManager[None]:
+        watch = self._work.watch
+        return watch.answering(batch, engine, engine.info.name) if watch is not None else nullcontext()
+
+    def _start_beside(
+        self, items: Sequence[pytest.Item], engine: SharedEngine, clock: SharedClock
+    ) -> BesideBatch | None:
+        """Return a batch of those items that may run at any time and have not run yet."""
+        members = [
+            item for item in items if isinstance(item, pytest.Function) and self._may_run_any_time(item)
+        ]
+        if not members:
+            return None
+        name = engine.info.name
+        recorder = _Recorder(self._journal, functools.partial(self._meter.begin, engine, name), self._settled)
+        batch = RunningBatch([self._job(item, item) for item in members], engine)
+        return BesideBatch(
+            batch, self._shared.beside(engine, name, members), recorder, self._work.sandbox, clock
+        )
+
+    def _may_run_any_time(self, item: pytest.Function) -> bool:
+        given = given_of(item)
+        if given is None or not stands_alone(item) or given.loaded.asking.seconds is not None:
+            return False
+        if item.nodeid in self._settled or self._known(item) or self._is_alone(item):
+            return False
+        return not runs_alone(item)
+
+    def _ended_beside(self, batch: BesideBatch, engine: SharedEngine) -> None:
+        outcomes = batch.batch.outcomes
+        self._outcomes |= {
+            item: one if not one.record.exchanges else replace(one, record=replace(one.record, exchanges=[]))
+            for item, one in outcomes.items()
+            if item not in self._settled
+        }
+        self._settled.update(outcomes)
+        self._journal.sync(every=SYNC_EVERY)
+        self._meter.count(engine, engine.info.name, to_plain(engine.usage))
+        if self._work.watch is not None:
+            self._work.watch.ended(batch.batch)
 
     def _begin(self, info: CheckpointInfo, batch: RunningBatch, ahead: RunningBatch | None) -> None:
         """Write down what this process computes itself: what others compute does not kill it."""
@@ -200,6 +260,8 @@ class Execution:
         for batch in self._ahead.values():
             batch.close()
         self._ahead.clear()
+        if self._lanes is not None:
+            self._lanes.close()
         if self._work.in_flight is not None:
             self._work.in_flight.close()
         if self._work.watch is not None:
@@ -269,7 +331,7 @@ class Execution:
         The engine can then prepare that batch's requests while it computes.
         """
         leader = self._leader_after.get(item.nodeid)
-        if not self._work.in_order or not isinstance(leader, pytest.Function):
+        if not self._work.in_order or not isinstance(leader, pytest.Function) or self._lanes is not None:
             return
         if self._is_alone(item) or self._is_alone(leader):
             return
@@ -279,7 +341,7 @@ class Execution:
         ):
             return  # the rest of this batch comes next, if it is needed
         same = leader.parent is item.parent and leader.originalname == item.originalname
-        if (same or _stands_alone(leader)) and _alike(leader, item):
+        if (same or stands_alone(leader)) and alike(leader, item):
             members = [one for one in self._members(leader) if not self._known(one)]
             if members:
                 ahead = RunningBatch([self._job(one, item) for one in members], engine)
@@ -297,8 +359,10 @@ class Execution:
             if item is leader or not isinstance(item, pytest.Function):
                 continue
             fresh = item.nodeid not in self._settled and item.nodeid not in quarantined
+            if self._lanes is not None and self._lanes.runs(item.nodeid):
+                continue
             apart = sequential is not None and not sequential.together(leader.nodeid, item.nodeid)
-            if fresh and not apart and _alike(item, leader) and not self._known(item):
+            if fresh and not apart and alike(item, leader) and not self._known(item):
                 members.append(item)
         return [leader, *(item for item in members[1:] if not self._is_alone(item))]
 
@@ -357,101 +421,18 @@ def _key(item: pytest.Item) -> Item:
 class _Recorder:
     """The journal, which also reports when items are scored."""
 
-    def __init__(self, journal: Journal, scored: Callable[[], None]) -> None:
-        self._journal, self._scored = journal, scored
+    def __init__(
+        self, journal: Journal, scored: Callable[[], None], settled: Container[str] = frozenset()
+    ) -> None:
+        """Items that are ``settled`` meanwhile, by a mark or a hook, have their record."""
+        self._journal, self._scored, self._settled = journal, scored, settled
 
     def append(self, record: Record) -> None:
+        if record.item in self._settled:
+            return
         self._journal.append(record)
         if record.status == "scored":
             self._scored()
 
     def sync(self, *, every: float = 0.0) -> None:
         self._journal.sync(every=every)
-
-
-def _batches(items: Sequence[pytest.Item], size: int, *, by_kind: bool) -> list[list[int]]:
-    """Return the batches of the items, as indices; items with a mark for which they run alone have a batch each."""
-    alone = [item.nodeid for item in items if any(mark.name in ALONE_MARKS for mark in item.iter_markers())]
-    asking = (item for item, given in given_items(items) if Generate in given.loaded.spec.asks)
-    generating = {item.nodeid: _text_key(item) for item in asking} if by_kind else {}
-    return plan_batches([item.nodeid for item in items], size, alone, generating)
-
-
-def _text_key(item: pytest.Item) -> str:
-    """Return what the items share whose texts are generated together: their checkpoint, else also their benchmark.
-
-    A step of the model takes about as long for few texts as for many, so those of several benchmarks go on together,
-    but for benchmarks with a time limit.
-    """
-    if (given := given_of(item)) is not None and given.loaded.asking.seconds is not None:
-        return batch_key(item.nodeid)
-    return f"texts of {checkpoint_of(item).name}" if _stands_alone(item) else batch_key(item.nodeid)
-
-
-def interleave(items: list[pytest.Item], size: int, *, by_kind: bool) -> None:
-    """Interleave, in place, the items of checkpoints that one model in memory serves: a base and its adapters.
-
-    ``size`` and ``by_kind`` are those by which they will run.
-
-    pytest runs all items of one checkpoint, then all of the next. Here a batch of the first is followed by the same
-    batch of the second, and so on. So the checkpoints are compared early, and on the same items. The model is loaded
-    once, even if the command line names other checkpoints between them. Nothing else moves.
-    """
-    infos = {(info := checkpoint_of(item)).name: info for item, _ in given_items(items)}
-    keys = {name: info.model_key for name, info in infos.items()}
-    shared = {key for key, count in Counter(keys.values()).items() if count > 1}
-    if not shared:
-        return
-    moved = [
-        index
-        for index, item in enumerate(items)
-        if given_of(item) is not None and keys[checkpoint_of(item).name] in shared
-    ]
-    some = [items[index] for index in moved]
-    groups: dict[object, list[list[int]]] = {index: [[index]] for index in {*range(len(items))} - {*moved}}
-    seen: Counter[str] = Counter()
-    for batch in _batches(some, size, by_kind=by_kind):
-        first = some[batch[0]]
-        name, own = checkpoint_of(first).name, batch_key(first.nodeid)
-        twins = own.replace(f"[{name}-", "[", 1)
-        groups.setdefault((keys[name], twins, seen[own]), []).append([moved[number] for number in batch])
-        seen[own] += 1
-    ordered = sorted(groups.values(), key=lambda group: group[0][0])
-    items[:] = [items[index] for group in ordered for batch in group for index in batch]
-
-
-def give_arguments(items: Sequence[pytest.Item]) -> None:
-    """Give items the plugin's own arguments: pytest makes a fixture of each argument that an item lacks, at the cost
-    of a tenth of a trivial item.
-
-    Fixtures that ask for one of these get it from pytest, as ever.
-    """
-    for item, _ in given_items(items):
-        params = item.callspec.params  # type: ignore[attr-defined]
-        own = {name: value for name, value in params.items() if name in OWN_NAMES}
-        item.funcargs.update(own)  # type: ignore[attr-defined]
-
-
-def needs_no_fixture(item: pytest.Item) -> bool:
-    """Return whether all arguments of a benchmark item are the plugin's or parameters."""
-    if given_of(item) is None or not isinstance(item, pytest.Function):
-        return False
-    return all(name in OWN_ARGUMENTS or name in item.callspec.params for name in argument_names(item))
-
-
-def _stands_alone(item: pytest.Item) -> bool:
-    """Return whether a benchmark item needs nothing but its example and its checkpoint, and no fixture of its file."""
-    names = getattr(item, "fixturenames", ())
-    return reusable(item) and all(name in OWN_ARGUMENTS or name == CHECKPOINT_FIXTURE for name in names)
-
-
-def _alike(item: pytest.Function, leader: pytest.Function) -> bool:
-    """Return whether the item can run under the leader's fixtures: the two differ in their examples only, or need no
-    fixtures."""
-    if checkpoint_of(item) is checkpoint_of(leader) and _stands_alone(item) and _stands_alone(leader):
-        return True
-    mine, its = item.callspec.params, leader.callspec.params
-    if mine.keys() != its.keys():
-        return False
-    # By value, since pytest renumbers the values of a plain parameter for every item.
-    return all(its[name] is value for name, value in mine.items() if name not in OWN_ARGUMENTS)

@@ -39,7 +39,7 @@ from harness.plugin.selection import settle
 from harness.results.run_directory import RunDirectory, free_run_path
 
 if TYPE_CHECKING:
-    from harness.engines.base import Engine
+    from harness.engines.base import Engine, SharedEngine
     from harness.engines.pool import EnginePool
     from harness.plugin.controller import Controller
     from harness.plugin.execution import Execution
@@ -204,7 +204,7 @@ class EvalSession:
 
             by_priority(items)
         if len(self.collection.checkpoints or ()) > 1:
-            from harness.plugin.execution import interleave
+            from harness.plugin.item_batches import interleave
 
             interleave(items, self._batch_size(len(items)), by_kind=self._by_kind)
 
@@ -269,7 +269,7 @@ class EvalSession:
             self._sequential.begin(self.directory, declarations)
         self._execution = self._prepared(own, self._batch_size(len(items)))
         if not self.config.option.setupshow:
-            from harness.plugin.execution import give_arguments
+            from harness.plugin.item_batches import give_arguments
 
             give_arguments(own)
         # Items live until the end of the session: scanning tens of thousands of them for garbage again and
@@ -310,6 +310,7 @@ class EvalSession:
                 journal=Journal(self.directory.path, who),
                 quarantine=Quarantine(self.directory.quarantine),
                 engine=self.engine,
+                beside=self._beside if self.settings.engine else None,
                 note_usage=functools.partial(self.directory.write_usage, who),
                 sandbox=self.collection.sandbox,
                 sequential=self._sequential,
@@ -339,11 +340,18 @@ class EvalSession:
         Its memory is freed at the end, or when a checkpoint is loaded that shares no model with it. Raises
         ``CheckpointError`` when its files do not make that model.
         """
+        return self._opened().engine(info)
+
+    def _beside(self, info: CheckpointInfo) -> SharedEngine | None:
+        """Return a checkpoint that loads beside others; None where this process holds the model itself."""
+        return self._opened().beside(info)
+
+    def _opened(self) -> EnginePool:
         if self._pool is None:
             from harness.engines.pool import EnginePool
 
             self._pool = EnginePool(self.settings.model)
-        return self._pool.engine(info)
+        return self._pool
 
     def call(self, item: pytest.Function) -> bool:
         """Run a benchmark item in pytest's place; raise what it raises."""

@@ -113,6 +113,12 @@ class Watch:
                 if self._books is not None:
                     self._books.close(batch.so_far().items)
 
+    def ended(self, batch: RunningBatch) -> None:
+        """Take note of a batch that has ended beside the one that was watched."""
+        with self._lock:
+            if self._books is not None:
+                self._books.close(batch.so_far().items)
+
     def settled(self, item: str) -> None:
         """Take note of an item that has ended without being asked."""
         with self._lock:

@@ -1,4 +1,4 @@
-"""An actor's side of Ray: a process that holds one checkpoint.
+"""An actor's side of Ray: a process that holds one checkpoint at a time.
 
 It loads in a call of its own, not in its constructor. Ray starts an actor again whose constructor dies, without end,
 and tells the driver nothing of it. Of a call that dies, it tells.
@@ -16,14 +16,16 @@ from harness.checkpoints.info import info_from_plain
 from harness.core.errors import HarnessError
 from harness.core.requests import Request
 from harness.engines.base import Engine
+from harness.engines.pool import EnginePool
 from harness.engines.replicas.weights import Received, are_here
 from harness.engines.settings import ModelSettings
 
 
 class Computed(NamedTuple):
-    """The answers of a unit, the usage of the process so far, an error in place of both, and the process's name.
+    """The answers of a unit, the usage since the checkpoint was loaded, an error in place of both, a name for that
+    loading, and the seconds that were computed.
 
-    One that has not loaded computes nothing: it was started anew before the driver knew of a death.
+    A process that has not loaded computes nothing: it was started anew before the driver knew of a death.
     """
 
     answers: list[Any]
@@ -31,6 +33,7 @@ class Computed(NamedTuple):
     error: str | None
     life: str
     has_loaded: bool = True
+    seconds: float = 0.0
 
 
 class Load(NamedTuple):
@@ -42,64 +45,79 @@ class Load(NamedTuple):
     seconds: float = 0.0
 
 
-class Replica:
-    """A loaded checkpoint, or the reason why there is none."""
+class Wanted(NamedTuple):
+    """A checkpoint, as ``CheckpointInfo.plain`` writes it, and the fingerprint that must be found.
 
-    def __init__(
-        self, row: dict[str, Any], settings: ModelSettings, fingerprint: str | None, sent: bool = False
-    ) -> None:
-        """``sent``: the driver can send the files to a node that lacks them."""
-        self._row, self._settings, self._fingerprint, self._sent = row, settings, fingerprint, sent
+    ``sent``: the driver can send the files to a node that lacks them.
+    """
+
+    row: dict[str, Any]
+    fingerprint: str | None
+    sent: bool = False
+
+
+class Replica:
+    """A loaded checkpoint, or none."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self._pool = EnginePool(settings)
         self._life = uuid.uuid4().hex
+        self._loads = 0
+        self._holds: Wanted | None = None
         self._engine: Engine | None = None
 
     def alive(self) -> tuple[str, str]:
         """Return the name of this process, another after each death, and its node."""
         return self._life, node_here()
 
-    def load(self) -> Load:
-        """Load the checkpoint, unless that is done.
+    def load(self, wanted: Wanted) -> Load:
+        """Load a checkpoint in place of the former one, unless that is done.
 
         The fingerprint is found here: the path may hold something else on this node.
         """
-        from harness.engines.registry import identity, open_engine
+        from harness.engines.registry import identity
 
         began = time.monotonic()
-        if self._engine is None:
-            info = info_from_plain(self._row)
-            if self._sent and not are_here(info):
-                received = self._received()
+        if self._engine is None or self._holds != wanted:
+            self._engine, self._holds = None, wanted
+            self._loads += 1
+            info = info_from_plain(wanted.row)
+            if wanted.sent and not are_here(info):
+                received = self._received(wanted)
                 received.finish()
                 if not received.there:
                     return Load(lacks_files=True)
                 info = received.moved(info)
             try:
                 own = identity(info)
-                if own != self._fingerprint:
+                if own != wanted.fingerprint:
                     return Load(
                         f"{os.uname().nodename}: {info.path} has the fingerprint {(own or 'none')[:12]}, and here "
-                        f"{(self._fingerprint or 'none')[:12]} was asked for"
+                        f"{(wanted.fingerprint or 'none')[:12]} was asked for"
                     )
-                self._engine = open_engine(info, self._settings)
+                self._engine = self._pool.engine(info)
             except HarnessError as error:
                 return Load(f"{os.uname().nodename}: {error}")
         return Load(seconds=time.monotonic() - began)
 
-    def receive(self, name: str, data: Any) -> None:
-        """Write a file of the checkpoint, of which this node lacks a path."""
-        self._received().write(name, data)
+    def receive(self, wanted: Wanted, name: str, data: Any) -> None:
+        """Write a file of a checkpoint, of which this node lacks a path."""
+        self._received(wanted).write(name, data)
 
-    def _received(self) -> Received:
-        return Received(str(self._fingerprint), self._life)
+    def _received(self, wanted: Wanted) -> Received:
+        return Received(str(wanted.fingerprint), self._life)
 
     def answer(self, requests: Sequence[Request]) -> Computed:
         """Return the answers of a unit, or the error that it has raised; the driver finds out of which request."""
+        life = f"{self._life}.{self._loads}"
         if self._engine is None:
-            return Computed([], {}, None, self._life, has_loaded=False)
+            return Computed([], {}, None, life, has_loaded=False)
+        began = time.monotonic()
         try:
-            return Computed(list(self._engine.answer(requests)), self._engine.usage, None, self._life)
+            answers = list(self._engine.answer(requests))
+            return Computed(answers, self._engine.usage, None, life, seconds=time.monotonic() - began)
         except Exception as error:
-            return Computed([], {}, f"{type(error).__name__}: {error}", self._life)
+            return Computed([], {}, f"{type(error).__name__}: {error}", life)
 
 
 def node_here() -> str:

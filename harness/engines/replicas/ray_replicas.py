@@ -14,14 +14,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from harness.checkpoints import CheckpointInfo
 from harness.core.errors import ServerError
 from harness.core.requests import Request
-from harness.engines.replicas.ray_actor import Computed, Load, Replica
+from harness.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
 from harness.engines.replicas.ray_cluster import has_room, lives, share_of, start
 from harness.engines.replicas.target import RayTarget
-from harness.engines.replicas.transport import Answered, Died, Event, Failed, Gone, Loaded, Lost, Refused
-from harness.engines.replicas.weights import files_of
+from harness.engines.replicas.transport import (
+    Answered,
+    Died,
+    Event,
+    Failed,
+    Gone,
+    Loaded,
+    Lost,
+    Refused,
+    Weights,
+)
+from harness.engines.replicas.weights import SentFile, files_of
 from harness.engines.settings import ModelSettings
 
 LOOK: Final = 5.0
@@ -38,11 +47,19 @@ AGAIN: Final = 1.0
 
 
 class _Call(NamedTuple):
-    """A call under way: of which replica, what it was asked, and its unit if it was asked to answer one."""
+    """A call under way: of which replica, what it was asked, and its unit, or the checkpoint that it is to load."""
 
     replica: int
     asked: str
     unit: int = -1
+    wanted: Wanted | None = None
+
+
+class _Loading(NamedTuple):
+    """A checkpoint that a replica is to hold, and the files to send to a node that lacks them."""
+
+    wanted: Wanted
+    files: Sequence[SentFile]
 
 
 class _Life(NamedTuple):
@@ -55,28 +72,21 @@ class _Life(NamedTuple):
 class RayReplicas:
     """The transport of Ray: an actor for each replica, and the calls under way."""
 
-    def __init__(
-        self,
-        info: CheckpointInfo,
-        settings: ModelSettings,
-        target: RayTarget,
-        fingerprint: str | None,
-        kind: type[Replica] = Replica,
-    ) -> None:
+    def __init__(self, settings: ModelSettings, target: RayTarget, kind: type[Replica] = Replica) -> None:
         """Raises ``CheckpointError`` where there is no Ray, or no cluster at the address."""
         self._ray = start(target)
         share = share_of(self._ray, settings, target)
         self._needs = share.needs
         actor = self._ray.remote(**share.needs, max_restarts=-1, max_task_retries=0)(kind)
         own = replace(settings, threads=share.threads, engine=None)
-        self._files = files_of(info)
-        sent = bool(self._files and fingerprint)
-        self._actors = [actor.remote(info.plain(), own, fingerprint, sent) for _ in range(share.replicas)]
+        self._actors = [actor.remote(own) for _ in range(share.replicas)]
+        self._wanted: dict[int, _Loading] = {}
         self._stored: dict[str, Any] = {}
         self._calls: dict[Any, _Call] = {}
         self._lives: dict[int, _Life] = {}
         self._doubtful: dict[int, int] = {}
         self._looks = 0
+        self._ended_any = False
         for number in self.replicas:
             self._ask_whether_alive(number)
 
@@ -85,25 +95,49 @@ class RayReplicas:
         """The replicas, by number."""
         return range(len(self._actors))
 
+    def load(self, replica: int, weights: Weights) -> None:
+        """Let an actor load a checkpoint, once it lives."""
+        info = weights.info
+        files = files_of(info) if weights.fingerprint else []
+        wanted = Wanted(info.plain(), weights.fingerprint, bool(files))
+        self._wanted[replica] = _Loading(wanted, files)
+        if replica in self._lives and not any(
+            one.replica == replica and one.asked == "alive" for one in self._calls.values()
+        ):
+            self._load(replica)
+
     def submit(self, replica: int, unit: int, requests: Sequence[Request]) -> None:
         """Send a unit to an actor."""
         self._calls[self._actors[replica].answer.remote(list(requests))] = _Call(replica, "answer", unit)
 
     def wait(self) -> list[Event]:
         """Return what the calls that have ended say. Raises ``ServerError`` where no node is left for a replica."""
+        while not (found := self._said(LOOK)):
+            if not self._ended_any:
+                self._look_at_nodes()
+        return found
+
+    def look(self) -> list[Event]:
+        """Return what the calls that have ended say, without waiting for any."""
+        return self._said(0)
+
+    def _said(self, seconds: float) -> list[Event]:
+        """Return what the calls say that end within so many seconds, none where none does."""
         found: list[Event] = []
-        while not found:
-            ended, _ = self._ray.wait(list(self._calls), num_returns=1, timeout=LOOK)
-            if not ended:
-                self._look()
-                continue
+        if not self._calls and seconds:
+            raise ServerError("no replica of Ray is at work, and none is to be; the same command goes on")
+        if not self._calls:
+            return found
+        ended, _ = self._ray.wait(list(self._calls), num_returns=1, timeout=seconds)
+        self._ended_any = bool(ended)
+        if ended:
             self._looks = 0
             more, _ = self._ray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)
             for call in dict.fromkeys([*ended, *more]):
                 found += self._ended(call)
         return found
 
-    def drop(self, replica: int) -> None:
+    def _drop(self, replica: int) -> None:
         """End an actor for good."""
         self._calls = {call: one for call, one in self._calls.items() if one.replica != replica}
         with contextlib.suppress(Exception):
@@ -121,22 +155,26 @@ class RayReplicas:
         self._calls[alive.remote()] = _Call(replica, "alive")
 
     def _load(self, replica: int) -> None:
-        self._calls[self._actors[replica].load.remote()] = _Call(replica, "load")
+        wanted = self._wanted[replica].wanted
+        call = self._actors[replica].load.remote(wanted)
+        self._calls[call] = _Call(replica, "load", wanted=wanted)
 
     def _send_files(self, replica: int) -> None:
         """Send the checkpoint's files, each through the object store, which takes it to a node once."""
         import numpy as np
 
-        for path, name in self._files:
-            if name not in self._stored:
-                self._stored[name] = self._ray.put(
+        wanted, files = self._wanted[replica]
+        for path, name in files:
+            key = f"{wanted.fingerprint} {name}"
+            if key not in self._stored:
+                self._stored[key] = self._ray.put(
                     np.memmap(path, np.uint8, "r") if path.stat().st_size else b""
                 )
-            call = self._actors[replica].receive.remote(name, self._stored[name])
+            call = self._actors[replica].receive.remote(wanted, name, self._stored[key])
             self._calls[call] = _Call(replica, "receive")
         self._load(replica)
 
-    def _look(self) -> None:
+    def _look_at_nodes(self) -> None:
         """Raise ``ServerError`` where every replica waits for a node, and none has come for a while."""
         waiting = {one.replica for one in self._calls.values() if one.asked == "alive"}
         if waiting != {one.replica for one in self._calls.values()} or has_room(self._ray, self._needs):
@@ -161,16 +199,18 @@ class RayReplicas:
             case "alive":
                 return self._heard(one.replica, _Life(*said))
             case "load":
-                return self._loaded(one.replica, said)
+                return self._loaded(one, said)
             case "answer":
                 return [_answered(one, said)] if said.has_loaded else self._unheard(one)
         return []
 
-    def _loaded(self, replica: int, said: Load) -> list[Event]:
+    def _loaded(self, one: _Call, said: Load) -> list[Event]:
+        if one.wanted is not self._wanted[one.replica].wanted:
+            return []  # it was to load another one meanwhile
         if said.lacks_files:
-            self._send_files(replica)
+            self._send_files(one.replica)
             return []
-        return [Loaded(replica, said.seconds) if said.fault is None else Refused(replica, said.fault)]
+        return [Loaded(one.replica, said.seconds) if said.fault is None else Refused(one.replica, said.fault)]
 
     def _failed(self, one: _Call, error: Exception) -> list[Event]:
         errors = self._ray.exceptions
@@ -205,20 +245,21 @@ class RayReplicas:
         before = self._lives.get(replica)
         self._lives[replica] = life
         self._doubtful.pop(replica, None)
-        self._load(replica)
-        if before is None or before.name == life.name:
-            return []
-        return [Died(replica, outside=not lives(self._ray, before.node))]
+        if before is not None and before.name != life.name:
+            return [Died(replica, outside=not lives(self._ray, before.node))]
+        if replica in self._wanted:
+            self._load(replica)
+        return []
 
     def _gone(self, replica: int, why: str) -> list[Event]:
-        self.drop(replica)
+        self._drop(replica)
         return [Gone(replica, why)]
 
 
 def _answered(one: _Call, said: Computed) -> Answered | Failed:
     if said.error is not None:
         return Failed(one.replica, one.unit, said.error)
-    return Answered(one.replica, one.unit, said.answers, said.usage, said.life)
+    return Answered(one.replica, one.unit, said.answers, said.usage, said.life, said.seconds)
 
 
 def _first_line(error: Exception) -> str:

@@ -20,7 +20,7 @@ A replica that dies while it loads has no unit to blame: after three such deaths
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -82,10 +82,14 @@ class _Doubt(NamedTuple):
 
 @dataclass(slots=True)
 class ReplicaState:
-    """A replica as the schedule knows it: ``has`` are the numbers of its units, the first of which it computes."""
+    """A replica as the schedule knows it: ``has`` are the numbers of its units, the first of which it computes.
+
+    ``away``: nothing is heard of it.
+    """
 
     ready: bool = False
     loads: bool = True
+    away: bool = False
     gone: bool = False
     failed_loads: int = 0
     has: deque[int] = field(default_factory=deque)
@@ -99,13 +103,12 @@ class ReplicaState:
 
 @dataclass(slots=True)
 class Schedule:
-    """The units of one call. ``given_up`` has the requests that killed every replica that computed them, and why;
+    """The units of one checkpoint. ``given_up`` has the requests that killed every replica that computed them, and why;
     ``differing`` those that were answered twice, and not alike."""
 
     replicas: dict[int, ReplicaState]
     given_up: dict[int, str] = field(default_factory=dict)
     differing: list[int] = field(default_factory=list)
-    first: int = 0
     next: int = 0
     resent: int = 0
     doubles: int = 0
@@ -113,22 +116,35 @@ class Schedule:
     _waiting: deque[int] = field(default_factory=deque)
     _suspects: deque[int] = field(default_factory=deque)
     _answers: dict[int, Any] = field(default_factory=dict)
-    _open: set[int] = field(default_factory=set)
+    _open: dict[int, float] = field(default_factory=dict)
+    _cost: float = 0.0
 
     @classmethod
     def of(cls, units: Sequence[Unit], replicas: Mapping[int, ReplicaState], first: int = 0) -> Schedule:
         """Return a schedule of these units for these replicas, as an earlier schedule has left them.
 
-        Units are numbered from ``first`` on, so that those of an earlier call are known as such: a replica may still
-        compute them, and their answers come late.
+        Units are numbered from ``first`` on, so that those of an earlier schedule are none of this one's: a replica
+        may still compute them, and their answers come late.
         """
-        found = cls(dict(replicas), first=first, next=first)
+        found = cls(dict(replicas), next=first)
         for state in found.replicas.values():
-            state.doubt = None  # its unit is none of this call
-        for unit in units:
-            found._wait(_Sent(unit.requests))
-            found._open.update(unit.requests)
+            state.doubt = None  # its unit is none of these
+        found.add(units)
         return found
+
+    def add(self, units: Iterable[Unit]) -> None:
+        """Take more units, whose requests have new numbers."""
+        for unit in units:
+            self._cost = self.left + unit.cost
+            self._wait(_Sent(unit.requests))
+            self._open.update(dict.fromkeys(unit.requests, unit.cost / len(unit.requests)))
+
+    def withdraw(self, requests: Iterable[int]) -> None:
+        """Let go of requests: what is still open of them is not sent any more, and nothing is kept of the others."""
+        for one in requests:
+            self._end(one)
+            self._answers.pop(one, None)
+            self.given_up.pop(one, None)
 
     @property
     def done(self) -> bool:
@@ -136,13 +152,19 @@ class Schedule:
         return not self._open
 
     @property
+    def left(self) -> float:
+        """The cost of what is neither answered nor given up."""
+        return self._cost if self._open else 0.0
+
+    @property
+    def waits(self) -> bool:
+        """Return whether a unit waits to be sent."""
+        return any(self._left(self._units[one]) for queue in (self._waiting, self._suspects) for one in queue)
+
+    @property
     def stuck(self) -> bool:
         """Return whether no replica is left."""
         return all(one.gone for one in self.replicas.values())
-
-    def knows(self, unit: int) -> bool:
-        """Return whether a unit is one of this call."""
-        return self.first <= unit < self.next
 
     def orders(self) -> list[Order]:
         """Return what is to be sent now; it counts as sent. Replicas with less to do come first.
@@ -174,10 +196,10 @@ class Schedule:
         If it was lost before, it has not died: then only its answer was lost.
         """
         one = self.replicas[replica]
-        one.ready, one.loads, one.failed_loads = True, False, 0
+        one.ready, one.loads, one.away, one.failed_loads = True, False, False, 0
         return self._resolve(one, outside=True)
 
-    def answered(self, replica: int, unit: int, answers: Answers) -> list[int]:
+    def answered(self, replica: int | None, unit: int, answers: Answers) -> list[int]:
         """Take a unit's answers by request; return the requests that are answered only now.
 
         It does not matter whether the unit was sent elsewhere meanwhile, or halved.
@@ -186,7 +208,7 @@ class Schedule:
         fresh = []
         for number, answer in answers.items():
             if number in self._open:
-                self._open.discard(number)
+                self._end(number)
                 self._answers[number] = answer
                 fresh.append(number)
                 continue
@@ -202,7 +224,7 @@ class Schedule:
         ``loaded`` or ``died`` tells what has become of it.
         """
         one = self.replicas[replica]
-        one.ready = False
+        one.ready, one.away = False, True
         held, was_alone = [self._units.pop(number, None) for number in one.has], len(one.has) == 1
         one.has.clear()
         if held and held[0] is not None:
@@ -224,7 +246,7 @@ class Schedule:
         if one.loads:
             one.failed_loads += 1 if outside else OUTSIDE
             one.gone = one.gone or one.failed_loads >= _LIMIT
-        one.loads = True
+        one.loads, one.away = True, False
         return given_up + self._resolve(one, outside=outside)
 
     def left_out(self, replica: int) -> list[int]:
@@ -232,7 +254,7 @@ class Schedule:
         self.replicas[replica].gone = True
         return self.lost(replica)
 
-    def failed(self, replica: int, unit: int) -> list[int]:
+    def failed(self, replica: int | None, unit: int) -> list[int]:
         """Take note of an error that a unit has raised; return the requests that are given up for it.
 
         The replica lives on. An error is not tried again: the unit is halved at once.
@@ -243,9 +265,12 @@ class Schedule:
         sent.blame = _LIMIT
         return self._again(sent)
 
-    def _ends(self, replica: int, unit: int) -> None:
-        own = self.replicas[replica].has
-        if unit in own:
+    def _end(self, request: int) -> None:
+        self._cost -= self._open.pop(request, 0.0)
+
+    def _ends(self, replica: int | None, unit: int) -> None:
+        """Note that a replica is done with a unit; one that holds another checkpoint by now has none of these."""
+        if replica is not None and unit in (own := self.replicas[replica].has):
             own.remove(unit)
 
     def _resolve(self, one: ReplicaState, *, outside: bool) -> list[int]:
@@ -280,7 +305,7 @@ class Schedule:
         ended, sent.requests = sent.requests, ()  # another replica may still be in doubt for it
         if len(ended) == 1:
             (request,) = ended
-            self._open.discard(request)
+            self._end(request)
             self.given_up[request] = sent.reason
             return [request]
         half = len(ended) // 2

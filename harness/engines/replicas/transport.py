@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from harness.checkpoints import CheckpointInfo
 from harness.core.requests import Answer, Refusal, Request
+
+
+class Weights(NamedTuple):
+    """A checkpoint that replicas load, and the fingerprint that they must find."""
+
+    info: CheckpointInfo
+    fingerprint: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +37,8 @@ class Refused:
 class Answered:
     """The answers of a unit, in the order of its requests, and what the replica's process has spent so far.
 
-    ``life`` names the process: one that is started again counts anew.
+    ``life`` names the process that has loaded: after another loading it counts anew. ``seconds`` are those that it
+    computed.
     """
 
     replica: int
@@ -37,6 +46,7 @@ class Answered:
     answers: Sequence[Answer | Refusal]
     usage: dict[str, Any]
     life: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A replica has died, with all units that it had; it is started again, and says when it is ``Loaded``.
+    """A replica has died, with all units that it had; it is started again, and can be asked to load.
 
     ``outside``: its node has died.
     """
@@ -79,14 +89,17 @@ Event: TypeAlias = Loaded | Refused | Answered | Failed | Lost | Died | Gone
 
 
 class Transport(Protocol):
-    """Carries units to replicas of one checkpoint."""
+    """Carries units to replicas, each of which holds one checkpoint at a time."""
 
     @property
     def replicas(self) -> Sequence[int]:
-        """The replicas, by number; each begins to load at once."""
+        """The replicas, by number."""
+
+    def load(self, replica: int, weights: Weights) -> None:
+        """Let a replica load a checkpoint, in place of the one that it holds; return at once."""
 
     def submit(self, replica: int, unit: int, requests: Sequence[Request]) -> None:
-        """Send a unit; return at once."""
+        """Send a unit to a replica that has loaded; return at once."""
 
     def wait(self) -> list[Event]:
         """Return what has happened since the last call, one event at least.
@@ -94,8 +107,8 @@ class Transport(Protocol):
         Raises ``ServerError`` where nothing can happen any more.
         """
 
-    def drop(self, replica: int) -> None:
-        """End a replica that only dies; nothing more is heard of it."""
+    def look(self) -> list[Event]:
+        """Return what has happened since the last call, perhaps nothing; wait for nothing."""
 
     def close(self) -> None:
         """End the replicas."""

@@ -20,7 +20,7 @@ from harness.core.requests import Generate, Loglikelihood, Request
 from harness.engines.base import Engine
 from harness.engines.fake import FakeEngine
 from harness.engines.registry import identity
-from harness.engines.replicas.engine import ReplicatedEngine
+from harness.engines.replicas.engine import ReplicatedEngine, open_alone
 from harness.engines.replicas.ray_actor import Computed, Replica
 from harness.engines.replicas.ray_replicas import RayReplicas
 from harness.engines.replicas.target import target_of
@@ -153,9 +153,7 @@ def killed_run(
             cluster.later(plan.draw.uniform(0.0, 60.0), lambda: kill_driver(cluster))
         try:
             target = target_of(f"ray:{plan.replicas}")
-            engine = ReplicatedEngine(
-                info, RayReplicas(info, SETTINGS, target, identity(info), poisoned(plan))
-            )
+            engine = open_alone(info, RayReplicas(SETTINGS, target, poisoned(plan)), identity(info))
             run_items(left, engine, folders[-1])
         except DriverKilledError:
             drivers -= 1
@@ -228,8 +226,9 @@ def test_an_item_among_ten_thousand_that_kills_two_replicas_is_found_and_all_oth
     monkeypatch.setattr("harness.engines.replicas.ray_replicas.start", lambda target: cluster)
     monkeypatch.setattr("harness.engines.replicas.ray_actor.node_here", lambda: cluster.node_here)
     info = fake()
-    transport = RayReplicas(info, SETTINGS, target_of("ray:2"), identity(info), poisoned(plan))
-    run_items(range(10_000), ReplicatedEngine(info, transport), tmp_path / "run", batch=4096)
+    transport = RayReplicas(SETTINGS, target_of("ray:2"), poisoned(plan))
+    engine = open_alone(info, transport, identity(info))
+    run_items(range(10_000), engine, tmp_path / "run", batch=4096)
     found, often = records_of([tmp_path / "run"])
     assert [item for item, (status, _, _) in found.items() if status != "scored"] == ["t::6789"]
     assert len(found) == 10_000

@@ -16,8 +16,8 @@ import pytest
 from harness.checkpoints.find import find_checkpoints
 from harness.core.requests import Request
 from harness.engines.registry import identity
-from harness.engines.replicas.engine import ReplicatedEngine
-from harness.engines.replicas.ray_actor import Computed, Load, Replica
+from harness.engines.replicas.engine import ReplicatedEngine, open_alone
+from harness.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
 from harness.engines.replicas.ray_replicas import RayReplicas
 from harness.engines.replicas.target import target_of
 from tests.engines.replicas.test_kills import SETTINGS, records_of, run_items, unkilled
@@ -70,9 +70,9 @@ def engine_of(folder: Path, poison: str | None = None) -> ReplicatedEngine:
     """Two replicas that note their processes in a folder, and that a request may kill."""
 
     class Killable(Replica):
-        def load(self) -> Load:
+        def load(self, wanted: Wanted) -> Load:
             (folder / f"pid-{os.getpid()}").touch()
-            return super().load()
+            return super().load(wanted)
 
         def answer(self, requests: Sequence[Request]) -> Computed:
             time.sleep(0.02)
@@ -83,7 +83,7 @@ def engine_of(folder: Path, poison: str | None = None) -> ReplicatedEngine:
             return super().answer(requests)
 
     info = find_checkpoints(["fake:causal"]).infos[0]
-    return ReplicatedEngine(info, RayReplicas(info, SETTINGS, target_of("ray:2"), identity(info), Killable))
+    return open_alone(info, RayReplicas(SETTINGS, target_of("ray:2"), Killable), identity(info))
 
 
 def kill_one(folder: Path, draw: random.Random) -> None:

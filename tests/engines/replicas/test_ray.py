@@ -13,7 +13,7 @@ from harness.checkpoints.find import find_checkpoints
 from harness.core.errors import CheckpointError
 from harness.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
 from harness.engines.registry import identity, open_engine
-from harness.engines.replicas.engine import ReplicatedEngine
+from harness.engines.replicas.engine import ReplicatedEngine, open_alone
 from harness.engines.replicas.ray_actor import Computed, Replica
 from harness.engines.replicas.ray_replicas import RayReplicas
 from harness.engines.replicas.target import target_of
@@ -40,7 +40,7 @@ def requests(count: int) -> list[Request]:
 def opened(target: str, fingerprint: str | None = None, kind: type[Replica] = Replica) -> ReplicatedEngine:
     info = find_checkpoints([target]).infos[0]
     asked = identity(info) if fingerprint is None else fingerprint
-    return ReplicatedEngine(info, RayReplicas(info, SETTINGS, target_of("ray:2"), asked, kind))
+    return open_alone(info, RayReplicas(SETTINGS, target_of("ray:2"), kind), asked)
 
 
 def test_a_model_gives_the_same_answers_by_two_replicas(tmp_path: Path) -> None:

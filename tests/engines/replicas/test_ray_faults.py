@@ -14,8 +14,8 @@ from harness.core.errors import CheckpointError, ServerError
 from harness.core.requests import Generate, Refusal, Request
 from harness.engines.fake import FakeEngine
 from harness.engines.registry import identity, open_engine
-from harness.engines.replicas.engine import ReplicatedEngine
-from harness.engines.replicas.ray_actor import Computed, Load, Replica
+from harness.engines.replicas.engine import ReplicatedEngine, open_alone
+from harness.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
 from harness.engines.replicas.ray_replicas import RayReplicas
 from harness.engines.replicas.target import target_of
 from harness.engines.settings import ModelSettings
@@ -38,8 +38,8 @@ def opened(
     monkeypatch.setattr("harness.engines.replicas.ray_replicas.start", lambda target: cluster)
     monkeypatch.setattr("harness.engines.replicas.ray_actor.node_here", lambda: cluster.node_here)
     info = info or fake()
-    transport = RayReplicas(info, SETTINGS, target_of(f"ray:{count}"), identity(info), kind)
-    return ReplicatedEngine(info, transport)
+    transport = RayReplicas(SETTINGS, target_of(f"ray:{count}"), kind)
+    return open_alone(info, transport, identity(info))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_replica_that_loads_slowly_after_a_death_is_waited_for(monkeypatch: py
 
 def test_replicas_that_die_whenever_they_load_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Dying(Replica):
-        def load(self) -> Load:
+        def load(self, wanted: Wanted) -> Load:
             raise KillsProcessError
 
     with pytest.raises(
@@ -144,8 +144,12 @@ def test_another_model_on_a_node_to_which_a_replica_moves_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Elsewhere(Replica):
-        def load(self) -> Load:
-            return Load("node2: /m has the fingerprint b") if cluster.node_here == "node2" else super().load()
+        def load(self, wanted: Wanted) -> Load:
+            return (
+                Load("node2: /m has the fingerprint b")
+                if cluster.node_here == "node2"
+                else super().load(wanted)
+            )
 
     cluster = SimulatedRay([1, 1])
     engine = opened(cluster, monkeypatch, Elsewhere)

@@ -17,10 +17,10 @@ from harness.checkpoints.info import info_from_plain
 from harness.core.errors import CheckpointError
 from harness.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
 from harness.engines.fake import FakeEngine
-from harness.engines.replicas.engine import ReplicatedEngine
+from harness.engines.replicas.engine import open_alone
 from harness.engines.replicas.schedule import IN_FLIGHT, ReplicaState, Schedule
 from harness.engines.replicas.target import RayTarget, target_of
-from harness.engines.replicas.transport import Answered, Died, Event, Failed, Loaded, Refused
+from harness.engines.replicas.transport import Answered, Died, Event, Failed, Loaded, Refused, Weights
 from harness.engines.replicas.units import LEAST, Unit, cost_of, plan_units
 
 
@@ -62,11 +62,14 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.queues = {number: deque() for number in range(self.count)}
-        self.loading = set(range(self.count))
 
     @property
     def replicas(self) -> range:
         return range(self.count)
+
+    def load(self, replica: int, weights: Weights) -> None:
+        assert not self.queues[replica]
+        self.loading.add(replica)
 
     def submit(self, replica: int, unit: int, requests: Any) -> None:
         assert replica not in self.loading
@@ -84,10 +87,8 @@ class Cluster:
         if replica in self.loading:
             if self.refuses == replica:
                 return Refused(replica, "node: /m has the fingerprint b, and here a was asked for")
-            if replica in self.load_deaths:
-                return Died(replica)
             self.loading.discard(replica)
-            return Loaded(replica)
+            return Died(replica) if replica in self.load_deaths else Loaded(replica)
         unit, requests = self.queues[replica][0]
         texts = {one.continuation for one in requests if isinstance(one, Loglikelihood)}
         random_death = self.deaths < self.most_deaths and self.draw(0, 9) == 0
@@ -96,7 +97,6 @@ class Cluster:
             if random_death and self.draw(0, 1) and not texts & self.poison:  # it had answered already
                 self.late.append(Answered(replica, unit, self.engine.answer(requests), {}))
             self.queues[replica].clear()
-            self.loading.add(replica)
             return Died(replica)
         self.queues[replica].popleft()
         if texts & self.errors:
@@ -104,8 +104,8 @@ class Cluster:
         self.computed[replica] = self.computed.get(replica, 0) + len(requests)
         return Answered(replica, unit, self.engine.answer(requests), {"tokens": 1})
 
-    def drop(self, replica: int) -> None:
-        self.loading.discard(replica)
+    def look(self) -> list[Event]:
+        return []
 
     def close(self) -> None:
         self.queues.clear()
@@ -118,7 +118,7 @@ def test_nothing_is_lost_or_changed_and_only_poison_is_given_up(
 ) -> None:
     chance = data.draw(st.randoms(use_true_random=False))
     cluster = Cluster(replicas, chance.randint, frozenset(map(str, poison)), most_deaths=2)
-    engine = ReplicatedEngine(fake(), cluster)
+    engine = open_alone(fake(), cluster)
     requests = asked(count)
     told: dict[int, Any] = {}
 
@@ -197,7 +197,7 @@ def test_the_units_of_a_call_that_was_left_are_not_those_of_the_next() -> None:
 
 
 def test_nothing_is_kept_of_calls_that_are_done() -> None:
-    engine = ReplicatedEngine(fake(), Cluster(2, lambda low, high: high, most_deaths=0))
+    engine = open_alone(fake(), Cluster(2, lambda low, high: high, most_deaths=0))
     requests = asked(500)
     engine.answer(requests)
     gc.collect()
@@ -218,16 +218,14 @@ def test_nothing_is_kept_of_calls_that_are_done() -> None:
 
 def test_poison_among_ten_thousand_is_found_with_few_deaths() -> None:
     cluster = Cluster(2, lambda low, high: high, frozenset({"4321"}), most_deaths=0)
-    engine = ReplicatedEngine(fake(), cluster)
+    engine = open_alone(fake(), cluster)
     found = engine.answer(asked(10_000))
     assert [number for number, one in enumerate(found) if isinstance(one, Refusal)] == [4321]
     assert engine.usage["deaths"] <= 20
 
 
 def test_an_error_is_found_without_a_death() -> None:
-    engine = ReplicatedEngine(
-        fake(), Cluster(2, lambda low, high: high, errors=frozenset({"77"}), most_deaths=0)
-    )
+    engine = open_alone(fake(), Cluster(2, lambda low, high: high, errors=frozenset({"77"}), most_deaths=0))
     found = engine.answer(asked(500))
     assert [(number, one) for number, one in enumerate(found) if isinstance(one, Refusal)] == [
         (77, Refusal("ValueError: no"))
@@ -237,21 +235,21 @@ def test_an_error_is_found_without_a_death() -> None:
 def test_a_slow_replica_gets_less() -> None:
     turns = iter(range(10**9))
     cluster = Cluster(2, lambda low, high: low if next(turns) % 8 == 0 else high, most_deaths=0)
-    ReplicatedEngine(fake(), cluster).answer(asked(4000))
+    open_alone(fake(), cluster).answer(asked(4000))
     assert cluster.computed[0] < cluster.computed[1] / 2
 
 
 def test_a_replica_that_dies_while_it_loads_is_left_out_and_all_of_them_are_an_error() -> None:
     cluster = Cluster(2, lambda low, high: low, load_deaths=frozenset({0}), most_deaths=0)
-    assert len(ReplicatedEngine(fake(), cluster).answer(asked(50))) == 50
+    assert len(open_alone(fake(), cluster).answer(asked(50))) == 50
     cluster = Cluster(2, lambda low, high: low, load_deaths=frozenset({0, 1}), most_deaths=0)
     with pytest.raises(CheckpointError, match="no replica is left; each has died 3 times while it loaded"):
-        ReplicatedEngine(fake(), cluster).answer(asked(50))
+        open_alone(fake(), cluster).answer(asked(50))
 
 
 def test_another_checkpoint_on_a_node_is_refused_by_name() -> None:
     with pytest.raises(CheckpointError, match="fake:causal: node: /m has the fingerprint b, and here a"):
-        ReplicatedEngine(fake(), Cluster(2, lambda low, high: high, refuses=1)).answer(asked(5))
+        open_alone(fake(), Cluster(2, lambda low, high: high, refuses=1)).answer(asked(5))
 
 
 def test_answers_that_differ_are_reported() -> None:
@@ -264,7 +262,7 @@ def test_answers_that_differ_are_reported() -> None:
             return found
 
     cluster = Liar(1, lambda low, high: low, most_deaths=0)
-    engine = ReplicatedEngine(fake(), cluster)
+    engine = open_alone(fake(), cluster)
     requests = asked(3000)
     assert engine.answer(requests) == FakeEngine(fake()).answer(requests)
     assert engine.usage["differing"] > 0
