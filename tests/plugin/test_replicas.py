@@ -1,0 +1,175 @@
+"""Runs by replicas of a played Ray: reports in pytest's order, results as in one process, checkpoints side by side."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.requests import Request
+from harness.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
+from harness.engines.replicas.ray_replicas import RayReplicas
+from harness.results.journal import latest, read_journal
+from tests.support.project import Project
+from tests.support.simulated_ray import KillsProcessError, SimulatedRay
+from tests.support.tiny import tiny_causal
+
+FIXTURE = """
+import pytest
+
+
+@pytest.fixture(scope="module")
+def word():
+    return " and"
+"""
+
+WITH_A_FIXTURE = """
+from harness import Loglikelihood, benchmark
+
+
+@benchmark(name="words", version=1, data="sums/test", asks=Loglikelihood, primary="margin")
+def test_words(example, word):
+    '''How likely a word of a fixture is.'''
+    answer = yield Loglikelihood(example["q"], word)
+    return {"margin": answer.logprob}
+"""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("models")
+    return [tiny_causal(folder / f"m{seed}", seed=seed) for seed in range(4)]
+
+
+@pytest.fixture
+def series(models: list[Path], project: Project) -> Path:
+    """A series of four checkpoints."""
+    folder: Path = project.path / "runs" / "a"
+    for model, step in zip(models, (1, 2, 3, 4), strict=True):
+        shutil.copytree(model, folder / f"checkpoint-{step}")
+    return folder
+
+
+class Loads:
+    """What was loaded: the checkpoint's name, once for each time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, nodes: Sequence[int] = (1, 1), **more: Any) -> None:
+        self.cluster = SimulatedRay(
+            list(nodes), seconds=lambda method, _: {"load": 50.0, "alive": 0.1}.get(method, 1.0), **more
+        )
+        self.names: list[str] = []
+        self.dies_of: str | None = None
+        loads = self
+
+        class Telling(Replica):
+            def load(self, wanted: Wanted) -> Load:
+                name = str(wanted.row["name"])
+                loads.names.append(name)
+                if name == loads.dies_of:
+                    raise KillsProcessError
+                return super().load(wanted)._replace(seconds=50.0)
+
+            def answer(self, requests: Sequence[Request]) -> Computed:
+                return super().answer(requests)._replace(seconds=1.0)
+
+        monkeypatch.setattr("harness.engines.replicas.ray_replicas.start", lambda target: self.cluster)
+        monkeypatch.setattr("harness.engines.replicas.ray_actor.node_here", lambda: self.cluster.node_here)
+        kind = functools.partial(RayReplicas, kind=Telling)
+        monkeypatch.setattr("harness.engines.replicas.ray_replicas.RayReplicas", kind)
+
+
+def by_item(folder: Path) -> dict[str, Any]:
+    records = list(read_journal(folder))
+    assert set(Counter(one.item for one in records).values()) == {1}
+    return {name: (one.status, one.scores) for name, one in latest(records).items()}
+
+
+def ran(result: pytest.RunResult) -> list[str]:
+    return [
+        line.split()[0] for line in result.outlines if line.startswith(("test_sums.py::", "test_words.py::"))
+    ]
+
+
+def check_as_in_one_process(project: Project, *arguments: str, ray: str = "ray:2") -> pytest.RunResult:
+    alone = project.run("-v", "--eval-run-id", "alone", "--eval-no-cache", *arguments, checkpoint="runs/a")
+    found = project.run(
+        *("-v", "--eval-run-id", "ray", "--eval-no-cache", "--eval-engine", ray),
+        *arguments,
+        checkpoint="runs/a",
+    )
+    assert found.ret == alone.ret
+    assert ran(found) == ran(alone)
+    mine, right = (by_item(project.path / "results" / name) for name in ("ray", "alone"))
+    assert mine.keys() == right.keys()
+    for name, (status, scores) in mine.items():
+        assert status == right[name][0]
+        assert scores == pytest.approx(right[name][1], abs=1e-4)
+    return found
+
+
+@pytest.mark.parametrize("batch", [None, "7"])
+def test_a_series_is_spread_over_replicas_by_checkpoint(
+    project: Project, series: Path, monkeypatch: pytest.MonkeyPatch, batch: str | None
+) -> None:
+    loads = Loads(monkeypatch)
+    check_as_in_one_process(project, *(("--eval-batch-items", batch) if batch else ()))
+    assert sorted(loads.names) == [f"checkpoint-{step}" for step in (1, 2, 3, 4)]
+
+
+def test_items_with_fixtures_are_run_as_ever_beside_the_others(
+    project: Project, series: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project.path / "conftest.py").write_text(FIXTURE)
+    (project.path / "test_words.py").write_text(WITH_A_FIXTURE)
+    loads = Loads(monkeypatch)
+    check_as_in_one_process(project, "--eval-batch-items", "7")
+    assert Counter(loads.names).total() <= 8
+
+
+def test_a_checkpoint_that_kills_its_replicas_keeps_no_other_from_being_scored(
+    project: Project, series: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = Loads(monkeypatch)
+    loads.dies_of = "checkpoint-2"
+    result = project.run("--eval-engine", "ray:2", checkpoint="runs/a")
+    assert result.ret == 9
+    result.stdout.fnmatch_lines(["*checkpoint-2: no replica is left; each has died 3 times while it loaded*"])
+    scored = {one["checkpoint"]: one["scored"] for one in project.summary["results"]}
+    assert scored == {"checkpoint-1": 20, "checkpoint-2": 0, "checkpoint-3": 20, "checkpoint-4": 20}
+
+
+def test_a_run_that_was_stopped_by_a_failure_goes_on_where_it_was(
+    project: Project, series: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write("assert example['n'] != 3")
+    Loads(monkeypatch)
+    first = project.run("-x", "-v", "--eval-engine", "ray:2", checkpoint="runs/a")
+    assert first.ret == 9
+    assert len(ran(first)) == 4
+    project.write()
+    right = project.run("--eval-run-id", "right", "--eval-no-cache", checkpoint="runs/a")
+    assert right.ret == 0
+    again = project.run("-v", "--eval-run-id", "again", "--eval-engine", "ray:2", checkpoint="runs/a")
+    assert again.ret == 0
+    mine, others = (by_item(project.path / "results" / name) for name in ("again", "right"))
+    assert mine.keys() == others.keys()
+    for name, (_, scores) in mine.items():
+        assert scores == pytest.approx(others[name][1], abs=1e-4)
+
+
+def test_a_hook_that_skips_an_item_has_the_last_word(
+    project: Project, series: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project.path / "conftest.py").write_text(
+        "import pytest\n\n\ndef pytest_runtest_setup(item):\n"
+        "    if 'checkpoint-3' in item.nodeid and item.nodeid.endswith('/5]'):\n        pytest.skip('no')\n"
+    )
+    Loads(monkeypatch)
+    project.run("--eval-run-id", "ray", "--eval-engine", "ray:2", checkpoint="runs/a")
+    found = by_item(project.path / "results" / "ray")
+    assert len(found) == 80
