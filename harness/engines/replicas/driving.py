@@ -123,7 +123,7 @@ class Driving:
         units = plan_units(requests, max(1, able))
         work.cost += sum(one.cost for one in units)
         moved = (one._replace(requests=tuple(asked.first + n for n in one.requests)) for one in units)
-        work.held.schedule.add(moved)
+        self._series.ask(work, moved)
         return asked
 
     def leave(self, work: Work, asked: Asked) -> None:
@@ -140,16 +140,16 @@ class Driving:
     def expect(self, work: Work, items: int, to_come: int) -> None:
         """Take note of how many items have asked of a checkpoint, and how many will."""
         each = work.cost / items if items and work.cost else UNKNOWN
-        work.held.to_come = to_come * each if to_come else 0.0
+        self._series.expect(work, to_come * each if to_come else 0.0)
 
     @contextlib.contextmanager
     def waiting_for(self, work: Work) -> Iterator[None]:
         """Put a checkpoint before others meanwhile."""
-        work.held.wanted = True
+        self._series.want(work, wanted=True)
         try:
             yield
         finally:
-            work.held.wanted = False
+            self._series.want(work, wanted=False)
 
     def step(self, *, block: bool = True) -> None:
         """Send what can be sent, and take what has happened; with ``block``, wait for something to happen."""
@@ -211,7 +211,7 @@ class Driving:
         if not known:
             del self._sent[event.unit]
         if isinstance(event, Failed):
-            for number in self._series.failed(work.held, event.replica, sending.unit):
+            for number in self._series.failed(work, work.held, event.replica, sending.unit):
                 self._take(work, number, Refusal(event.message))
             return
         work.usage[event.replica, event.life] = event.usage
@@ -220,7 +220,7 @@ class Driving:
             first = sending.asked.first
             cost = sum(cost_of(sending.asked.requests[number - first]) for number in told)
             self._series.measured(work.held, cost, event.seconds)
-        for number in self._series.answered(work.held, event.replica, sending.unit, told):
+        for number in self._series.answered(work, work.held, event.replica, sending.unit, told):
             self._take(work, number, told[number])
 
     def _give_up(self, work: Work, numbers: Sequence[int]) -> None:

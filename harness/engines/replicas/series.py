@@ -104,66 +104,100 @@ class Series(Generic[Name]):
         self.gone: set[int] = set()
         self.holds: dict[int, Name | None] = dict.fromkeys(replicas)
         self._loading, self._computing = Speed(), Speed()
+        self._idle: set[int] = set(self.holds)
+        self._stirred: dict[Name, None] = {}
+        self._changed = True
 
     # What is asked
 
     def open(self, name: Name, held: Held) -> None:
         """Take another checkpoint; the first are loaded first."""
         self.checkpoints[name] = held
+        self._changed = True
 
     def close(self, name: Name) -> None:
         """Forget a checkpoint, and all of its units; its replicas are free."""
         held = self.checkpoints.pop(name, None)
         if held is not None:
             self.holds |= dict.fromkeys(held.holders)
+            self._idle.update(held.holders)
+            self._changed = True
+
+    def ask(self, name: Name, units: Iterable[Unit]) -> None:
+        """Take units of a checkpoint."""
+        if (held := self.checkpoints.get(name)) is not None:
+            held.schedule.add(units)
+            self._stirred[name] = None
+            self._changed = True
+
+    def expect(self, name: Name, cost: float) -> None:
+        """Take note of the cost of what is yet to be asked of a checkpoint."""
+        if (held := self.checkpoints.get(name)) is not None:
+            held.to_come = cost
+            self._stirred[name] = None
+            self._changed = True
+
+    def want(self, name: Name, *, wanted: bool) -> None:
+        """Take note that somebody waits for a checkpoint now, or no longer."""
+        held = self.checkpoints.get(name)
+        if held is not None and held.wanted != wanted:
+            held.wanted = wanted
+            self._changed = self._changed or held.alone
 
     def stuck(self, held: Held) -> bool:
         """Return whether no replica is left that could load a checkpoint."""
-        return all(one in held.avoids or one in self.gone for one in self.holds)
+        return bool(held.avoids or self.gone) and all(
+            one in held.avoids or one in self.gone for one in self.holds
+        )
 
     # What is to be done
 
     def orders(self) -> list[UnitOrder[Name] | LoadOrder[Name]]:
-        """Return what is to be done now; it counts as done."""
-        found: list[UnitOrder[Name] | LoadOrder[Name]] = [
-            UnitOrder(name, order)
-            for name, held in self.checkpoints.items()
-            if held.schedule.waits
-            for order in held.schedule.orders()
-        ]
-        for replica in self._free():
-            if (name := self._next(replica)) is not None:
-                self._take(replica, name)
-                found.append(LoadOrder(replica, name))
+        """Return what is to be done now; it counts as done.
+
+        Only what has changed since the last call is looked at: there may be hundreds of checkpoints and replicas.
+        """
+        found: list[UnitOrder[Name] | LoadOrder[Name]] = []
+        stirred, self._stirred = self._stirred, {}
+        before = len(self._idle)
+        for name in stirred:
+            if (held := self.checkpoints.get(name)) is None:
+                continue
+            if held.schedule.waits:
+                found += [UnitOrder(name, order) for order in held.schedule.orders()]
+            for replica, state in held.holders.items():
+                if state.ready and not state.has:
+                    self._idle.add(replica)
+                else:
+                    self._idle.discard(replica)
+        if self._idle and (self._changed or len(self._idle) > before):
+            found += self._loads()
+        self._changed = False
         return found
 
-    def _free(self) -> Iterator[int]:
-        """Return the replicas that have nothing to do, those that hold nothing first."""
-        for replica, name in sorted(self.holds.items(), key=lambda one: one[1] is not None):
-            held = self._of(name)
-            if replica in self.gone:
+    def _loads(self) -> Iterator[LoadOrder[Name]]:
+        """Let free replicas load what they should, those that hold nothing first."""
+        unfinished = {name: one for name, one in self.checkpoints.items() if one.unfinished}
+        alone = {name: None for name, one in unfinished.items() if one.alone}
+        helped = [name for name, one in unfinished.items() if self._helps(one)]
+        for replica in sorted(self._idle, key=lambda one: (self._of(self.holds[one]) is not None, one)):
+            if not alone and not helped:
+                return
+            own = self.holds[replica]
+            may = [name for name in alone if name != own and replica not in unfinished[name].avoids]
+            urgent = [name for name in may if unfinished[name].wanted]
+            if not urgent and own in unfinished and unfinished[own].to_come > 0.0:
                 continue
-            state = held.holders.get(replica) if held is not None else None
-            if state is None or (state.ready and not state.has):
-                yield replica
-
-    def _next(self, replica: int) -> Name | None:
-        """Return the checkpoint that a free replica loads; None where it stays as it is."""
-        own = self._of(self.holds[replica])
-        takes = {
-            name: one
-            for name, one in self.checkpoints.items()
-            if one.unfinished and one is not own and replica not in one.avoids
-        }
-        lone = [name for name, one in takes.items() if one.alone]
-        if urgent := [name for name in lone if takes[name].wanted]:
-            return urgent[0]
-        if own is not None and own.to_come > 0.0:
-            return None
-        if lone:
-            return lone[0]
-        helped = [name for name, one in takes.items() if self._helps(one)]
-        return max(helped, key=lambda name: self._seconds_left(takes[name]), default=None)
+            if not may:
+                may = [one for one in helped if one != own and replica not in unfinished[one].avoids]
+                may.sort(key=lambda name: self._seconds_left(unfinished[name]), reverse=True)
+            if not (chosen := urgent or may):
+                continue
+            name = chosen[0]
+            self._take(replica, name)
+            alone.pop(name, None)
+            helped = [one for one in helped if one != name] + ([name] if self._helps(unfinished[name]) else [])
+            yield LoadOrder(replica, name)
 
     def _helps(self, held: Held) -> bool:
         """Return whether one more replica of a checkpoint would be there before the others are done."""
@@ -186,6 +220,7 @@ class Series(Generic[Name]):
         held.schedule.replicas[replica] = ReplicaState()
         held.loads += 1
         self.holds[replica] = name
+        self._idle.discard(replica)
 
     def _leave(self, replica: int) -> None:
         held = self._of(self.holds[replica])
@@ -197,14 +232,15 @@ class Series(Generic[Name]):
 
     def loaded(self, replica: int, seconds: float = 0.0) -> list[int]:
         """Note that a replica can answer; return the requests that are given up."""
-        if (held := self._of(self.holds[replica])) is None:
+        if (held := self._stir(replica)) is None:
             return []
         held.loading.add(1, seconds)
         self._loading.add(1, seconds)
         return held.schedule.loaded(replica)
 
-    def answered(self, held: Held, replica: int, unit: int, answers: Answers) -> list[int]:
+    def answered(self, name: Name, held: Held, replica: int, unit: int, answers: Answers) -> list[int]:
         """Take the answers of a unit of a checkpoint; return the requests that are answered only now."""
+        self._stirred[name] = None
         return held.schedule.answered(replica if replica in held.holders else None, unit, answers)
 
     def measured(self, held: Held, cost: float, seconds: float) -> None:
@@ -212,13 +248,14 @@ class Series(Generic[Name]):
         held.computing.add(cost, seconds)
         self._computing.add(cost, seconds)
 
-    def failed(self, held: Held, replica: int, unit: int) -> list[int]:
+    def failed(self, name: Name, held: Held, replica: int, unit: int) -> list[int]:
         """Take note of an error that a unit has raised; return the requests that are given up for it."""
+        self._stirred[name] = None
         return held.schedule.failed(replica if replica in held.holders else None, unit)
 
     def lost(self, replica: int) -> list[int]:
         """Note that nothing is heard of a replica any more; return the requests that are given up."""
-        held = self._of(self.holds[replica])
+        held = self._stir(replica)
         return held.schedule.lost(replica) if held is not None else []
 
     def died(self, replica: int, *, outside: bool = False) -> list[int]:
@@ -226,12 +263,13 @@ class Series(Generic[Name]):
 
         The replica loads again what it held, unless it has died of that too often.
         """
-        if (held := self._of(self.holds[replica])) is None:
+        if (held := self._stir(replica)) is None:
             return []
         given_up = held.schedule.died(replica, outside=outside)
         if held.holders[replica].gone:
             held.avoids.add(replica)
             self._leave(replica)
+            self._idle.add(replica)
         else:
             held.loads += 1
         return given_up
@@ -239,10 +277,21 @@ class Series(Generic[Name]):
     def left_out(self, replica: int) -> list[int]:
         """Note that a replica can never answer again; return the requests that are given up for it."""
         self.gone.add(replica)
-        held = self._of(self.holds[replica])
+        held = self._stir(replica)
         given_up = held.schedule.left_out(replica) if held is not None else []
         self._leave(replica)
+        self._idle.discard(replica)
         return given_up
+
+    def _stir(self, replica: int) -> Held | None:
+        """Return what a replica holds, of which something has happened to it."""
+        name = self.holds[replica]
+        if name is None or (held := self.checkpoints.get(name)) is None:
+            return None
+        self._stirred[name] = None
+        self._changed = True
+        self._idle.discard(replica)
+        return held
 
     def _of(self, name: Name | None) -> Held | None:
         return None if name is None else self.checkpoints.get(name)

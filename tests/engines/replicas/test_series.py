@@ -75,7 +75,7 @@ class Played:
         name, unit, requests = self.queues[replica].popleft()
         held = self.series.checkpoints[name]
         self.series.measured(held, COST * len(requests), float(len(requests)))
-        for number in self.series.answered(held, replica, unit, dict.fromkeys(requests, "a")):
+        for number in self.series.answered(name, held, replica, unit, dict.fromkeys(requests, "a")):
             self.answered[name, number] += 1
         if self.queues[replica]:
             self.free_at[replica] = self.now + len(self.queues[replica][0][2])
@@ -96,7 +96,7 @@ def played(sizes: list[int], replicas: int, load: float, deaths: int = 0, seed: 
     for number, size in enumerate(sizes):
         held = Held(to_come=0.0)
         series.open(f"c{number}", held)
-        held.schedule.add([Unit((n,), COST) for n in range(size)])
+        series.ask(f"c{number}", [Unit((n,), COST) for n in range(size)])
     return Played(series, random.Random(seed), load, deaths)
 
 
@@ -151,8 +151,8 @@ def test_a_replica_waits_for_more_of_its_checkpoint() -> None:
     first.to_come = COST
     found.run()  # what there is
     assert found.series.holds[0] == "c0"
-    first.schedule.add([Unit((100,), COST)])
-    first.to_come = 0.0
+    found.series.ask("c0", [Unit((100,), COST)])
+    found.series.expect("c0", 0.0)
     found.run()
     assert set(found.loads.values()) == {1}
 
@@ -160,7 +160,7 @@ def test_a_replica_waits_for_more_of_its_checkpoint() -> None:
 def test_what_somebody_waits_for_is_loaded_though_others_may_be_asked_more() -> None:
     found = played([4, 4], 1, load=10.0)
     found.series.checkpoints["c0"].to_come = COST
-    found.series.checkpoints["c1"].wanted = True
+    found.series.want("c1", wanted=True)
     found.run()
     assert found.answered.total() == 8
 
@@ -168,16 +168,15 @@ def test_what_somebody_waits_for_is_loaded_though_others_may_be_asked_more() -> 
 def test_a_checkpoint_of_which_every_replica_dies_is_left_and_the_others_are_answered() -> None:
     series: Series[str] = Series(range(2))
     bad, good = Held(to_come=0.0), Held(to_come=0.0)
-    series.open("bad", bad)
-    series.open("good", good)
-    for held in (bad, good):
-        held.schedule.add([Unit((0,), COST)])
+    for name, held in (("bad", bad), ("good", good)):
+        series.open(name, held)
+        series.ask(name, [Unit((0,), COST)])
     died, answered = 0, list[Any]()
     for _ in range(40):
         for order in series.orders():
             match order:
                 case UnitOrder("good", (replica, unit, requests)):
-                    answered += series.answered(good, replica, unit, dict.fromkeys(requests, "a"))
+                    answered += series.answered("good", good, replica, unit, dict.fromkeys(requests, "a"))
                 case _:
                     pass
         for replica, name in list(series.holds.items()):
@@ -205,6 +204,6 @@ def test_a_free_replica_takes_a_checkpoint_whose_replica_is_not_heard_of() -> No
         order = orders.popleft()
         if isinstance(order, UnitOrder) and order.checkpoint == "c1":
             replica, unit, requests = order.order
-            found.series.answered(held, replica, unit, dict.fromkeys(requests, "a"))
+            found.series.answered("c1", held, replica, unit, dict.fromkeys(requests, "a"))
         orders += found.series.orders()
     assert orders == deque([LoadOrder(1, "c0")])
