@@ -7,9 +7,9 @@ Two workloads. *items*: one checkpoint, ten million items that are scored. *seri
 average, at random, and is back after its process has started and the checkpoint is loaded.
 
 The units are those that ``harness.engines.replicas.units`` plans: longest first, at least 2,000 tokens, a fourth of
-each replica's share of what is left. A replica has two at most. The driver is one thread: it starts the items of a
-batch, sends units, takes answers and writes the journal, one after the other. At the end of each batch all wait for
-the last unit.
+each replica's share of what is left. A replica has two at most. Who holds which checkpoint is decided by the product's
+own schedule (``simulations.scaling_series``). The driver is one thread: it sends units, takes answers, writes the
+journal and reports items, one after the other.
 
 ``COSTS`` were measured by ``python -m perf.replicas``. The speed of a replica is a free choice; what matters is what
 it makes the driver do in a second.
@@ -80,7 +80,7 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """A run: seconds, units sent, those sent again, and bytes of the journal.
+    """A run: seconds, units sent, those sent again, bytes of the journal, and how often a checkpoint was loaded.
 
     ``idle`` is the share of the replicas' time in which they computed nothing that counts, ``driver`` the share of the
     time in which the driver worked.
@@ -92,6 +92,7 @@ class Played:
     units: int
     again: int
     journal: float
+    loads: int = 0
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ def unit_sizes(costs: np.ndarray, replicas: int) -> list[tuple[int, float]]:
 
 
 class Player:
-    """Plays batches, one after the other, on replicas that stay."""
+    """Plays batches of one checkpoint, one after the other: at the end of each all wait for the last unit."""
 
     def __init__(self, replicas: Replicas, costs: Costs, seed: int) -> None:
         self._of, self._costs = replicas, costs
@@ -127,13 +128,6 @@ class Player:
         ]
         self.now = self.busy = self.worked = 0.0
         self.units = self.again = 0
-
-    def load(self) -> None:
-        """Let every replica load a checkpoint."""
-        seconds = self._of.gigabytes * self._costs.load_per_gb
-        for one in self._replicas:
-            one.free_at = self.now + seconds
-        self.now += seconds
 
     def batch(self, tokens: np.ndarray) -> None:
         """Play a batch whose items cost so many tokens each."""
@@ -269,12 +263,11 @@ def play_items(
 
 
 def _play_part(items: int, replicas: Replicas, batch: int, costs: Costs, seed: int) -> Played:
-    player = Player(replicas, costs, seed)
+    from simulations.scaling_series import SeriesPlayer
+
     draw = np.random.default_rng((seed, 1))
-    player.load()
-    for begin in range(0, items, batch):
-        player.batch(lengths(min(batch, items - begin), draw))
-    return player.played(items)
+    batches = [lengths(min(batch, items - begin), draw) for begin in range(0, items, batch)]
+    return SeriesPlayer([batches], replicas, costs, seed).play()
 
 
 def play_series(
@@ -287,17 +280,15 @@ def play_series(
     costs: Costs = COSTS,
     seed: int = 1,
 ) -> Played:
-    """Play a series of checkpoints, one after the other on all replicas of a shard; shards share out checkpoints."""
+    """Play a series of checkpoints, shared out by checkpoint; shards have a driver and replicas each."""
+    from simulations.scaling_series import SeriesPlayer
+
     parts = []
     for number in range(shards):
-        player = Player(replace(replicas, count=replicas.count // shards), costs, seed + number)
         draw = np.random.default_rng((seed + number, 2))
-        own = len(range(number, checkpoints, shards))
-        for _ in range(own):
-            player.load()
-            for _ in range(benchmarks):
-                player.batch(lengths(size, draw))
-        parts.append(player.played(own * benchmarks * size))
+        own = [[lengths(size, draw) for _ in range(benchmarks)] for _ in range(number, checkpoints, shards)]
+        count = replicas.count // shards
+        parts.append(SeriesPlayer(own, replace(replicas, count=count), costs, seed + number).play())
     wall = max(one.wall for one in parts)
     return Played(
         wall=wall,
@@ -306,6 +297,7 @@ def play_series(
         units=sum(one.units for one in parts),
         again=sum(one.again for one in parts),
         journal=sum(one.journal for one in parts),
+        loads=sum(one.loads for one in parts),
     )
 
 
@@ -319,7 +311,7 @@ def main() -> None:
     parser.add_argument("--checkpoints", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    head = f"{'wall':>9} {'idle':>6} {'driver':>7} {'units':>9} {'again':>6} {'journal':>9}"
+    head = f"{'wall':>9} {'idle':>6} {'driver':>7} {'units':>9} {'again':>6} {'journal':>9} {'loads':>6}"
     print(f"{options.items:,} items\n{'replicas':>8} {'batch':>7} {'drivers':>7} {head}")
     for count in options.replicas:
         for drivers in sorted({1, max(1, count // 64), max(1, count // 8)}):
@@ -343,7 +335,7 @@ def shown(one: Played) -> str:
     """Return a line of the table."""
     return (
         f"{one.wall / 3600:8.2f}h {one.idle:6.1%} {one.driver:7.1%} {one.units:9,} {one.again:6,} "
-        f"{one.journal / 1e9:7.1f}GB"
+        f"{one.journal / 1e9:7.1f}GB {one.loads or '':6}"
     )
 
 

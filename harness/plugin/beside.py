@@ -87,7 +87,7 @@ class BesideBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneTools:
-    """What lanes need of those who know the items.
+    """The help that lanes need of those who know the items.
 
     ``open`` returns a checkpoint that loads beside others, None where it is none of that kind. ``start`` returns a
     batch of those of the items that may run now, None where there are none; ``ended`` takes it when it has ended.

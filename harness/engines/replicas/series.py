@@ -1,4 +1,4 @@
-"""Which replica holds which checkpoint of a series, and which one it loads next. Pure: events in, orders out.
+"""The checkpoint that each replica of a series holds, and the one that it loads next. Pure: events in, orders out.
 
 A replica takes a checkpoint, and stays with it as long as there is something for it to compute, or more is to come. A
 free one takes the next checkpoint that no replica holds.
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from harness.engines.replicas.schedule import Answers, Order, ReplicaState, Schedule
+from harness.engines.replicas.units import Unit
 
 Name = TypeVar("Name", bound=Hashable)
 """Whatever names a checkpoint."""
@@ -196,7 +197,9 @@ class Series(Generic[Name]):
             name = chosen[0]
             self._take(replica, name)
             alone.pop(name, None)
-            helped = [one for one in helped if one != name] + ([name] if self._helps(unfinished[name]) else [])
+            helped = [one for one in helped if one != name] + (
+                [name] if self._helps(unfinished[name]) else []
+            )
             yield LoadOrder(replica, name)
 
     def _helps(self, held: Held) -> bool:
