@@ -41,7 +41,7 @@ from harness.core.requests import RunProgram
 from harness.core.settings import ALL
 from harness.core.tasks import Tasks, declared_groups
 from harness.core.text import listed
-from harness.engines.sandbox import open_checked
+from harness.engines.replicas import open_programs
 from harness.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE, REPLICATED_SIZE
 from harness.plugin.fixture_rows import with_rows
 from harness.plugin.keywords import may_select, stand_in_ids
@@ -464,7 +464,10 @@ def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest
     if not running or collection.sandbox is not None:
         return []
     try:
-        collection.sandbox = open_checked(collection.settings.sandbox_settings)
+        say = collection.lasting.say if collection.lasting is not None else print
+        collection.sandbox = open_programs(
+            collection.settings.sandbox_settings, collection.settings.model, say
+        )
     except SandboxError as error:
         collection.deselected.append(f"{', '.join(dict.fromkeys(running.values()))}: {error}")
         items[:] = [item for item in items if item not in running]

@@ -14,8 +14,10 @@ import pytest
 from harness.core.requests import Request
 from harness.engines.replicas.ray_actor import Computed, Load, Replica, Wanted
 from harness.engines.replicas.ray_replicas import RayReplicas
+from harness.engines.sandbox import open_checked
 from harness.results.journal import latest, read_journal
 from tests.support.project import Project
+from tests.support.sandbox_here import opened_here
 from tests.support.simulated_ray import KillsProcessError, SimulatedRay
 from tests.support.tiny import tiny_causal
 
@@ -37,6 +39,20 @@ def test_words(example, word):
     '''How likely a word of a fixture is.'''
     answer = yield Loglikelihood(example["q"], word)
     return {"margin": answer.logprob}
+"""
+
+
+PROGRAMS = """
+from harness import CallTests, Generate, RunProgram, benchmark
+
+
+@benchmark(name="codes", version=1, data="sums/test", asks=(Generate, RunProgram), primary="passed")
+def test_codes(example):
+    '''A program after a text.'''
+    text = yield Generate(example["q"], max_new_tokens=3)
+    tests = CallTests(f"assert f() == {example['n'] % 2}", names=("f",))
+    found = yield RunProgram("def f(): return 1", tests, task=str(example["n"]))
+    return {"passed": found.outcome == "passed", "length": len(text.text)}
 """
 
 
@@ -91,7 +107,9 @@ def by_item(folder: Path) -> dict[str, Any]:
 
 def ran(result: pytest.RunResult) -> list[str]:
     return [
-        line.split()[0] for line in result.outlines if line.startswith(("test_sums.py::", "test_words.py::"))
+        line.split()[0]
+        for line in result.outlines
+        if line.startswith(("test_sums.py::", "test_words.py::", "test_codes.py::"))
     ]
 
 
@@ -173,3 +191,16 @@ def test_a_hook_that_skips_an_item_has_the_last_word(
     project.run("--eval-run-id", "ray", "--eval-engine", "ray:2", checkpoint="runs/a")
     found = by_item(project.path / "results" / "ray")
     assert len(found) == 80
+
+
+def test_programs_run_while_other_checkpoints_are_asked(
+    project: Project, series: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened_here(workers=1).close()
+    monkeypatch.setattr(
+        "harness.engines.replicas.programs.open_on_nodes",
+        lambda settings, target, say: open_checked(settings),
+    )
+    (project.path / "test_codes.py").write_text(PROGRAMS)
+    Loads(monkeypatch)
+    check_as_in_one_process(project, "--eval-batch-items", "7")

@@ -6,18 +6,22 @@ series       which replica holds which checkpoint, and which it loads next
 transport    what carries units to replicas and back
 driving      the schedules and a transport together
 engine       that as an engine for each checkpoint
+programs     the sandboxes of a cluster's nodes
 ray_replicas the transport of Ray; ray_actor its other side, ray_cluster what the cluster has
 target       the option
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from harness.engines.settings import ModelSettings
 
 if TYPE_CHECKING:
     from harness.engines.replicas.engine import ReplicatedSeries
+    from harness.engines.sandbox.settings import SandboxSettings
+    from harness.engines.sandbox.soundness import Checked
 
 
 def open_replicas(settings: ModelSettings) -> ReplicatedSeries:
@@ -31,3 +35,18 @@ def open_replicas(settings: ModelSettings) -> ReplicatedSeries:
 
     assert settings.engine is not None
     return ReplicatedSeries(RayReplicas(settings, target_of(settings.engine)))
+
+
+def open_programs(settings: SandboxSettings, model: ModelSettings, say: Callable[[str], object]) -> Checked:
+    """Return the sandbox that programs run in: those of the cluster's nodes where replicas answer, else this machine's.
+
+    ``say`` is told of nodes that are not used. Raises ``SandboxError`` where programs cannot be run safely.
+    """
+    if model.engine is None:
+        from harness.engines.sandbox import open_checked
+
+        return open_checked(settings)
+    from harness.engines.replicas.programs import open_on_nodes
+    from harness.engines.replicas.target import target_of
+
+    return open_on_nodes(settings, target_of(model.engine), say)

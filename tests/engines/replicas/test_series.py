@@ -86,9 +86,9 @@ class Played:
         self.loading.pop(replica, None)
         self.queues.pop(replica, None)
         assert self.series.died(replica) == []
-        if (name := self.series.holds[replica]) is not None:
-            self.loads[name] += 1
-            self.loading[replica] = (self.now + self.load, name)
+        if (kept := self.series.holds[replica]) is not None:
+            self.loads[kept] += 1
+            self.loading[replica] = (self.now + self.load, kept)
 
 
 def played(sizes: list[int], replicas: int, load: float, deaths: int = 0, seed: int = 0) -> Played:
@@ -174,11 +174,10 @@ def test_a_checkpoint_of_which_every_replica_dies_is_left_and_the_others_are_ans
     died, answered = 0, list[Any]()
     for _ in range(40):
         for order in series.orders():
-            match order:
-                case UnitOrder("good", (replica, unit, requests)):
-                    answered += series.answered("good", good, replica, unit, dict.fromkeys(requests, "a"))
-                case _:
-                    pass
+            if isinstance(order, UnitOrder):
+                assert order.checkpoint == "good"
+                replica, unit, requests = order.order
+                answered += series.answered("good", good, replica, unit, dict.fromkeys(requests, "a"))
         for replica, name in list(series.holds.items()):
             state = series.checkpoints[name].holders[replica] if name is not None else None
             if name == "bad":
