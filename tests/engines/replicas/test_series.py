@@ -178,9 +178,9 @@ def test_a_checkpoint_of_which_every_replica_dies_is_left_and_the_others_are_ans
                 assert order.checkpoint == "good"
                 replica, unit, requests = order.order
                 answered += series.answered("good", good, replica, unit, dict.fromkeys(requests, "a"))
-        for replica, name in list(series.holds.items()):
-            state = series.checkpoints[name].holders[replica] if name is not None else None
-            if name == "bad":
+        for replica, held_name in list(series.holds.items()):
+            state = series.checkpoints[held_name].holders[replica] if held_name is not None else None
+            if held_name == "bad":
                 died += 1
                 series.died(replica)
             elif state is not None and not state.ready:
