@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +88,12 @@ def scores(found: list[Record]) -> dict[str, Any]:
     return {one.item: (one.status, one.scores, one.exchanges) for one in found}
 
 
-def killed_at_random(draw: random.Random, project: Path, *arguments: str) -> bool:
-    """Start a run, and kill it at a random moment; return whether it was killed before it ended by itself."""
-    before, wanted = lines(project), draw.randint(0, 40)
+def killed_at_random(draw: random.Random, project: Path, *arguments: str, most: int = 40) -> bool:
+    """Start a run, and kill it at a random moment, mostly when it has written ``most`` lines or fewer.
+
+    Return whether it was killed before it ended by itself.
+    """
+    before, wanted = lines(project), draw.randint(0, most)
     with subprocess.Popen(
         command(*arguments), cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
@@ -117,14 +121,37 @@ def killable(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     return project
 
 
+@dataclass
+class Kills:
+    """The kills of this module's runs: all of them, and those that met a run in the middle."""
+
+    all: int = 0
+    in_the_middle: int = 0
+
+    def count(self, journals: Sequence[Path], killed: int) -> None:
+        """Count those of one command; its journals are in order, the last of a run that ended by itself."""
+        sizes = [path.read_bytes().count(b"\n") for path in journals]
+        self.all += killed
+        self.in_the_middle += sum(0 < size < sizes[-1] for size in sizes[:-1])
+
+
+@pytest.fixture(scope="module")
+def kills() -> Iterator[Kills]:
+    """The kills of all tests that ran; most of them must have met a journal neither empty nor complete."""
+    found = Kills()
+    yield found
+    print(f"\n{found.in_the_middle} of {found.all} kills met a run in the middle")
+    assert found.in_the_middle >= 0.6 * found.all or found.all < 5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
-def test_a_run_that_is_killed_goes_on_by_the_same_command(killable: Project, seed: int) -> None:
+def test_a_run_that_is_killed_goes_on_by_the_same_command(killable: Project, seed: int, kills: Kills) -> None:
     draw = random.Random(seed)
     options = ("--eval-batch-items", str(draw.choice((1, 8, 64))))
-    for _ in range(draw.choice((1, 1, 2))):
-        killed_at_random(draw, killable.path, *options)
+    killed = sum(killed_at_random(draw, killable.path, *options) for _ in range(draw.choice((1, 1, 2))))
     assert run_apart(killable.path, *options) == 0
+    kills.count(journals(killable.path), killed)
     found = records(killable.path)
     assert once(found), seed
     last = read_journal(journals(killable.path)[-1].parent)
@@ -142,15 +169,15 @@ def right(project: Project) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25, 40))
 def test_shards_that_are_killed_go_on_by_the_same_command(
-    killable: Project, seed: int, monkeypatch: pytest.MonkeyPatch
+    killable: Project, seed: int, monkeypatch: pytest.MonkeyPatch, kills: Kills
 ) -> None:
     draw = random.Random(seed)
     monkeypatch.chdir(killable.path)
     for number in (1, 2):
-        shard = ("--eval-shard", f"{number}/2", "--eval-batch-items", "8")
-        if draw.random() < 0.8:
-            killed_at_random(draw, killable.path, *shard)
+        shard, before = ("--eval-shard", f"{number}/2", "--eval-batch-items", "8"), journals(killable.path)
+        killed = draw.random() < 0.8 and killed_at_random(draw, killable.path, *shard, most=20)
         assert run_apart(killable.path, *shard) == 0
+        kills.count([path for path in journals(killable.path) if path not in before], killed)
     assert once(records(killable.path)), seed
     assert main(["merge", "results", "-o", "whole"]) == 0
     merged = latest(read_journal(killable.path / "whole"))
