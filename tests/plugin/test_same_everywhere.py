@@ -100,3 +100,21 @@ def test_records_are_the_same_in_one_process_by_replicas_in_shards_and_by_worker
     assert main(["merge", *parts, "-o", "whole"]) == 0
     check_same(by_item(project.path / "whole"), right)
     check_same(by_item(run("workers", "-n", "2", apart=True)), right)
+
+
+def test_a_series_has_the_same_records_by_replicas_that_hold_a_checkpoint_each(
+    project: Project, cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del cluster
+    monkeypatch.chdir(project.path)
+    for step in (1, 2, 3):
+        tiny_causal(project.path / "runs" / f"checkpoint-{step}", seed=step)
+    project.rows(40)
+    options = ("--eval-no-cache", "--eval-device", "cpu", "--eval-batch-items", "16")
+    found = {}
+    for name, engine in (("alone", ()), ("ray", ("--eval-engine", "ray:2"))):
+        done = project.run("--eval-run-id", name, *options, *engine, checkpoint="runs")
+        assert done.ret == 0
+        found[name] = by_item(project.path / "results" / name)
+    assert len(found["ray"]) == 120
+    check_same(found["ray"], found["alone"])

@@ -2,7 +2,7 @@
 
 Requests are sorted by their texts, so that those with a common beginning come to one replica, which computes it once.
 The longest come first, since what is long and begins late ends late, and units grow smaller towards the end, so that
-all replicas end at about the same time.
+all replicas end at about the same time. Units of texts stay as large as an engine continues texts together.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ from harness.core.text import CHARACTERS_PER_TOKEN
 
 LEAST: Final = 2000.0
 """The least cost of a unit, in tokens, but for the last: below it, sending it costs more than it evens out."""
+
+TEXTS: Final = 64
+"""The least number of texts of a unit that has any, but for the last, if there are so many for each replica: as many as
+an engine continues together. A step takes about as long for few texts as for many, and a unit takes as many steps as
+its longest text, so smaller units would even out nothing."""
 
 SHARE: Final = 4
 """A unit is this part of what is left for each replica."""
@@ -64,13 +69,15 @@ def cost_of(request: Request) -> float:
 def plan_units(requests: Sequence[Request], replicas: int) -> list[Unit]:
     """Return every request in one unit, the units in the order in which they are to be sent."""
     costs = [cost_of(one) for one in requests]
-    left, found, unit, size = math.fsum(costs), [], [], 0.0
+    left, found, unit, size, texts = math.fsum(costs), [], [], 0.0, 0
+    least = min(TEXTS, math.ceil(sum(map(_texts, requests)) / replicas))
     for number in _ordered(requests, costs):
         unit.append(number)
         size += costs[number]
-        if size >= max(LEAST, left / (SHARE * replicas)):
+        texts += _texts(requests[number])
+        if size >= max(LEAST, left / (SHARE * replicas)) and not 0 < texts < least:
             found.append(Unit(tuple(unit), size))
-            left, unit, size = left - size, [], 0.0
+            left, unit, size, texts = left - size, [], 0.0, 0
     return found + ([Unit(tuple(unit), size)] if unit else [])
 
 
@@ -82,6 +89,10 @@ def _ordered(requests: Sequence[Request], costs: Sequence[float]) -> list[int]:
         families.setdefault((type(one).__name__, _text(one)[:COMMON]), []).append(number)
     ordered = sorted(families.values(), key=lambda own: (-max(costs[one] for one in own), own[0]))
     return [number for own in ordered for number in own]
+
+
+def _texts(request: Request) -> int:
+    return request.different if isinstance(request, Generate) else 0
 
 
 def _text(request: Request) -> str:

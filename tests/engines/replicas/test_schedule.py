@@ -15,13 +15,20 @@ from hypothesis import strategies as st
 from harness.checkpoints import CheckpointInfo
 from harness.checkpoints.info import info_from_plain
 from harness.core.errors import CheckpointError
-from harness.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer, Refusal, Request
+from harness.core.requests import (
+    Generate,
+    Loglikelihood,
+    LoglikelihoodAnswer,
+    Refusal,
+    Request,
+    RollingLoglikelihood,
+)
 from harness.engines.fake import FakeEngine
 from harness.engines.replicas.engine import open_alone
 from harness.engines.replicas.schedule import IN_FLIGHT, ReplicaState, Schedule
 from harness.engines.replicas.target import RayTarget, target_of
 from harness.engines.replicas.transport import Answered, Died, Event, Failed, Loaded, Refused, Weights
-from harness.engines.replicas.units import LEAST, Unit, cost_of, plan_units
+from harness.engines.replicas.units import LEAST, TEXTS, Unit, cost_of, plan_units
 
 
 def fake() -> CheckpointInfo:
@@ -270,13 +277,24 @@ def test_answers_that_differ_are_reported() -> None:
 
 
 def test_units_are_whole_the_longest_first_and_smaller_towards_the_end() -> None:
-    requests = [*asked(3000), *(Generate("say " * number, max_new_tokens=50) for number in range(300))]
+    requests = [*asked(3000), *(RollingLoglikelihood("say " * 20 * number) for number in range(300))]
     units = plan_units(requests, 4)
     assert sorted(number for unit in units for number in unit.requests) == list(range(3300))
     sizes = [unit.cost for unit in units]
     assert sizes[0] > 3 * sizes[-2]
     assert sizes[-2] < 2 * LEAST + max(map(cost_of, requests))
     assert max(cost_of(requests[number]) for number in units[0].requests) == max(map(cost_of, requests))
+
+
+@pytest.mark.parametrize(("texts", "replicas", "least"), [(1000, 4, TEXTS), (100, 4, 25), (3, 4, 1)])
+def test_units_have_as_many_texts_as_go_on_together_where_all_replicas_get_so_many(
+    texts: int, replicas: int, least: int
+) -> None:
+    requests = [Generate("say " * (number % 20), max_new_tokens=300) for number in range(texts)]
+    sizes = [len(unit.requests) for unit in plan_units(requests, replicas)]
+    assert sum(sizes) == texts
+    assert min(sizes[:-1], default=least) >= least
+    assert len(sizes) >= min(replicas, texts)
 
 
 def test_requests_with_one_context_are_in_one_unit() -> None:
