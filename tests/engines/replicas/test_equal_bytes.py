@@ -118,7 +118,7 @@ def cluster() -> Iterator[None]:
 
 def test_two_actors_and_one_process_write_the_same_bytes(cluster: None, tmp_path: Path) -> None:
     del cluster
-    size = {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 3}
+    size: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 3}
     info = find_checkpoints([str(tiny_causal(tmp_path / "model", seed=0, **size))]).infos[0]
     transport = Noting()
     there = open_alone(info, transport, identity(info))
