@@ -204,3 +204,19 @@ def test_programs_run_while_other_checkpoints_are_asked(
     (project.path / "test_codes.py").write_text(PROGRAMS)
     Loads(monkeypatch)
     check_as_in_one_process(project, "--eval-batch-items", "7")
+
+
+def test_a_run_whose_nodes_are_gone_ends_with_a_line_and_goes_on_by_the_same_command(
+    project: Project, series: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Loads(monkeypatch).cluster
+    for node in list(cluster.machines):
+        cluster.later(105.0, lambda node=node: cluster.kill_node(node))  # type: ignore[misc]
+    first = project.run("--eval-run-id", "first", "--eval-engine", "ray:2", checkpoint="runs/a")
+    assert first.ret != 0
+    assert "no node of Ray's cluster has room for a replica" in first.stdout.str() + first.stderr.str()
+    kept = by_item(project.path / "results" / "first")
+    assert 0 < len(kept) < 80
+    Loads(monkeypatch)
+    assert project.run("--eval-run-id", "again", "--eval-engine", "ray:2", checkpoint="runs/a").ret == 0
+    assert len(by_item(project.path / "results" / "again")) == 80
