@@ -130,7 +130,8 @@ def find(
             f"{source}: no such file, and nothing here takes {target[0]!r}; known are folders, files, ORG/NAME, "
             f"{', '.join(sorted(_TARGETS | {one for owner in _owners() for one in owner.targets}))}"
         )
-    raise CheckpointError(f"{source}: no such file or folder; check the path")
+    advice = f"the builtin checkpoint is builtin:{source}" if source in NAMES else "check the path"
+    raise CheckpointError(f"{source}: no such file or folder; {advice}")
 
 
 def _owners() -> list[Target]:

@@ -207,6 +207,10 @@ def test_a_missing_path_and_an_empty_folder_are_named(tmp_path: Path) -> None:
     assert "notes.txt: neither" in fault(tmp_path / "notes.txt")
 
 
+def test_the_name_of_a_builtin_checkpoint_alone_tells_how_it_is_asked_for() -> None:
+    assert fault("smollm2-135m").endswith("the builtin checkpoint is builtin:smollm2-135m")
+
+
 def test_a_folder_of_checkpoints_stands_for_them(folder: Path) -> None:
     assert only(folder.parent).path == folder
 
