@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +25,7 @@ from harness.engines.base import CheckingEngine
 from harness.engines.settings import ModelSettings
 from harness.plugin.asked_once import SharedRows
 from harness.plugin.batches import batch_key, plan_batches
+from harness.plugin.benchmark_items import BenchmarkItem
 from harness.plugin.collection import (
     OWN_ARGUMENTS,
     OWN_NAMES,
@@ -38,7 +39,7 @@ from harness.plugin.collection import (
 )
 from harness.plugin.dispatch import ProgramRunner
 from harness.plugin.driver import SYNC_EVERY, Job, Outcome, RunningBatch, identity, run_batch
-from harness.plugin.sizes import workload_of
+from harness.plugin.sizes import PartOf, workload_of
 from harness.plugin.time_limit import TimeLimit
 from harness.plugin.watch import Watch
 from harness.plugin.xdist import Quarantine
@@ -99,9 +100,10 @@ class Execution:
         self._ahead: dict[str, RunningBatch] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._settled: set[str] = set()
+        self._ended: set[int] = set()
         self._limits: dict[tuple[str, str], TimeLimit] = {}
-        self._batch_of: dict[str, list[pytest.Item]] = {}
-        self._leader_after: dict[str, pytest.Item] = {}
+        self._batch_of: dict[pytest.Item, list[pytest.Item]] = {}
+        self._leader_after: dict[int, pytest.Item] = {}
         self._asked: tuple[Engine, str] | None = None
         self._shared = SharedRows(work.items)
         self._kills = Kills(work.reuse) if work.reuse is not None and work.in_flight is not None else None
@@ -112,13 +114,13 @@ class Execution:
         last: str | None = None
         for indices in _batches(items, self._work.size, by_kind=self._work.by_kind):
             batch = [items[index] for index in indices]
-            self._batch_of |= dict.fromkeys((item.nodeid for item in batch), batch)
+            self._batch_of |= dict.fromkeys(batch, batch)
             leader = batch[0]
             # Batches of checkpoints that share a model alternate: after a batch comes the next one of the
             # same checkpoint, and between them fixtures that know the checkpoint are made anew.
             whose = checkpoint_of(leader).name if given_of(leader) is not None else None
             if whose == last or needs_no_fixture(leader):
-                self._leader_after |= {item.nodeid: leader for item in before.get(whose, ())}
+                self._leader_after[id(before.get(whose))] = leader
             before[whose], last = batch, whose
 
     def call(self, item: pytest.Function) -> Outcome:
@@ -152,15 +154,25 @@ class Execution:
                 ahead = self._ahead.get(info.name) if self._work.sequential is None else None
                 self._begin(info, batch, ahead)
                 with watch.answering(batch, engine, info.name) if watch is not None else nullcontext():
-                    once = self._shared.engine(engine, info.name, self._batch_of[item.nodeid])
+                    once = self._shared.engine(engine, info.name, self._batch_of[item])
                     run_batch(batch, once, _Recorder(self._journal, begin), self._work.sandbox, ahead)
             finally:
                 if self._work.in_flight is not None:
                     self._work.in_flight.end()
                 self._outcomes.update(batch.outcomes)
-                self._settled.update(batch.outcomes)
+                self._settle_all(batch.outcomes, self._batch_of[item])
             self._meter.count(engine, info.name, to_plain(engine.usage))
         return self._outcomes.pop(item.nodeid)
+
+    def _settle_all(self, outcomes: Mapping[str, Outcome], batch: list[pytest.Item]) -> None:
+        """Note that items of a batch have ended; of a whole batch the batch alone: a run has very many items."""
+        if len(outcomes) == len(batch):
+            self._ended.add(id(batch))
+        else:
+            self._settled.update(outcomes)
+
+    def _has_ended(self, item: pytest.Item) -> bool:
+        return item.nodeid in self._settled or id(self._batch_of.get(item)) in self._ended
 
     def _begin(self, info: CheckpointInfo, batch: RunningBatch, ahead: RunningBatch | None) -> None:
         """Write down what this process computes itself: what others compute does not kill it."""
@@ -187,7 +199,7 @@ class Execution:
     def settle(self, item: pytest.Item, status: Status, message: str) -> None:
         """Journal an item that never ran: it was skipped by a mark, or its fixtures failed."""
         given = given_of(item)
-        if given is None or item.nodeid in self._settled:
+        if given is None or self._has_ended(item):
             return
         self._settled.add(item.nodeid)
         who = identity(item.nodeid, self._spec(item, given), given.example, checkpoint_of(item).name)
@@ -223,11 +235,17 @@ class Execution:
         self._settled.add(item.nodeid)
         return Outcome(record)
 
-    def workload(self) -> tuple[Workload, dict[str, int]]:
+    def workload(self) -> tuple[Workload, PartOf]:
         """Return the sizes of what no earlier run has scored, and the number of each item's part."""
-        fresh = [item for item in self._work.items if not self._known(item)]
+        fresh: list[pytest.Item] = []
+        known: set[str] = set()
+        for item in self._work.items:
+            if self._known(item):
+                known.add(item.nodeid)
+            else:
+                fresh.append(item)
         batches = {id(batch): batch for batch in self._batch_of.values()}
-        return workload_of(fresh, batches.values(), self.starting, self._work.settings)
+        return workload_of(fresh, batches.values(), self.starting, self._work.settings, known)
 
     def starting(self, item: pytest.Item) -> Callable[[], Any] | None:
         """Return a function that starts an item's generator only to see its size.
@@ -258,9 +276,7 @@ class Execution:
                 return ahead
             ahead.close()
         batch = RunningBatch([self._job(member, item) for member in self._members(item)], engine)
-        self._shared.engine(engine, checkpoint_of(item).name, self._batch_of[item.nodeid]).prepare(
-            batch.requests
-        )
+        self._shared.engine(engine, checkpoint_of(item).name, self._batch_of[item]).prepare(batch.requests)
         return batch
 
     def _start_next(self, item: pytest.Function, batch: RunningBatch, engine: Engine) -> None:
@@ -268,14 +284,14 @@ class Execution:
 
         The engine can then prepare that batch's requests while it computes.
         """
-        leader = self._leader_after.get(item.nodeid)
+        leader = self._leader_after.get(id(self._batch_of[item]))
         if not self._work.in_order or not isinstance(leader, pytest.Function):
             return
         if self._is_alone(item) or self._is_alone(leader):
             return
-        done = self._settled | batch.items
+        mine = batch.items
         if self._work.sequential is not None and any(
-            one.nodeid not in done for one in self._batch_of[item.nodeid]
+            one.nodeid not in mine and not self._has_ended(one) for one in self._batch_of[item]
         ):
             return  # the rest of this batch comes next, if it is needed
         same = leader.parent is item.parent and leader.originalname == item.originalname
@@ -293,10 +309,10 @@ class Execution:
         if leader.nodeid in quarantined or self._is_alone(leader):
             return [leader]
         sequential, members = self._work.sequential, [leader]
-        for item in self._batch_of.get(leader.nodeid, ()):
+        for item in self._batch_of.get(leader, ()):
             if item is leader or not isinstance(item, pytest.Function):
                 continue
-            fresh = item.nodeid not in self._settled and item.nodeid not in quarantined
+            fresh = not self._has_ended(item) and item.nodeid not in quarantined
             apart = sequential is not None and not sequential.together(leader.nodeid, item.nodeid)
             if fresh and not apart and _alike(item, leader) and not self._known(item):
                 members.append(item)
@@ -426,7 +442,14 @@ def give_arguments(items: Sequence[pytest.Item]) -> None:
 
     Fixtures that ask for one of these get it from pytest, as ever.
     """
-    for item, _ in given_items(items):
+    for item in items:
+        if isinstance(item, BenchmarkItem):
+            if not item.siblings.own_arguments:
+                params = item.siblings.template.callspec.params
+                item.siblings.own_arguments = [name for name in params if name in OWN_NAMES]
+            continue
+        if given_of(item) is None:
+            continue
         params = item.callspec.params  # type: ignore[attr-defined]
         own = {name: value for name, value in params.items() if name in OWN_NAMES}
         item.funcargs.update(own)  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ sends a report can leave pytest with exit code 0.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -42,10 +43,9 @@ class RunResults:
         self._fresh: list[Record] = []
         self._told: set[str] = set()
         self._saved: set[str] = set()
-        self._left: dict[str, set[str]] = {}
-        self._checkpoint_of = {item.item: item.checkpoint for item in self.items}
-        for item in self.items:
-            self._left.setdefault(item.checkpoint, set()).add(item.item)
+        several = len(self.checkpoints) > 1  # of a single one nobody asks when it is complete
+        self._checkpoint_of = {item.item: item.checkpoint for item in self.items} if several else {}
+        self._left = Counter(self._checkpoint_of.values())
 
     def write_manifest(
         self,
@@ -85,11 +85,11 @@ class RunResults:
         return row
 
     def reported(self, item: str) -> str | None:
-        """Note that an item was reported; return the checkpoint whose last one it was, else None."""
+        """Note that an item was reported; return the checkpoint whose last one it was, one of several, else None."""
         checkpoint = self._checkpoint_of.pop(item, None)
         if checkpoint is None:
             return None
-        self._left[checkpoint].discard(item)
+        self._left[checkpoint] -= 1
         return None if self._left[checkpoint] else checkpoint
 
     def new_records(self) -> list[Record]:

@@ -25,6 +25,14 @@ from harness.results.records import Record, from_json, to_json
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EXCHANGES: Final = b'"exchanges":'
 _BEGIN: Final = b'{"schema":'
+_ALIKE: Final = (
+    *("benchmark", "checkpoint", "status", "group", "reused_from"),
+    *("scores", "programs", "weak_tests", "told", "exchanges"),
+)
+"""Fields that are the same in very many records of a run; those that are missing have a value of their own."""
+
+_MOST_ALIKE: Final = 10_000
+"""Values that are kept once for all records that have them."""
 
 
 class Journal:
@@ -134,6 +142,7 @@ class Following:
         self._directory = directory
         self._records: dict[Path, list[Record]] = {}
         self._offsets: dict[Path, int] = {}
+        self._once: dict[str, Any] = {}
 
     def new(self) -> list[Record]:
         """Return the records since the last call, without exchanges; a line that is not whole yet comes next time."""
@@ -147,7 +156,7 @@ class Following:
                     lines = [line for line in shard if line.endswith(b"\n")]
             except OSError as error:
                 raise JournalError(f"cannot read {path}: {error.strerror}") from error
-            fresh = list(_records(lines, path, exchanges=False, first=len(known) + 1))
+            fresh = list(_records(lines, path, exchanges=False, first=len(known) + 1, once=self._once))
             known += fresh
             found += fresh
             self._offsets[path] = offset + sum(map(len, lines))
@@ -231,6 +240,7 @@ def _records(
     exchanges: bool,
     wanted: Callable[[bytes], bool] | None = None,
     first: int = 1,
+    once: dict[str, Any] | None = None,
 ) -> Iterator[Record]:
     for number, line in enumerate(lines, start=first):
         if not line.endswith(b"\n"):
@@ -239,9 +249,22 @@ def _records(
             continue
         try:
             found = _object(line) if exchanges else _beginning(line)
-            yield from_json(found)
+            yield from_json(found if once is None else _kept_once(found, once))
         except (JournalError, ValueError) as error:
             raise JournalError(f"{path}, line {number}: {error}") from error
+
+
+def _kept_once(found: dict[str, Any], once: dict[str, Any]) -> dict[str, Any]:
+    """Return a record's object, with what other records have too from ``once``, which takes what is new to it."""
+    for name in _ALIKE:
+        value = found.get(name)
+        if value is not None:
+            key = value if isinstance(value, str) else repr(value)
+            if (known := once.get(key)) is not None and type(known) is type(value):
+                found[name] = known
+            elif len(once) < _MOST_ALIKE:
+                once[key] = value
+    return found
 
 
 def _object(line: bytes) -> dict[str, Any]:

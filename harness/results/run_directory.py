@@ -135,7 +135,13 @@ class RunDirectory:
             return [], {}, []
         data = json.loads(self.collected.read_text(encoding="utf-8"))
         declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
-        return [Collected(*row) for row in data["items"]], declarations, list(data["deselected"])
+        once: dict[str | None, str | None] = {}  # what is the same for very many items
+        items = []
+        for row in data["items"]:
+            item, benchmark, checkpoint, example, *group = row
+            same = (once.setdefault(one, one) for one in (benchmark, checkpoint))
+            items.append(Collected(item, *same, example, *(once.setdefault(one, one) for one in group)))
+        return items, declarations, list(data["deselected"])
 
     def write_usage(self, who: str, rows: Sequence[Usage]) -> None:
         """Note what answering has cost a process so far."""
