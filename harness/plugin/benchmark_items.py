@@ -156,9 +156,9 @@ class BenchmarkItem(pytest.Function):
         """Let go of what can be made again; of an item that ``ran`` also of what its reports have."""
         own = vars(self)
         left = {name: value for name, value in own.items() if not self._as_made(name, value, ran=ran)}
-        if "stash" not in left:
+        for name in ("_id", *(("_store",) if "stash" not in left else ())):
             with suppress(AttributeError):
-                del self._store
+                delattr(self, name)
         if left:
             self.__dict__ = left
         else:
@@ -289,10 +289,10 @@ MADE: Final[dict[str, Callable[[BenchmarkItem], Any]]] = {
     "_id": _kept("_id", _node_id),
     "keywords": _kept("keywords", _keywords),
     "own_markers": _kept("own_markers", lambda item: list(item.siblings.template.own_markers)),
-    "extra_keyword_matches": _kept("extra_keyword_matches", lambda item: set()),
-    "stash": _kept("stash", lambda item: pytest.Stash()),
-    "user_properties": _kept("user_properties", lambda item: []),
-    "_report_sections": _kept("_report_sections", lambda item: []),
+    "extra_keyword_matches": _kept("extra_keyword_matches", lambda _: set()),
+    "stash": _kept("stash", lambda _: pytest.Stash()),
+    "user_properties": _kept("user_properties", lambda _: []),
+    "_report_sections": _kept("_report_sections", lambda _: []),
 }
 """The attributes that an item does not have until they are looked at."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Final
 
 import pytest
+from _pytest.subtests import failed_subtests_key  # private: an entry for each item, never taken out
 
 from harness.plugin.benchmark_items import BenchmarkItem
 
@@ -49,7 +50,7 @@ class PassedReport(pytest.TestReport):
     def _fill(self) -> None:
         item, (start, stop, duration) = self._item, self._times
         super().__init__(
-            getattr(item, "_id", item.nodeid),
+            item.id,
             item.location,
             dict.fromkeys(item.keywords, 1),
             "passed",
@@ -180,6 +181,7 @@ class SmallReports:
 
     def __init__(self, config: pytest.Config) -> None:
         self._manager = config.pluginmanager
+        self._stash = config.stash
         self._alone = config.getoption("dist", "no") == "no"
         self._item: BenchmarkItem | None = None
         self._alike: dict[tuple[str, str], tuple[str, tuple[Any, ...]]] = {}
@@ -201,6 +203,9 @@ class SmallReports:
             return (yield)
         finally:
             self._item = None
+            failed: dict[Any, int] = self._stash.get(failed_subtests_key, {})
+            if not failed.get(node_id := item.id):
+                failed.pop(node_id, None)  # looking for it has made an entry
             item.rest(ran=True)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -130,6 +130,11 @@ class RunResults:
         )
         return summary, list(known.values())
 
+    def forget(self) -> None:
+        """Let go of items and records, when all has been made of them."""
+        self.items = []
+        self._following.forget()
+
     def _read(self) -> list[Record]:
         # Once: what a worker appends after this belongs to the next call, or nobody would be told of it.
         self._fresh += self._following.new()
