@@ -132,7 +132,7 @@ class RunResults:
 
     def forget(self) -> None:
         """Let go of items and records, when all has been made of them."""
-        self.items = []
+        self.items, self._fresh = [], []
         self._following.forget()
 
     def _read(self) -> list[Record]:

@@ -21,6 +21,9 @@ from harness.results.records import STATUSES, Record
 CHUNK: Final = 250
 """Items whose texts are packed together: a page opens one item by unpacking so many."""
 
+MOST_ALIKE: Final = 10_000
+"""Values that are kept once for all items that have them."""
+
 WHOLE: Final = {"choices", "FillMask", "RollingLoglikelihood", "PseudoLoglikelihood"}
 """Kinds of questions that show all of the row that matters."""
 
@@ -97,6 +100,7 @@ class Part:
         self.kind, self.checkpoint, self.size = kind, checkpoint, size
         self._redaction, self._tell = redaction, tell
         self._rows: list[Row] = []
+        self._once: dict[str, Mapping[str, Any]] = {}
         self._places: dict[str, int] = {}
         self._open: list[Mapping[str, Any]] = []
         self._packed: list[str] = []
@@ -162,7 +166,18 @@ class Part:
         told = told or {}
         asked = asked_of(record, self.kind.right_by, right, lambda _count, _notes: told.get("right"), notes)
         fields = {name: data[name] for name in self.kind.fields if name in data}
-        return row_of(record, right, asked, told, fields), texts_of(record, asked, told, data, notes)
+        row = row_of(record, right, asked, told, self._kept_once(fields))
+        row = row._replace(scores=self._kept_once(row.scores))
+        return row, texts_of(record, asked, told, data, notes)
+
+    def _kept_once(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the values, the same object for items that have the same."""
+        key = repr(values)
+        if (found := self._once.get(key)) is None:
+            found = values
+            if len(self._once) < MOST_ALIKE:
+                self._once[key] = values
+        return found
 
     def _close(self) -> None:
         text = chunk_text(self._open)
