@@ -108,13 +108,17 @@ class Part:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, record: Record) -> None:
-        """Take an item; a later record of the same item replaces the former, unless it only says that it was lost."""
+    def add(self, record: Record, name: str | None = None) -> None:
+        """Take an item; a later record of the same item replaces the former, unless it only says that it was lost.
+
+        ``name`` is the item's as somebody else has it, so that it need not be kept twice.
+        """
         place = self._places.get(record.item)
         if place is None:
             row, texts = self._made(record)
-            self._places[record.item] = len(self._rows)
-            self._rows.append(row)
+            name = record.item if name is None else name
+            self._places[name] = len(self._rows)
+            self._rows.append(row._replace(item=name))
             self._open.append(texts)
             if len(self._open) == self.size:
                 self._close()

@@ -56,24 +56,26 @@ def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell |
     Raises ``HarnessError`` where the journal cannot be read.
     """
     folder = Path(summary.directory)
-    collected, _, _ = RunDirectory(folder).read_collected()
-    order = {one.item: number for number, one in enumerate(collected)}
+    items = [one.item for one in RunDirectory(folder).read_collected()[0]]
+    order = {item: number for number, item in enumerate(items)}
     declared = {one.name: one for one in summary.declarations}
     parts: dict[tuple[str, str], Part] = {}
     kinds: dict[str, Kind] = {}
     light: list[Record] = []
     names = [str(row["name"]) for row in summary.checkpoints]
     for record in each_record(folder, having={"checkpoint": names}):
-        if record.item not in order or record.benchmark not in declared:
+        if (number := order.get(record.item)) is None or record.benchmark not in declared:
             continue
         key = record.checkpoint, record.benchmark
         if key not in parts:
             if record.benchmark not in kinds:
                 kinds[record.benchmark] = _kind(summary, declared[record.benchmark])
             parts[key] = Part(kinds[record.benchmark], record.checkpoint, redaction, tell)
-        parts[key].add(record)
+        parts[key].add(record, items[number])
         if compared:
             light.append(replace(record, exchanges=[]))
+    for kind in kinds.values():
+        kind.rows.forget()
     known = (
         {one.name: one for one in candidates_of(summary, latest(light).values(), folder)} if compared else {}
     )
