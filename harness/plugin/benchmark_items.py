@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 from _pytest.python import _ascii_escaped_by_config  # private: ids as pytest writes them
@@ -48,6 +48,18 @@ class Rows:
         self.direct = [name for name, kind in metafunc._params_directness.items() if kind == "direct"]
 
 
+class _Names(NamedTuple):
+    """The names of an example's item."""
+
+    example: Example | None
+    id: str
+    nodeid: str
+
+
+def _plain(_field: str, values: dict[str, Any]) -> dict[str, Any]:
+    return values
+
+
 class Siblings:
     """What the items of a function, a checkpoint and other parameters have in common.
 
@@ -63,9 +75,9 @@ class Siblings:
         self.own_arguments: Sequence[str] = ()
         self.result: str | None = None
         self.ids = tuple(callspec._idlist[:-1])
-        self.before = "".join(f"{one}-" for one in self.ids)
-        mine = f"[{callspec.id}]"
-        self.node = template.nodeid.removesuffix(mine)
+        self._before = "".join(f"{one}-" for one in self.ids)
+        self._node = template.nodeid.removesuffix(f"[{callspec.id}]")
+        self._last = _Names(None, "", "")
         path, line, domain = template.location
         self.location = path, line, domain.removesuffix(template.name)
         known = (template.name, callspec.id)
@@ -76,19 +88,31 @@ class Siblings:
         }
 
     def id_of(self, example: Example) -> str:
-        """Return an example's id as node ids have it."""
+        """Return the parameters of an example's item as node ids have them."""
+        return (self._last if example is self._last.example else self._names(example)).id
+
+    def nodeid(self, example: Example) -> str:
+        """Return the node id of an example's item."""
+        return (self._last if example is self._last.example else self._names(example)).nodeid
+
+    def _names(self, example: Example) -> _Names:
+        """Return the names of an example's item, of which one is asked for again and again while it runs."""
         name = example.id
         if not (name.isascii() and name.isprintable()) or "\\" in name:
             name = _ascii_escaped_by_config(name, self.template.config)
-        return f"{self.before}{name}" if self.before else name
+        name = f"{self._before}{name}" if self._before else name
+        self._last = _Names(example, name, f"{self._node}[{name}]")
+        return self._last
 
-    def callspec(self, number: int, example: Example) -> Any:
-        """Return the parameters of an item as pytest has them."""
-        callspec, name = self.template.callspec, self.id_of(example).removeprefix(self.before)
-        return dataclasses.replace(
-            callspec,
-            params=callspec.params | {EXAMPLE: self.given(example)},
-            indices=callspec.indices | dict.fromkeys(self.direct, self.first + number),
+    def callspec(
+        self, number: int, example: Example, kept: Callable[[str, dict[str, Any]], dict[str, Any]] = _plain
+    ) -> Any:
+        """Return the parameters of an item as pytest has them; ``kept`` makes its dicts of plain ones."""
+        callspec, name = self.template.callspec, self.id_of(example).removeprefix(self._before)
+        return type(callspec)(
+            params=kept("params", callspec.params | {EXAMPLE: self.given(example)}),
+            indices=kept("indices", callspec.indices | dict.fromkeys(self.direct, self.first + number)),
+            _arg2scope=callspec._arg2scope,
             _idlist=[*self.ids, name],
             marks=list(callspec.marks),
         )
@@ -127,7 +151,7 @@ class BenchmarkItem(pytest.Function):
     @property
     def nodeid(self) -> str:
         """The node id, as pytest writes it."""
-        return f"{self.siblings.node}[{self.siblings.id_of(self.example)}]"
+        return self.siblings.nodeid(self.example)
 
     def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:
         """Yield the item's marks and its parents', without making a list of its own."""
@@ -224,11 +248,8 @@ for _name in ("__setitem__", "__delitem__", "__ior__", "update", "pop", "popitem
 
 
 def _callspec(item: BenchmarkItem) -> Any:
-    found = item.siblings.callspec(item.number, item.example)
-    return dataclasses.replace(
-        found,
-        params=_Changeable(found.params, "params", item),
-        indices=_Changeable(found.indices, "indices", item),
+    return item.siblings.callspec(
+        item.number, item.example, lambda field, values: _Changeable(values, field, item)
     )
 
 
