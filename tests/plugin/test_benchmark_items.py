@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import add
 from typing import Any
 
 import pytest
@@ -123,11 +124,15 @@ def test_what_a_plugin_changes_stays_with_the_item(project: Project) -> None:
     project.run(plugins=[seen]).assert_outcomes(passed=20)
     first, second = seen.during[:2]
     assert (first["keywords"]["word"], first["params"]["style"], first["indices"]["style"]) == (1, "loud", 99)
-    assert first["closest"] is not None and first["own marks"][-1].name == "later"
-    assert first["extra"] == {"extra"} and ("who", "me") in first["properties"]
+    assert first["closest"] is not None
+    assert first["own marks"][-1].name == "later"
+    assert first["extra"] == {"extra"}
+    assert ("who", "me") in first["properties"]
     assert (seen.items[0].stash[key], seen.items[0].note) == ("kept", "mine")
-    assert "word" not in second["keywords"] and second["params"]["style"] == "polite"
-    assert "later" not in second["keywords"] and first["marks"] != second["marks"]
+    assert "word" not in second["keywords"]
+    assert second["params"]["style"] == "polite"
+    assert "later" not in second["keywords"]
+    assert first["marks"] != second["marks"]
     assert not hasattr(seen.items[1], "note")
 
 
@@ -177,7 +182,9 @@ def test_reports_that_are_made_again_are_those_that_were_made(project: Project) 
         (passed, [one for one in reports.made if one["when"] == "call"]),
     ):
         for report, was in zip(kept, made, strict=True):
-            assert isinstance(report, pytest.TestReport) and report.passed and report.nodeid == was["id"]
+            assert isinstance(report, pytest.TestReport)
+            assert report.passed
+            assert report.nodeid == was["id"]
             assert report.user_properties == was["user_properties"]
             assert vars(report) == {name: value for name, value in was.items() if name != "id"}
             assert report._to_json()["nodeid"] == was["id"]
@@ -189,11 +196,16 @@ def test_a_list_of_such_reports_is_a_list() -> None:
     reports += ["e"]
     assert list(reports) == [*"abcde"] == reports.copy() == reports[:] == [*reversed(reports)][::-1]
     assert (reports[0], reports[-1], len(reports)) == ("a", "e", 5)
-    assert [0] + reports == [0, *"abcde"] and reports + [0] == [*"abcde", 0]
-    assert "c" in reports and reports.index("c") == 2 and reports.count("c") == 1
+    assert add([0], reports) == [0, *"abcde"]
+    assert add(reports, [0]) == [*"abcde", 0]
+    assert "c" in reports
+    assert reports.index("c") == 2
+    assert reports.count("c") == 1
     reports.sort(reverse=True)
     reports.remove("c")
-    assert reports.pop() == "a" and reports == ["e", "d", "b"] and sorted(reports) == ["b", "d", "e"]
+    assert reports.pop() == "a"
+    assert reports == ["e", "d", "b"]
+    assert sorted(reports) == ["b", "d", "e"]
     reports.extend("x")
     assert list(reports) == [*"edbx"]
     with pytest.raises(IndexError):
