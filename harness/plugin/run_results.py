@@ -7,7 +7,7 @@ sends a report can leave pytest with exit code 0.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -140,7 +140,7 @@ class RunResults:
         self._fresh += self._following.new()
         return self._following.records
 
-    def _summarize(self, records: Iterable[Record], items: list[Collected], **more: Any) -> Summary:
+    def _summarize(self, records: Iterable[Record], items: Sequence[Collected], **more: Any) -> Summary:
         usage = self._directory.read_usage()
         drifts = {row.checkpoint: row.engine["drift"] for row in usage if row.engine.get("drift")}
         return summarize(
