@@ -212,6 +212,7 @@ class Execution:
         for batch in self._ahead.values():
             batch.close()
         self._ahead.clear()
+        self._batch_of.clear()
         if self._work.in_flight is not None:
             self._work.in_flight.close()
         if self._work.watch is not None:

@@ -108,7 +108,7 @@ class RunResults:
         known = latest(record for record in self._read() if record.checkpoint == name)
         rows = [row for row in self._manifest["checkpoints"] if row["name"] == name]
         own = [item for item in self.items if item.checkpoint == name]
-        summary = self._summarize(known.values(), own, checkpoints=rows, seconds=seconds)
+        summary = self._summarize(known, own, checkpoints=rows, seconds=seconds)
         self.save(summary, known.values())
         self._saved.add(name)
         return summary
@@ -121,7 +121,7 @@ class RunResults:
         known = latest(self._read())
         known |= self._record_lost([item for item in self.items if item.item not in known], why_lost)
         summary = self._summarize(
-            known.values(),
+            known,
             self.items,
             checkpoints=self._manifest["checkpoints"],
             deselected=self.deselected,
@@ -140,7 +140,7 @@ class RunResults:
         self._fresh += self._following.new()
         return self._following.records
 
-    def _summarize(self, records: Iterable[Record], items: Sequence[Collected], **more: Any) -> Summary:
+    def _summarize(self, records: Mapping[str, Record], items: Sequence[Collected], **more: Any) -> Summary:
         usage = self._directory.read_usage()
         drifts = {row.checkpoint: row.engine["drift"] for row in usage if row.engine.get("drift")}
         return summarize(

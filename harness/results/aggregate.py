@@ -49,7 +49,7 @@ class _Bucket:
 
 
 def summarize(
-    records: Iterable[Record],
+    records: Iterable[Record] | Mapping[str, Record],
     declarations: Mapping[str, Declaration],
     collected: Sequence[Collected],
     *,
@@ -67,9 +67,9 @@ def summarize(
     ``drifts`` says of checkpoints why their answers were not those of one model.
 
     Raises ``BenchmarkError`` when an item's benchmark is not declared. Of several records of an item the last counts,
-    except that "lost" never replaces "scored".
+    except that "lost" never replaces "scored"; or there is one for each, by item.
     """
-    known = latest(records)
+    known = records if isinstance(records, Mapping) else latest(records)
     buckets = _buckets(known, declarations, collected)
     for bucket in buckets:
         bucket.drift = (drifts or {}).get(bucket.checkpoint)
