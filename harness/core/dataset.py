@@ -320,7 +320,7 @@ def _by_subset(field: str, lines: Sequence[RawRow], examples: Sequence[Example])
     named = [line.data.get(field) for line in lines]
     if len({name for name in named if isinstance(name, str) and name}) < 2:
         return list(examples)
-    found = []
+    found: list[Example] = []
     for line, name, example in zip(lines, named, examples, strict=True):
         if not isinstance(name, str) or not name:
             raise DataError(
@@ -328,8 +328,10 @@ def _by_subset(field: str, lines: Sequence[RawRow], examples: Sequence[Example])
                 "names its own, as text"
             )
         group = _plain(name)
-        packed = isinstance(example, PackedExample)
-        found.append(example.in_group(group) if packed else replace(example, group=group))
+        if isinstance(example, PackedExample):
+            found.append(example.in_group(group))
+        else:
+            found.append(replace(example, group=group))
     return found
 
 

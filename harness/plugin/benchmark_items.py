@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 EXAMPLE: Final = "example"
 """The parameter by which siblings differ."""
 
+NODE_ID: Final = "_id" if hasattr(pytest.Item, "_id") else "_nodeid"
+"""Where pytest keeps an item's node id; private, since what it returns cannot be set."""
+
 LEFT: Final = (xfailed_key, tmppath_result_key)
 """What pytest notes on each item and nobody needs after its run."""
 
@@ -81,11 +84,9 @@ class Siblings:
         path, line, domain = template.location
         self.location = path, line, domain.removesuffix(template.name)
         known = (template.name, callspec.id)
-        self.keywords = {
-            name: value
-            for name, value in template.keywords._markers.items()  # private: without the parents' own
-            if name not in known
-        }
+        own: Any = template.keywords
+        # Private: the public mapping has the parents' own too.
+        self.keywords = {name: value for name, value in own._markers.items() if name not in known}
 
     def id_of(self, example: Example) -> str:
         """Return the parameters of an example's item as node ids have them."""
@@ -150,8 +151,11 @@ class BenchmarkItem(pytest.Function):
 
     @property
     def nodeid(self) -> str:
-        """The node id, as pytest writes it."""
-        return self.siblings.nodeid(self.example)
+        """The node id, as pytest writes it, or as another plugin has set it."""
+        try:
+            return str(object.__getattribute__(self, NODE_ID))
+        except AttributeError:
+            return self.siblings.nodeid(self.example)
 
     def iter_markers_with_node(self, name: str | None = None) -> Iterator[tuple[Any, pytest.Mark]]:
         """Yield the item's marks and its parents', without making a list of its own."""
@@ -180,7 +184,8 @@ class BenchmarkItem(pytest.Function):
         """Let go of what can be made again; of an item that ``ran`` also of what its reports have."""
         own = vars(self)
         left = {name: value for name, value in own.items() if not self._as_made(name, value, ran=ran)}
-        for name in ("_id", *(("_store",) if "stash" not in left else ())):
+        kept = self.nodeid != self.siblings.nodeid(self.example)
+        for name in (*(() if kept else (NODE_ID,)), *(() if "stash" in left else ("_store",))):
             with suppress(AttributeError):
                 delattr(self, name)
         if left:
@@ -227,7 +232,8 @@ class _Changeable(dict[str, Any]):
     def _keep(self) -> None:
         if self.item is not None:
             item, self.item = self.item, None  # type: ignore[assignment]
-            item.callspec = dataclasses.replace(item.callspec, **{self.field: self})
+            changed: dict[str, Any] = {self.field: self}
+            item.callspec = dataclasses.replace(item.callspec, **changed)
 
 
 def _keeping(name: str) -> Callable[..., Any]:
@@ -303,7 +309,7 @@ MADE: Final[dict[str, Callable[[BenchmarkItem], Any]]] = {
     "callspec": _callspec,
     **{name: _shared(name) for name in ("originalname", "fixturenames", "_fixtureinfo")},
     "_obj": _object,
-    "_nodeid": lambda item: item.nodeid,
+    "_nodeid": lambda item: item.siblings.nodeid(item.example),
     "_store": _store,
     "funcargs": _requested("funcargs"),
     "_request": _requested("_request"),

@@ -121,7 +121,7 @@ class PassedReports(list[Any]):
     def __radd__(self, others: Any) -> list[Any]:
         return [*others, *self]
 
-    def __iadd__(self, others: Iterable[Any]) -> PassedReports:  # type: ignore[override,misc]
+    def __iadd__(self, others: Iterable[Any]) -> PassedReports:  # type: ignore[misc]
         self.extend(others)
         return self
 
@@ -183,13 +183,15 @@ class SmallReports:
         self._manager = config.pluginmanager
         self._stash = config.stash
         self._alone = config.getoption("dist", "no") == "no"
+        # With the times of items beside them, the terminal looks at all reports again and again.
+        self._whole = config.getini("console_output_style") == "times"
         self._item: BenchmarkItem | None = None
         self._alike: dict[tuple[str, str], tuple[str, tuple[Any, ...]]] = {}
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
         """Let the terminal count what is reported."""
-        reporter = self._manager.get_plugin("terminalreporter")
+        reporter: Any = self._manager.get_plugin("terminalreporter")
         # Private: it is a set for xdist alone, where reports of several items come at the same time.
         if self._alone and getattr(reporter, "_progress_nodeids_reported", None) == set():
             reporter._progress_nodeids_reported = Reported()
@@ -203,15 +205,15 @@ class SmallReports:
             return (yield)
         finally:
             self._item = None
-            failed: dict[Any, int] = self._stash.get(failed_subtests_key, {})
-            if not failed.get(node_id := item.id):
-                failed.pop(node_id, None)  # looking for it has made an entry
+            failed: Any = self._stash.get(failed_subtests_key, None)
+            if failed and not failed.get(item.id):
+                failed.pop(item.id, None)  # looking for it has made an entry
             item.rest(ran=True)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
         found = yield
-        if self._item is not None and report.passed:
+        if self._item is not None and report.passed and not self._whole:
             self._keep(report, self._item)
         return found
 

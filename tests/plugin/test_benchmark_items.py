@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.plugin.benchmark_items import BenchmarkItem
+from harness.plugin.benchmark_items import NODE_ID, BenchmarkItem
 from harness.plugin.passed_reports import PassedReports
 from tests.support.project import Project
 
@@ -134,6 +134,21 @@ def test_what_a_plugin_changes_stays_with_the_item(project: Project) -> None:
     assert "later" not in second["keywords"]
     assert first["marks"] != second["marks"]
     assert not hasattr(seen.items[1], "note")
+
+
+def test_a_node_id_that_a_plugin_sets_is_that_of_the_item(project: Project) -> None:
+    def change(items: list[Any]) -> None:
+        setattr(items[0], NODE_ID, made_by_pytest(items[0]).id.parse("elsewhere.py::test_other[1]"))
+
+    seen = Seen(change)
+    project.run(plugins=[seen])
+    assert seen.during[0]["nodeid"] == "elsewhere.py::test_other[1]" == seen.items[0].nodeid
+    assert seen.during[1]["nodeid"] == "test_sums.py::test_sums[sums/1]"
+
+
+def test_where_the_terminal_looks_at_all_reports_they_are_kept_whole(project: Project) -> None:
+    (project.path / "pytest.ini").write_text("[pytest]\nconsole_output_style = times\n")
+    project.run("-v").assert_outcomes(passed=20)
 
 
 def test_items_that_have_run_keep_nothing_that_can_be_made_again(project: Project) -> None:
