@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, overload
 
 from harness.results.summary import Collected
 
 _FORM: Final = re.compile(r"(.*?)(0|[1-9][0-9]{0,17})([^0-9]*)", re.DOTALL)
 _NO_NUMBER: Final = 2**64 - 1
+
+
+def _parsed(text: str) -> tuple[tuple[str, str], int]:
+    """Return what is before and after the last number of a text, and the number."""
+    found = _FORM.fullmatch(text)
+    before, number, after = found.groups() if found is not None else (text, "", "")
+    return (before, after), int(number) if number else _NO_NUMBER
 
 
 class NumberedTexts(Sequence[str]):
@@ -20,10 +29,9 @@ class NumberedTexts(Sequence[str]):
         self._codes, self._numbers = array("I"), array("Q")
         forms: dict[tuple[str, str], int] = {}
         for text in texts:
-            found = _FORM.fullmatch(text)
-            before, number, after = found.groups() if found is not None else (text, "", "")
-            self._codes.append(forms.setdefault((before, after), len(forms)))
-            self._numbers.append(int(number) if number else _NO_NUMBER)
+            form, number = _parsed(text)
+            self._codes.append(forms.setdefault(form, len(forms)))
+            self._numbers.append(number)
         self._forms = list(forms)
 
     def __len__(self) -> int:
@@ -40,6 +48,38 @@ class NumberedTexts(Sequence[str]):
             return [self[one] for one in range(len(self))[place]]
         (before, after), number = self._forms[self._codes[place]], self._numbers[place]
         return before if number == _NO_NUMBER else f"{before}{number}{after}"
+
+    def places(self) -> TextPlaces:
+        """Return what finds the places of texts."""
+        numbers = [array("Q") for _ in self._forms]
+        found = [array("L") for _ in self._forms]
+        for place, (code, number) in enumerate(zip(self._codes, self._numbers, strict=True)):
+            numbers[code].append(number)
+            found[code].append(place)
+        return TextPlaces(dict(zip(self._forms, zip(numbers, found, strict=True), strict=True)))
+
+
+class TextPlaces:
+    """The places of texts, as columns of each form."""
+
+    def __init__(self, forms: Mapping[tuple[str, str], tuple[array[int], array[int]]]) -> None:
+        self._forms = dict(forms)
+        for form, (numbers, places) in forms.items():
+            if any(one >= other for one, other in pairwise(numbers)):
+                pairs = dict(
+                    zip(numbers, places, strict=True)
+                )  # of a text that is there twice the last place
+                ordered = sorted(pairs)
+                self._forms[form] = array("Q", ordered), array("L", map(pairs.__getitem__, ordered))
+
+    def get(self, text: str) -> int | None:
+        """Return the place of a text; None where it has none."""
+        form, number = _parsed(text)
+        if (found := self._forms.get(form)) is None:
+            return None
+        numbers, places = found
+        near = bisect_left(numbers, number)
+        return places[near] if near < len(numbers) and numbers[near] == number else None
 
 
 class CollectedItems(Sequence[Collected]):
@@ -67,6 +107,10 @@ class CollectedItems(Sequence[Collected]):
             return [self[one] for one in range(len(self))[place]]
         benchmark, checkpoint, *group = self._wholes[self._of[place]]
         return Collected(self._items[place], benchmark, checkpoint, self._examples[place], *group)
+
+    def places(self) -> TextPlaces:
+        """Return what finds the numbers of items by their node ids."""
+        return self._items.places()
 
     def __iter__(self) -> Iterator[Collected]:
         return (self[place] for place in range(len(self)))

@@ -130,10 +130,10 @@ class RunDirectory:
         }
         write_atomic(self.collected, json.dumps(data, ensure_ascii=False))
 
-    def read_collected(self) -> tuple[Sequence[Collected], dict[str, Declaration], list[str]]:
+    def read_collected(self) -> tuple[CollectedItems, dict[str, Declaration], list[str]]:
         """Return what ``write_collected`` noted; nothing when no process got that far."""
         if not self.collected.is_file():
-            return [], {}, []
+            return CollectedItems(()), {}, []
         data = json.loads(self.collected.read_text(encoding="utf-8"))
         declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
         items = CollectedItems(data.pop("items"))

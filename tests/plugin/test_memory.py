@@ -21,7 +21,7 @@ assert code == 0, code
 print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 
-MOST = 3000
+MOST = 2500
 """The bytes that an item may cost; it was 10,000 when every item and report was an object of pytest's own."""
 
 

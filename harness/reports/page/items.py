@@ -52,9 +52,9 @@ class Codes:
 
 
 class Row(NamedTuple):
-    """The values that an item is filtered by; they become the columns of the page."""
+    """The values that an item is filtered by; they become the columns of the page. ``item`` is its name or number."""
 
-    item: str
+    item: str | int
     example: str
     status: int
     right: int | None
@@ -101,33 +101,46 @@ class Part:
         self._redaction, self._tell = redaction, tell
         self._rows: list[Row] = []
         self._once: dict[str, Mapping[str, Any]] = {}
-        self._places: dict[str, int] = {}
+        self._places: dict[str | int, int] | None = None
         self._open: list[Mapping[str, Any]] = []
         self._packed: list[str] = []
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, record: Record, name: str | None = None) -> None:
+    def add(self, record: Record, number: int | None = None, *, again: bool = True) -> None:
         """Take an item; a later record of the same item replaces the former, unless it only says that it was lost.
 
-        ``name`` is the item's as somebody else has it, so that it need not be kept twice.
+        ``number`` stands for its name, as the place in the order of items. Where it does not come ``again``, nobody
+        looks for a former record.
         """
-        place = self._places.get(record.item)
+        name = record.item if number is None else number
+        place = self._place(name) if again else None
         if place is None:
             row, texts = self._made(record)
-            name = record.item if name is None else name
-            self._places[name] = len(self._rows)
+            if self._places is not None:
+                self._places[name] = len(self._rows)
             self._rows.append(row._replace(item=name))
             self._open.append(texts)
             if len(self._open) == self.size:
                 self._close()
         elif not (record.status == "lost" and self._rows[place].status == STATUSES.index("scored")):
-            self._replace(place, record)
+            self._replace(place, record, name)
+
+    def _place(self, name: str | int) -> int | None:
+        if self._places is None:
+            self._places = {row.item: place for place, row in enumerate(self._rows)}
+        return self._places.get(name)
 
     def columns(self, order: Mapping[str, int], groups: Mapping[str, int], ranks: Mapping[str, int]) -> str:
-        """Return the packed columns, the items in the order that is given; ``ranks`` are those of the examples."""
-        places = sorted(range(len(self._rows)), key=lambda place: order.get(self._rows[place].item, place))
+        """Return the packed columns, the items in the order that is given, or in that of their numbers; ``ranks`` are
+        those of the examples."""
+
+        def at(place: int) -> int:
+            name = self._rows[place].item
+            return name if isinstance(name, int) else order.get(name, place)
+
+        places = sorted(range(len(self._rows)), key=at)
         rows = [self._rows[place] for place in places]
         plain = _columns(rows, groups, self.kind.fields)
         found = [0, *(ranks[row.example] for row in rows)]
@@ -196,10 +209,10 @@ class Part:
         self._packed.append(self.kind.words.packed(text))
         self._open = []
 
-    def _replace(self, place: int, record: Record) -> None:
+    def _replace(self, place: int, record: Record, name: str | int) -> None:
         """Put an item into the place of an earlier record of it: it ran again, which is rare."""
         row, texts = self._made(record)
-        self._rows[place] = row
+        self._rows[place] = row._replace(item=name)
         chunk, number = divmod(place, self.size)
         if chunk == len(self._packed):
             self._open[number] = texts
