@@ -25,10 +25,10 @@ EXAMPLE: Final = "example"
 """The parameter by which siblings differ."""
 
 NODE_ID: Final = "_id" if hasattr(pytest.Item, "_id") else "_nodeid"
-"""Where pytest keeps an item's node id; private, since what it returns cannot be set."""
+"""The attribute in which pytest keeps an item's node id; private, since the public one cannot be set."""
 
 LEFT: Final = (xfailed_key, tmppath_result_key)
-"""What pytest notes on each item and nobody needs after its run."""
+"""The notes that pytest leaves on each item, which nobody needs after its run."""
 
 
 class Rows:
@@ -64,7 +64,7 @@ def _plain(_field: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 class Siblings:
-    """What the items of a function, a checkpoint and other parameters have in common.
+    """The common part of the items of a function, a checkpoint and other parameters.
 
     ``template`` is the item that pytest has made for all of them, ``first`` the number of the first.
     """

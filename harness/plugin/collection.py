@@ -44,6 +44,7 @@ from harness.core.text import listed
 from harness.engines.sandbox import open_checked
 from harness.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE, REPLICATED_SIZE
 from harness.plugin.benchmark_items import BenchmarkItem, Rows
+from harness.plugin.checkpoint_options import check_base, check_served
 from harness.plugin.fixture_rows import with_rows
 from harness.plugin.keywords import may_select, stand_in_ids
 from harness.plugin.options import Settings
@@ -150,8 +151,8 @@ class Collection:
                 options=settings.of_targets,
                 lasting=self.lasting,
             )
-            _check_served(settings, series.infos, some_failed=bool(series.failed))
-            _check_base(settings.base_model, series.infos, some_failed=bool(series.failed))
+            check_served(settings, series.infos, some_failed=bool(series.failed))
+            check_base(settings.base_model, series.infos, some_failed=bool(series.failed))
             self.checkpoints, self.failed = series.infos, series.failed
             self.deselected += series.left_out
         return self.checkpoints
@@ -192,39 +193,6 @@ class Collection:
         if self.sandbox is not None:
             self.sandbox.close()
             self.sandbox = None
-
-
-WITHOUT_BASE: Final = ("folder", "gguf", "fake", "served")
-"""The checkpoint formats that take no ``--eval-base-model``."""
-
-
-def _check_base(base: str | None, infos: Sequence[CheckpointInfo], *, some_failed: bool) -> None:
-    """Raise ``CheckpointError`` for a base model that no checkpoint takes; one that failed to load may be meant."""
-    takes = any(info.base is not None or info.format not in WITHOUT_BASE for info in infos)
-    if base is not None and infos and not takes and not some_failed:
-        raise CheckpointError(
-            f"--eval-base-model {base}: no checkpoint of this run is a LoRA adapter or a .pt file, which take one; "
-            "leave it out, or check --checkpoint"
-        )
-
-
-def _check_served(settings: Settings, infos: Sequence[CheckpointInfo], *, some_failed: bool) -> None:
-    """Raise ``CheckpointError`` for an option of served models where there is none that takes it."""
-    if not infos or some_failed:
-        return
-    served = [info for info in infos if info.served]
-    started = [info for info in served if info.served.get("child")]
-    for flag, value, takes, what in (
-        ("--eval-model-name", settings.model_name, served, "--checkpoint http://HOST:PORT/v1"),
-        ("--eval-tokenizer", settings.tokenizer, served, "--checkpoint http://HOST:PORT/v1"),
-        ("--eval-server-args", settings.server_args, started, "--checkpoint vllm:PATH or llama-server:PATH"),
-    ):
-        if value is not None and not takes:
-            kind = "a served model" if takes is served else "at a server that this run starts"
-            raise CheckpointError(
-                f"{flag} {value}: no checkpoint of this run is {kind}, which takes it; "
-                f"leave it out, or give {what}"
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class RunResults:
     """The items of a run that has begun, and their records."""
 
     def __init__(self, directory: RunDirectory) -> None:
+        self.items: Sequence[Collected]
         self.items, self.declarations, self.deselected = directory.read_collected()
         self.checkpoints = {item.checkpoint for item in self.items}
         self._directory = directory
@@ -132,7 +133,7 @@ class RunResults:
 
     def forget(self) -> None:
         """Let go of items and records, when all has been made of them."""
-        self.items, self._fresh = [], []
+        self.items, self._fresh = (), []
         self._following.forget()
 
     def _read(self) -> list[Record]:
