@@ -51,6 +51,13 @@ class Rows:
         self.direct = [name for name, kind in metafunc._params_directness.items() if kind == "direct"]
 
 
+def _escaped(name: str, config: pytest.Config) -> str:
+    """Return an example's id as node ids have it."""
+    if name.isascii() and name.isprintable() and "\\" not in name:
+        return name
+    return _ascii_escaped_by_config(name, config)
+
+
 class _Names(NamedTuple):
     """The names of an example's item."""
 
@@ -77,8 +84,12 @@ class Siblings:
         self.direct = rows.direct
         self.own_arguments: Sequence[str] = ()
         self.result: str | None = None
-        self.ids = tuple(callspec._idlist[:-1])
-        self._before = "".join(f"{one}-" for one in self.ids)
+        ids = list(callspec._idlist)
+        first_id = _escaped(rows.examples[0].id, template.config)
+        place = len(ids) - 1 - ids[::-1].index(first_id)  # the last parameter, unless a plugin comes later
+        self._ids = ids[:place], ids[place + 1 :]
+        self._before = "".join(f"{one}-" for one in self._ids[0])
+        self._after = "".join(f"-{one}" for one in self._ids[1])
         self._node = template.nodeid.removesuffix(f"[{callspec.id}]")
         self._last = _Names(None, "", "")
         path, line, domain = template.location
@@ -98,10 +109,8 @@ class Siblings:
 
     def _names(self, example: Example) -> _Names:
         """Return the names of an example's item, of which one is asked for again and again while it runs."""
-        name = example.id
-        if not (name.isascii() and name.isprintable()) or "\\" in name:
-            name = _ascii_escaped_by_config(name, self.template.config)
-        name = f"{self._before}{name}" if self._before else name
+        own = _escaped(example.id, self.template.config)
+        name = f"{self._before}{own}{self._after}" if self._before or self._after else own
         self._last = _Names(example, name, f"{self._node}[{name}]")
         return self._last
 
@@ -109,12 +118,12 @@ class Siblings:
         self, number: int, example: Example, kept: Callable[[str, dict[str, Any]], dict[str, Any]] = _plain
     ) -> Any:
         """Return the parameters of an item as pytest has them; ``kept`` makes its dicts of plain ones."""
-        callspec, name = self.template.callspec, self.id_of(example).removeprefix(self._before)
+        callspec, (before, after) = self.template.callspec, self._ids
         return type(callspec)(
             params=kept("params", callspec.params | {EXAMPLE: self.given(example)}),
             indices=kept("indices", callspec.indices | dict.fromkeys(self.direct, self.first + number)),
             _arg2scope=callspec._arg2scope,
-            _idlist=[*self.ids, name],
+            _idlist=[*before, _escaped(example.id, self.template.config), *after],
             marks=list(callspec.marks),
         )
 

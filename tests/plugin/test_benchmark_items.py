@@ -159,6 +159,28 @@ def test_items_that_have_run_keep_nothing_that_can_be_made_again(project: Projec
     assert all(vars(item) == {} for item in seen.items)
 
 
+def test_parameters_may_be_given_after_all_others(project: Project) -> None:
+    class Late:
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> Any:
+            found = yield
+            metafunc.parametrize("late", ["a", "b"])
+            return found
+
+    class Register:
+        def pytest_pycollect_makeitem(self, collector: pytest.Module, name: str) -> None:
+            if name == "test_sums" and not collector.config.pluginmanager.has_plugin("late"):
+                collector.config.pluginmanager.register(Late(), "late")
+
+    text = (project.path / "test_sums.py").read_text().replace("(example, shots)", "(example, shots, late)")
+    (project.path / "test_sums.py").write_text(text.replace('{"acc"', '{"late": late == "a", "acc"'))
+    seen = Seen()
+    project.run(plugins=[seen, Register()]).assert_outcomes(passed=40)
+    names = {one["name"] for one in seen.during}
+    assert names == {f"test_sums[sums/{n}-{late}]" for n in range(20) for late in "ab"}
+    assert all(one["nodeid"].endswith(f"-{one['params']['late']}]") for one in seen.during)
+
+
 @pytest.mark.parametrize(
     ("arguments", "count"),
     [
