@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import marshal
 import math
 import random
 from collections import Counter
@@ -34,6 +35,9 @@ OWN: Final = "the benchmark's own"
 FILE: Final = "file"
 """The field of rows that are grouped by it: the name of their file."""
 
+DIGEST: Final = 8
+"""The bytes of a hash that identify a row."""
+
 PROMPT: Final = "the benchmark's prompt"
 """The origin of few-shot rows that are part of a benchmark, whatever its data."""
 
@@ -47,6 +51,51 @@ class Example:
     group: str | None
     row: dict[str, Any]
     sha256: str
+
+
+class PackedExample(Example):
+    """An example of plain data, which is kept as few bytes and made anew for everyone who looks at it."""
+
+    __slots__ = ("_packed",)
+
+    _packed: bytes
+
+    @classmethod
+    def of(cls, name: str, group: str | None, packed: bytes) -> PackedExample:
+        """Return the example of a row that was ``packed`` behind the beginning of its hash."""
+        found = cls.__new__(cls)
+        for field, value in (("id", name), ("group", group), ("_packed", packed)):
+            object.__setattr__(found, field, value)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "row":
+            return marshal.loads(self._packed[DIGEST:])
+        if name == "sha256":
+            return self._packed[:DIGEST].hex()
+        raise AttributeError(name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Example):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in ("id", "group", "row", "sha256"))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Example, (self.id, self.group, self.row, self.sha256)
+
+    def in_group(self, group: str) -> PackedExample:
+        """Return the example in another group."""
+        return PackedExample.of(self.id, group, self._packed)
+
+
+def example_of(name: str, group: str | None, row: dict[str, Any], digest: bytes) -> Example:
+    """Return the example of a row that nobody else has; ``digest`` is the beginning of the hash of what was read."""
+    try:
+        return PackedExample.of(name, group, digest + marshal.dumps(row))
+    except ValueError:  # it has more than plain data
+        return Example(name, group, row, digest.hex())
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +196,20 @@ def take_first(examples: Iterable[Example], limit: float | int | None) -> list[E
 
 def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -> DatasetRows | None:
     """The rows of one place, None where it has none."""
+    packs = scored and source.rows is None  # few-shot rows are looked at again and again
     if (own := own_lines(spec, source)) is not None:
-        return _checked(spec, Path(source.name).name or spec.name, OWN, *own)
+        return _checked(spec, Path(source.name).name or spec.name, OWN, *own, pack=packs)
     if data == HUB:
         if source.path is None:
             return None
-        return _checked(spec, source.name, HUB, source.path, _hub_lines(source))
+        return _checked(spec, source.name, HUB, source.path, _hub_lines(source), pack=packs)
     origin, folder = (SHIPPED, shipped("data")) if data is None else ("--eval-data", Path(data))
     files = data_files(folder, source.name, scored=scored)
     if not files:
         return None
     lines = [line for file in files for line in read_lines(file)]
     place = files[0] if len(files) == 1 else files[0].parent
-    return _checked(spec, source.name, origin, str(place), lines)
+    return _checked(spec, source.name, origin, str(place), lines, pack=packs)
 
 
 def _lacking(benchmark: str, name: str, folder: Path, why: str, *, scored: bool) -> str:
@@ -197,13 +247,17 @@ def _of_config(datasets: Any, hub: Dataset, config: str | None) -> Iterator[RawR
         yield RawRow(place, number, stem, dict(row))
 
 
-def _checked(spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow]) -> DatasetRows:
-    """The benchmark's rows among these lines, each checked."""
+def _checked(
+    spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow], *, pack: bool
+) -> DatasetRows:
+    """The benchmark's rows among these lines, each checked; with ``pack`` nobody else has the lines."""
     check = row_checker(spec)
     examples: list[Example] = []
     kept: list[RawRow] = []
     counts: dict[str | None, int] = {}
     whole = hashlib.sha256()
+    # Rows of a benchmark's own, and what it prepares, may share large parts, of which bytes would be copies.
+    pack = pack and spec.prepare is None
     for line in lines:
         if spec.keep is not None and not spec.keep(line.data):
             continue
@@ -215,7 +269,10 @@ def _checked(spec: Benchmark, name: str, origin: str, path: str, lines: list[Raw
         number = counts.get(group, 0)
         counts[group] = number + 1
         place = f"{spec.name}/{_place(spec, group)}{number}"
-        examples.append(Example(place, group, row, hashlib.sha256(canonical).hexdigest()[:16]))
+        digest = hashlib.sha256(canonical).digest()[:DIGEST]
+        examples.append(
+            example_of(place, group, row, digest) if pack else Example(place, group, row, digest.hex())
+        )
     if spec.subsets is not None:
         examples = _by_subset(spec.subsets, kept, examples)
     if not examples:
@@ -263,14 +320,18 @@ def _by_subset(field: str, lines: Sequence[RawRow], examples: Sequence[Example])
     named = [line.data.get(field) for line in lines]
     if len({name for name in named if isinstance(name, str) and name}) < 2:
         return list(examples)
-    found = []
+    found: list[Example] = []
     for line, name, example in zip(lines, named, examples, strict=True):
         if not isinstance(name, str) or not name:
             raise DataError(
                 f"{line.path}, row {line.number}: field {field!r} is {name!r}; the rows are of several sets, and each "
                 "names its own, as text"
             )
-        found.append(replace(example, group=_plain(name)))
+        group = _plain(name)
+        if isinstance(example, PackedExample):
+            found.append(example.in_group(group))
+        else:
+            found.append(replace(example, group=group))
     return found
 
 

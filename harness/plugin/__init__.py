@@ -196,9 +196,24 @@ def pytest_exception_interact(node: Any, call: Any, report: object) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, obj: object) -> None:
-    # By exact type: objects of other people's modules may do anything when an attribute is read.
-    if type(obj) in (FunctionType, staticmethod) and "__touchstone_benchmark__" in vars(obj):
+    if _benchmark(obj):
         _session(collector.config)
+
+
+@pytest.hookimpl(specname="pytest_pycollect_makeitem", wrapper=True, tryfirst=True)
+def pytest_pycollect_makeitem_of_rows(obj: object) -> Generator[None, object, object]:
+    """Make the items of a benchmark's rows of the one that pytest has made for all of them."""
+    found = yield
+    if not found or not _benchmark(obj):
+        return found
+    from harness.plugin.benchmark_items import one_per_row
+
+    return one_per_row(found)
+
+
+def _benchmark(obj: object) -> bool:
+    # By exact type: objects of other people's modules may do anything when an attribute is read.
+    return type(obj) in (FunctionType, staticmethod) and "__touchstone_benchmark__" in vars(obj)
 
 
 @pytest.hookimpl(tryfirst=True)

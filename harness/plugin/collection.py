@@ -43,6 +43,8 @@ from harness.core.tasks import Tasks, declared_groups
 from harness.core.text import listed
 from harness.engines.replicas import open_programs
 from harness.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE, REPLICATED_SIZE
+from harness.plugin.benchmark_items import BenchmarkItem, Rows
+from harness.plugin.checkpoint_options import check_base, check_served
 from harness.plugin.fixture_rows import with_rows
 from harness.plugin.keywords import may_select, stand_in_ids
 from harness.plugin.options import Settings
@@ -149,8 +151,8 @@ class Collection:
                 options=settings.of_targets,
                 lasting=self.lasting,
             )
-            _check_served(settings, series.infos, some_failed=bool(series.failed))
-            _check_base(settings.base_model, series.infos, some_failed=bool(series.failed))
+            check_served(settings, series.infos, some_failed=bool(series.failed))
+            check_base(settings.base_model, series.infos, some_failed=bool(series.failed))
             self.checkpoints, self.failed = series.infos, series.failed
             self.deselected += series.left_out
         return self.checkpoints
@@ -191,39 +193,6 @@ class Collection:
         if self.sandbox is not None:
             self.sandbox.close()
             self.sandbox = None
-
-
-WITHOUT_BASE: Final = ("folder", "gguf", "fake", "served")
-"""The checkpoint formats that take no ``--eval-base-model``."""
-
-
-def _check_base(base: str | None, infos: Sequence[CheckpointInfo], *, some_failed: bool) -> None:
-    """Raise ``CheckpointError`` for a base model that no checkpoint takes; one that failed to load may be meant."""
-    takes = any(info.base is not None or info.format not in WITHOUT_BASE for info in infos)
-    if base is not None and infos and not takes and not some_failed:
-        raise CheckpointError(
-            f"--eval-base-model {base}: no checkpoint of this run is a LoRA adapter or a .pt file, which take one; "
-            "leave it out, or check --checkpoint"
-        )
-
-
-def _check_served(settings: Settings, infos: Sequence[CheckpointInfo], *, some_failed: bool) -> None:
-    """Raise ``CheckpointError`` for an option of served models where there is none that takes it."""
-    if not infos or some_failed:
-        return
-    served = [info for info in infos if info.served]
-    started = [info for info in served if info.served.get("child")]
-    for flag, value, takes, what in (
-        ("--eval-model-name", settings.model_name, served, "--checkpoint http://HOST:PORT/v1"),
-        ("--eval-tokenizer", settings.tokenizer, served, "--checkpoint http://HOST:PORT/v1"),
-        ("--eval-server-args", settings.server_args, started, "--checkpoint vllm:PATH or llama-server:PATH"),
-    ):
-        if value is not None and not takes:
-            kind = "a served model" if takes is served else "at a server that this run starts"
-            raise CheckpointError(
-                f"{flag} {value}: no checkpoint of this run is {kind}, which takes it; "
-                f"leave it out, or give {what}"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,19 +263,20 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
     except (CheckpointError, DataError) as error:
         collection.remarks.append(Remark(spec, str(error), fatal=True))
         examples = []
-    if examples and isinstance(examples[0][1], Given):
+    if isinstance(examples, Rows):
         # A single checkpoint is not shown; with several, node ids read ``test_x[CHECKPOINT-BENCHMARK/ROW]``.
         several = len(collection.checkpoints or []) > 1
         ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
         metafunc.parametrize(CHECKPOINT_FIXTURE, suited, ids=ids, scope="session")
+        return functools.partial(examples.parametrize, metafunc, wanted)
     stand_ins = [(one, Withheld(spec)) for one in stand_in_ids(spec, metafunc.config)]
     return _by_example(metafunc, wanted, examples or stand_ins)
 
 
 def _by_example(
-    metafunc: pytest.Metafunc, wanted: Sequence[str], rows: Sequence[tuple[str, Given | Withheld]]
+    metafunc: pytest.Metafunc, wanted: Sequence[str], rows: Sequence[tuple[str, Withheld]]
 ) -> Callable[[], None]:
-    """Return what parametrizes by examples, or by what stands for them."""
+    """Return what parametrizes by what stands for examples."""
     values = [tuple(value if name == "example" else None for name in wanted) for _, value in rows]
     ids = [one for one, _ in rows]
     return functools.partial(metafunc.parametrize, wanted, values, ids=ids) if wanted else lambda: None
@@ -346,8 +316,8 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
 
 def _examples(
     metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection
-) -> list[tuple[str, Given | Withheld]]:
-    """Return the benchmark's examples with their ids.
+) -> Rows | list[tuple[str, Withheld]]:
+    """Return the benchmark's examples.
 
     They are withheld where the benchmark cannot be given that many shots. Without data there are none, and a remark.
     """
@@ -368,7 +338,8 @@ def _examples(
             return [(example.id, Withheld(spec)) for example in _chosen(spec, dataset, collection)]
         loaded = Loaded(spec, dataset, shots, settings.sampling, _code(metafunc), own)
         collection.loaded[id(spec)] = loaded
-    return [(example.id, Given(example, loaded)) for example in _chosen(spec, loaded.dataset, collection)]
+    chosen = _chosen(spec, loaded.dataset, collection)
+    return Rows(chosen, functools.partial(Given, loaded=loaded)) if chosen else []
 
 
 def _chosen(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> list[Example]:
@@ -389,7 +360,8 @@ def _code(metafunc: pytest.Metafunc) -> str:
 
 def result_of(item: pytest.Item, given: Given) -> str:
     """Return the name of an item's result: its benchmark's, with the ids of the user's own parameters."""
-    return item.stash.get(RESULT, given.loaded.spec.name)
+    found = item.siblings.result if isinstance(item, BenchmarkItem) else item.stash.get(RESULT, None)
+    return given.loaded.spec.name if found is None else found
 
 
 def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
@@ -400,7 +372,7 @@ def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
     """
     seen: dict[str, list[str]] = {}
     for item, given in given_items(items):
-        if reusable(item):
+        if reusable(item) or (isinstance(item, BenchmarkItem) and item.siblings.result is not None):
             continue
         callspec = item.callspec  # type: ignore[attr-defined]
         parts = list(
@@ -414,7 +386,10 @@ def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
         name = given.loaded.spec.name + (f"[{'-'.join(parts).replace('/', '_')}]" if parts else "")
         if seen.setdefault(name, parts) != parts:
             return f"two combinations of parameters are both named {name}; give their values other ids"
-        item.stash[RESULT] = name
+        if isinstance(item, BenchmarkItem):
+            item.siblings.result = name
+        else:
+            item.stash[RESULT] = name
     return None
 
 
@@ -423,12 +398,17 @@ def reusable(item: pytest.Item) -> bool:
 
     They do not if it has other parameters.
     """
+    if isinstance(item, BenchmarkItem):
+        item = item.siblings.template  # they are alike in this
     callspec = getattr(item, "callspec", None)
     return callspec is not None and callspec.params.keys() <= OWN_NAMES
 
 
 def given_of(item: pytest.Item) -> Given | None:
     """Return the values that the plugin gave a benchmark item, None for any other item."""
+    if isinstance(item, BenchmarkItem):
+        found: Given = item.given
+        return found
     callspec = getattr(item, "callspec", None)
     given = callspec.params.get("example") if callspec is not None else None
     return given if isinstance(given, Given) else None
@@ -443,6 +423,8 @@ def given_items(items: Iterable[pytest.Item]) -> Iterator[tuple[pytest.Item, Giv
 
 def checkpoint_of(item: pytest.Item) -> CheckpointInfo:
     """Return the checkpoint of a benchmark item."""
+    if isinstance(item, BenchmarkItem):
+        item = item.siblings.template  # they share it
     info = item.callspec.params[CHECKPOINT_FIXTURE]  # type: ignore[attr-defined]
     assert isinstance(info, CheckpointInfo)
     return info

@@ -33,6 +33,16 @@ if TYPE_CHECKING:
     from harness.results.summary import Summary
 
 
+class Scored:
+    """The items with a score, when a run has ended: all but the ``unscored`` ones, which are few."""
+
+    def __init__(self) -> None:
+        self.unscored: set[str] = set()
+
+    def __contains__(self, item: object) -> bool:
+        return item not in self.unscored
+
+
 class Controller:
     """The course of a run, from its manifest to its last line; ``gate`` judges it."""
 
@@ -64,7 +74,7 @@ class Controller:
         self._summary: Summary | None = None
         self._progress: Progress | None = None
         self._crashes = WorkerCrashes()
-        self._scored: set[str] = set()
+        self._scored = Scored()
         markdown = config.invocation_params.dir / settings.markdown if settings.markdown else None
         if settings.origins["output"] != DEFAULT or markdown is not None:
             check_paths(directory.path.parent, markdown)
@@ -200,14 +210,17 @@ class Controller:
             self._hooks.note(f"the results cannot be written: {error}", ExitCode.NOT_VALID)
             return
         session.exitstatus = self.gate.exit_code(status)
-        self._scored |= {record.item for record in records if record.status == "scored"}
+        self._scored.unscored |= {record.item for record in records if record.status != "scored"}
         self._tell_records(results)
+        count = len(results.items)
+        del records, kept  # reports are made of the journal, line by line
+        results.forget()
         if len(results.checkpoints) == 1 and not early:
             self._hooks.call("pytest_touchstone_checkpoint_finished", summary=self._summary)
         for text in self._hooks.call("pytest_touchstone_run_finished", summary=self._summary):
             self._hooks.note(text)
         counts = Counter(fault["status"] for fault in summary.faults)
-        self._directory.log(f"end: {len(results.items)} items, {dict(counts) or 'no faults'}")
+        self._directory.log(f"end: {count} items, {dict(counts) or 'no faults'}")
 
     def _finish_empty(self, session: pytest.Session) -> None:
         """End a shard that has no items; where there are fewer items than shards, that is no fault."""

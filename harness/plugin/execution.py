@@ -7,7 +7,7 @@ batch computes, the engine prepares the requests of the next one, and continues 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from harness.plugin.collection import (
 from harness.plugin.dispatch import ProgramRunner, SharedClock
 from harness.plugin.driver import SYNC_EVERY, Job, Outcome, RunningBatch, identity, run_batch
 from harness.plugin.item_batches import alike, batches_of, needs_no_fixture, runs_alone, stands_alone
-from harness.plugin.sizes import workload_of
+from harness.plugin.sizes import PartOf, workload_of
 from harness.plugin.time_limit import TimeLimit
 from harness.plugin.watch import Watch
 from harness.plugin.xdist import Quarantine
@@ -95,9 +95,10 @@ class Execution:
         self._ahead: dict[str, RunningBatch] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._settled: set[str] = set()
+        self._ended: set[int] = set()
         self._limits: dict[tuple[str, str], TimeLimit] = {}
-        self._batch_of: dict[str, list[pytest.Item]] = {}
-        self._leader_after: dict[str, pytest.Item] = {}
+        self._batch_of: dict[pytest.Item, list[pytest.Item]] = {}
+        self._leader_after: dict[int, pytest.Item] = {}
         self._asked: tuple[Engine, str] | None = None
         self._shared = SharedRows(work.items)
         self._kills = Kills(work.reuse) if work.reuse is not None and work.in_flight is not None else None
@@ -109,13 +110,13 @@ class Execution:
         last: str | None = None
         for indices in batches_of(items, self._work.size, by_kind=self._work.by_kind):
             batch = [items[index] for index in indices]
-            self._batch_of |= dict.fromkeys((item.nodeid for item in batch), batch)
+            self._batch_of |= dict.fromkeys(batch, batch)
             leader = batch[0]
             # Batches of checkpoints that share a model alternate: after a batch comes the next one of the
             # same checkpoint, and between them fixtures that know the checkpoint are made anew.
             whose = checkpoint_of(leader).name if given_of(leader) is not None else None
             if whose == last or needs_no_fixture(leader):
-                self._leader_after |= {item.nodeid: leader for item in before.get(whose, ())}
+                self._leader_after[id(before.get(whose))] = leader
             before[whose], last = batch, whose
         if self._work.beside is not None and self._work.sequential is None and self._work.in_order:
             batches = {id(one): one for one in self._batch_of.values() if not checkpoint_of(one[0]).served}
@@ -148,7 +149,7 @@ class Execution:
             if self._asked is not None and self._asked[1] != info.name:
                 self.check()
             if self._lanes is not None:
-                if self._lanes.finish(item, self._batch_of[item.nodeid]):
+                if self._lanes.finish(item, self._batch_of[item]):
                     return self._outcomes.pop(item.nodeid)
                 self._lanes.keep(info.name)
             with self._loading(info.name):
@@ -165,13 +166,13 @@ class Execution:
                 ahead = self._ahead.get(info.name) if self._work.sequential is None else None
                 self._begin(info, batch, ahead)
                 with self._answering(batch, engine):
-                    once = self._shared.engine(engine, info.name, self._batch_of[item.nodeid])
+                    once = self._shared.engine(engine, info.name, self._batch_of[item])
                     run_batch(batch, once, _Recorder(self._journal, begin), self._work.sandbox, ahead)
             finally:
                 if self._work.in_flight is not None:
                     self._work.in_flight.end()
                 self._outcomes.update(batch.outcomes)
-                self._settled.update(batch.outcomes)
+                self._settle_all(batch.outcomes, self._batch_of[item])
             self._meter.count(engine, info.name, to_plain(engine.usage))
         elif self._lanes is not None:
             self._lanes.look()
@@ -205,7 +206,7 @@ class Execution:
         given = given_of(item)
         if given is None or not stands_alone(item) or given.loaded.asking.seconds is not None:
             return False
-        if item.nodeid in self._settled or self._known(item) or self._is_alone(item):
+        if self._has_ended(item) or self._known(item) or self._is_alone(item):
             return False
         return not runs_alone(item)
 
@@ -221,6 +222,16 @@ class Execution:
         self._meter.count(engine, engine.info.name, to_plain(engine.usage))
         if self._work.watch is not None:
             self._work.watch.ended(batch.batch)
+
+    def _settle_all(self, outcomes: Mapping[str, Outcome], batch: list[pytest.Item]) -> None:
+        """Note that items of a batch have ended; of a whole batch the batch alone: a run has very many items."""
+        if len(outcomes) == len(batch):
+            self._ended.add(id(batch))
+        else:
+            self._settled.update(outcomes)
+
+    def _has_ended(self, item: pytest.Item) -> bool:
+        return item.nodeid in self._settled or id(self._batch_of.get(item)) in self._ended
 
     def _begin(self, info: CheckpointInfo, batch: RunningBatch, ahead: RunningBatch | None) -> None:
         """Write down what this process computes itself: what others compute does not kill it."""
@@ -247,7 +258,7 @@ class Execution:
     def settle(self, item: pytest.Item, status: Status, message: str) -> None:
         """Journal an item that never ran: it was skipped by a mark, or its fixtures failed."""
         given = given_of(item)
-        if given is None or item.nodeid in self._settled:
+        if given is None or self._has_ended(item):
             return
         self._settled.add(item.nodeid)
         who = identity(item.nodeid, self._spec(item, given), given.example, checkpoint_of(item).name)
@@ -262,6 +273,7 @@ class Execution:
         self._ahead.clear()
         if self._lanes is not None:
             self._lanes.close()
+        self._batch_of.clear()
         if self._work.in_flight is not None:
             self._work.in_flight.close()
         if self._work.watch is not None:
@@ -285,11 +297,17 @@ class Execution:
         self._settled.add(item.nodeid)
         return Outcome(record)
 
-    def workload(self) -> tuple[Workload, dict[str, int]]:
+    def workload(self) -> tuple[Workload, PartOf]:
         """Return the sizes of what no earlier run has scored, and the number of each item's part."""
-        fresh = [item for item in self._work.items if not self._known(item)]
+        fresh: list[pytest.Item] = []
+        known: set[str] = set()
+        for item in self._work.items:
+            if self._known(item):
+                known.add(item.nodeid)
+            else:
+                fresh.append(item)
         batches = {id(batch): batch for batch in self._batch_of.values()}
-        return workload_of(fresh, batches.values(), self.starting, self._work.settings)
+        return workload_of(fresh, batches.values(), self.starting, self._work.settings, known)
 
     def starting(self, item: pytest.Item) -> Callable[[], Any] | None:
         """Return a function that starts an item's generator only to see its size.
@@ -320,9 +338,7 @@ class Execution:
                 return ahead
             ahead.close()
         batch = RunningBatch([self._job(member, item) for member in self._members(item)], engine)
-        self._shared.engine(engine, checkpoint_of(item).name, self._batch_of[item.nodeid]).prepare(
-            batch.requests
-        )
+        self._shared.engine(engine, checkpoint_of(item).name, self._batch_of[item]).prepare(batch.requests)
         return batch
 
     def _start_next(self, item: pytest.Function, batch: RunningBatch, engine: Engine) -> None:
@@ -330,14 +346,14 @@ class Execution:
 
         The engine can then prepare that batch's requests while it computes.
         """
-        leader = self._leader_after.get(item.nodeid)
+        leader = self._leader_after.get(id(self._batch_of[item]))
         if not self._work.in_order or not isinstance(leader, pytest.Function) or self._lanes is not None:
             return
         if self._is_alone(item) or self._is_alone(leader):
             return
-        done = self._settled | batch.items
+        mine = batch.items
         if self._work.sequential is not None and any(
-            one.nodeid not in done for one in self._batch_of[item.nodeid]
+            one.nodeid not in mine and not self._has_ended(one) for one in self._batch_of[item]
         ):
             return  # the rest of this batch comes next, if it is needed
         same = leader.parent is item.parent and leader.originalname == item.originalname
@@ -355,10 +371,10 @@ class Execution:
         if leader.nodeid in quarantined or self._is_alone(leader):
             return [leader]
         sequential, members = self._work.sequential, [leader]
-        for item in self._batch_of.get(leader.nodeid, ()):
+        for item in self._batch_of.get(leader, ()):
             if item is leader or not isinstance(item, pytest.Function):
                 continue
-            fresh = item.nodeid not in self._settled and item.nodeid not in quarantined
+            fresh = not self._has_ended(item) and item.nodeid not in quarantined
             if self._lanes is not None and self._lanes.runs(item.nodeid):
                 continue
             apart = sequential is not None and not sequential.together(leader.nodeid, item.nodeid)

@@ -11,6 +11,7 @@ import pytest
 from harness.core.benchmark import CHECKPOINT_FIXTURE
 from harness.core.requests import Generate
 from harness.plugin.batches import batch_key, plan_batches
+from harness.plugin.benchmark_items import BenchmarkItem
 from harness.plugin.collection import (
     OWN_ARGUMENTS,
     OWN_NAMES,
@@ -87,7 +88,14 @@ def give_arguments(items: Sequence[pytest.Item]) -> None:
 
     Fixtures that ask for one of these get it from pytest, as ever.
     """
-    for item, _ in given_items(items):
+    for item in items:
+        if isinstance(item, BenchmarkItem):
+            if not item.siblings.own_arguments:
+                params = item.siblings.template.callspec.params
+                item.siblings.own_arguments = [name for name in params if name in OWN_NAMES]
+            continue
+        if given_of(item) is None:
+            continue
         params = item.callspec.params  # type: ignore[attr-defined]
         own = {name: value for name, value in params.items() if name in OWN_NAMES}
         item.funcargs.update(own)  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from harness.core.errors import WireError
 from harness.core.serialize import scrub
 from harness.plugin.collection import generate, given_of
 from harness.plugin.item_errors import RepeatedErrors
+from harness.plugin.passed_reports import SmallReports
 from harness.plugin.session import EvalSession
 
 SESSION: Final = pytest.StashKey[EvalSession]()
@@ -175,4 +176,5 @@ def session_of(config: pytest.Config, told: Mapping[str, Any]) -> EvalSession:
         config.pluginmanager.register(SessionHooks(session))
         config.pluginmanager.register(WorkerHooks(session) if session.worker else ControllerHooks(session))
         config.pluginmanager.register(RepeatedErrors())
+        config.pluginmanager.register(SmallReports(config))
     return session

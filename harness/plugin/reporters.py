@@ -7,7 +7,7 @@ file and GitHub Actions are served where they are asked for.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,7 +43,7 @@ class Notice(NamedTuple):
 class Files:
     """The files of the run's folder."""
 
-    def __init__(self, scored: Collection[str]) -> None:
+    def __init__(self, scored: Container[str]) -> None:
         self._scored = scored
         self._summary: Summary | None = None
 
@@ -215,7 +215,7 @@ class Calls:
         self,
         config: pytest.Config,
         target: Path | None,
-        scored: Collection[str],
+        scored: Container[str],
         trackers: Iterable[str] = (),
         *,
         beside: bool = False,

@@ -6,7 +6,8 @@ sends a report can leave pytest with exit code 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -34,6 +35,7 @@ class RunResults:
     """The items of a run that has begun, and their records."""
 
     def __init__(self, directory: RunDirectory) -> None:
+        self.items: Sequence[Collected]
         self.items, self.declarations, self.deselected = directory.read_collected()
         self.checkpoints = {item.checkpoint for item in self.items}
         self._directory = directory
@@ -42,10 +44,9 @@ class RunResults:
         self._fresh: list[Record] = []
         self._told: set[str] = set()
         self._saved: set[str] = set()
-        self._left: dict[str, set[str]] = {}
-        self._checkpoint_of = {item.item: item.checkpoint for item in self.items}
-        for item in self.items:
-            self._left.setdefault(item.checkpoint, set()).add(item.item)
+        several = len(self.checkpoints) > 1  # of a single one nobody asks when it is complete
+        self._checkpoint_of = {item.item: item.checkpoint for item in self.items} if several else {}
+        self._left = Counter(self._checkpoint_of.values())
 
     def write_manifest(
         self,
@@ -85,11 +86,11 @@ class RunResults:
         return row
 
     def reported(self, item: str) -> str | None:
-        """Note that an item was reported; return the checkpoint whose last one it was, else None."""
+        """Note that an item was reported; return the checkpoint whose last one it was, one of several, else None."""
         checkpoint = self._checkpoint_of.pop(item, None)
         if checkpoint is None:
             return None
-        self._left[checkpoint].discard(item)
+        self._left[checkpoint] -= 1
         return None if self._left[checkpoint] else checkpoint
 
     def new_records(self) -> list[Record]:
@@ -108,7 +109,7 @@ class RunResults:
         known = latest(record for record in self._read() if record.checkpoint == name)
         rows = [row for row in self._manifest["checkpoints"] if row["name"] == name]
         own = [item for item in self.items if item.checkpoint == name]
-        summary = self._summarize(known.values(), own, checkpoints=rows, seconds=seconds)
+        summary = self._summarize(known, own, checkpoints=rows, seconds=seconds)
         self.save(summary, known.values())
         self._saved.add(name)
         return summary
@@ -121,7 +122,7 @@ class RunResults:
         known = latest(self._read())
         known |= self._record_lost([item for item in self.items if item.item not in known], why_lost)
         summary = self._summarize(
-            known.values(),
+            known,
             self.items,
             checkpoints=self._manifest["checkpoints"],
             deselected=self.deselected,
@@ -130,12 +131,17 @@ class RunResults:
         )
         return summary, list(known.values())
 
+    def forget(self) -> None:
+        """Let go of items and records, when all has been made of them."""
+        self.items, self._fresh = (), []
+        self._following.forget()
+
     def _read(self) -> list[Record]:
         # Once: what a worker appends after this belongs to the next call, or nobody would be told of it.
         self._fresh += self._following.new()
         return self._following.records
 
-    def _summarize(self, records: Iterable[Record], items: list[Collected], **more: Any) -> Summary:
+    def _summarize(self, records: Mapping[str, Record], items: Sequence[Collected], **more: Any) -> Summary:
         usage = self._directory.read_usage()
         drifts = {row.checkpoint: row.engine["drift"] for row in usage if row.engine.get("drift")}
         return summarize(

@@ -29,6 +29,7 @@ from harness.core.shard import shard_of
 from harness.core.text import listed
 from harness.plugin import collection as collecting
 from harness.plugin.batches import batch_size
+from harness.plugin.benchmark_items import BenchmarkItem
 from harness.plugin.crashes import TOLD, FailedCheckpoints
 from harness.plugin.declarations import collected_of, declarations_of, wrong_composite
 from harness.plugin.gate import GateSession
@@ -272,6 +273,9 @@ class EvalSession:
             from harness.plugin.item_batches import give_arguments
 
             give_arguments(own)
+        for item in own:
+            if isinstance(item, BenchmarkItem):
+                item.rest()
         # Items live until the end of the session: scanning tens of thousands of them for garbage again and
         # again takes a fifth of the time that pytest needs for a trivial item.
         gc.freeze()

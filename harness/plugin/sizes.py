@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -42,21 +42,41 @@ Start: TypeAlias = Callable[[], Any]
 """Starts an item's generator."""
 
 
+class PartOf:
+    """The number of each item's part: those of a part differ in the last part of their node ids alone."""
+
+    def __init__(self, numbers: Mapping[str, int], left_out: Container[str]) -> None:
+        self._numbers, self._left_out = numbers, left_out
+
+    def get(self, item: str) -> int | None:
+        """Return the number of an item's part; None where it has none."""
+        return None if item in self._left_out else self._numbers.get(batch_key(item))
+
+    def __contains__(self, item: str) -> bool:
+        return self.get(item) is not None
+
+    def __getitem__(self, item: str) -> int:
+        if (found := self.get(item)) is None:
+            raise KeyError(item)
+        return found
+
+
 def workload_of(
     items: Iterable[pytest.Item],
     batches: Iterable[Sequence[pytest.Item]],
     starting: Callable[[pytest.Item], Start | None],
     settings: ModelSettings,
-) -> tuple[Workload, dict[str, int]]:
+    left_out: Container[str] = (),
+) -> tuple[Workload, PartOf]:
     """Return the sizes of what the items will ask, and the number of each item's part.
 
     ``starting`` gives what starts an item, None where it cannot be started yet; ``batches`` are those in which the
-    items will run.
+    items will run. Items that are ``left_out`` of these have no part.
     """
     members: dict[str, list[pytest.Item]] = {}
     for item in items:
         members.setdefault(batch_key(item.nodeid), []).append(item)
-    part_of = {one.nodeid: number for number, some in enumerate(members.values()) for one in some}
+    part_of = PartOf({key: number for number, key in enumerate(members)}, left_out)
     until = time.monotonic() + SECONDS
     parts = tuple(_part(some, starting, settings.max_new_tokens, until) for some in members.values())
     infos = {(info := checkpoint_of(some[0])).name: info for some in members.values()}
@@ -94,7 +114,7 @@ def _part(
 
 
 def _pools(
-    batches: Iterable[Sequence[pytest.Item]], part_of: Mapping[str, int]
+    batches: Iterable[Sequence[pytest.Item]], part_of: PartOf
 ) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return the batches whose items ask for texts, each by the numbers of parts and of their items."""
     asking = (

@@ -10,10 +10,10 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
 from harness.engines.base import Engine, EngineProgress, ReportingEngine
@@ -48,6 +48,17 @@ LOADED: Final = 0.2
 """Seconds from which on an engine was not there already."""
 
 
+class Numbers(Protocol):
+    """The numbers of items' parts."""
+
+    def get(self, item: str, /) -> int | None:
+        """Return the number of an item's part; None where it has none."""
+
+    def __contains__(self, item: str, /) -> bool: ...
+
+    def __getitem__(self, item: str, /) -> int: ...
+
+
 class Watch:
     """Told by the main thread what the process does; its own thread sees what comes of it."""
 
@@ -73,7 +84,7 @@ class Watch:
         """The process now; None where nothing is planned."""
         return None if self._books is None else self._books.state
 
-    def plan(self, load: Workload, part_of: Mapping[str, int]) -> None:
+    def plan(self, load: Workload, part_of: Numbers) -> None:
         """Begin to watch; ``part_of`` has the number of each item's part."""
         self._books = Books(self._who, load, part_of)
         write_workload(self._directory, load)
@@ -189,7 +200,7 @@ def _progress(engine: Engine | None) -> EngineProgress:
 class Books:
     """The state of a process, made of what is seen of it."""
 
-    def __init__(self, who: str, load: Workload, part_of: Mapping[str, int]) -> None:
+    def __init__(self, who: str, load: Workload, part_of: Numbers) -> None:
         now = time.time()
         self.state = ProcessProgress(who=who, at=now, since=now)
         self._load, self._part_of = load, part_of

@@ -21,7 +21,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -52,7 +52,7 @@ class Task:
         return sum(sample["passed"] for sample in self.samples)
 
 
-def write_code_files(directory: Path, scored: Collection[str]) -> list[Path]:
+def write_code_files(directory: Path, scored: Container[str]) -> list[Path]:
     """Write both files of every benchmark of programs, for the items in ``scored``; return the paths written.
 
     Raises ``HarnessError`` when the disk refuses.

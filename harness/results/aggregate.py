@@ -49,7 +49,7 @@ class _Bucket:
 
 
 def summarize(
-    records: Iterable[Record],
+    records: Iterable[Record] | Mapping[str, Record],
     declarations: Mapping[str, Declaration],
     collected: Sequence[Collected],
     *,
@@ -67,9 +67,9 @@ def summarize(
     ``drifts`` says of checkpoints why their answers were not those of one model.
 
     Raises ``BenchmarkError`` when an item's benchmark is not declared. Of several records of an item the last counts,
-    except that "lost" never replaces "scored".
+    except that "lost" never replaces "scored"; or there is one for each, by item.
     """
-    known = latest(records)
+    known = records if isinstance(records, Mapping) else latest(records)
     buckets = _buckets(known, declarations, collected)
     for bucket in buckets:
         bucket.drift = (drifts or {}).get(bucket.checkpoint)
@@ -84,7 +84,7 @@ def summarize(
         composites=_composites(buckets),
         deselected=list(deselected),
         faults=[fault for bucket in buckets for fault in _faults(bucket.records)],
-        uncollected=len(known.keys() - {item.item for item in collected}),
+        uncollected=len(known) - sum(one.item in known for bucket in buckets for one in bucket.records),
         seconds=seconds,
         effort=list(usage),
     )
@@ -94,7 +94,13 @@ def _buckets(
     known: Mapping[str, Record], declarations: Mapping[str, Declaration], collected: Sequence[Collected]
 ) -> list[_Bucket]:
     buckets: dict[tuple[str, str], _Bucket] = {}
-    for item in {one.item: one for one in collected}.values():
+    seen: set[str] = set()
+    for item in collected:
+        found = known.get(item.item)
+        name = item.item if found is None else found.item  # the text that is there already
+        if name in seen:
+            continue
+        seen.add(name)
         key = item.checkpoint, item.benchmark
         if key not in buckets:
             if item.benchmark not in declarations:
@@ -102,8 +108,7 @@ def _buckets(
                     f"no declaration of the benchmark {item.benchmark!r}, which {item.item} is of"
                 )
             buckets[key] = _Bucket(item.checkpoint, declarations[item.benchmark])
-        record = known.get(item.item) or Record(**asdict(item), status="lost", message=LOST)
-        buckets[key].records.append(record)
+        buckets[key].records.append(found or Record(**asdict(item), status="lost", message=LOST))
     return list(buckets.values())
 
 

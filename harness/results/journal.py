@@ -25,6 +25,14 @@ from harness.results.records import Record, from_json, to_json
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EXCHANGES: Final = b'"exchanges":'
 _BEGIN: Final = b'{"schema":'
+_ALIKE: Final = (
+    *("benchmark", "checkpoint", "status", "group", "reused_from"),
+    *("scores", "programs", "weak_tests", "told", "exchanges"),
+)
+"""Fields that are the same in very many records of a run; those that are missing have a value of their own."""
+
+_MOST_ALIKE: Final = 10_000
+"""Values that are kept once for all records that have them."""
 
 
 class Journal:
@@ -103,7 +111,7 @@ def each_record(
     for path in sorted(directory.glob("items-*.jsonl")):
         try:
             with path.open("rb") as shard:
-                yield from _records(shard, path, exchanges, wanted)
+                yield from _records(shard, path, exchanges=exchanges, wanted=wanted)
         except OSError as error:
             raise JournalError(f"cannot read {path}: {error.strerror}") from error
 
@@ -128,35 +136,64 @@ def _wanted(kind: str | None, having: Mapping[str, Iterable[str]]) -> Callable[[
 
 
 class Following:
-    """The journal of a run in progress: each call reads only what was appended since the last."""
+    """The journal of a run in progress: each call reads only what was appended since the last.
+
+    Texts and dicts that very many records have are kept once.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._records: dict[Path, list[Record]] = {}
         self._offsets: dict[Path, int] = {}
+        self._read: dict[Path, int] = {}
+        self._once: dict[str, Any] = {}
 
     def new(self) -> list[Record]:
         """Return the records since the last call, without exchanges; a line that is not whole yet comes next time."""
         found: list[Record] = []
         for path in sorted(self._directory.glob("items-*.jsonl")):
             known = self._records.setdefault(path, [])
-            offset = self._offsets.get(path, 0)
+            read = _Counting(self._offsets.get(path, 0))
             try:
                 with path.open("rb") as shard:
-                    shard.seek(offset)
-                    lines = [line for line in shard if line.endswith(b"\n")]
+                    shard.seek(read.end)
+                    fresh = list(
+                        _records(
+                            read.whole(shard),
+                            path,
+                            first=self._read.get(path, 0) + len(known) + 1,
+                            once=self._once,
+                        )
+                    )
             except OSError as error:
                 raise JournalError(f"cannot read {path}: {error.strerror}") from error
-            fresh = list(_records(lines, path, exchanges=False, first=len(known) + 1))
             known += fresh
             found += fresh
-            self._offsets[path] = offset + sum(map(len, lines))
+            self._offsets[path] = read.end
         return found
 
     @property
     def records(self) -> list[Record]:
         """The records that ``new`` has returned so far, in the order of ``read_journal``."""
         return [record for path in sorted(self._records) for record in self._records[path]]
+
+    def forget(self) -> None:
+        """Let go of the records so far, which ``records`` does not have from now on."""
+        self._read |= {path: self._read.get(path, 0) + len(known) for path, known in self._records.items()}
+        self._records.clear()
+
+
+class _Counting:
+    """Passes whole lines on, and knows where the last of them ends."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+
+    def whole(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        for line in lines:
+            if line.endswith(b"\n"):  # else it comes next time
+                self.end += len(line)
+                yield line
 
 
 def read_line(line: bytes) -> Record:
@@ -205,7 +242,7 @@ def placed_records(directory: Path) -> dict[str, tuple[Record, Place]]:
             with path.open("rb") as shard:
                 ends = list(itertools.accumulate(len(line) for line in shard))
                 shard.seek(0)
-                found = _records(shard, path, exchanges=False)
+                found = _records(shard, path)
                 for number, (record, offset) in enumerate(zip(found, [0, *ends], strict=False), start=1):
                     before = kept.get(record.item)
                     if before is None or latest([before[0], record])[record.item] is record:
@@ -228,9 +265,11 @@ def read_at(place: Place) -> Record:
 def _records(
     lines: Iterable[bytes],
     path: Path,
-    exchanges: bool,
+    *,
+    exchanges: bool = False,
     wanted: Callable[[bytes], bool] | None = None,
     first: int = 1,
+    once: dict[str, Any] | None = None,
 ) -> Iterator[Record]:
     for number, line in enumerate(lines, start=first):
         if not line.endswith(b"\n"):
@@ -239,9 +278,22 @@ def _records(
             continue
         try:
             found = _object(line) if exchanges else _beginning(line)
-            yield from_json(found)
+            yield from_json(found if once is None else _kept_once(found, once))
         except (JournalError, ValueError) as error:
             raise JournalError(f"{path}, line {number}: {error}") from error
+
+
+def _kept_once(found: dict[str, Any], once: dict[str, Any]) -> dict[str, Any]:
+    """Return a record's object, with what other records have too from ``once``, which takes what is new to it."""
+    for name in _ALIKE:
+        value = found.get(name)
+        if value is not None:
+            key = value if isinstance(value, str) else repr(value)
+            if (known := once.get(key)) is not None and type(known) is type(value):
+                found[name] = known
+            elif len(once) < _MOST_ALIKE:
+                once[key] = value
+    return found
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class Part:
     folder: Path
     manifest: dict[str, Any]
     share: Share
-    items: list[Collected]
+    items: Sequence[Collected]
     declarations: dict[str, Declaration]
     deselected: list[str]
 

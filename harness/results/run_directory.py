@@ -32,6 +32,7 @@ from typing import Any, Final
 from harness.core.errors import HarnessError, JournalError
 from harness.core.files import SCHEMA, write_atomic
 from harness.core.text import did_you_mean
+from harness.results.collected import CollectedItems
 from harness.results.live import remove_live
 from harness.results.summary import Collected, Declaration, declaration_from_json, keyed
 from harness.results.usage import Usage
@@ -129,13 +130,14 @@ class RunDirectory:
         }
         write_atomic(self.collected, json.dumps(data, ensure_ascii=False))
 
-    def read_collected(self) -> tuple[list[Collected], dict[str, Declaration], list[str]]:
+    def read_collected(self) -> tuple[CollectedItems, dict[str, Declaration], list[str]]:
         """Return what ``write_collected`` noted; nothing when no process got that far."""
         if not self.collected.is_file():
-            return [], {}, []
+            return CollectedItems(()), {}, []
         data = json.loads(self.collected.read_text(encoding="utf-8"))
         declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
-        return [Collected(*row) for row in data["items"]], declarations, list(data["deselected"])
+        items = CollectedItems(data.pop("items"))
+        return items, declarations, list(data["deselected"])
 
     def write_usage(self, who: str, rows: Sequence[Usage]) -> None:
         """Note what answering has cost a process so far."""

@@ -56,7 +56,7 @@ def _of_benchmark(parts: Sequence[Part]) -> list[Share]:
     return shares
 
 
-def _fields(parts: Sequence[Part], rows: Iterable[Row]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _fields(parts: Sequence[Part], rows: Iterable[Row]) -> Iterator[tuple[str, Mapping[Any, Any]]]:
     rows = list(rows)
     groups = {row.item: row.group for row in rows if row.group is not None}
     for name in parts[0].kind.fields:
@@ -66,7 +66,7 @@ def _fields(parts: Sequence[Part], rows: Iterable[Row]) -> Iterator[tuple[str, M
             yield name, values
 
 
-def _third(rows: Sequence[Row]) -> dict[str, str]:
+def _third(rows: Sequence[Row]) -> dict[str | int, str]:
     """Return the third of the lengths that each item is in, in words; nothing where lengths hardly differ."""
     lengths = sorted(row.length for row in rows)
     limits = [lengths[len(lengths) * part // THIRDS - 1] for part in (1, 2)] if len(lengths) >= THIRDS else []
@@ -86,7 +86,7 @@ def _order(value: Any) -> tuple[Any, ...]:
 
 
 def _shares(
-    field: str, values: Sequence[Any], value_of: Mapping[str, Any], parts: Sequence[Part]
+    field: str, values: Sequence[Any], value_of: Mapping[Any, Any], parts: Sequence[Part]
 ) -> Iterator[Share]:
     for value in values:
         for part in parts:

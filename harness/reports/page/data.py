@@ -36,6 +36,10 @@ class DataRows:
             :MOST_FIELDS
         ]
 
+    def forget(self) -> None:
+        """Let go of the rows, when all items have been made; ``fields`` stay."""
+        self._rows.clear()
+
     def _told_apart(self, values: set[Any]) -> bool:
         """Return whether a field divides the rows: it has several values, and is no name that nearly each row has."""
         named = all(isinstance(one, str) for one in values) and 2 * len(values) > len(self._rows)

@@ -21,6 +21,9 @@ from harness.results.records import STATUSES, Record
 CHUNK: Final = 250
 """Items whose texts are packed together: a page opens one item by unpacking so many."""
 
+MOST_ALIKE: Final = 10_000
+"""Values that are kept once for all items that have them."""
+
 WHOLE: Final = {"choices", "FillMask", "RollingLoglikelihood", "PseudoLoglikelihood"}
 """Kinds of questions that show all of the row that matters."""
 
@@ -49,9 +52,9 @@ class Codes:
 
 
 class Row(NamedTuple):
-    """The values that an item is filtered by; they become the columns of the page."""
+    """The values that an item is filtered by; they become the columns of the page. ``item`` is its name or number."""
 
-    item: str
+    item: str | int
     example: str
     status: int
     right: int | None
@@ -97,29 +100,47 @@ class Part:
         self.kind, self.checkpoint, self.size = kind, checkpoint, size
         self._redaction, self._tell = redaction, tell
         self._rows: list[Row] = []
-        self._places: dict[str, int] = {}
+        self._once: dict[str, Mapping[str, Any]] = {}
+        self._places: dict[str | int, int] | None = None
         self._open: list[Mapping[str, Any]] = []
         self._packed: list[str] = []
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, record: Record) -> None:
-        """Take an item; a later record of the same item replaces the former, unless it only says that it was lost."""
-        place = self._places.get(record.item)
+    def add(self, record: Record, number: int | None = None, *, again: bool = True) -> None:
+        """Take an item; a later record of the same item replaces the former, unless it only says that it was lost.
+
+        ``number`` stands for its name, as the place in the order of items. Where it does not come ``again``, nobody
+        looks for a former record.
+        """
+        name = record.item if number is None else number
+        place = self._place(name) if again else None
         if place is None:
             row, texts = self._made(record)
-            self._places[record.item] = len(self._rows)
-            self._rows.append(row)
+            if self._places is not None:
+                self._places[name] = len(self._rows)
+            self._rows.append(row._replace(item=name))
             self._open.append(texts)
             if len(self._open) == self.size:
                 self._close()
         elif not (record.status == "lost" and self._rows[place].status == STATUSES.index("scored")):
-            self._replace(place, record)
+            self._replace(place, record, name)
+
+    def _place(self, name: str | int) -> int | None:
+        if self._places is None:
+            self._places = {row.item: place for place, row in enumerate(self._rows)}
+        return self._places.get(name)
 
     def columns(self, order: Mapping[str, int], groups: Mapping[str, int], ranks: Mapping[str, int]) -> str:
-        """Return the packed columns, the items in the order that is given; ``ranks`` are those of the examples."""
-        places = sorted(range(len(self._rows)), key=lambda place: order.get(self._rows[place].item, place))
+        """Return the packed columns, the items in the order that is given, or in that of their numbers; ``ranks`` are
+        those of the examples."""
+
+        def at(place: int) -> int:
+            name = self._rows[place].item
+            return name if isinstance(name, int) else order.get(name, place)
+
+        places = sorted(range(len(self._rows)), key=at)
         rows = [self._rows[place] for place in places]
         plain = _columns(rows, groups, self.kind.fields)
         found = [0, *(ranks[row.example] for row in rows)]
@@ -162,7 +183,18 @@ class Part:
         told = told or {}
         asked = asked_of(record, self.kind.right_by, right, lambda _count, _notes: told.get("right"), notes)
         fields = {name: data[name] for name in self.kind.fields if name in data}
-        return row_of(record, right, asked, told, fields), texts_of(record, asked, told, data, notes)
+        row = row_of(record, right, asked, told, self._kept_once(fields))
+        row = row._replace(scores=self._kept_once(row.scores))
+        return row, texts_of(record, asked, told, data, notes)
+
+    def _kept_once(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the values, the same object for items that have the same."""
+        key = repr(values)
+        if (found := self._once.get(key)) is None:
+            found = values
+            if len(self._once) < MOST_ALIKE:
+                self._once[key] = values
+        return found
 
     def _close(self) -> None:
         text = chunk_text(self._open)
@@ -177,10 +209,10 @@ class Part:
         self._packed.append(self.kind.words.packed(text))
         self._open = []
 
-    def _replace(self, place: int, record: Record) -> None:
+    def _replace(self, place: int, record: Record, name: str | int) -> None:
         """Put an item into the place of an earlier record of it: it ran again, which is rare."""
         row, texts = self._made(record)
-        self._rows[place] = row
+        self._rows[place] = row._replace(item=name)
         chunk, number = divmod(place, self.size)
         if chunk == len(self._packed):
             self._open[number] = texts

@@ -44,7 +44,6 @@ class Read:
 
     summary: Summary
     parts: tuple[Part, ...]
-    order: Mapping[str, int]
     candidates: tuple[Candidate, ...]
 
 
@@ -57,28 +56,31 @@ def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell |
     """
     folder = Path(summary.directory)
     collected, _, _ = RunDirectory(folder).read_collected()
-    order = {one.item: number for number, one in enumerate(collected)}
+    places, seen = collected.places(), bytearray(len(collected))
     declared = {one.name: one for one in summary.declarations}
     parts: dict[tuple[str, str], Part] = {}
     kinds: dict[str, Kind] = {}
     light: list[Record] = []
     names = [str(row["name"]) for row in summary.checkpoints]
     for record in each_record(folder, having={"checkpoint": names}):
-        if record.item not in order or record.benchmark not in declared:
+        if (number := places.get(record.item)) is None or record.benchmark not in declared:
             continue
         key = record.checkpoint, record.benchmark
         if key not in parts:
             if record.benchmark not in kinds:
                 kinds[record.benchmark] = _kind(summary, declared[record.benchmark])
             parts[key] = Part(kinds[record.benchmark], record.checkpoint, redaction, tell)
-        parts[key].add(record)
+        parts[key].add(record, number, again=bool(seen[number]))
+        seen[number] = True
         if compared:
             light.append(replace(record, exchanges=[]))
+    for kind in kinds.values():
+        kind.rows.forget()
     known = (
         {one.name: one for one in candidates_of(summary, latest(light).values(), folder)} if compared else {}
     )
     found = [known.get(name, Candidate(name, f"run {summary.run_id}")) for name in names] if compared else []
-    return Read(summary, tuple(parts.values()), order, tuple(found))
+    return Read(summary, tuple(parts.values()), tuple(found))
 
 
 def _kind(summary: Summary, declared: Declaration) -> Kind:
@@ -113,7 +115,7 @@ def meta_and_blocks(
             scores[name] |= part.scores
             place = len(parts)
             texts = [Block(f"texts-{place}-{chunk}", text) for chunk, text in enumerate(part.chunks())]
-            columns = Block(f"columns-{place}", part.columns(run.order, groups[name], ranks))
+            columns = Block(f"columns-{place}", part.columns({}, groups[name], ranks))
             blocks += [columns, *texts]
             parts.append(
                 {
