@@ -184,7 +184,9 @@ class SmallReports:
         self._stash = config.stash
         self._alone = config.getoption("dist", "no") == "no"
         # With the times of items beside them, the terminal looks at all reports again and again.
-        self._whole = config.getini("console_output_style") == "times"
+        self._whole = self._manager.has_plugin("terminal") and (
+            config.getini("console_output_style") == "times"
+        )
         self._item: BenchmarkItem | None = None
         self._alike: dict[tuple[str, str], tuple[str, tuple[Any, ...]]] = {}
 
