@@ -11,7 +11,8 @@ from harness.metrics.korean.click import ClickRow, click_category, click_row
     "click",
     version=1,
     data=Dataset("EunsuKim/CLIcK", split="train", local="click/train"),
-    missing="neither its card nor its repository names a licence, so no rows of it are shipped; give --eval-data hub",
+    missing="its rows are not shipped, as their licence is not clear: a badge of its repository says CC BY 4.0, its "
+    "card names none; give --eval-data hub",
     published_rows=1995,
     row=ClickRow,
     keep=lambda row: "id" not in row or click_category(row) is not None,
@@ -38,6 +39,8 @@ def test_click(example: ClickRow, fewshot: FewShot) -> Scores:
 
     A row's id tells its category. lm-evaluation-harness asks a row twice that fits two of its tasks; here it counts
     once, for culture before language, and of those for text, grammar, function. A row that fits none is left out.
+    Licence, as seen in 2026: the card of EunsuKim/CLIcK has no licence. The README of rladmstn1714/CLIcK on GitHub has
+    a badge for CC BY 4.0, and no licence file. The questions are of official examinations and textbooks.
     Not comparable: the paper's own form, which is generated, three times for each question with its answers in
     another order.
     """

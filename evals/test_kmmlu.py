@@ -46,6 +46,7 @@ def test_kmmlu(example: KmmluRow, fewshot: FewShot) -> Scores:
     - ``acc_stem``, ``acc_applied_science``, ``acc_humss``, ``acc_other``: over all questions of the authors' four
       groups of subjects, of 11, 12, 11 and 11.
 
+    Licence, as seen in 2026: CC BY-ND 4.0, since 5 March 2024 in the card of HAERAE-HUB/KMMLU.
     Not comparable: lm-evaluation-harness's default, which is 0-shot; its kmmlu_direct, which is generated, and its
     kmmlu_hard and kmmlu_hard_cot, a selection of the questions. KMMLU-Redux and KMMLU-Pro are other sets.
     """

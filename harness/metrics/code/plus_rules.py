@@ -5,6 +5,7 @@ harness. Each input is given to the canonical solution, once for all programs, a
 of its own. The outputs are equal by ``==``, or, where the task has a tolerance, of one type and length and near each
 other. A tolerance of 0 becomes 1e-6 at the first expected output that is a float, or a list or tuple of floats alone.
 It stays so for the later inputs of that part, the task's own or EvalPlus's. Some tasks have rules of their own, below.
+Where two sets differ, the tolerance is still tried on the outputs in their order.
 
 All is as in EvalPlus 0.3.1 (evaluate.py, eval/__init__.py, eval/_special_oracle.py), with two differences. Nested lists
 must have equal lengths on all levels, where NumPy may broadcast. And find_zero (HumanEval/32) passes where the
@@ -128,11 +129,10 @@ def agree(name: str, arguments: Any, output: Any, expected: Any, atol: float) ->
         return bool(
             abs(sum(part * math.pow(output, power) for power, part in enumerate(arguments[0]))) <= 1e-4
         )
-    if name in AS_SETS:
-        return set(output) == set(expected)
     if name in FOUND:
         return (output if isinstance(output, bool) else output is not None) == (expected is not None)
-    if output == expected or _also_right(name, arguments, output, atol):
+    same = set(output) == set(expected) if name in AS_SETS else output == expected
+    if same or _also_right(name, arguments, output, atol):
         return True
     return atol != 0 and type(output) is type(expected) and near(output, expected, atol)
 

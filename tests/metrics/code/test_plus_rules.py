@@ -118,6 +118,23 @@ def test_some_tasks_have_rules_of_their_own(
     assert agree(name, arguments, output, expected, 0) is same
 
 
+@pytest.mark.parametrize(
+    ("output", "expected", "same"),
+    [
+        ([0.50000001], [0.5], True),
+        ((0.50000001,), [0.5], False),
+        ([0.5, 0.50000001], [0.5], False),
+        ([0.50000001], {0.5}, False),
+        ({0.50000001}, {0.5}, False),
+        ([1.0, 0.50000001], [0.5, 1.0], False),
+    ],
+)
+def test_the_tolerance_is_tried_in_order_where_two_sets_differ(
+    output: Any, expected: Any, same: bool
+) -> None:
+    assert agree("extract_singly", [], output, expected, 1e-6) is same
+
+
 def test_only_values_made_of_floats_get_a_tolerance() -> None:
     assert floats(0.5)
     assert floats([0.5])
