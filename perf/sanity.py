@@ -5,17 +5,20 @@
 Both ask the first rows of each set, with the shots that the reference draws (``--eval-fewshot lm-eval``), in float32
 and without a chat template. The reference runs its own tasks, whose data is pointed at the folder. Splits for
 examples that the folder lacks have a stand-in for both. Prompts are compared by bytes, log-probabilities within 1e-3,
-and generated texts to the letter; so is every metric that both have, item by item. PYTHON is one that has
+and generated texts to the letter; so is every metric that both have, item by item. FILE is for
+``python -m perf.sanity_table``, which makes one table of several runs. PYTHON is one that has
 lm-eval[math,ifeval] 0.4.13.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
+import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,8 @@ from typing import Any
 import harness
 from harness.results.journal import read_journal
 from perf import our_side
-from perf.measure import ROOT, run, table
+from perf.measure import ROOT, run
+from perf.sanity_table import Row, markdown
 from tests.conformance import record_lm_eval_prompts as recorder
 from tests.conformance.test_lm_eval_prompts import KITS, ours
 
@@ -45,18 +49,18 @@ CHOICES = ("arc_easy", "arc_challenge", "hellaswag", "winogrande", "piqa", "bool
 SUBJECTS = ("abstract_algebra", "college_biology", "marketing", "world_religions")
 
 WANTED = (
-    *(Wanted(name, 0, 40) for name in (*CHOICES, "commonsense_qa", "lambada")),
+    *(Wanted(name, 0, 100) for name in (*CHOICES, "commonsense_qa", "lambada")),
     *(Wanted(f"kobest_{name}", 0, 40) for name in ("boolq", "copa", "hellaswag", "sentineg", "wic")),
-    *(Wanted(f"mmlu/{name}", 5, 5) for name in SUBJECTS),
-    *(Wanted(f"mmlu_continuation/{name}", 0, 10) for name in SUBJECTS),
+    *(Wanted(f"mmlu/{name}", 5, 10) for name in SUBJECTS),
+    *(Wanted(f"mmlu_continuation/{name}", 0, 25) for name in SUBJECTS),
     Wanted("mmlu_pro_letters", 5, 10),
-    Wanted("mmlu_pro/biology", 5, 2, 32),
-    Wanted("gsm8k", 5, 6, 64),
-    Wanted("math", 4, 4, 64),
-    Wanted("drop", 0, 10, 32),
-    Wanted("ifeval", 0, 6, 64),
-    Wanted("bbh/boolean_expressions", 3, 3, 64),
-    Wanted("bbh_zeroshot/navigate", 0, 6, 48),
+    Wanted("mmlu_pro/biology", 5, 4, 24),
+    Wanted("gsm8k", 5, 8, 32),
+    Wanted("math", 4, 8, 32),
+    Wanted("drop", 0, 12, 24),
+    Wanted("ifeval", 0, 8, 48),
+    Wanted("bbh/boolean_expressions", 3, 8, 32),
+    Wanted("bbh_zeroshot/navigate", 0, 12, 32),
     Wanted("humaneval", 0, 4, 64),
     Wanted("mbpp", 3, 4, 64),
 )
@@ -68,22 +72,6 @@ SAME_NAME = {
     "exact_match none": ("minerva_exact",),
 }
 """Our names of the reference's metrics and filters, where they are others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A line of the table: how many items agree in each respect, and a score of both."""
-
-    name: str
-    shots: int
-    items: int
-    prompts: int
-    answers: int
-    farthest: float
-    scores: int
-    metric: str
-    ours: float | None
-    theirs: float | None
 
 
 def main() -> None:
@@ -107,19 +95,7 @@ def main() -> None:
         wanted = [Wanted(one.name, one.shots, min(one.rows, options.rows), one.tokens) for one in wanted]
     with tempfile.TemporaryDirectory(prefix="sanity-") as name:
         rows = list(compared(wanted, options, Path(name)))
-    heads = [
-        "",
-        "shots",
-        "items",
-        "prompts",
-        "answers",
-        "farthest",
-        "items' scores",
-        "metric",
-        "ours",
-        "lm-eval",
-    ]
-    print(table(heads, [_cells(row) for row in rows]))
+    print(markdown(rows))
     if options.json:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
 
@@ -211,7 +187,9 @@ def line(one: Wanted, theirs: Sequence[dict[str, Any]], mine: Sequence[dict[str,
     pairs = list(zip(theirs, mine, strict=True))
     farthest = [_farthest(other["answers"], found["answers"]) for other, found in pairs]
     values = [list(_metrics(other["metrics"], found["scores"])) for other, found in pairs]
-    first = [value[0] for value in values if value]
+    by_name: dict[str, list[tuple[float, float]]] = {}
+    for name, other_value, own in itertools.chain.from_iterable(values):
+        by_name.setdefault(name, []).append((own, other_value))
     return Row(
         name=one.name,
         shots=one.shots,
@@ -220,9 +198,9 @@ def line(one: Wanted, theirs: Sequence[dict[str, Any]], mine: Sequence[dict[str,
         answers=sum(one <= NEAR for one in farthest),
         farthest=max((one for one in farthest if one < math.inf), default=math.inf),
         scores=sum(all(a == b for _, a, b in value) for value in values),
-        metric=first[0][0] if first else "",
-        ours=math.fsum(b for _, _, b in first) / len(first) if first else None,
-        theirs=math.fsum(a for _, a, _ in first) / len(first) if first else None,
+        means={
+            name: (_mean(own for own, _ in both), _mean(a for _, a in both)) for name, both in by_name.items()
+        },
     )
 
 
@@ -246,12 +224,8 @@ def _metrics(theirs: dict[str, dict[str, Any]], mine: dict[str, float]) -> Itera
                     yield own, float(value), mine[own]
 
 
-def _cells(row: Row) -> list[object]:
-    scores = ["" if value is None else f"{value:.4f}" for value in (row.ours, row.theirs)]
-    return [
-        *(row.name, row.shots, row.items, row.prompts, row.answers),
-        *("texts" if row.farthest == 0 else f"{row.farthest:.1e}", row.scores, row.metric, *scores),
-    ]
+def _mean(values: Iterable[float]) -> float:
+    return statistics.fmean(values)
 
 
 if __name__ == "__main__":
