@@ -9,7 +9,7 @@ solutions, ``--copies`` times, each with a comment of its own so that no two pro
 many wrong programs of each task stand beside them. ``--samples`` are those of a file in EvalPlus's form, which needs
 one for every task. The expected outputs are computed by both before the first run. EvalPlus runs programs with its
 user's rights: give it no samples that you would not run. PYTHON is one that has evalplus 0.3.1. Every verdict that
-differs is printed.
+differs is printed. EvalPlus's limits are of wall time: on a busy machine it may stop right programs.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class Outcome:
 
     cost: Cost
     verdicts: list[Verdict]
+    cpu: float
+    """Seconds of CPU: those of the processes, and what the sandbox says of the programs in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +128,9 @@ def compare(files: Files, options: argparse.Namespace) -> dict[str, Any]:
             ratios(rates(mine), rates(others)),
         ],
         [
-            "seconds of CPU, sandbox left out",
-            *(spread([one.cost.cpu for one in runs]) for runs in (mine, others)),
-            "",
+            "programs per second of CPU",
+            *(spread([count / one.cpu for one in runs]) for runs in (mine, others)),
+            ratios([count / one.cpu for one in mine], [count / one.cpu for one in others]),
         ],
         [
             "peak memory, MiB",
@@ -150,6 +152,7 @@ def compare(files: Files, options: argparse.Namespace) -> dict[str, Any]:
         "programs": count,
         "ours": rates(mine),
         "evalplus": rates(others),
+        "cpu": [[one.cpu for one in runs] for runs in (mine, others)],
         "differing": differing,
     }
 
@@ -207,7 +210,8 @@ def ours(files: Files, workers: int, number: int) -> Outcome:
     cost = run([sys.executable, "-c", _COMMAND, *words], cwd=files.folder, log=log, env=OURS)
     rows = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
     pairs = zip(files.sources, rows, strict=True)
-    return Outcome(cost, [Verdict(task, row["base_passed"], row["passed"]) for (task, _), row in pairs])
+    verdicts = [Verdict(task, row["base_passed"], row["passed"]) for (task, _), row in pairs]
+    return Outcome(cost, verdicts, cost.cpu + sum(row["seconds"] for row in rows))
 
 
 def theirs(files: Files, options: argparse.Namespace, number: int) -> Outcome:
@@ -230,7 +234,7 @@ def theirs(files: Files, options: argparse.Namespace, number: int) -> Outcome:
         one = next(waiting[task])
         base = one["base_status"] == "pass"
         verdicts.append(Verdict(task, base, base and one["plus_status"] == "pass"))
-    return Outcome(cost, verdicts)
+    return Outcome(cost, verdicts, cost.cpu)
 
 
 if __name__ == "__main__":

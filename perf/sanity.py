@@ -94,10 +94,13 @@ def main() -> None:
     if options.rows:
         wanted = [Wanted(one.name, one.shots, min(one.rows, options.rows), one.tokens) for one in wanted]
     with tempfile.TemporaryDirectory(prefix="sanity-") as name:
-        rows = list(compared(wanted, options, Path(name)))
+        rows = []
+        for row in compared(wanted, options, Path(name)):
+            rows.append(row)
+            if options.json:  # what has been compared is kept if a later set fails
+                kept = json.dumps([asdict(row) for row in rows], indent=1)
+                options.json.write_text(f"{kept}\n", encoding="utf-8")
     print(markdown(rows))
-    if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
 
 
 def compared(wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path) -> Iterator[Row]:
@@ -109,7 +112,7 @@ def compared(wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path
     model = our_side.model_folder(options.checkpoint)
     theirs = reference(wanted, options, folder, data, model)
     for one in wanted:
-        prompts = dict(_prompts(one, data))
+        prompts = dict(itertools.islice(_prompts(one, data), one.rows))
         yield line(one, theirs[one.name], list(scored(one, data, model, folder, prompts)))
 
 
@@ -168,11 +171,11 @@ def scored(
         **tokens,
     )
     records = {record.example: record for record in read_journal(done.directory)}
-    for example in list(prompts)[: one.rows]:
+    for example, asked in prompts.items():
         record = records[example]
         answers = [exchange["answer"] for exchange in record.exchanges]
         yield {
-            "asked": prompts[example],
+            "asked": asked,
             "answers": [
                 answer["logprob"] if "logprob" in answer else answer["samples"][0]["text"]
                 for answer in answers
