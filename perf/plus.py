@@ -211,7 +211,7 @@ def ours(files: Files, workers: int, number: int) -> Outcome:
     rows = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
     pairs = zip(files.sources, rows, strict=True)
     verdicts = [Verdict(task, row["base_passed"], row["passed"]) for (task, _), row in pairs]
-    return Outcome(cost, verdicts, cost.cpu + sum(row["seconds"] for row in rows))
+    return Outcome(cost, verdicts, cost.cpu + sum(row.get("seconds", 0.0) for row in rows))
 
 
 def theirs(files: Files, options: argparse.Namespace, number: int) -> Outcome:

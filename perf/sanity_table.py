@@ -52,7 +52,7 @@ PUBLISHED: dict[str, tuple[tuple[float, str, str], ...]] = {
     "piqa": ((0.663, "acc_norm", CARD), (0.6692, "acc_norm", OTHERS)),
     "gsm8k": ((0.014, "exact_match", CARD), (0.0038, "exact_match_flexible", OTHERS)),
 }
-"""What is published of SmolLM2-135M-Instruct on whole sets: by the authors with lighteval, in the checkpoint's card,
+"""Published figures of SmolLM2-135M-Instruct on whole sets: by the authors with lighteval, in the checkpoint's card,
 and by others with lm-evaluation-harness 0-shot, in the card of lldois/SmolLM2-135M-Reasoning-SLERP-Champion."""
 
 HEADS = (
