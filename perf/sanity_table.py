@@ -83,7 +83,7 @@ def markdown(rows: Iterable[Row]) -> str:
 
 
 def _cells(row: Row) -> Iterator[str]:
-    yield f"`{row.name}`"
+    yield row.name
     yield from (str(one) for one in (row.shots, row.items, row.prompts, row.answers, row.scores))
     if row.farthest == 0:
         yield "texts"

@@ -20,7 +20,7 @@ def cells(text: str) -> list[str]:
 
 def test_a_line_has_counts_both_means_and_what_is_published() -> None:
     assert cells(markdown([row("piqa", acc=(0.5, 0.5), acc_norm=(0.625, 0.62))])) == [
-        *("`piqa`", "0", "24", "24", "23", "24", "1e-05"),
+        *("piqa", "0", "24", "24", "23", "24", "1e-05"),
         *("`acc_norm`", "0.625", "0.620", "0.663 (card); 0.669 (others)"),
     ]
 
