@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from _pytest.subtests import failed_subtests_key  # private: an entry for each item, never taken out
 
-from harness.plugin.benchmark_items import BenchmarkItem
+from harness.plugin.benchmark_items import NODE_ID, BenchmarkItem
 
 PLAIN: Final = frozenset(
     {
@@ -50,7 +50,7 @@ class PassedReport(pytest.TestReport):
     def _fill(self) -> None:
         item, (start, stop, duration) = self._item, self._times
         super().__init__(
-            item.id,
+            getattr(item, NODE_ID),
             item.location,
             dict.fromkeys(item.keywords, 1),
             "passed",
@@ -208,8 +208,9 @@ class SmallReports:
         finally:
             self._item = None
             failed: Any = self._stash.get(failed_subtests_key, None)
-            if failed and not failed.get(item.id):
-                failed.pop(item.id, None)  # looking for it has made an entry
+            key = getattr(item, NODE_ID)
+            if failed and not failed.get(key):
+                failed.pop(key, None)  # looking for it has made an entry
             item.rest(ran=True)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
