@@ -83,6 +83,14 @@ def at_rest() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def usual_width() -> Iterator[None]:
+    """Lines break where they do without a terminal, whatever the shell of these tests exports."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def libraries() -> Iterator[None]:
     """A run within a test leaves the libraries that it imported first; else later tests find half of transformers."""
     restore = SysModulesSnapshot.restore
