@@ -10,11 +10,13 @@ A connection carries one request at a time. It is kept for the next one where th
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from aiohappyeyeballs import start_connection
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from harness.engines.http.exchange import (
@@ -96,11 +98,11 @@ class PlainCarrier:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
+                places = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+                # asyncio's own race leaves a socket open where it is cancelled just after one has won.
+                connected = await start_connection(places, happy_eyeballs_delay=_EYEBALLS)
                 _, line = await loop.create_connection(
-                    lambda: _Line(self._all, self._largest),
-                    self._host,
-                    self._port,
-                    happy_eyeballs_delay=_EYEBALLS,
+                    lambda: _Line(self._all, self._largest), sock=connected
                 )
         except TimeoutError:
             raise Broken(NO_CONNECTION) from None

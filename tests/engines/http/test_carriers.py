@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -152,6 +155,44 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pyte
     with scripted(GOOD, GOOD) as server:
         asked(plain_of, server, 2)
     assert server.connections == 2
+
+
+@both
+def test_a_request_that_is_given_up_at_any_turn_leaves_no_connection_open(opened: Opener) -> None:
+    """A connection that is just being made, too, however far it is."""
+
+    async def main() -> None:
+        async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            for turns in range(30):
+                carrier = opened(f"http://127.0.0.1:{port}")
+                asking = asyncio.create_task(carrier.ask("/", b"[1]"))
+                for _ in range(turns):
+                    await asyncio.sleep(0.0002 if turns % 2 else 0)
+                asking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asking
+                await carrier.close()
+                await asyncio.sleep(0.001)
+                left = [
+                    one
+                    for one in gc.get_objects()
+                    if issubclass(type(one), socket.socket) and led_to(one, port)
+                ]
+                assert not left, f"given up after {turns} turns"
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            await reader.read(-1)
+        writer.close()
+
+    def led_to(one: socket.socket, port: int) -> bool:
+        try:
+            return one.fileno() != -1 and one.getpeername()[1:2] == (port,)
+        except OSError:  # not connected
+            return False
+
+    asyncio.run(main())
 
 
 def test_the_reason_that_all_addresses_of_a_host_share_is_told_once() -> None:
