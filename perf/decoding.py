@@ -35,7 +35,7 @@ from harness.engines.transformers.packing import pack
 from harness.engines.transformers.pool import load_weights
 from harness.engines.transformers.scoring.plan import WorkDone
 from harness.engines.transformers.scoring.shared_prefix import PrefixTreeScorer
-from harness.engines.transformers.split_attention import attend_once, splitting
+from harness.engines.transformers.split_attention import attend_few, splitting
 from perf.measure import table
 
 
@@ -158,12 +158,12 @@ def _own_attention(model: Any, slots: SlotCache, rows: int) -> Callable[[], None
     until = max(slots.lengths) + 1
     slots.aim(0, rows, until - 1, until)
     width = slots.seen(0)[0].shape[-1]
-    asked = torch.randn(rows, config.num_attention_heads, width, dtype=model.dtype)
+    asked = torch.randn(rows, config.num_attention_heads, 1, width, dtype=model.dtype)
     mask = torch.zeros(rows, 1, 1, until, dtype=model.dtype)
 
     def compute() -> None:
         for layer in range(config.num_hidden_layers):
-            attend_once(asked, slots.seen(layer), mask, width**-0.5)
+            attend_few(asked, slots.seen(layer), mask, width**-0.5)
 
     return compute
 

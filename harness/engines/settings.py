@@ -21,8 +21,8 @@ class ModelSettings:
     ``processes``; None for half of what is free.
 
     ``chat``: whether texts are generated through the checkpoint's chat template; "auto" uses it where there is one.
-    ``max_new_tokens``: a limit in place of the benchmark's own. ``speculative``: whether extra heads propose tokens;
-    it changes no answer, only the time.
+    ``max_new_tokens``: a limit in place of the benchmark's own. ``speculative``: whether extra heads, or the
+    text itself, propose tokens; it changes no answer, only the time.
 
     Of served models: ``concurrency`` requests may be under way at once in this process. ``request_timeout``,
     ``item_timeout`` and ``run_timeout`` are seconds. ``price`` is that of a million prompt tokens and of a million new

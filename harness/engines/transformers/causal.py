@@ -24,6 +24,7 @@ from harness.engines.transformers.fused_steps import leave_steps, steps_are_fuse
 from harness.engines.transformers.generation.ahead import AHEAD, AheadStepper, CudaGraphs
 from harness.engines.transformers.generation.batch import BatchGenerator
 from harness.engines.transformers.generation.fallback import SequentialGenerator
+from harness.engines.transformers.generation.lookup_stepper import LookupStepper
 from harness.engines.transformers.generation.sequence import Ends, ends_of
 from harness.engines.transformers.generation.speculative import SpeculativeStepper
 from harness.engines.transformers.generation.step import DecodeStep
@@ -59,7 +60,7 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         super().__init__(info, loaded, self._plans, settings)
         self._asking = chat_mode_of(info, loaded.tokenizer, settings.chat, settings.max_new_tokens)
         self._tokenizer = TextTokenizer(loaded.tokenizer)
-        self._batch = settings.batch
+        self._batch, self._speculative = settings.batch, settings.speculative
         self._numbers: list[int] = []
         self._generation: BatchGenerator | SequentialGenerator | None = None
         how: dict[str, Any] = {"vocabulary": self._rows, "budget": self.budget, "batch": self._batch}
@@ -246,11 +247,21 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
             is not None
         ):
             more["lanes"] = 1
+        looked_up = DecodeStep
+        if kind is DecodeStep and self._model.device.type == "cpu" and self._speculative == "auto":
+            different = self._ways.tried(
+                "proposals", lambda: generator(stepper, **more).verify_several(probe, plain)
+            )
+            if different is None:
+                looked_up = LookupStepper
+            else:
+                self._note(f"no tokens are proposed from the texts themselves: {different}")
         ahead = None
         if kind is DecodeStep and self._model.device.type in AHEAD and len(self._devices) < 2:
             ahead = self._in_blocks(
                 attention, lambda stepper: generator(stepper, **more).verify_ahead(probe, plain)
             )
+        kind = looked_up if kind is DecodeStep else kind
         stepper = ahead or kind(self._model, self._needed, attention, **how, done=self.work_done)
         return generator(stepper, shared, **more)
 

@@ -1,8 +1,7 @@
-"""Steps that continue texts by one token each, for models whose layers are all of Llama's form, on a CPU.
+"""Steps that continue texts by a token each or a few, for models whose layers are all of Llama's form, on a CPU.
 
 Within such a step a product takes tens of microseconds, so that all else counts: calls of modules, views for each
-layer, and every small operation. Here a step is one function over all layers (``fused_layers``), with one token for
-each row.
+layer, and every small operation. Here a step is one function over all layers (``fused_layers``).
 
 Only passes of that kind come here: those of a ``SlotCache`` or several, without hooks on any layer. All others are
 computed by the model's own code. So is everything where that code is not known; and where a probe finds other logits,
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.fused_layers import body_of, turned
 from harness.engines.transformers.kv_cache import SlotCache, SlotCaches
-from harness.engines.transformers.split_attention import NAME, attend_once, beside
+from harness.engines.transformers.split_attention import FEW, NAME, attend_few, beside
 
 if TYPE_CHECKING:
     import torch
@@ -105,10 +104,10 @@ def _stepping_class(plain: Any) -> type[Any]:
 
 
 def _is_step(model: Any, given: dict[str, Any]) -> bool:
-    """Return whether a pass gives each row of slots one token, with nothing else to do on the way."""
+    """Return whether a pass gives each row of slots few tokens, with nothing else to do on the way."""
     return (
         type(given["past_key_values"]) in (SlotCache, SlotCaches)
-        and given["input_ids"].shape[1] == 1
+        and given["input_ids"].shape[1] <= FEW
         and model.config._attn_implementation == NAME
         and not model.training
         and not any(one._forward_hooks or one._forward_pre_hooks for one in model.step_modules)
@@ -116,13 +115,13 @@ def _is_step(model: Any, given: dict[str, Any]) -> bool:
 
 
 def _hidden(model: Any, embedded: torch.Tensor, given: dict[str, Any]) -> torch.Tensor:
-    """Return the last hidden states [rows, 1, width] of a step from embedded tokens [rows, 1, width]."""
+    """Return the last hidden states [rows, tokens, width] of a step from embedded tokens [rows, tokens, width]."""
     import torch
 
     rms_norm, silu = torch.rms_norm, torch.nn.functional.silu
-    rows, _, width = embedded.shape
+    rows, length, width = embedded.shape
     turn = model.rotary_emb(embedded, position_ids=given["position_ids"])
-    hidden = embedded.view(rows, width)
+    hidden = embedded.view(rows * length, width)
     attend = _Attention(given["past_key_values"], given["attention_mask"])
     kinds = getattr(model.config, "layer_types", None) or [None] * len(model.layers)
     for layer, kind in zip(model.layers, kinds, strict=True):
@@ -130,7 +129,7 @@ def _hidden(model: Any, embedded: torch.Tensor, given: dict[str, Any]) -> torch.
         attention, feed = parts["self_attn"], parts["mlp"]
         norm = parts["input_layernorm"]
         between = rms_norm(hidden, (width,), norm.weight, norm.variance_epsilon)
-        heads = parts["qkv_proj"].forward(between).view(rows, 1, -1, attention.head_dim)
+        heads = parts["qkv_proj"].forward(between).view(rows, length, -1, attention.head_dim)
         own = heads.shape[2] // (attention.num_key_value_groups + 2)
         found = attend(attention, kind, turned(heads[:, :, :-own], *turn), heads[:, :, -own:], own)
         hidden = attention._modules["o_proj"].forward(found).add_(hidden)
@@ -139,7 +138,7 @@ def _hidden(model: Any, embedded: torch.Tensor, given: dict[str, Any]) -> torch.
         gate, up = parts["gate_up_proj"].forward(between).chunk(2, -1)
         hidden.add_(feed._modules["down_proj"].forward(silu(gate).mul_(up)))
     norm = model.norm
-    return rms_norm(hidden, (width,), norm.weight, norm.variance_epsilon).view(rows, 1, width)
+    return rms_norm(hidden, (width,), norm.weight, norm.variance_epsilon).view(rows, length, width)
 
 
 class _Attention:
@@ -156,12 +155,12 @@ class _Attention:
     def __call__(
         self, attention: Any, kind: str | None, turned_heads: torch.Tensor, values: torch.Tensor, own: int
     ) -> torch.Tensor:
-        """Return what a layer's heads attend to [rows, heads * width], from turned queries and keys [rows, 1, heads,
-        width] and values; ``own`` is the number of keys."""
+        """Return what a layer's heads attend to [rows * tokens, heads * width], from turned queries and keys [rows,
+        tokens, heads, width] and values; ``own`` is the number of keys."""
         import torch
 
         masks = self._only or self._masks[kind]
-        asked, keys = turned_heads[:, 0, :-own], turned_heads[:, :, -own:]
+        asked, keys = turned_heads[:, :, :-own].transpose(1, 2), turned_heads[:, :, -own:]
         found, first = [], 0
         for cache, mask in zip(self._caches, masks, strict=True):
             end = first + cache.count
@@ -169,6 +168,6 @@ class _Attention:
             own_parts = cache.update(
                 keys[part].transpose(1, 2), values[part].transpose(1, 2), attention.layer_idx
             )
-            found.append(attend_once(asked[part], own_parts, mask, attention.scaling))
+            found.append(attend_few(asked[part], own_parts, mask, attention.scaling))
             first = end
-        return found[0] if len(found) == 1 else torch.cat(found)
+        return (found[0] if len(found) == 1 else torch.cat(found)).flatten(0, 1)

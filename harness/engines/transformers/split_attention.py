@@ -37,6 +37,9 @@ _MANY: Final = 60_000
 """Tokens of a prefix, and scores of a head, from which oneDNN's products are faster than torch's operation for
 attention: measured for 48 to 9,600 queries after 64 to 1,100 tokens (docs/performance.md)."""
 
+FEW: Final = 16
+"""The most tokens of a row in a pass that continues texts."""
+
 _TRIED: Final = 96
 """Queries of the trial."""
 
@@ -144,8 +147,8 @@ def _attended(
 
     key, value = own
     rows, all_heads, length, width = query.shape
-    if fused and length == 1 and softcap is None and _goes_by_products(query, own, attention_mask):
-        return attend_once(query[:, :, 0], own, attention_mask, scale).view(rows, 1, all_heads, -1)
+    if fused and length <= FEW and softcap is None and _goes_by_products(query, own, attention_mask):
+        return attend_few(query, own, attention_mask, scale).view(rows, length, all_heads, -1)
     heads = key.shape[1]
     group = all_heads // heads
     asked = (query * scale).reshape(rows, heads, group * length, width)
@@ -172,10 +175,11 @@ def _attended(
     return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
 
 
-def attend_once(
+def attend_few(
     asked: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor, scale: float
 ) -> torch.Tensor:
-    """Attend for one token of each row on a CPU: queries [rows, heads, width] -> [rows, heads * width].
+    """Attend for one token of each row or ``FEW``, on a CPU: queries [rows, heads, tokens, width] -> [rows, tokens,
+    heads * width].
 
     The arguments else are those of ``split_attention``. In float32 and bfloat16 own keys and values meet the queries in
     products, which takes fewer and quicker operations than attention as a whole. What is seen of the prefix counts as
@@ -184,18 +188,19 @@ def attend_once(
     import torch
 
     if not _goes_by_products(asked, own, mask):
-        return _attended(asked.unsqueeze(2), own, mask, scale, None, fused=True).flatten(1)
+        return _attended(asked, own, mask, scale, None, fused=True).flatten(2)
     prefix = getattr(own[0], _BEHIND, None)
     key, value = _with_room(own) if asked.dtype == torch.bfloat16 else own
-    rows, all_heads, width = asked.shape
+    rows, all_heads, length, width = asked.shape
     heads = key.shape[1]
-    group, pairs = all_heads // heads, rows * heads
+    # Query heads that share a key, and a row's tokens, are laid side by side.
+    group, pairs = all_heads // heads * length, rows * heads
     keys, values = key.flatten(0, 1), value.flatten(0, 1)
     queries = asked.reshape(rows, heads, group, width)
-    hidden = _hidden(mask, heads, key.shape[2])
+    hidden = _hidden(mask, heads, group // length, key.shape[2])
     scores = _own_scores(queries.reshape(pairs, group, width), keys.transpose(1, 2), hidden, scale)
     if prefix is None:
-        return torch.bmm(scores.softmax(-1).to(values.dtype), values).view(rows, -1)
+        return _by_token(torch.bmm(scores.softmax(-1).to(values.dtype), values), asked)
     # Within ``in_float32`` the queries are wider than what is stored.
     stored_keys, stored_values = (one[0].to(asked.dtype) for one in prefix)
     by_head = queries.transpose(0, 1).reshape(heads, rows * group, width)
@@ -205,9 +210,17 @@ def attend_once(
     sums = sums.view(heads, rows, group).transpose(0, 1).reshape(pairs, group, 1)
     weights = torch.cat((sums, scores), dim=-1).softmax(-1)
     if weights.dtype == asked.dtype:
-        return torch.baddbmm(before.mul_(weights[..., :1]), weights[..., 1:], values).view(rows, -1)
+        return _by_token(torch.baddbmm(before.mul_(weights[..., :1]), weights[..., 1:], values), asked)
     found = torch.bmm(weights[..., 1:].to(values.dtype), values)
-    return torch.addcmul(found.float(), before, weights[..., :1]).to(asked.dtype).view(rows, -1)
+    return _by_token(torch.addcmul(found.float(), before, weights[..., :1]).to(asked.dtype), asked)
+
+
+def _by_token(found: torch.Tensor, asked: torch.Tensor) -> torch.Tensor:
+    """Return what queries [rows, heads, tokens, width] found as [rows, tokens, heads * width]."""
+    rows, heads, length, _ = asked.shape
+    if length == 1:
+        return found.view(rows, 1, -1)
+    return found.view(rows, heads, length, -1).transpose(1, 2).flatten(2)
 
 
 def _with_room(own: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -222,20 +235,23 @@ def _with_room(own: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, to
     return key, value
 
 
-def _hidden(mask: torch.Tensor, heads: int, columns: int) -> torch.Tensor:
-    """Return a mask [rows, 1, 1, keys] for the pairs of rows and heads [pairs, 1, columns], which hides all columns
-    after the keys; the same in all layers of a pass."""
+def _hidden(mask: torch.Tensor, heads: int, group: int, columns: int) -> torch.Tensor:
+    """Return a mask [rows, 1, tokens, keys] for the pairs of rows and heads [pairs, group * tokens, columns], which
+    hides all columns after the keys; the same in all layers of a pass. That of one token is for its whole group."""
     import torch
 
-    made: dict[tuple[int, int], torch.Tensor] | None = getattr(mask, _PAIRED, None)
+    made: dict[tuple[int, int, int], torch.Tensor] | None = getattr(mask, _PAIRED, None)
     if made is None:
         made = {}
         setattr(mask, _PAIRED, made)
-    if (found := made.get((heads, columns))) is None:
+    if (found := made.get((heads, group, columns))) is None:
         more = columns - mask.shape[-1]
         all_ = torch.nn.functional.pad(mask, (0, more), value=torch.finfo(mask.dtype).min) if more else mask
-        found = all_[:, 0].expand(-1, heads, -1).reshape(-1, 1, columns)
-        made[heads, columns] = found
+        rows, _, length, _ = all_.shape
+        copies = group if length > 1 else 1
+        found = all_[:, :, None].expand(rows, heads, copies, length, columns)
+        found = found.reshape(rows * heads, copies * length, columns)
+        made[heads, group, columns] = found
     return found
 
 
@@ -260,7 +276,7 @@ def _own_scores(
 def _goes_by_products(
     asked: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor
 ) -> bool:
-    """Return whether one token of each row attends in float32 or bfloat16 on a CPU, to all of the prefix and to own
+    """Return whether few tokens of each row attend in float32 or bfloat16 on a CPU, to all of the prefix and to own
     keys that lie in a buffer by row and head."""
     import torch
 

@@ -18,7 +18,7 @@ from harness.engines.transformers.fused_layers import fuse
 from harness.engines.transformers.fused_steps import fuse_steps, leave_steps, steps_are_fused
 from harness.engines.transformers.packing import pack
 from harness.engines.transformers.pool import load_weights
-from harness.engines.transformers.split_attention import attend_once
+from harness.engines.transformers.split_attention import attend_few
 from tests.support.engines import engine_for, generates_together
 from tests.support.families import CAUSAL, SHOTS, causal_of
 from tests.support.generating import prompts, texts, with_samples
@@ -100,9 +100,9 @@ def test_a_step_with_a_fault_is_left_to_the_models_own_code(
 ) -> None:
 
     def faulty(asked: torch.Tensor, own: Any, mask: torch.Tensor, scale: float) -> torch.Tensor:
-        return attend_once(asked, own, torch.zeros_like(mask), scale)  # all rows see as much as the longest
+        return attend_few(asked, own, torch.zeros_like(mask), scale)  # all rows see as much as the longest
 
-    monkeypatch.setattr(fused_steps, "attend_once", faulty)
+    monkeypatch.setattr(fused_steps, "attend_few", faulty)
     engine = quick_engine(llama, dtype)
     assert steps_are_fused(engine.loaded.model)
     wanted = engine_for(llama, dtype=dtype)

@@ -45,7 +45,7 @@ def start(folder: Path, dtype: Dtype = "float32", *, remembers: bool = True) -> 
     return engine
 
 
-ALL = ["logits", "scores", "texts", "lanes"]
+ALL = ["logits", "scores", "texts", "lanes", "proposals"]
 
 
 def test_the_second_start_needs_no_probe(llama: Path, probes: list[str]) -> None:

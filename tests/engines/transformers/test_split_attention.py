@@ -1,4 +1,4 @@
-"""One token of each row attends to a prefix and its own keys as by one softmax over both."""
+"""Few tokens of each row attend to a prefix and its own keys as by one softmax over both."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harness.engines.transformers import split_attention
-from harness.engines.transformers.split_attention import attend_once, put_behind
+from harness.engines.transformers.split_attention import attend_few, put_behind
 
 HEADS, GROUP, WIDTH, OWN, SCALE = 2, 3, 16, 9, 0.3
 
@@ -19,29 +19,30 @@ def by_one_softmax(
         torch.cat((before.expand(rows, -1, -1, -1), own), dim=2).repeat_interleave(GROUP, dim=1).double()
         for before, own in zip(prefix, (key, value), strict=True)
     )
-    scores = SCALE * (asked.double()[:, :, None] @ keys.transpose(2, 3))
+    scores = SCALE * (asked.double() @ keys.transpose(2, 3))
     scores[..., prefix.shape[3] :] += mask
-    return (scores.softmax(-1) @ values).flatten(1)
+    return (scores.softmax(-1) @ values).transpose(1, 2).flatten(2)
 
 
 @pytest.mark.parametrize("rows", [1, 5, 32])
 @pytest.mark.parametrize("past", [0, 1, 40, 700])
+@pytest.mark.parametrize("tokens", [1, 2, 5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_token_of_each_row_sees_the_prefix_and_its_own_keys(
-    rows: int, past: int, dtype: torch.dtype
+def test_the_tokens_of_each_row_see_the_prefix_and_the_own_keys_before_them(
+    rows: int, past: int, tokens: int, dtype: torch.dtype
 ) -> None:
     torch.manual_seed(rows + past)
-    asked = (3 * torch.randn(rows, HEADS * GROUP + HEADS, WIDTH).to(dtype))[:, : HEADS * GROUP]
+    asked = (3 * torch.randn(rows, HEADS * GROUP + HEADS, tokens, WIDTH).to(dtype))[:, : HEADS * GROUP]
     buffers = torch.randn(2, rows + 1, HEADS, OWN + 4, WIDTH).to(dtype)  # with room to spare
     key, value = buffers[:, :rows, :, :OWN]
     prefix = torch.randn(2, 1, HEADS, past, WIDTH).to(dtype)
-    lengths = torch.arange(rows) % OWN
-    mask = torch.zeros(rows, 1, 1, OWN, dtype=dtype)
-    mask.masked_fill_(torch.arange(OWN) > lengths[:, None, None, None], torch.finfo(dtype).min)
+    last = torch.arange(rows)[:, None] % (OWN - tokens + 1) + torch.arange(tokens)
+    mask = torch.zeros(rows, 1, tokens, OWN, dtype=dtype)
+    mask.masked_fill_(torch.arange(OWN) > last[:, None, :, None], torch.finfo(dtype).min)
     expected = by_one_softmax(asked, key, value, mask, prefix)
     if past:
         put_behind(key, (prefix[0], prefix[1]))
-    found = attend_once(asked, (key, value), mask, SCALE)
+    found = attend_few(asked, (key, value), mask, SCALE)
     bound = 1e-5 if dtype is torch.float32 else 5e-2
     assert float((found.double() - expected).abs().max()) <= bound
 

@@ -183,6 +183,17 @@ class BatchGenerator:
             different = self._differs(works, plain, lambda works: self._fed_in_lanes(works, lanes), False)
         return different
 
+    def verify_several(
+        self, works: Sequence[tuple[int, ...]], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
+    ) -> str | None:
+        """Feed the last two tokens of each sequence at once, in one lane and in two; return None where the logits
+        agree, else the difference."""
+        different = self._differs(works, plain, lambda works: self._fed(works, at_once=True), False)
+        if different is None and self._most_lanes > 1 and len(works) > 1:
+            lanes = self._fed_in_lanes
+            different = self._differs(works, plain, lambda works: lanes(works, at_once=True), False)
+        return different
+
     def _differs(
         self,
         works: Sequence[tuple[int, ...]],
@@ -205,10 +216,13 @@ class BatchGenerator:
         self,
         works: Sequence[tuple[int, ...]],
         step: Callable[[SlotCache, Sequence[int]], torch.Tensor] | None = None,
+        *,
+        at_once: bool = False,
     ) -> torch.Tensor:
         """Return logits [places x works, vocabulary] after the prompts, and after each of the last two tokens.
 
-        Where tokens are proposed, these two are fed once more, both at once, for the logits after them.
+        These two are fed one after the other, or ``at_once``. Where heads propose tokens, they are fed once more, both
+        at once, for the logits after them.
         """
         import torch
 
@@ -219,6 +233,9 @@ class BatchGenerator:
             with splitting(self._model, fused=self._fused):
                 slots = SlotCache(prefix)
                 found = [self._stepper.fill(slots, [work[len(past) : -2] for work in works])]
+                if at_once:
+                    both = self._stepper.several(slots, [work[-2:] for work in works])
+                    return torch.cat([*found, both[0::2], both[1::2]])
                 found += [step(slots, [work[-back] for work in works]) for back in (2, 1)]
                 if self._stepper.speculative:
                     slots.lengths = [length - 2 for length in slots.lengths]
@@ -230,6 +247,8 @@ class BatchGenerator:
         self,
         works: Sequence[tuple[int, ...]],
         step: Callable[[Sequence[SlotCache], Sequence[Sequence[int]]], torch.Tensor] | None = None,
+        *,
+        at_once: bool = False,
     ) -> torch.Tensor:
         """Return the same logits with the last sequence in a lane of its own, after a shorter prefix."""
         import torch
@@ -244,6 +263,10 @@ class BatchGenerator:
                     self._stepper.fill(slots, [work[length:-2] for work in some])
                     for slots, (length, some) in zip(caches, parts, strict=True)
                 ]
+                if at_once:
+                    fed = [[work[-2:] for work in some] for _, some in parts]
+                    both = self._stepper.several_all(caches, fed, 2)
+                    return torch.cat([*found, both[0::2], both[1::2]])
                 found += [
                     step(caches, [[work[-back] for work in some] for _, some in parts]) for back in (2, 1)
                 ]

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from harness.core.requests import FinishReason, Generated, earliest_stop
+from harness.engines.transformers.generation.prompt_lookup import PromptLookup
 from harness.engines.transformers.generation.sampling import DrawKey, SamplingParams
 from harness.engines.transformers.prompts import Prompt
 from harness.engines.transformers.tokenizer import TextTokenizer
@@ -46,7 +47,7 @@ class GeneratedSequence:
     """One continuation of a prompt: its tokens so far, and what became of it.
 
     ``proposals`` has the tokens that extra heads proposed, each list with the number (from 0) of the token that it
-    begins at.
+    begins at. ``lookup`` proposes tokens from the text itself, once it was asked to.
     """
 
     prompt: Prompt
@@ -56,6 +57,7 @@ class GeneratedSequence:
     tokens: list[int] = field(default_factory=list)
     outcome: Generated | None = None
     proposals: list[tuple[int, list[int]]] = field(default_factory=list)
+    lookup: PromptLookup | None = None
 
     @property
     def draw(self) -> DrawKey:

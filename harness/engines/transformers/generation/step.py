@@ -125,15 +125,40 @@ class DecodeStep:
 
         Return float32 logits [rows, vocabulary] after each.
         """
-        columns = [to_device(slots.lengths, self._model.device)[:, None] for slots in caches]
-        until = [max(slots.lengths) + 1 for slots in caches]
-        ids = to_device([[token] for some in tokens for token in some], self._model.device)
-        inputs = self._beside(caches, columns, until, ids)
-        logits = self._computed(inputs, [(row, 0) for row in range(len(inputs["input_ids"]))])
+        logits = self.several_all(caches, [[[token] for token in some] for some in tokens], 1)
         for slots in caches:
             slots.lengths = [length + 1 for length in slots.lengths]
-        self._done.decoded += len(inputs["input_ids"])
-        self._done.continued += len(inputs["input_ids"])
+        self._done.decoded += len(logits)
+        return logits
+
+    def several_all(
+        self, caches: Sequence[SlotCache], fed: Sequence[Sequence[Sequence[int]]], width: int
+    ) -> torch.Tensor:
+        """Put up to ``width`` tokens in every slot in use of several caches, in one pass; return float32 logits [rows x
+        width, vocabulary] after each.
+
+        Rows with fewer are filled up; what is computed there counts for nothing. The slots' lengths stay, so that the
+        next tokens overwrite what was put there.
+        """
+        import torch
+
+        device = self._model.device
+        rows = [row for some in fed for row in some]
+        ids = to_device([[*row, *[0] * (width - len(row))] for row in rows], device)
+        places = torch.arange(width, device=device)
+        columns = [to_device(slots.lengths, device)[:, None] + places for slots in caches]
+        until = [max(slots.lengths) + width for slots in caches]
+        if len(caches) == 1:
+            caches[0].aim(0, len(rows), columns[0], until[0])
+            inputs = self._alone(caches[0], ids, columns[0], until[0])
+        else:
+            inputs = self._beside(caches, columns, until, ids)
+        if width > 1:
+            # A model may have no positions beyond its length.
+            last = inputs["position_ids"][:, 0] + to_device([len(row) - 1 for row in rows], device)
+            inputs["position_ids"] = inputs["position_ids"].minimum(last[:, None])
+        logits = self._computed(inputs, [(row, place) for row in range(len(rows)) for place in range(width)])
+        self._done.continued += ids.numel()
         return logits
 
     def _beside(
@@ -143,7 +168,8 @@ class DecodeStep:
         until: Sequence[int],
         ids: torch.Tensor,
     ) -> dict[str, Any]:
-        """Return the inputs of a pass that puts ``ids`` [rows, 1] in the ``columns`` [rows, 1] of several caches."""
+        """Return the inputs of a pass that puts ``ids`` [rows, tokens] in the ``columns`` [rows, tokens] of several
+        caches."""
         import torch
 
         for slots, own, end in zip(caches, columns, until, strict=True):
@@ -170,17 +196,7 @@ class DecodeStep:
 
         The slots' lengths stay, so that the next tokens overwrite them.
         """
-        import torch
-
-        width = len(fed[0])
-        first = to_device(slots.lengths, self._model.device)[:, None]
-        columns = first + torch.arange(width, device=self._model.device)
-        until = max(slots.lengths) + width
-        slots.aim(0, len(fed), columns, until)
-        places = [(row, place) for row in range(len(fed)) for place in range(width)]
-        logits = self._forward(slots, fed, columns, until, places)
-        self._done.continued += len(places)
-        return logits
+        return self.several_all([slots], [fed], len(fed[0]))
 
     def _forward(
         self,
