@@ -191,6 +191,14 @@ class CausalEngine(ModelEngine[Plan | Prompt | Refusal]):
         if different is not None:
             self._goes_slowly("scoring", different)
             return None
+        if self._model.device.type == "cpu":
+            different = self._ways.tried(
+                "split scores", lambda: shared.verify_split(works, self._plain.logits)
+            )
+            if different is None:
+                shared.split()
+            else:
+                self._note(f"scores after shared prefixes take the model's own attention: {different}")
         return shared
 
     def _generator(self) -> BatchGenerator | SequentialGenerator:

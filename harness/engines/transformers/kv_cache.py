@@ -82,11 +82,13 @@ class _Cache:
 class SharedPast(_Cache):
     """The cache that a model's layers use: their keys and values after those of the prompt prefix.
 
-    With ``record``, the resulting keys and values are kept in ``made``.
+    With ``record``, the resulting keys and values are kept in ``made``. ``split``: the layers attend by
+    ``split_attention``, so that the prefix is not copied for the rows.
     """
 
-    def __init__(self, prefix: KeyValues, *, record: bool = False) -> None:
+    def __init__(self, prefix: KeyValues, *, record: bool = False, split: bool = False) -> None:
         super().__init__(prefix, keeps=record)
+        self._split = split
         self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def update(
@@ -95,15 +97,19 @@ class SharedPast(_Cache):
         """Take what a layer computed for the batch; return the keys and values that it must attend to."""
         import torch
 
-        if self.prefix.layers:
-            past_keys, past_values = self.prefix.layers[layer_idx]
+        own = keys, values
+        if self.prefix.layers and (self.keeps or not self._split):
             rows = keys.shape[0]
-            keys = torch.cat((past_keys.expand(rows, -1, -1, -1), keys), dim=2)
-            values = torch.cat((past_values.expand(rows, -1, -1, -1), values), dim=2)
+            keys, values = (
+                torch.cat((past.expand(rows, -1, -1, -1), new), dim=2)
+                for past, new in zip(self.prefix.layers[layer_idx], own, strict=True)
+            )
         if self.keeps:
             # Views would keep all that the layer computed, and products with rows that lie apart are slow.
             keys, values = keys.contiguous(), values.contiguous()
             self._made[layer_idx] = (keys, values)
+        if self._split and self.prefix.layers:
+            return put_behind(own[0], self.prefix.layers[layer_idx]), own[1]
         return keys, values
 
     def made(self, tokens: tuple[int, ...]) -> KeyValues:

@@ -1,9 +1,9 @@
 """Proposals of next tokens that are looked up in a text itself. Pure; runs no model.
 
-Where the last few tokens of a text stood before, what followed them there is proposed to follow again: code repeats
-its names, answers repeat their questions, and small models repeat themselves (Yang et al. 2023, "Inference with
-Reference"; Saxena 2023, "Prompt Lookup Decoding"). The model verifies several proposed tokens in one pass, and only
-those that it would have chosen itself count (``lookup_stepper``).
+Where the last few tokens of a text stood before, what followed them there is proposed to follow again. Code repeats
+its names, answers repeat their questions, and small models repeat themselves. The method is that of Yang et al. 2023
+("Inference with Reference") and Saxena 2023 ("Prompt Lookup Decoding"). The model verifies several proposed tokens in
+one pass, and only those that it would have chosen itself count (``lookup_stepper``).
 
 ``best_width`` decides how many tokens of each row a pass has. It asks no clock: the same rows with the same texts are
 computed in the same passes in every run, so that in half precision their texts are the same too.

@@ -1,6 +1,9 @@
 """Scores sequences with every shared prefix computed once.
 
 ``PrefixTreeScorer.verify`` tests whether a model supports that, against a plain forward pass.
+
+After a prefix, the layers attend by ``split_attention`` on a CPU, if a probe gives the same scores that way
+(``verify_split``). The model's own attention would copy the prefix for every row and every head, in every layer.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import difference
@@ -30,6 +34,7 @@ from harness.engines.transformers.scoring.prefix_tree import (
     lay_out,
     take_batch,
 )
+from harness.engines.transformers.split_attention import splitting
 from harness.engines.transformers.transfer import to_device
 
 if TYPE_CHECKING:
@@ -37,6 +42,9 @@ if TYPE_CHECKING:
 
 _KEPT_BYTES: Final = 2**28
 """The bytes of kept prefixes where no allowance says how many."""
+
+_LEAST_SPLIT: Final = 8
+"""The tokens of a prefix from which attention is split: setting it takes as long as computing a few tokens."""
 
 _SHARED_BY: Final = 8
 """The number of sequences below a stem from which it is kept for later calls; fewer are the choices of one
@@ -70,6 +78,7 @@ class PrefixTreeScorer:
         self._kept = PrefixCache(_KEPT_BYTES if allowance is None else allowance.kept(model.device))
         self._room, self._saving = ROOM, SAVING
         self._unread = _UNREAD.get(model.device.type, 0)
+        self._splits = False
 
     def verify(
         self, works: Sequence[TokenWork], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
@@ -98,6 +107,19 @@ class PrefixTreeScorer:
             what="a score",
             most=max(len(work.targets) for work in works),
         )
+
+    def verify_split(
+        self, works: Sequence[TokenWork], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
+    ) -> str | None:
+        """Do the same by split attention, which is used from then on if the scores agree."""
+        self._splits = True
+        different = self.verify(works, plain)
+        self._splits = different is None
+        return different
+
+    def split(self) -> None:
+        """Attend after prefixes by split attention."""
+        self._splits = True
 
     def _both_ways(self, works: Sequence[TokenWork]) -> torch.Tensor:
         """Return float32 logits at the targets of a probe, as ``Plain.logits`` returns them, twice."""
@@ -211,7 +233,7 @@ class PrefixTreeScorer:
                 [[length] * length],
                 [list(places[begin - start : end - start])],
             )
-            cache = SharedPast(past, record=True)
+            cache = SharedPast(past, record=True, split=self._split_after(begin))
             self._forward(pass_, layout, cache, begin)
             past = cache.made(whole[:end])
         return past
@@ -229,7 +251,12 @@ class PrefixTreeScorer:
                 self._run_on(pass_, past, pass_.tree.path(node), pass_.tree.places([node]))
                 continue
             layout = lay_out(pass_.tree, take_batch(left, limits))
-            self._forward(pass_, layout, SharedPast(past), len(past.tokens))
+            cache = SharedPast(past, split=self._split_after(len(past.tokens)))
+            self._forward(pass_, layout, cache, len(past.tokens))
+
+    def _split_after(self, past: int) -> bool:
+        """Return whether attention is split in a pass after so many tokens."""
+        return self._splits and past >= _LEAST_SPLIT
 
     def _forward(self, pass_: _Tree, layout: Layout, cache: SharedPast, past: int) -> None:
         """Run one forward pass; what it says about wanted targets goes to ``pass_``."""
@@ -240,7 +267,9 @@ class PrefixTreeScorer:
             if place in pass_.wanted
         ]
         inputs = self._inputs(layout, cache, past)
-        logits = self._needed.logits(inputs, [row for row, _, _ in asked], [column for _, column, _ in asked])
+        rows, columns = [row for row, _, _ in asked], [column for _, column, _ in asked]
+        with splitting(self._model) if self._split_after(past) else nullcontext():
+            logits = self._needed.logits(inputs, rows, columns)
         self._count(layout, len(asked))
         self._done.scored += pass_.take([place for _, _, place in asked], logits, self._unread)
 
@@ -256,10 +285,15 @@ class PrefixTreeScorer:
             "use_cache": True,
         }
         if past or layout.branches:
-            where: dict[str, Any] = {"positions": positions, "past": past, "dtype": self._model.dtype}
-            inputs["attention_mask"] = self._attention.masks(
-                lambda window: additive_mask(layout.seen_until, window=window, **where)
-            )
+            where: dict[str, Any] = {"positions": positions, "dtype": self._model.dtype}
+            longest = 1 + max(map(max, layout.positions))
+
+            def mask(window: int | None) -> torch.Tensor:
+                # Split attention takes a mask of a row's own keys, where all of the prefix is seen.
+                hidden = 0 if self._split_after(past) and longest <= (window or longest) else past
+                return additive_mask(layout.seen_until, past=hidden, window=window, **where)
+
+            inputs["attention_mask"] = self._attention.masks(mask)
         else:
             # Under the model's own causal mask no token sees the gaps to its right. Where a mask of ones is given,
             # transformers looks at it, and so waits for the device.

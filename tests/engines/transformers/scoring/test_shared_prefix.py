@@ -13,6 +13,7 @@ from harness.checkpoints import resolve
 from harness.core.requests import Answer, Loglikelihood, Refusal, Request, RollingLoglikelihood
 from harness.engines.registry import open_engine
 from harness.engines.settings import Dtype, ModelSettings
+from harness.engines.transformers import split_attention
 from harness.engines.transformers.attention_masks import additive_mask, attention_of
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.kv_cache import KeyValues, PrefixCache
@@ -229,3 +230,29 @@ def test_kept_prefixes_are_found_by_their_tokens_and_bounded() -> None:
     assert kept.find(other) == KeyValues()
     kept.keep(made(tuple(range(10**4))))
     assert kept.find(tuple(range(10**4))) == KeyValues()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_attention_that_is_split_wrongly_is_found_and_left_to_the_model(
+    dtype: Dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = causal_of(tmp_path, "llama")
+    right = split_attention._attended
+    seen: list[int] = []
+
+    def faulty(query: Any, own: Any, mask: Any, *more: Any, **how: Any) -> Any:
+        seen.append(query.shape[2])
+        return right(query, own, mask * 0, *more, **how)  # tokens see those after them
+
+    wanted = logprobs(engine_for(folder, dtype=dtype).answer(questions()))
+    monkeypatch.setattr(split_attention, "_attended", faulty)
+    engine = engine_for(folder, dtype=dtype)
+    assert seen
+    assert engine.shares
+    assert len(engine.notes) == 1
+    assert "scores after shared prefixes take the model's own attention: a score is" in engine.notes[0]
+    seen.clear()
+    assert logprobs(engine.answer(questions())) == pytest.approx(
+        wanted, abs=1e-4 if dtype == "float32" else 0.5
+    )
+    assert not seen
