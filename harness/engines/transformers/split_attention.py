@@ -40,6 +40,9 @@ attention: measured for 48 to 9,600 queries after 64 to 1,100 tokens (docs/perfo
 FEW: Final = 16
 """The most tokens of a row in a pass that continues texts."""
 
+_NARROW: Final = 4
+"""Queries that share a key up to which their scores are quicker to compute the other way round: keys times queries."""
+
 _TRIED: Final = 96
 """Queries of the trial."""
 
@@ -266,7 +269,10 @@ def _own_scores(
     import torch
 
     if queries.dtype == torch.float32:
-        return torch.baddbmm(hidden, queries, keys, alpha=scale)
+        if queries.shape[1] > _NARROW:
+            return torch.baddbmm(hidden, queries, keys, alpha=scale)
+        turned = (one.transpose(1, 2) for one in (hidden, keys, queries))
+        return torch.baddbmm(*turned, alpha=scale).transpose(1, 2)
     queries = queries * scale
     coarse = torch.bmm(queries, keys)
     rest = torch.baddbmm(coarse, queries, keys, beta=-1.0)

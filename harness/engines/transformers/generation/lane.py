@@ -18,8 +18,9 @@ from harness.engines.transformers.scoring.prefix_tree import common
 if TYPE_CHECKING:
     import torch
 
-_AHEAD: Final = 128
-"""Tokens of a text that memory is planned for; few texts get much longer."""
+_AHEAD: Final = 48
+"""Tokens of a text that memory is planned for when it begins; half of the texts get no longer, and what they leave is
+for the others."""
 
 
 class _Job(NamedTuple):
