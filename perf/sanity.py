@@ -5,7 +5,8 @@
 Both ask the first rows of each set, with the shots that the reference draws (``--eval-fewshot lm-eval``), in float32
 and without a chat template. The reference runs its own tasks, whose data is pointed at the folder. Splits for
 examples that the folder lacks have a stand-in for both. Prompts are compared by bytes, log-probabilities within 1e-3,
-and generated texts to the letter; so is every metric that both have, item by item. FILE is for
+and generated texts to the letter; so is every metric that both have, item by item. What differs is listed. The
+judge of the reference's programs is a file of the Hub's, so they run in our sandbox with its tests. FILE is for
 ``python -m perf.sanity_table``, which makes one table of several runs. PYTHON is one that has
 lm-eval[math,ifeval] 0.4.13.
 """
@@ -18,13 +19,16 @@ import json
 import math
 import statistics
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import harness
-from harness.results.journal import read_journal
+from harness import CallTests, RunProgram
+from harness.engines.sandbox import open_sandbox
+from harness.engines.sandbox.sandbox import Sandbox
+from harness.results.journal import Record, read_journal
 from perf import our_side
 from perf.measure import ROOT, run
 from perf.sanity_table import Row, markdown
@@ -46,21 +50,19 @@ class Wanted:
 
 
 CHOICES = ("arc_easy", "arc_challenge", "hellaswag", "winogrande", "piqa", "boolq", "openbookqa")
-SUBJECTS = ("abstract_algebra", "college_biology", "marketing", "world_religions")
-
 WANTED = (
     *(Wanted(name, 0, 100) for name in (*CHOICES, "commonsense_qa", "lambada")),
     *(Wanted(f"kobest_{name}", 0, 40) for name in ("boolq", "copa", "hellaswag", "sentineg", "wic")),
-    *(Wanted(f"mmlu/{name}", 5, 10) for name in SUBJECTS),
-    *(Wanted(f"mmlu_continuation/{name}", 0, 25) for name in SUBJECTS),
+    *(Wanted(f"mmlu/{name}", 5, 2) for name in recorder.SUBJECTS),
+    *(Wanted(f"mmlu_continuation/{name}", 0, 2) for name in recorder.SUBJECTS),
     Wanted("mmlu_pro_letters", 5, 10),
-    Wanted("mmlu_pro/biology", 5, 4, 24),
+    *(Wanted(f"mmlu_pro/{name}", 5, 2, 24) for name in recorder.PRO),
     Wanted("gsm8k", 5, 8, 32),
     Wanted("math", 4, 8, 32),
     Wanted("drop", 0, 12, 24),
     Wanted("ifeval", 0, 8, 48),
-    Wanted("bbh/boolean_expressions", 3, 8, 32),
-    Wanted("bbh_zeroshot/navigate", 0, 12, 32),
+    *(Wanted(f"bbh/{name}", 3, 2, 24) for name in recorder.BBH),
+    *(Wanted(f"bbh_zeroshot/{name}", 0, 2, 24) for name in recorder.BBH),
     Wanted("humaneval", 0, 4, 64),
     Wanted("mbpp", 3, 4, 64),
 )
@@ -101,6 +103,8 @@ def main() -> None:
                 kept = json.dumps([asdict(row) for row in rows], indent=1)
                 options.json.write_text(f"{kept}\n", encoding="utf-8")
     print(markdown(rows))
+    for row in rows:
+        print(*(f"{row.name} {said}" for said in row.differing), sep="\n", end="\n" * bool(row.differing))
 
 
 def compared(wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path) -> Iterator[Row]:
@@ -111,9 +115,14 @@ def compared(wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path
     wanted = [one for one in wanted if one.name in there]
     model = our_side.model_folder(options.checkpoint)
     theirs = reference(wanted, options, folder, data, model)
-    for one in wanted:
-        prompts = dict(itertools.islice(_prompts(one, data), one.rows))
-        yield line(one, theirs[one.name], list(scored(one, data, model, folder, prompts)))
+    with open_sandbox() as sandbox:
+        for (_, _), alike in itertools.groupby(wanted, lambda one: (one.rows, one.tokens)):
+            together = list(alike)
+            records = asked(together, data, model, folder)
+            for one in together:
+                prompts = dict(itertools.islice(_prompts(one, data), one.rows))
+                judged = [judge(found, sandbox) for found in theirs[one.name]]
+                yield line(one, judged, told(one, records, prompts))
 
 
 def kits_of(data: Path) -> Iterator[Any]:
@@ -152,37 +161,51 @@ def _prompts(one: Wanted, data: Path) -> Iterator[tuple[str, str]]:
     return ours(KITS[one.name.partition("/")[0]], one.name, str(one.shots), data)
 
 
-def scored(
-    one: Wanted, data: Path, model: Path, folder: Path, prompts: dict[str, str]
-) -> Iterator[dict[str, Any]]:
-    """Our answers about the first rows of a task, as the reference's are told."""
-    benchmark, _, group = one.name.partition("/")
-    tokens: dict[str, Any] = {"max_new_tokens": one.tokens} if one.tokens else {}
+def asked(wanted: Sequence[Wanted], data: Path, model: Path, folder: Path) -> dict[tuple[str, str], Record]:
+    """Our records of the first rows of tasks with one limit, by benchmark and row: one run for them all."""
+    tokens: dict[str, Any] = {"max_new_tokens": wanted[0].tokens} if wanted[0].tokens else {}
     done = harness.evaluate(
         str(model),
-        tasks=[f"{benchmark} {one.shots}-shot"],
+        tasks=[f"{one.name} {one.shots}-shot" for one in wanted],
         data=str(data),
-        limit=one.rows,
+        limit=wanted[0].rows,
         fewshot="lm-eval",
         dtype="float32",
         chat="off",
         output=str(folder / "results"),
-        arguments=["-k", f"/{group}/" if group else benchmark],
         **tokens,
     )
-    records = {record.example: record for record in read_journal(done.directory)}
-    for example, asked in prompts.items():
-        record = records[example]
-        answers = [exchange["answer"] for exchange in record.exchanges]
-        yield {
-            "asked": asked,
+    return {(record.benchmark, record.example): record for record in read_journal(done.directory)}
+
+
+def told(
+    one: Wanted, records: Mapping[tuple[str, str], Record], prompts: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Our answers about the first rows of a task, as the reference's are told."""
+    found = [(example, records[one.name.partition("/")[0], example]) for example in prompts]
+    return [
+        {
+            "row": example,
+            "asked": prompts[example],
             "answers": [
                 answer["logprob"] if "logprob" in answer else answer["samples"][0]["text"]
-                for answer in answers
+                for answer in (exchange["answer"] for exchange in record.exchanges)
                 if "logprob" in answer or "samples" in answer
             ],
             "scores": record.scores,
         }
+        for example, record in found
+    ]
+
+
+def judge(theirs: dict[str, Any], sandbox: Sandbox) -> dict[str, Any]:
+    """The reference's answer with the verdict on its program, which its own judge, a file of the Hub's, never saw:
+    that program and those tests run in the sandbox."""
+    if "program" not in theirs:
+        return theirs
+    program, tests = theirs["program"]
+    found = sandbox.run(RunProgram(program, CallTests(tests), task="theirs"))
+    return {**theirs, "metrics": {"judged": {"pass@1": float(found.outcome == "passed")}}}
 
 
 def line(one: Wanted, theirs: Sequence[dict[str, Any]], mine: Sequence[dict[str, Any]]) -> Row:
@@ -204,7 +227,26 @@ def line(one: Wanted, theirs: Sequence[dict[str, Any]], mine: Sequence[dict[str,
         means={
             name: (_mean(own for own, _ in both), _mean(a for _, a in both)) for name, both in by_name.items()
         },
+        differing=[
+            said
+            for (other, found), far, value in zip(pairs, farthest, values, strict=True)
+            for said in _differences(other, found, far, value)
+        ],
     )
+
+
+def _differences(
+    other: dict[str, Any], found: dict[str, Any], far: float, values: Sequence[tuple[str, float, float]]
+) -> Iterator[str]:
+    """What differs in an item, one sentence each."""
+    row = found["row"]
+    if other["asked"] != found["asked"]:
+        yield f"{row}: another prompt"
+    if far > NEAR:
+        yield f"{row}: ours answered {found['answers']!r}, the reference {other['answers']!r}"
+    for name, theirs, own in values:
+        if theirs != own:
+            yield f"{row}: {name} {own} by ours, {theirs} by the reference"
 
 
 def _farthest(theirs: Sequence[Any], mine: Sequence[Any]) -> float:

@@ -4,7 +4,8 @@
 
 GIVEN has the folder of ``data``, the ``model``, the ``threads``, the path of ``record_lm_eval_prompts.py`` as
 ``recorder``, and the ``tasks``, each with ``name``, ``shots``, ``rows`` and ``tokens``, the limit of new tokens. FOUND
-gets, for each task and document, the hash of what was asked, the answers, and the metrics by filter.
+gets, for each task and document, the hash of what was asked, the answers, the metrics by filter, and the program with
+its tests where one would have been run.
 """
 
 from __future__ import annotations
@@ -54,9 +55,18 @@ def _asked(recorder: Any, model: Any, data: Path, one: dict[str, Any]) -> list[d
             "asked": recorder.hash_of(task, filters[0]["arguments"]),
             "answers": [answer[0] if isinstance(answer, list) else answer for answer in filters[0]["resps"]],
             "metrics": {f["filter"]: {name: f[name] for name in f["metrics"]} for f in filters},
+            **_program(filters[-1]),
         }
         for filters in samples
     ]
+
+
+def _program(sample: dict[str, Any]) -> dict[str, Any]:
+    """The program that the reference would have run, and its tests, of a task that runs programs."""
+    if not any(name.startswith("pass") for name in sample["metrics"]):
+        return {}
+    first = sample["filtered_resps"][0]
+    return {"program": [first[0] if isinstance(first, list) else first, sample["target"]]}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import argparse
 import json
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -29,6 +29,8 @@ class Row:
     scores: int
     means: dict[str, tuple[float, float]]
     """The mean of each metric over the items, ours and the reference's."""
+    differing: list[str] = field(default_factory=list)
+    """What differs, one sentence each."""
 
 
 USUAL = (
@@ -39,6 +41,7 @@ USUAL = (
     "math_verify",
     "f1",
     "prompt_level_strict_acc",
+    "pass@1",
 )
 """The metric that is shown, the first of these that both have."""
 

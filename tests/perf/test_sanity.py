@@ -1,0 +1,33 @@
+"""``perf.sanity``: what it says of two sides that were asked the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perf.sanity import Wanted, line
+
+WANTED = Wanted("piqa", 0, 2)
+
+
+def side(answer: float | str, acc: float, **more: Any) -> dict[str, Any]:
+    both = {"row": "piqa/7", "asked": "hash", "answers": [answer]}
+    return {**both, "metrics": {"none": {"acc": acc}}, "scores": {"acc": acc}, **more}
+
+
+def test_equal_items_are_counted_and_none_is_listed() -> None:
+    found = line(WANTED, [side(-1.0, 1.0)], [side(-1.0004, 1.0)])
+    assert (found.prompts, found.answers, found.scores, found.differing) == (1, 1, 1, [])
+
+
+def test_every_respect_in_which_an_item_differs_is_listed() -> None:
+    found = line(WANTED, [side(-1.0, 1.0)], [side(-1.5, 0.0, asked="other")])
+    assert (found.prompts, found.answers, found.scores) == (0, 0, 0)
+    assert found.differing == [
+        "piqa/7: another prompt",
+        "piqa/7: ours answered [-1.5], the reference [-1.0]",
+        "piqa/7: acc 0.0 by ours, 1.0 by the reference",
+    ]
+
+
+def test_a_text_differs_by_a_letter() -> None:
+    assert line(WANTED, [side("a b", 0.0)], [side("a  b", 0.0)]).answers == 0
