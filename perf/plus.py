@@ -1,6 +1,7 @@
 """HumanEval+ and MBPP+: ``touchstone grade`` against EvalPlus's evaluator, verdicts and programs per second.
 
     python -m perf.plus --evalplus-python PYTHON --data DIR [--benchmark mbpp_plus] [--copies 3] [--pairs 3] [--limit N]
+                        [--skip N]
     python -m perf.plus --evalplus-python PYTHON --data DIR --verdicts --mutants 3
     python -m perf.plus --evalplus-python PYTHON --data DIR --verdicts --samples FILE
 
@@ -90,6 +91,7 @@ def main() -> None:
     parser.add_argument("--benchmark", choices=list(SETS), default="humaneval_plus")
     parser.add_argument("--data", metavar="DIR", help="folder of datasets (default: the shipped rows)")
     parser.add_argument("--limit", type=int, metavar="N", help="tasks (default: all)")
+    parser.add_argument("--skip", type=int, default=0, metavar="N", help="tasks to leave out before these")
     parser.add_argument("--copies", type=int, default=1, help="samples of each task")
     parser.add_argument("--mutants", type=int, default=0, metavar="N", help="wrong programs of each task")
     parser.add_argument("--samples", type=Path, metavar="FILE", help="samples in place of these")
@@ -174,7 +176,7 @@ def written(folder: Path, options: argparse.Namespace) -> Files:
     spec, _ = load_benchmark(Place(f"test_{options.benchmark}", f"test_{options.benchmark}"))
     info = load_dataset(spec, options.data).info
     path = Path(info.path)
-    rows = [line.data for line in read_lines(path)][: options.limit]
+    rows = [line.data for line in read_lines(path)][options.skip :][: options.limit]
     problems, samples = folder / "problems.jsonl", folder / "samples.jsonl"
     lines(problems, rows)
     if options.samples is not None:

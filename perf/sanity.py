@@ -116,7 +116,7 @@ def compared(wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path
     model = our_side.model_folder(options.checkpoint)
     theirs = reference(wanted, options, folder, data, model)
     with open_sandbox() as sandbox:
-        for (_, _), alike in itertools.groupby(wanted, lambda one: (one.rows, one.tokens)):
+        for _, alike in itertools.groupby(wanted, lambda one: (one.shots, one.rows, one.tokens)):
             together = list(alike)
             records = asked(together, data, model, folder)
             for one in together:
@@ -162,7 +162,7 @@ def _prompts(one: Wanted, data: Path) -> Iterator[tuple[str, str]]:
 
 
 def asked(wanted: Sequence[Wanted], data: Path, model: Path, folder: Path) -> dict[tuple[str, str], Record]:
-    """Our records of the first rows of tasks with one limit, by benchmark and row: one run for them all."""
+    """Our records of the first rows of tasks with the same limits, by benchmark and row: one run for them all."""
     tokens: dict[str, Any] = {"max_new_tokens": wanted[0].tokens} if wanted[0].tokens else {}
     done = harness.evaluate(
         str(model),
@@ -173,6 +173,7 @@ def asked(wanted: Sequence[Wanted], data: Path, model: Path, folder: Path) -> di
         dtype="float32",
         chat="off",
         output=str(folder / "results"),
+        arguments=["-k", " or ".join(one.name.rpartition("/")[2] for one in wanted)],  # math is a group too
         **tokens,
     )
     return {(record.benchmark, record.example): record for record in read_journal(done.directory)}

@@ -3,13 +3,15 @@
     python -m tests.conformance.gold --data DIR [--only NAME ...]
 
 Prints for each benchmark the rows, how many score 1.0, and those that do not, with their scores. A row is listed
-that no answer can get right under the benchmark's rule, or whose gold the rule does not find.
+that no answer can get right under the benchmark's rule, or whose gold the rule does not find. So is one that scores
+1.0 with a wrong answer: each other choice, or what is right for another row.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,7 +23,14 @@ from harness.core.requests import GenerateAnswer, Request, RunProgram
 from harness.engines.sandbox import open_sandbox
 from harness.engines.sandbox.sandbox import Sandbox
 from harness.plugin.collection import load_benchmark
-from tests.conformance.kit import SAMPLING, Kit, metric_of, right_answers
+from tests.conformance.kit import (
+    SAMPLING,
+    WITHOUT_GOLD,
+    Kit,
+    metric_of,
+    right_answers,
+    wrong_answers,
+)
 from tests.support.places import ROOT
 
 
@@ -50,22 +59,47 @@ def main() -> None:
 
 def report(kit: Kit, loaded: Any, sandbox: Sandbox) -> None:
     """One benchmark."""
-    wrong, unanswerable = [], 0
+    name, rows = kit.spec.name, len(kit.examples)
+    missed = [] if name in WITHOUT_GOLD else list(missing(kit, loaded, sandbox))
+    unanswerable = sum(scores is None for _, scores in missed)
+    accepted = [example for example in kit.examples if takes_wrong(kit, example, loaded, sandbox)]
+    held = f", {unanswerable} without a right answer in the row" if unanswerable else ""
+    gold = WITHOUT_GOLD.get(name) or f"{rows - len(missed)} of {rows} right{held}"
+    print(f"{name} ({loaded.dataset.info.name}): {gold}; with a wrong answer {len(accepted)} of {rows} right")
+    for example, scores in missed:
+        if scores is not None:
+            print(f"    {example.id}: {scores}")
+    for example in accepted:
+        print(f"    {example.id}: a wrong answer is right")
+    sys.stdout.flush()
+
+
+def missing(kit: Kit, loaded: Any, sandbox: Sandbox) -> Iterator[tuple[Example, dict[str, float] | None]]:
+    """The rows whose right answer does not score 1.0, with the other scores; None where the row has no right answer."""
     for example in kit.examples:
         try:
             scores = kit.score(example, loaded, partial(answers, kit, example, sandbox))
         except KeyError:  # the row has no right answer of the form that is asked for
-            unanswerable += 1
+            yield example, None
             continue
         if scores[metric_of(kit, example)] != 1.0:
-            wrong.append((example, {name: value for name, value in scores.items() if value != 1.0}))
-    rows = len(kit.examples)
-    held = f", {unanswerable} without a right answer in the row" if unanswerable else ""
-    print(
-        f"{kit.spec.name} ({loaded.dataset.info.name}): {rows - len(wrong) - unanswerable} of {rows} right{held}"
+            yield example, {name: value for name, value in scores.items() if value != 1.0}
+
+
+def takes_wrong(kit: Kit, example: Example, loaded: Any, sandbox: Sandbox) -> bool:
+    """Whether any wrong choice, or the right text of another row, scores 1.0."""
+
+    def wrong(turn: int, asked: Sequence[Request]) -> list[Any]:
+        programs = [request for request in asked if isinstance(request, RunProgram)]
+        return (
+            [sandbox.run(one) for one in programs] if programs else wrong_answers(kit, example, turn, asked)
+        )
+
+    choices = len(kit.begin(example, loaded)[1])
+    return any(
+        kit.score(example, loaded, partial(wrong, turn))[metric_of(kit, example)] == 1.0
+        for turn in range(1, max(choices, 2))
     )
-    for example, scores in wrong:
-        print(f"    {example.id}: {scores}", flush=True)
 
 
 def answers(kit: Kit, example: Example, sandbox: Sandbox, asked: Sequence[Request]) -> list[Any]:

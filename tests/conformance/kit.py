@@ -114,11 +114,42 @@ def right_answers(kit: Kit, example: Example, asked: Sequence[Request]) -> list[
     if programs:
         return [_judged_by_its_text(request) for request in programs]
     if len(asked) > 1:
-        gold = CHOICE[kit.spec.name](example.row)
-        if isinstance(asked[0], PseudoLoglikelihood):
-            return [RollingAnswer(-0.001 if n == gold else -1e6, 2) for n in range(len(asked))]
-        return [LoglikelihoodAnswer(-0.001 if n == gold else -1e6, n == gold, 2) for n in range(len(asked))]
+        return _chosen(asked, CHOICE[kit.spec.name](example.row))
     return [_right(kit, example.row, asked[0])]
+
+
+def wrong_answers(kit: Kit, example: Example, turn: int, asked: Sequence[Request]) -> list[Answer]:
+    """What a checkpoint would answer that chooses another answer, the one ``turn`` places after the right one, or
+    says what is right for another row; in place of a text of its own where no other answer of these rows is another.
+    """
+    programs = [request for request in asked if isinstance(request, RunProgram)]
+    if programs:
+        return [_judged_by_its_text(request) for request in programs]
+    if len(asked) > 1:
+        return _chosen(asked, (CHOICE[kit.spec.name](example.row) + turn) % len(asked))
+    if isinstance(asked[0], Generate):
+        text = _of_another(kit, example)
+        return [GenerateAnswer((Generated(text, "stop", len(text.split())),), 1)]
+    if isinstance(asked[0], FillMask):
+        return [FillMaskAnswer((Candidate("☃", "☃", -0.1),), True, -9.0)]
+    return [LoglikelihoodAnswer(-9.0, False, 1)]
+
+
+def _of_another(kit: Kit, example: Example) -> str:
+    """The right text of the next row that has another answer; of instructions, and of none, no text."""
+    text, same = TEXT.get(kit.spec.name), ANSWER.get(kit.spec.name, lambda row: row)
+    place = kit.examples.index(example)
+    for other in (*kit.examples[place + 1 :], *kit.examples[:place]):
+        if text and same(other.row) != same(example.row):
+            return text(other.row)
+    return ""
+
+
+def _chosen(asked: Sequence[Request], choice: int) -> list[Answer]:
+    """The answers of a checkpoint that takes one choice."""
+    if isinstance(asked[0], PseudoLoglikelihood):
+        return [RollingAnswer(-0.001 if n == choice else -1e6, 2) for n in range(len(asked))]
+    return [LoglikelihoodAnswer(-0.001 if n == choice else -1e6, n == choice, 2) for n in range(len(asked))]
 
 
 def _right(kit: Kit, row: dict[str, Any], request: Request) -> Answer:
@@ -194,6 +225,14 @@ TEXT: dict[str, Callable[[dict[str, Any]], str]] = {
     "codecontests": lambda row: str(row["solution"]),
 }
 
+ANSWER: dict[str, Callable[[dict[str, Any]], Any]] = {
+    **{name: lambda row: row["target"] for name in ("bbh", "bbh_zeroshot")},
+    "gsm8k": lambda row: str(row["answer"]).rpartition("####")[2].strip(),
+    "math": _boxed,
+    "drop": lambda row: row["answers"],
+    "mmlu_pro": lambda row: row["answer"],
+}
+"""What two rows have in common that have the same right answer, where their right texts may differ."""
 
 WITHOUT_GOLD = {"ifeval": "a prompt has no one right answer, and the data set none at all"}
 

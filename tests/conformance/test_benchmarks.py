@@ -1,4 +1,7 @@
-"""Gold scored against gold is right on every shipped row, and nothing is asked or scored anew unnoticed."""
+"""Gold scored against gold is right on every shipped row, another answer on none.
+
+Nothing is asked or scored anew unnoticed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,17 @@ from functools import partial
 import pytest
 
 from harness.core.grade import NO_ANSWER
-from tests.conformance.kit import PINS, TEXT, WITHOUT_GOLD, Kit, kits, metric_of, pin, right_answers
+from tests.conformance.kit import (
+    PINS,
+    TEXT,
+    WITHOUT_GOLD,
+    Kit,
+    kits,
+    metric_of,
+    pin,
+    right_answers,
+    wrong_answers,
+)
 
 NEVER_RIGHT = {
     "real_coref": {187: "핸드스프링", 229: "선형", 261: "팜소스", 305: "서로"},
@@ -46,6 +59,15 @@ def test_gold_against_gold_is_right_on_every_row(kit: Kit) -> None:
     assert set(wrong) == {f"{kit.spec.name}/{number}" for number in known}
     targets = {example.id: example.row.get("target") for example in kit.examples}
     assert all(targets[f"{kit.spec.name}/{number}"] == word for number, word in known.items())
+
+
+@pytest.mark.parametrize("kit", KITS.values(), ids=list(KITS))
+def test_a_wrong_answer_is_right_on_no_row(kit: Kit) -> None:
+    loaded = kit.loaded(0)
+    for example in kit.examples:
+        for turn in range(1, max(2, len(kit.begin(example, loaded)[1]))):
+            scores = kit.score(example, loaded, partial(wrong_answers, kit, example, turn))
+            assert scores[metric_of(kit, example)] < 1.0, example.id
 
 
 @pytest.mark.parametrize("kit", GOLD.values(), ids=list(GOLD))
