@@ -2,8 +2,9 @@
 
     python -m perf.sanity_table FILE.json [FILE.json ...]
 
-The files are those of ``python -m perf.sanity --json``. Of each task the table has the items whose prompts, answers
-and scores are equal on both sides, and the mean of one metric.
+The files are those of ``python -m perf.sanity --json``; of a task in several the last counts. Of each benchmark the
+table has the items whose prompts, answers and scores are equal on both sides, and the mean of one metric over them.
+The tasks of one benchmark, such as the subjects of MMLU, are one line. What differs is listed after the table.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,13 +71,51 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
-    print(markdown(rows_of(parser.parse_args().files)))
+    rows = rows_of(parser.parse_args().files)
+    print(markdown(by_benchmark(rows)))
+    for row in rows:
+        for said in row.differing:
+            print(f"{row.name} {said}")
 
 
-def rows_of(files: Iterable[Path]) -> Iterator[Row]:
-    """The rows of the files, in their order."""
+def rows_of(files: Iterable[Path]) -> list[Row]:
+    """The rows of the files, in their order; of rows with one name the last."""
+    found = {}
     for file in files:
-        yield from (Row(**row) for row in json.loads(file.read_text(encoding="utf-8")))
+        for row in json.loads(file.read_text(encoding="utf-8")):
+            found[row["name"], row["shots"]] = Row(**row)
+    return list(found.values())
+
+
+def by_benchmark(rows: Iterable[Row]) -> list[Row]:
+    """The rows with those of one benchmark as one, which says of how many tasks it is."""
+    found: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.name.partition("/")[0], row.shots), []).append(row)
+    return [_together(name, several) for (name, _), several in found.items()]
+
+
+def _together(name: str, rows: Sequence[Row]) -> Row:
+    if len(rows) == 1:
+        return rows[0]
+    items = sum(row.items for row in rows)
+    shared = [metric for metric in rows[0].means if all(metric in row.means for row in rows)]
+    return Row(
+        name=f"{name}, {len(rows)} tasks",
+        shots=rows[0].shots,
+        items=items,
+        prompts=sum(row.prompts for row in rows),
+        answers=sum(row.answers for row in rows),
+        farthest=max(row.farthest for row in rows),
+        scores=sum(row.scores for row in rows),
+        means={metric: (_mean(rows, metric, 0), _mean(rows, metric, 1)) for metric in shared},
+        differing=[said for row in rows for said in row.differing],
+    )
+
+
+def _mean(rows: Sequence[Row], metric: str, side: int) -> float:
+    """The mean over all items."""
+    return sum(row.means[metric][side] * row.items for row in rows) / sum(row.items for row in rows)
 
 
 def markdown(rows: Iterable[Row]) -> str:
