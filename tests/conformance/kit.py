@@ -137,10 +137,11 @@ def wrong_answers(kit: Kit, example: Example, turn: int, asked: Sequence[Request
 
 def _of_another(kit: Kit, example: Example) -> str:
     """The right text of the next row that has another answer; of instructions, and of none, no text."""
-    text, same = TEXT.get(kit.spec.name), ANSWER.get(kit.spec.name, lambda row: row)
-    place = kit.examples.index(example)
+    text = TEXT.get(kit.spec.name, lambda _: "")
+    right = RIGHT.get(kit.spec.name, lambda row: {text(row)})
+    place, own = kit.examples.index(example), right(example.row)
     for other in (*kit.examples[place + 1 :], *kit.examples[:place]):
-        if text and same(other.row) != same(example.row):
+        if own.isdisjoint(right(other.row)):
             return text(other.row)
     return ""
 
@@ -225,14 +226,14 @@ TEXT: dict[str, Callable[[dict[str, Any]], str]] = {
     "codecontests": lambda row: str(row["solution"]),
 }
 
-ANSWER: dict[str, Callable[[dict[str, Any]], Any]] = {
-    **{name: lambda row: row["target"] for name in ("bbh", "bbh_zeroshot")},
-    "gsm8k": lambda row: str(row["answer"]).rpartition("####")[2].strip(),
-    "math": _boxed,
-    "drop": lambda row: row["answers"],
-    "mmlu_pro": lambda row: row["answer"],
+RIGHT: dict[str, Callable[[dict[str, Any]], set[str]]] = {
+    **{name: lambda row: {row["target"]} for name in ("bbh", "bbh_zeroshot")},
+    "gsm8k": lambda row: {str(row["answer"]).rpartition("####")[2].strip()},
+    "math": lambda row: {_boxed(row)},
+    "drop": lambda row: {"\n".join(answer) for answer in row["answers"]},
+    "mmlu_pro": lambda row: {row["answer"]},
 }
-"""What two rows have in common that have the same right answer, where their right texts may differ."""
+"""The answers of which one makes a row right, where a right text has more than these."""
 
 WITHOUT_GOLD = {"ifeval": "a prompt has no one right answer, and the data set none at all"}
 
