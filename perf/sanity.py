@@ -20,7 +20,7 @@ import math
 import statistics
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,12 @@ NEAR = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A task of the reference: its name in ``record_lm_eval_prompts``, shots, rows, and a limit of new tokens."""
+    """A task of the reference: its name in ``record_lm_eval_prompts``, shots, rows (None: all), and a limit of new
+    tokens."""
 
     name: str
     shots: int
-    rows: int
+    rows: int | None
     tokens: int = 0
 
 
@@ -94,7 +95,7 @@ def main() -> None:
         if not options.only or {one.name, one.name.partition("/")[0]}.intersection(options.only)
     ]
     if options.rows:
-        wanted = [Wanted(one.name, one.shots, min(one.rows, options.rows), one.tokens) for one in wanted]
+        wanted = [replace(one, rows=min(one.rows or options.rows, options.rows)) for one in wanted]
     with tempfile.TemporaryDirectory(prefix="sanity-") as name:
         rows = []
         for row in compared(wanted, options, Path(name)):
@@ -136,18 +137,25 @@ def reference(
     wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path, data: Path, model: Path
 ) -> dict[str, list[dict[str, Any]]]:
     """The reference's answers, by task and document."""
+    model_of = {"model": str(model), "threads": our_side.threads()}
+    return run_reference(options.lm_eval_python, folder, data, wanted, model_of)
+
+
+def run_reference(
+    python: Path, folder: Path, data: Path, wanted: Sequence[Wanted], more: Mapping[str, Any]
+) -> dict[str, list[dict[str, Any]]]:
+    """Run ``sanity_lm_eval.py`` on these tasks and return what it found; ``more`` says who answers."""
     given, found = folder / "given.json", folder / "found.json"
     told = {
         "data": str(data),
-        "model": str(model),
-        "threads": our_side.threads(),
         "recorder": str(ROOT / "tests" / "conformance" / "record_lm_eval_prompts.py"),
         "tasks": [asdict(one) for one in wanted],
+        **more,
     }
     given.write_text(json.dumps(told), encoding="utf-8")
     script = ROOT / "perf" / "sanity_lm_eval.py"
     run(
-        [options.lm_eval_python.absolute(), script, given, found],
+        [python.absolute(), script, given, found],
         cwd=folder,
         log=folder / "lm-eval.log",
         env={"PYTHONPATH": ""},

@@ -128,14 +128,14 @@ def wrong_answers(kit: Kit, example: Example, turn: int, asked: Sequence[Request
     if len(asked) > 1:
         return _chosen(asked, (CHOICE[kit.spec.name](example.row) + turn) % len(asked))
     if isinstance(asked[0], Generate):
-        text = _of_another(kit, example)
+        text = text_of_another(kit, example)
         return [GenerateAnswer((Generated(text, "stop", len(text.split())),), 1)]
     if isinstance(asked[0], FillMask):
         return [FillMaskAnswer((Candidate("☃", "☃", -0.1),), True, -9.0)]
     return [LoglikelihoodAnswer(-9.0, False, 1)]
 
 
-def _of_another(kit: Kit, example: Example) -> str:
+def text_of_another(kit: Kit, example: Example) -> str:
     """The right text of the next row that has another answer; of instructions, and of none, no text."""
     text = TEXT.get(kit.spec.name, lambda _: "")
     right = RIGHT.get(kit.spec.name, lambda row: {text(row)})

@@ -86,8 +86,9 @@ def arc(row: Row) -> Row:
 
 def drop(row: Row) -> Row:
     date = {"day": "", "month": "", "year": ""}
-    answer = {"number": "", "date": date, "spans": row["answers"][0]}
-    more = {"number": [""], "date": [date], "spans": [row["answers"][-1]]}
+    first, *others = row["answers"]
+    answer = {"number": "", "date": date, "spans": first}
+    more = {"number": [""] * len(others), "date": [date] * len(others), "spans": others}
     return {**row, "answer": answer, "validated_answers": more}
 
 
