@@ -28,7 +28,8 @@ import harness
 from harness import CallTests, RunProgram
 from harness.engines.sandbox import open_sandbox
 from harness.engines.sandbox.sandbox import Sandbox
-from harness.results.journal import Record, read_journal
+from harness.results.journal import read_journal
+from harness.results.records import Record
 from perf import our_side
 from perf.measure import ROOT, run
 from perf.sanity_table import Row, markdown

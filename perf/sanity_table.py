@@ -83,6 +83,7 @@ def rows_of(files: Iterable[Path]) -> list[Row]:
     found = {}
     for file in files:
         for row in json.loads(file.read_text(encoding="utf-8")):
+            row["means"] = {name: (own, other) for name, (own, other) in row["means"].items()}
             found[row["name"], row["shots"]] = Row(**row)
     return list(found.values())
 

@@ -137,7 +137,7 @@ def wrong_answers(kit: Kit, example: Example, turn: int, asked: Sequence[Request
 
 def text_of_another(kit: Kit, example: Example) -> str:
     """The right text of the next row that has another answer; of instructions, and of none, no text."""
-    text = TEXT.get(kit.spec.name, lambda _: "")
+    text: Callable[[dict[str, Any]], str] = TEXT.get(kit.spec.name, lambda _: "")
     right = RIGHT.get(kit.spec.name, lambda row: {text(row)})
     place, own = kit.examples.index(example), right(example.row)
     for other in (*kit.examples[place + 1 :], *kit.examples[:place]):

@@ -46,7 +46,7 @@ def test_of_a_task_in_two_files_the_last_counts(tmp_path: Path) -> None:
     files = [tmp_path / "a.json", tmp_path / "b.json"]
     for file, mean in zip(files, (0.0, 1.0), strict=True):
         file.write_text(json.dumps([asdict(row("piqa", acc=(mean, mean)))]), encoding="utf-8")
-    assert [one.means["acc"] for one in rows_of(files)] == [[1.0, 1.0]]
+    assert [one.means["acc"] for one in rows_of(files)] == [(1.0, 1.0)]
 
 
 def test_the_tasks_of_one_benchmark_are_one_line() -> None:
