@@ -81,7 +81,7 @@ def compared(options: argparse.Namespace, folder: Path, sandbox: Sandbox) -> lis
 
 
 def scored(one: Wanted, data: Path, texts: dict[str, str], sandbox: Sandbox) -> list[dict[str, Any]]:
-    """What our benchmark says of a task's rows; ``texts`` gets the texts that it was given."""
+    """Our scores of a task's rows; ``texts`` gets the texts that it was given."""
     kit = KITS[one.name.partition("/")[0]]
     examples = {example.id: example for example in kit.examples}
     loaded = loaded_from(data, kit.spec.name, 0)

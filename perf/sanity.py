@@ -248,7 +248,7 @@ def line(one: Wanted, theirs: Sequence[dict[str, Any]], mine: Sequence[dict[str,
 def _differences(
     other: dict[str, Any], found: dict[str, Any], far: float, values: Sequence[tuple[str, float, float]]
 ) -> Iterator[str]:
-    """What differs in an item, one sentence each."""
+    """The differences of an item, one sentence each."""
     row = found["row"]
     if other["asked"] != found["asked"]:
         yield f"{row}: another prompt"

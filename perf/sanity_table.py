@@ -31,7 +31,7 @@ class Row:
     means: dict[str, tuple[float, float]]
     """The mean of each metric over the items, ours and the reference's."""
     differing: list[str] = field(default_factory=list)
-    """What differs, one sentence each."""
+    """The differences, one sentence each."""
 
 
 USUAL = (
