@@ -42,9 +42,12 @@ class BesideBatch:
         engine: AskedEngine,
         journal: Recorder,
         sandbox: ProgramRunner | None,
+        *,
         clock: SharedClock,
+        whole: Sequence[pytest.Item],
     ) -> None:
-        self.batch = batch
+        """``whole`` are the items of the batch, those included that do not run in it."""
+        self.batch, self.whole = batch, whole
         self.open = len(batch.running)
         self._engine, self._journal, self._sandbox = engine, journal, sandbox
         self._asking = SharedDispatcher(engine, sandbox, self._take, clock)

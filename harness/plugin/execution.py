@@ -37,6 +37,7 @@ from harness.plugin.driver import SYNC_EVERY, Job, Outcome, RunningBatch, identi
 from harness.plugin.item_batches import alike, batches_of, needs_no_fixture, runs_alone, stands_alone
 from harness.plugin.sizes import PartOf, workload_of
 from harness.plugin.time_limit import TimeLimit
+from harness.plugin.unreported import Ended, Unreported
 from harness.plugin.watch import Watch
 from harness.plugin.xdist import Quarantine
 from harness.results.in_flight import InFlight, Item, Kills
@@ -93,7 +94,7 @@ class Execution:
         self._functions: dict[tuple[Any, str], Callable[..., Any]] = {}
         self._specs: dict[str, Benchmark] = {}
         self._ahead: dict[str, RunningBatch] = {}
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes = Unreported()
         self._settled: set[str] = set()
         self._ended: set[int] = set()
         self._limits: dict[tuple[str, str], TimeLimit] = {}
@@ -131,12 +132,14 @@ class Execution:
                 ),
             )
 
-    def call(self, item: pytest.Function) -> Outcome:
-        """Return the outcome of an item, computed now together with its batch, unless another item or an earlier run
+    def call(self, item: pytest.Function) -> Ended:
+        """Return the end of an item, computed now together with its batch, unless another item or an earlier run
         has done so."""
-        if item.nodeid not in self._outcomes and (reused := self._reused(item)) is not None:
+        whole = self._batch_of[item]
+        ended = self._outcomes.has(id(whole), item.nodeid)
+        if not ended and (reused := self._reused(item)) is not None:
             return reused
-        if item.nodeid not in self._outcomes:
+        if not ended:
             sequential = self._work.sequential
             if sequential is not None and (reason := sequential.not_needed(item.nodeid)) is not None:
                 pytest.skip(reason)
@@ -149,8 +152,8 @@ class Execution:
             if self._asked is not None and self._asked[1] != info.name:
                 self.check()
             if self._lanes is not None:
-                if self._lanes.finish(item, self._batch_of[item]):
-                    return self._outcomes.pop(item.nodeid)
+                if self._lanes.finish(item, whole):
+                    return self._outcomes.take(id(whole), item.nodeid)
                 self._lanes.keep(info.name)
             with self._loading(info.name):
                 engine = self._work.engine(info)
@@ -166,17 +169,17 @@ class Execution:
                 ahead = self._ahead.get(info.name) if self._work.sequential is None else None
                 self._begin(info, batch, ahead)
                 with self._answering(batch, engine):
-                    once = self._shared.engine(engine, info.name, self._batch_of[item])
+                    once = self._shared.engine(engine, info.name, whole)
                     run_batch(batch, once, _Recorder(self._journal, begin), self._work.sandbox, ahead)
             finally:
                 if self._work.in_flight is not None:
                     self._work.in_flight.end()
-                self._outcomes.update(batch.outcomes)
-                self._settle_all(batch.outcomes, self._batch_of[item])
+                self._outcomes.add(id(whole), outcomes := batch.outcomes)
+                self._settle_all(outcomes, whole)
             self._meter.count(engine, info.name, to_plain(engine.usage))
         elif self._lanes is not None:
             self._lanes.look()
-        return self._outcomes.pop(item.nodeid)
+        return self._outcomes.take(id(whole), item.nodeid)
 
     def _loading(self, checkpoint: str) -> AbstractContextManager[None]:
         watch = self._work.watch
@@ -199,7 +202,12 @@ class Execution:
         recorder = _Recorder(self._journal, functools.partial(self._meter.begin, engine, name), self._settled)
         batch = RunningBatch([self._job(item, item) for item in members], engine)
         return BesideBatch(
-            batch, self._shared.beside(engine, name, members), recorder, self._work.sandbox, clock
+            batch,
+            self._shared.beside(engine, name, members),
+            recorder,
+            self._work.sandbox,
+            clock=clock,
+            whole=items,
         )
 
     def _may_run_any_time(self, item: pytest.Function) -> bool:
@@ -212,18 +220,18 @@ class Execution:
 
     def _ended_beside(self, batch: BesideBatch, engine: SharedEngine) -> None:
         outcomes = batch.batch.outcomes
-        self._outcomes |= {
-            item: one if not one.record.exchanges else replace(one, record=replace(one.record, exchanges=[]))
-            for item, one in outcomes.items()
-            if item not in self._settled
-        }
-        self._settled.update(outcomes)
+        settled = self._settled
+        self._outcomes.add(
+            id(batch.whole),
+            {item: one for item, one in outcomes.items() if item not in settled} if settled else outcomes,
+        )
+        self._settle_all(outcomes, batch.whole)
         self._journal.sync(every=SYNC_EVERY)
         self._meter.count(engine, engine.info.name, to_plain(engine.usage))
         if self._work.watch is not None:
             self._work.watch.ended(batch.batch)
 
-    def _settle_all(self, outcomes: Mapping[str, Outcome], batch: list[pytest.Item]) -> None:
+    def _settle_all(self, outcomes: Mapping[str, Outcome], batch: Sequence[pytest.Item]) -> None:
         """Note that items of a batch have ended; of a whole batch the batch alone: a run has very many items."""
         if len(outcomes) == len(batch):
             self._ended.add(id(batch))
@@ -279,8 +287,8 @@ class Execution:
         if self._work.watch is not None:
             self._work.watch.close()
 
-    def _reused(self, item: pytest.Function) -> Outcome | None:
-        """Return the outcome that an earlier run had, now also in this run's journal; None where there is none."""
+    def _reused(self, item: pytest.Function) -> Ended | None:
+        """Return the end that an earlier run had, now also in this run's journal; None where there is none."""
         if not self._known(item):
             return None
         given = given_of(item)
@@ -295,7 +303,7 @@ class Execution:
         self._journal.append(record)
         self._journal.sync(every=SYNC_EVERY)
         self._settled.add(item.nodeid)
-        return Outcome(record)
+        return Ended(record.scores)
 
     def workload(self) -> tuple[Workload, PartOf]:
         """Return the sizes of what no earlier run has scored, and the number of each item's part."""

@@ -364,13 +364,13 @@ class EvalSession:
             raise HarnessError(
                 f"{item.nodeid} was not collected as a benchmark item; run it through pytest's own session"
             )
-        outcome = self._execution.call(item)
-        primary = given.loaded.spec.letter_score(outcome.record.scores)
-        item.user_properties.extend(sorted(outcome.record.scores.items()))
+        ended = self._execution.call(item)
+        primary = given.loaded.spec.letter_score(ended.scores)
+        item.user_properties.extend(sorted(ended.scores.items()))
         if primary is not None:
             item.user_properties.append(("touchstone_primary", primary))
-        if outcome.raised is not None:
-            raise outcome.raised
+        if ended.raised is not None:
+            raise ended.raised
         return True
 
     def item_raised(self, item: pytest.Item, report: pytest.TestReport, error: BaseException) -> None:
