@@ -114,13 +114,17 @@ class Siblings:
         self._last = _Names(example, name, f"{self._node}[{name}]")
         return self._last
 
+    def params(self, example: Example) -> dict[str, Any]:
+        """Return the values of an example's parameters."""
+        return {**self.template.callspec.params, EXAMPLE: self.given(example)}
+
     def callspec(
         self, number: int, example: Example, kept: Callable[[str, dict[str, Any]], dict[str, Any]] = _plain
     ) -> Any:
         """Return the parameters of an item as pytest has them; ``kept`` makes its dicts of plain ones."""
         callspec, (before, after) = self.template.callspec, self._ids
         return type(callspec)(
-            params=kept("params", callspec.params | {EXAMPLE: self.given(example)}),
+            params=kept("params", self.params(example)),
             indices=kept("indices", callspec.indices | dict.fromkeys(self.direct, self.first + number)),
             _arg2scope=callspec._arg2scope,
             _idlist=[*before, _escaped(example.id, self.template.config), *after],
@@ -186,7 +190,8 @@ class BenchmarkItem(pytest.Function):
     def _initrequest(self) -> None:
         super()._initrequest()
         if self.siblings.own_arguments:
-            params = self.callspec.params
+            own = vars(self).get("callspec")  # as somebody has changed it
+            params = own.params if own is not None else self.siblings.params(self.example)
             self.funcargs.update((name, params[name]) for name in self.siblings.own_arguments)
 
     def rest(self, *, ran: bool = False) -> None:

@@ -397,13 +397,12 @@ class Execution:
     def _job(self, item: pytest.Function, leader: pytest.Function) -> Job:
         given = given_of(item)
         assert given is not None
-        params = item.callspec.params
         wanted = {
             name: OWN_ARGUMENTS[name](given)
             if name in OWN_ARGUMENTS
             else leader.funcargs[name]
             if name in leader.funcargs
-            else params[name]
+            else item.callspec.params[name]
             for name in argument_names(item)
         }
         start = functools.partial(self._function(item), **wanted)
