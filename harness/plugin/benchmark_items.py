@@ -9,12 +9,15 @@ by the item. ``rest`` lets go of it again where nobody has changed it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
+from _pytest import fixtures  # private: whether pytest compares parameters by value
 from _pytest.python import _ascii_escaped_by_config  # private: ids as pytest writes them
+from _pytest.scope import Scope  # private: what the scopes of a callspec are
 from _pytest.skipping import xfailed_key  # private, as the next: what pytest leaves on an item that has run
 from _pytest.tmpdir import tmppath_result_key
 
@@ -98,6 +101,23 @@ class Siblings:
         own: Any = template.keywords
         # Private: the public mapping has the parents' own too.
         self.keywords = {name: value for name, value in own._markers.items() if name not in known}
+
+    @functools.cached_property
+    def stay_together(self) -> bool:
+        """Whether the parameters are the same for all of them that pytest orders items by.
+
+        Those are the ones of a scope above an item's own, compared by value.
+        """
+        callspec = self.template.callspec
+        own = [
+            name for name in (EXAMPLE, *self.direct) if callspec._arg2scope.get(name) is not Scope.Function
+        ]
+        if EXAMPLE in own or (own and not hasattr(fixtures, "ParamValueKey")):
+            return False
+        try:
+            return all(hash(callspec.params[name]) is not None for name in own)
+        except TypeError:  # then pytest compares numbers
+            return False
 
     def id_of(self, example: Example) -> str:
         """Return the parameters of an example's item as node ids have them."""

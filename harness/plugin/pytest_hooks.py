@@ -16,6 +16,7 @@ from harness.core.serialize import scrub
 from harness.plugin.collection import generate, given_of
 from harness.plugin.item_errors import RepeatedErrors
 from harness.plugin.passed_reports import SmallReports
+from harness.plugin.reordering import siblings_together
 from harness.plugin.session import EvalSession
 
 SESSION: Final = pytest.StashKey[EvalSession]()
@@ -47,7 +48,8 @@ class SessionHooks(Hooks):
         self, session: pytest.Session, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
         """Select items after every other plugin has chosen, ``--lf`` included."""
-        found = yield
+        with siblings_together():
+            found = yield
         self.session.select(items, whole=not session.testsfailed)
         return found
 
