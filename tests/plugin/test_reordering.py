@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from _pytest.fixtures import reorder_items
+from _pytest import fixtures
 
 from harness.plugin.reordering import in_order
 from tests.support.project import Project
@@ -57,6 +57,10 @@ def test_plain(here):
     pass
 """
 
+REORDER = fixtures.reorder_items
+TOGETHER = hasattr(fixtures, "ParamValueKey")
+"""Before pytest 9.2, siblings have parameters of a session that pytest takes to be different."""
+
 
 class Orders:
     """Compares the order of siblings together with pytest's, for many orders before."""
@@ -70,7 +74,7 @@ class Orders:
 
         def counted(some: list[pytest.Item]) -> list[pytest.Item]:
             self.most = max(self.most, len(some))
-            return reorder_items(some)
+            return REORDER(some)
 
         for count, shuffled in product((1, 3, 10, len(items)), (0, 1, 5, 40)):
             some = list(items)
@@ -78,7 +82,7 @@ class Orders:
                 begin, end = sorted(draw.sample(range(len(some) + 1), 2))
                 some = [*some[end:], *some[begin:end], *some[:begin]]
             some = some[:count]
-            assert in_order(some, counted) == reorder_items(some)
+            assert in_order(some, counted) == REORDER(some)
             self.compared += 1
         self.most = 0
         in_order(items, counted)
@@ -92,15 +96,14 @@ def test_siblings_go_where_pytest_would_send_each_of_them(project: Project) -> N
     assert orders.compared == 16, result.stdout.str()
     items = [line for line in result.outlines if "::" in line]
     assert len(items) > 60
-    assert orders.most < len(items) / 5
+    assert orders.most < len(items) / 5 or not TOGETHER
 
 
 def test_an_item_whose_parameters_were_changed_is_ordered_by_itself(project: Project) -> None:
     project.rows(6)
+    seen: list[int] = []
 
     class Changed:
-        seen: list[int] = []
-
         @pytest.hookimpl(tryfirst=True)
         def pytest_collection_modifyitems(self, items: list[Any]) -> None:
             in_order(items[:3], self.count)
@@ -108,8 +111,8 @@ def test_an_item_whose_parameters_were_changed_is_ordered_by_itself(project: Pro
             in_order(items[:3], self.count)
 
         def count(self, some: list[pytest.Item]) -> list[pytest.Item]:
-            self.seen.append(len(some))
+            seen.append(len(some))
             return some
 
-    project.run("--collect-only", plugins=[changed := Changed()])
-    assert changed.seen == [1, 3]
+    project.run("--collect-only", plugins=[Changed()])
+    assert seen == [1 if TOGETHER else 3, 3]
