@@ -168,19 +168,20 @@ def measure_simulated(folder: Path, options: argparse.Namespace) -> Any:
     """Actors that wait as long as a unit costs, and the same played."""
     import numpy as np
 
-    from simulations.scaling import COSTS, Player, Replicas
+    from simulations.scaling import COSTS, Replicas
+    from simulations.scaling_series import SeriesPlayer
 
     rows, found = [], {}
     for count in (1, 2, 4):
         real = _one(folder, "waiting", str(count), str(options.requests))
-        player = Player(
+        played = SeriesPlayer(
+            [[np.array(real["tokens"])]],
             Replicas(count=count, speed=SPEED, slow_share=0.0, dies_every=1e12, gigabytes=0.0),
             replace(COSTS, item_before=0.0, item_after=0.0),
             1,
-        )
-        player.batch(np.array(real["tokens"]))
-        found[str(count)] = {"measured": real["seconds"], "simulated": player.now}
-        rows.append([f"{count} actors", real["seconds"], player.now, real["seconds"] / player.now])
+        ).play()
+        found[str(count)] = {"measured": real["seconds"], "simulated": played.wall}
+        rows.append([f"{count} actors", real["seconds"], played.wall, real["seconds"] / played.wall])
     print(f"\n{options.requests} requests, {SPEED:.0f} tokens a second of waiting\n")
     print(table(["", "measured, seconds", "simulated", "measured / simulated"], rows), flush=True)
     return found

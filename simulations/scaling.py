@@ -18,16 +18,12 @@ it makes the driver do in a second.
 from __future__ import annotations
 
 import argparse
-import heapq
 import math
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from harness.engines.replicas.schedule import IN_FLIGHT
 from harness.engines.replicas.units import LEAST, SHARE
 
 
@@ -95,15 +91,6 @@ class Played:
     loads: int = 0
 
 
-@dataclass(slots=True)
-class _Replica:
-    speed: float
-    dies_at: float
-    free_at: float
-    has: list[int] = field(default_factory=list)
-    dead: bool = False
-
-
 def unit_sizes(costs: np.ndarray, replicas: int) -> list[tuple[int, float]]:
     """Return the items and the tokens of each unit of a batch whose items cost so many tokens, longest first."""
     total = np.cumsum(np.sort(costs)[::-1])
@@ -114,119 +101,6 @@ def unit_sizes(costs: np.ndarray, replicas: int) -> list[tuple[int, float]]:
         found.append((end - begin, float(total[end - 1] - before)))
         begin, before = end, float(total[end - 1])
     return found
-
-
-class Player:
-    """Plays batches of one checkpoint, one after the other: at the end of each all wait for the last unit."""
-
-    def __init__(self, replicas: Replicas, costs: Costs, seed: int) -> None:
-        self._of, self._costs = replicas, costs
-        self._draw = np.random.default_rng(seed)
-        slow = self._draw.random(replicas.count) < replicas.slow_share
-        self._replicas = [
-            _Replica(replicas.speed * (replicas.slow if one else 1.0), self._life(0.0), 0.0) for one in slow
-        ]
-        self.now = self.busy = self.worked = 0.0
-        self.units = self.again = 0
-
-    def batch(self, tokens: np.ndarray) -> None:
-        """Play a batch whose items cost so many tokens each."""
-        planned = unit_sizes(tokens, len(self._replicas))
-        self._work(len(tokens) * self._costs.item_before)
-        waiting = deque(range(len(planned)))
-        events: list[tuple[float, int, int]] = []
-        left = len(planned)
-        for _ in range(IN_FLIGHT):
-            for number, one in enumerate(self._replicas):
-                if waiting and not one.dead:
-                    self._send(number, waiting.popleft(), planned, events)
-        for number, one in enumerate(self._replicas):
-            if one.dead and not one.has:
-                heapq.heappush(events, (one.free_at, number, -1))
-        while left:
-            at, number, unit = heapq.heappop(events)
-            one = self._replicas[number]
-            self.now = max(self.now, at)
-            if unit >= 0:
-                if unit not in one.has or one.dead:
-                    continue
-                one.has.remove(unit)
-                left -= 1
-                self._take(planned[unit][0])
-            elif one.dead:  # it is back
-                one.dead = False
-                one.dies_at = self._life(self.now)
-            else:
-                self._die(number, at, waiting, events)
-                for other in range(len(self._replicas)):
-                    self._fill(other, waiting, planned, events)
-            self._fill(number, waiting, planned, events)
-
-    def played(self, items: int) -> Played:
-        """Return the run so far."""
-        time = self.now * len(self._replicas)
-        return Played(
-            wall=self.now,
-            idle=1 - self.busy / time,
-            driver=self.worked / self.now,
-            units=self.units,
-            again=self.again,
-            journal=items * self._costs.journal_bytes,
-        )
-
-    def _fill(
-        self,
-        number: int,
-        waiting: deque[int],
-        planned: Sequence[tuple[int, float]],
-        events: list[tuple[float, int, int]],
-    ) -> None:
-        one = self._replicas[number]
-        while waiting and not one.dead and len(one.has) < IN_FLIGHT:
-            self._send(number, waiting.popleft(), planned, events)
-
-    def _take(self, items: int) -> None:
-        """Take the answers of a unit."""
-        moved = items * self._costs.item_bytes / self._costs.network
-        self._work(self._costs.unit + items * self._costs.item_after + moved)
-
-    def _die(self, number: int, at: float, waiting: deque[int], events: list[tuple[float, int, int]]) -> None:
-        """Let a replica die with all that it has, and come back when it has loaded anew."""
-        one = self._replicas[number]
-        one.dead = True
-        self.again += len(one.has)
-        waiting.extend(one.has)
-        one.has.clear()
-        one.free_at = at + self._of.restart + self._of.gigabytes * self._costs.load_per_gb
-        heapq.heappush(events, (one.free_at, number, -1))
-
-    def _life(self, now: float) -> float:
-        return now + float(self._draw.exponential(self._of.dies_every))
-
-    def _work(self, seconds: float) -> None:
-        self.now += seconds
-        self.worked += seconds
-
-    def _send(
-        self,
-        number: int,
-        unit: int,
-        planned: Sequence[tuple[int, float]],
-        events: list[tuple[float, int, int]],
-    ) -> None:
-        one = self._replicas[number]
-        self.units += 1
-        one.has.append(unit)
-        begins = max(one.free_at, self.now + self._costs.latency)
-        took = planned[unit][1] / one.speed
-        one.free_at = begins + took
-        if one.free_at > one.dies_at:
-            if one.dies_at != math.inf:
-                heapq.heappush(events, (max(one.dies_at, self.now), number, -1))
-                one.dies_at = math.inf  # it dies once
-            return
-        self.busy += took
-        heapq.heappush(events, (one.free_at + self._costs.latency, number, unit))
 
 
 def lengths(count: int, draw: np.random.Generator, mean: float = 150.0) -> np.ndarray:

@@ -10,7 +10,8 @@ import pytest
 from harness.core.requests import RollingLoglikelihood
 from harness.core.text import CHARACTERS_PER_TOKEN
 from harness.engines.replicas.units import plan_units
-from simulations.scaling import COSTS, Player, Replicas, lengths, play_items, play_series, unit_sizes
+from simulations.scaling import COSTS, Replicas, lengths, play_items, play_series, unit_sizes
+from simulations.scaling_series import SeriesPlayer
 
 FREE = replace(COSTS, item_before=0.0, item_after=0.0, unit=0.0, latency=0.0, item_bytes=0.0)
 STEADY = {"slow_share": 0.0, "dies_every": 1e12, "gigabytes": 0.0}
@@ -27,9 +28,14 @@ def test_units_are_as_large_as_those_that_are_planned() -> None:
 
 def test_without_costs_the_time_is_that_of_the_tokens() -> None:
     tokens = np.full(4096, 150.0)
-    player = Player(Replicas(count=4, speed=1000.0, **STEADY), FREE, 1)
-    player.batch(tokens)
-    assert player.now == pytest.approx(tokens.sum() / 4000.0, rel=0.02)
+    found = SeriesPlayer([[tokens]], Replicas(count=4, speed=1000.0, **STEADY), FREE, 1).play()
+    assert found.wall == pytest.approx(tokens.sum() / 4000.0, rel=0.02)
+
+
+def test_a_checkpoint_that_is_alone_is_planned_for_all_replicas_while_they_load() -> None:
+    tokens = lengths(4096, np.random.default_rng(1))
+    slowly = Replicas(count=8, **{**STEADY, "gigabytes": 1.0})
+    assert SeriesPlayer([[tokens]], slowly, FREE, 1).play().units == len(unit_sizes(tokens, 8))
 
 
 def test_a_driver_that_is_slower_than_its_replicas_sets_the_time() -> None:
