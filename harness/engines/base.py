@@ -122,6 +122,15 @@ class MeasuringEngine(Protocol):
         """Return the numbers of the requests that are longer than the checkpoint takes."""
 
 
+@runtime_checkable
+class GatheringEngine(Protocol):
+    """An engine that continues several texts together."""
+
+    @property
+    def texts_together(self) -> int:
+        """The most texts that a step of the model continues."""
+
+
 class AskedEngine(Engine, Protocol):
     """An engine that can be asked without waiting for its answers."""
 

@@ -24,7 +24,7 @@ from harness.engines.replicas.transport import (
     Transport,
     Weights,
 )
-from harness.engines.replicas.units import cost_of, plan_units
+from harness.engines.replicas.units import TEXTS, cost_of, plan_units
 
 COUNTS: Final = ("units", "resent", "deaths", "doubles")
 
@@ -44,7 +44,8 @@ class Asked:
 class Work:
     """A checkpoint that is open: what is asked of it, and what that has cost.
 
-    ``held_by`` are the replicas that have ever held it; ``fault`` says why it cannot be loaded.
+    ``held_by`` are the replicas that have ever held it; ``fault`` says why it cannot be loaded. ``texts`` is the most
+    that one of them continues together, as far as they have said.
     """
 
     weights: Weights
@@ -58,6 +59,7 @@ class Work:
     cost: float = 0.0
     asked: dict[int, Asked] = field(default_factory=dict)
     next: int = 0
+    texts: int | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -120,7 +122,7 @@ class Driving:
         work.next += len(requests)
         work.asked |= dict.fromkeys(range(asked.first, work.next), asked)
         able = self.able if len(self._works) == 1 else max(1, len(work.held.holders))
-        units = plan_units(requests, max(1, able))
+        units = plan_units(requests, max(1, able), work.texts or TEXTS)
         work.cost += sum(one.cost for one in units)
         moved = (one._replace(requests=tuple(asked.first + n for n in one.requests)) for one in units)
         self._series.ask(work, moved)
@@ -181,9 +183,10 @@ class Driving:
         match event:
             case Answered() | Failed():
                 self._ended(event)
-            case Loaded(replica, seconds):
+            case Loaded(replica, seconds, texts):
                 if work is not None:
                     work.loaded = True
+                    work.texts = max(work.texts or 0, texts or 0) or None
                 given_up = series.loaded(replica, seconds)
             case Refused(_, message):
                 if work is not None:

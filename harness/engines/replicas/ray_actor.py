@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from harness.checkpoints.info import info_from_plain
 from harness.core.errors import HarnessError
 from harness.core.requests import Request
-from harness.engines.base import Engine
+from harness.engines.base import Engine, GatheringEngine
 from harness.engines.pool import EnginePool
 from harness.engines.replicas.weights import Received, are_here
 from harness.engines.settings import ModelSettings
@@ -38,11 +38,12 @@ class Computed(NamedTuple):
 
 class Load(NamedTuple):
     """The end of loading: the reason why it cannot answer, None where it can; whether the node lacks its files; the
-    seconds it took."""
+    seconds it took; the most texts that its engine continues together, None where it does not say."""
 
     fault: str | None = None
     lacks_files: bool = False
     seconds: float = 0.0
+    texts: int | None = None
 
 
 class Wanted(NamedTuple):
@@ -98,7 +99,9 @@ class Replica:
                 self._engine = self._pool.engine(info)
             except HarnessError as error:
                 return Load(f"{os.uname().nodename}: {error}")
-        return Load(seconds=time.monotonic() - began)
+        engine = self._engine
+        texts = engine.texts_together if isinstance(engine, GatheringEngine) else None
+        return Load(seconds=time.monotonic() - began, texts=texts)
 
     def receive(self, wanted: Wanted, name: str, data: Any) -> None:
         """Write a file of a checkpoint, of which this node lacks a path."""

@@ -210,7 +210,9 @@ class RayReplicas:
         if said.lacks_files:
             self._send_files(one.replica)
             return []
-        return [Loaded(one.replica, said.seconds) if said.fault is None else Refused(one.replica, said.fault)]
+        if said.fault is not None:
+            return [Refused(one.replica, said.fault)]
+        return [Loaded(one.replica, said.seconds, said.texts)]
 
     def _failed(self, one: _Call, error: Exception) -> list[Event]:
         errors = self._ray.exceptions

@@ -19,10 +19,12 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A replica has loaded the checkpoint that was asked for; ``seconds`` of it."""
+    """A replica has loaded the checkpoint that was asked for; ``seconds`` of it, and the most ``texts`` that its
+    engine continues together, None where it does not say."""
 
     replica: int
     seconds: float = 0.0
+    texts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,7 @@ LEAST: Final = 2000.0
 """The least cost of a unit, in tokens, but for the last: below it, sending it costs more than it evens out."""
 
 TEXTS: Final = 64
-"""The least number of texts of a unit that has any, but for the last, if there are so many for each replica: as many as
-an engine continues together. A step takes about as long for few texts as for many, and a unit takes as many steps as
-its longest text, so smaller units would even out nothing."""
+"""The texts that an engine continues together which does not say how many it does."""
 
 SHARE: Final = 4
 """A unit is this part of what is left for each replica."""
@@ -66,11 +64,16 @@ def cost_of(request: Request) -> float:
             return 1.0
 
 
-def plan_units(requests: Sequence[Request], replicas: int) -> list[Unit]:
-    """Return every request in one unit, the units in the order in which they are to be sent."""
+def plan_units(requests: Sequence[Request], replicas: int, together: int = TEXTS) -> list[Unit]:
+    """Return every request in one unit, the units in the order in which they are to be sent.
+
+    An engine continues so many texts ``together``. A unit that has any has as many at least, but for the last, if there
+    are so many for each replica. A step takes about as long for few texts as for many, and a unit takes as many steps
+    as its longest text, so smaller units would even out nothing.
+    """
     costs = [cost_of(one) for one in requests]
     left, found, unit, size, texts = math.fsum(costs), [], [], 0.0, 0
-    least = min(TEXTS, math.ceil(sum(map(_texts, requests)) / replicas))
+    least = min(together, math.ceil(sum(map(_texts, requests)) / replicas))
     for number in _ordered(requests, costs):
         unit.append(number)
         size += costs[number]

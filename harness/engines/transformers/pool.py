@@ -112,6 +112,11 @@ class Switched:
         """Return whether texts may stay at work; not beside adapters, whose own texts would take as much memory."""
         return self._adapters.none and isinstance(self.engine, CausalEngine) and self.engine.continues
 
+    @property
+    def texts_together(self) -> int:
+        """The most texts that a step of the model continues; a masked model continues none."""
+        return self.engine.texts_together if isinstance(self.engine, CausalEngine) else 1
+
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """Return one answer per request, in the order asked."""
         self._adapters.put_on(self._name)

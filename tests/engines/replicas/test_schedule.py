@@ -60,6 +60,7 @@ class Cluster:
     most_deaths: int = 20
     load_deaths: frozenset[int] = frozenset()
     refuses: int | None = None
+    texts: int | None = None
     engine: FakeEngine = field(default_factory=lambda: FakeEngine(fake()))
     queues: dict[int, deque[tuple[int, list[Request]]]] = field(default_factory=dict)
     loading: set[int] = field(default_factory=set)
@@ -95,7 +96,7 @@ class Cluster:
             if self.refuses == replica:
                 return Refused(replica, "node: /m has the fingerprint b, and here a was asked for")
             self.loading.discard(replica)
-            return Died(replica) if replica in self.load_deaths else Loaded(replica)
+            return Died(replica) if replica in self.load_deaths else Loaded(replica, texts=self.texts)
         unit, requests = self.queues[replica][0]
         texts = {one.continuation for one in requests if isinstance(one, Loglikelihood)}
         random_death = self.deaths < self.most_deaths and self.draw(0, 9) == 0
@@ -295,6 +296,23 @@ def test_units_have_as_many_texts_as_go_on_together_where_all_replicas_get_so_ma
     assert sum(sizes) == texts
     assert min(sizes[:-1], default=least) >= least
     assert len(sizes) >= min(replicas, texts)
+
+
+@pytest.mark.parametrize(("says", "least"), [(None, TEXTS), (16, 16), (256, 256)])
+def test_units_have_as_many_texts_as_the_engine_of_a_replica_says(says: int | None, least: int) -> None:
+    sizes: list[int] = []
+
+    class Told(Cluster):
+        def submit(self, replica: int, unit: int, requests: Any) -> None:
+            sizes.append(len(requests))
+            super().submit(replica, unit, requests)
+
+    engine = open_alone(fake(), Told(2, lambda low, _: low, most_deaths=0, texts=says))
+    requests: list[Request] = [Generate(f"say {number}", max_new_tokens=8) for number in range(1100)]
+    assert engine.answer(requests) == FakeEngine(fake()).answer(requests)
+    assert sum(sizes) == len(requests)
+    assert min(sizes[:-1]) >= least
+    assert min(sizes[:-1]) < 2 * least
 
 
 def test_requests_with_one_context_are_in_one_unit() -> None:

@@ -48,6 +48,11 @@ _MOST_LANES: Final = 16
 """The most lanes in one pass. Attention is computed lane by lane, which costs less than a row that stays empty."""
 
 
+def most_rows(device: str, batch: int | None) -> int:
+    """Return the most texts that go on together on a kind of device; ``batch`` is what a person has asked for."""
+    return batch or _MOST_ROWS.get(device, _MOST_ROWS["cpu"])
+
+
 class BatchGenerator:
     """Generates all samples of many prompts."""
 
@@ -67,7 +72,7 @@ class BatchGenerator:
         self._fused = fused
         self._model, self._stepper, self._shared = model, stepper, shared
         self._ends, self._budget, self._batch = ends, budget, batch
-        self._most = batch or _MOST_ROWS.get(model.device.type, _MOST_ROWS["cpu"])
+        self._most = most_rows(model.device.type, batch)
         self._most_lanes = 1 if stepper.speculative else lanes
         self._number_of: dict[GeneratedSequence, int] = {}
         self._lanes: list[Lane] = []
