@@ -14,6 +14,7 @@ from harness.core.benchmark import declared
 from harness.core.errors import WireError
 from harness.core.serialize import scrub
 from harness.plugin.collection import generate, given_of
+from harness.plugin.current_test import CurrentTest
 from harness.plugin.item_errors import RepeatedErrors
 from harness.plugin.passed_reports import SmallReports
 from harness.plugin.reordering import siblings_together
@@ -179,4 +180,5 @@ def session_of(config: pytest.Config, told: Mapping[str, Any]) -> EvalSession:
         config.pluginmanager.register(WorkerHooks(session) if session.worker else ControllerHooks(session))
         config.pluginmanager.register(RepeatedErrors())
         config.pluginmanager.register(SmallReports(config))
+        config.pluginmanager.register(CurrentTest())
     return session
