@@ -38,6 +38,12 @@ FILE: Final = "file"
 DIGEST: Final = 8
 """The bytes of a hash that identify a row."""
 
+NUMBER: Final = 5
+"""The bytes of a row's number in its file."""
+
+BEFORE_ROW: Final = DIGEST + NUMBER
+"""The bytes of a packed example before its row."""
+
 PROMPT: Final = "the benchmark's prompt"
 """The origin of few-shot rows that are part of a benchmark, whatever its data."""
 
@@ -56,21 +62,25 @@ class Example:
 class PackedExample(Example):
     """An example of plain data, which is kept as few bytes and made anew for everyone who looks at it."""
 
-    __slots__ = ("_packed",)
+    __slots__ = ("_packed", "_place")
 
+    _place: str
     _packed: bytes
 
     @classmethod
-    def of(cls, name: str, group: str | None, packed: bytes) -> PackedExample:
-        """Return the example of a row that was ``packed`` behind the beginning of its hash."""
+    def of(cls, place: str, group: str | None, packed: bytes) -> PackedExample:
+        """Return the example of a row that was ``packed`` behind the beginning of its hash and its number, which
+        follows ``place`` in its id."""
         found = cls.__new__(cls)
-        for field, value in (("id", name), ("group", group), ("_packed", packed)):
+        for field, value in (("_place", place), ("group", group), ("_packed", packed)):
             object.__setattr__(found, field, value)
         return found
 
     def __getattr__(self, name: str) -> Any:
+        if name == "id":
+            return f"{self._place}{int.from_bytes(self._packed[DIGEST:BEFORE_ROW])}"
         if name == "row":
-            return marshal.loads(self._packed[DIGEST:])
+            return marshal.loads(self._packed[BEFORE_ROW:])
         if name == "sha256":
             return self._packed[:DIGEST].hex()
         raise AttributeError(name)
@@ -87,15 +97,17 @@ class PackedExample(Example):
 
     def in_group(self, group: str) -> PackedExample:
         """Return the example in another group."""
-        return PackedExample.of(self.id, group, self._packed)
+        return PackedExample.of(self._place, group, self._packed)
 
 
-def example_of(name: str, group: str | None, row: dict[str, Any], digest: bytes) -> Example:
-    """Return the example of a row that nobody else has; ``digest`` is the beginning of the hash of what was read."""
+def example_of(place: str, number: int, group: str | None, row: dict[str, Any], digest: bytes) -> Example:
+    """Return the example of a row that nobody else has, whose id is ``place`` and ``number``; ``digest`` is the
+    beginning of the hash of what was read."""
     try:
-        return PackedExample.of(name, group, digest + marshal.dumps(row))
+        packed = digest + number.to_bytes(NUMBER) + marshal.dumps(row)
     except ValueError:  # it has more than plain data
-        return Example(name, group, row, digest.hex())
+        return Example(f"{place}{number}", group, row, digest.hex())
+    return PackedExample.of(place, group, packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +267,7 @@ def _checked(
     examples: list[Example] = []
     kept: list[RawRow] = []
     counts: dict[str | None, int] = {}
+    places: dict[str | None, str] = {}  # kept once: very many ids begin with them
     whole = hashlib.sha256()
     # Rows of a benchmark's own, and what it prepares, may share large parts, of which bytes would be copies.
     pack = pack and spec.prepare is None
@@ -263,15 +276,18 @@ def _checked(
             continue
         canonical = _canonical(line)
         whole.update(canonical + b"\n")
-        kept.append(line)
+        if spec.subsets is not None:
+            kept.append(line)
         row = check(line)
         group = _group(spec, line, row)
         number = counts.get(group, 0)
         counts[group] = number + 1
-        place = f"{spec.name}/{_place(spec, group)}{number}"
         digest = hashlib.sha256(canonical).digest()[:DIGEST]
+        place = places.setdefault(group, f"{spec.name}/{_place(spec, group)}")
         examples.append(
-            example_of(place, group, row, digest) if pack else Example(place, group, row, digest.hex())
+            example_of(place, number, group, row, digest)
+            if pack
+            else Example(f"{place}{number}", group, row, digest.hex())
         )
     if spec.subsets is not None:
         examples = _by_subset(spec.subsets, kept, examples)

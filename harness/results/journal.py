@@ -29,7 +29,7 @@ _ALIKE: Final = (
     *("benchmark", "checkpoint", "status", "group", "reused_from"),
     *("scores", "programs", "weak_tests", "told", "exchanges"),
 )
-"""Fields that are the same in very many records of a run; those that are missing have a value of their own."""
+"""Fields that are the same in very many records of a run."""
 
 _MOST_ALIKE: Final = 10_000
 """Values that are kept once for all records that have them."""
@@ -285,6 +285,7 @@ def _records(
 
 def _kept_once(found: dict[str, Any], once: dict[str, Any]) -> dict[str, Any]:
     """Return a record's object, with what other records have too from ``once``, which takes what is new to it."""
+    found.setdefault("exchanges", [])  # they were not read: else each record makes a list of its own
     for name in _ALIKE:
         value = found.get(name)
         if value is not None:

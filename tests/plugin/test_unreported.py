@@ -8,11 +8,11 @@ import pytest
 
 from harness.plugin.driver import Outcome
 from harness.plugin.unreported import Ended, Unreported
-from harness.results.records import Record
+from harness.results.records import Record, Status
 
 
 def outcome(item: str, score: float = 1.0, raised: BaseException | None = None) -> Outcome:
-    status = "scored" if raised is None else "error"
+    status: Status = "scored" if raised is None else "error"
     record = Record(
         item=item, benchmark="x", example="x/0", checkpoint="c", status=status, scores={"acc": score}
     )

@@ -178,3 +178,14 @@ def test_a_broken_line_of_a_growing_journal_is_named_by_its_number(tmp_path: Pat
         shard.write("{}\n")
     with pytest.raises(JournalError, match=r"items-main\.jsonl, line 2: "):
         following.new()
+
+
+def test_records_that_are_followed_share_what_they_have_in_common(tmp_path: Path) -> None:
+    following = Following(tmp_path)
+    with Journal(tmp_path, "main") as journal:
+        for number in range(2):
+            journal.append(plain(f"t.py::t[b/{number}]"))
+    one, two = following.new()
+    assert one.exchanges == []
+    for name in ("benchmark", "scores", "programs", "weak_tests", "exchanges"):
+        assert getattr(one, name) is getattr(two, name), name
