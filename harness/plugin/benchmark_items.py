@@ -104,7 +104,7 @@ class Siblings:
 
     @functools.cached_property
     def stay_together(self) -> bool:
-        """Whether the parameters are the same for all of them that pytest orders items by.
+        """True where the parameters that pytest orders items by are the same for all of them.
 
         Those are the ones of a scope above an item's own, compared by value.
         """

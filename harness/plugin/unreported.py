@@ -15,7 +15,7 @@ from harness.plugin.driver import Outcome
 
 
 class Ended(NamedTuple):
-    """What pytest reports of an item that has ended: its scores, and the exception that it raised, if any."""
+    """The end of an item as pytest reports it: its scores, and the exception that it raised, if any."""
 
     scores: Mapping[str, float]
     raised: BaseException | None = None

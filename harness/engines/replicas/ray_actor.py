@@ -38,7 +38,10 @@ class Computed(NamedTuple):
 
 class Load(NamedTuple):
     """The end of loading: the reason why it cannot answer, None where it can; whether the node lacks its files; the
-    seconds it took; the most texts that its engine continues together, None where it does not say."""
+    seconds it took.
+
+    ``texts`` is the most that its engine continues together, None where it does not say.
+    """
 
     fault: str | None = None
     lacks_files: bool = False
