@@ -5,7 +5,8 @@ once, as a folder such as trainers save: weights in the type that they run in, c
 holds the file's fingerprint, the type, and the versions of the packages that unpacked it.
 
 A folder is renamed into place once it is whole, after its config and tokenizer were read back and found the same.
-Where that fails, nothing is kept, and the file is unpacked each time. All folders together stay below a limit; the one
+Where that fails, nothing is kept, and the file is unpacked each time. One that is no longer as it was written is
+deleted, and the file unpacked again (``sealed``). All folders together stay below a limit; the one
 unused for longest goes first.
 """
 
@@ -27,13 +28,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.checkpoints import CheckpointInfo, fingerprint
 from harness.checkpoints.builtin import cache_folder
+from harness.engines.transformers.sealed import broken, seal
 
 if TYPE_CHECKING:
     import torch
 
 _LOG: Final = logging.getLogger(__name__)
 
-_FORM: Final = 1
+_FORM: Final = 2
 """Raised when folders are written in another way."""
 
 _MADE_BY: Final = ("transformers", "tokenizers", "gguf", "torch")
@@ -74,9 +76,13 @@ class UnpackedModels:
         self._least, self._most = least, most
 
     def find(self, info: CheckpointInfo) -> CheckpointInfo | None:
-        """Return the checkpoint as a folder; None where it is not known."""
+        """Return the checkpoint as a folder; None where it is not known, or not as it was kept."""
         path = self._path(info)
-        if not (path / "config.json").is_file():
+        if not path.is_dir():
+            return None
+        if (fault := broken(path)) is not None:
+            _LOG.info("%s: %s; it is unpacked again", path, fault)
+            shutil.rmtree(path, ignore_errors=True)
             return None
         with contextlib.suppress(OSError):  # it is used all the same, and may go earlier
             os.utime(path)
@@ -100,6 +106,7 @@ class UnpackedModels:
                 if not _written(unfinished, model, tokenizer):
                     return False
                 write_safetensors(unfinished / "model.safetensors", weights)
+                seal(unfinished, path.name)
                 unfinished.rename(path)
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from harness.engines.transformers import compat
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.loading import Loaded
 from harness.engines.transformers.pool import load_weights
+from harness.engines.transformers.sealed import broken, seal
 from harness.engines.transformers.unpacked import UnpackedModels, same_tokenizer, write_safetensors
 from tests.support.families import causal_of
 from tests.support.fetched import needs_smollm2
@@ -120,6 +122,72 @@ def test_the_one_unused_for_longest_goes_first_and_what_a_dead_process_left(
     models(tmp_path).drop(found)
     assert models(tmp_path, most=int(2.5 * size)).keep(info, loaded.model, loaded.tokenizer)
     assert {path.name for path in folder.iterdir()} == {found.path.name, "newer", ".unfinished-live"}
+
+
+def swap_a_number(weights: Path) -> None:
+    with weights.open("r+b") as file:
+        file.seek(-8, os.SEEK_END)
+        file.write(b"\0\0\x80\x3f" * 2)
+
+
+def swap_for_others_of_the_same_time(weights: Path) -> None:
+    before = weights.stat()
+    tensors = {name: tensor.neg() for name, tensor in load_file(weights).items()}
+    write_safetensors(weights, tensors)
+    assert weights.stat().st_size == before.st_size
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def shorten(weights: Path) -> None:
+    os.truncate(weights, weights.stat().st_size - 4)
+
+
+def leave_out_the_tokenizer(weights: Path) -> None:
+    (weights.parent / "tokenizer.json").unlink()
+
+
+def break_the_seal(weights: Path) -> None:
+    (weights.parent / "seal.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [swap_a_number, swap_for_others_of_the_same_time, shorten, leave_out_the_tokenizer, break_the_seal],
+)
+def test_a_kept_model_that_was_changed_is_not_found_and_goes(
+    change: Callable[[Path], None], tied: tuple[CheckpointInfo, Loaded], tmp_path: Path
+) -> None:
+    info, loaded = tied
+    kept = models(tmp_path)
+    assert kept.keep(info, loaded.model, loaded.tokenizer)
+    found = kept.find(info)
+    assert found is not None
+    assert kept.find(info) == found
+    change(found.path / "model.safetensors")
+    assert kept.find(info) is None
+    assert not found.path.exists()
+    assert kept.keep(info, loaded.model, loaded.tokenizer)
+
+
+def test_a_kept_model_in_the_place_of_another_is_not_found(
+    tied: tuple[CheckpointInfo, Loaded], tmp_path: Path
+) -> None:
+    info, loaded = tied
+    kept = models(tmp_path)
+    assert kept.keep(info, loaded.model, loaded.tokenizer)
+    found = kept.find(info)
+    assert found is not None
+    sealed = found.path.rename(found.path.with_name("of another"))
+    assert broken(sealed) == f"it was written as {found.path.name}"
+
+
+def test_only_parts_of_large_weights_are_read_at_a_start(tmp_path: Path) -> None:
+    folder = tmp_path / "large"
+    folder.mkdir()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.truncate(1 << 36)  # a file with holes: reading all of it would take minutes
+    seal(folder, "large")
+    assert broken(folder) is None
 
 
 def test_weights_are_written_as_safetensors_reads_them(tmp_path: Path) -> None:
