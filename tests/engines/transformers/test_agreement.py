@@ -15,7 +15,7 @@ import torch
 from harness.checkpoints import resolve
 from harness.checkpoints.info import CheckpointInfo
 from harness.engines.settings import Dtype, ModelSettings
-from harness.engines.transformers import attention_masks, kv_cache, logits
+from harness.engines.transformers import attention_masks, kv_cache, logits, split_attention
 from harness.engines.transformers.agreement import BOUND, FACTOR, difference, largest
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.generation import batch, step
@@ -177,7 +177,7 @@ def nothing_hidden(patch: pytest.MonkeyPatch) -> None:
 
 def past_before_last(patch: pytest.MonkeyPatch) -> None:
     """Attend after a prefix that lacks its last token."""
-    right = kv_cache.put_behind
+    right = split_attention.put_behind
 
     def put_behind(keys: Any, prefix: Any) -> Any:
         return right(keys, tuple(part[:, :, :-1] for part in prefix))
