@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.checkpoints import resolve
-from harness.engines.settings import Dtype, ModelSettings
+from harness.engines.settings import Dtype, ModelSettings, Speculative
 from harness.engines.transformers.causal import CausalEngine
 from harness.engines.transformers.compat import quiet
 from harness.engines.transformers.generation.batch import BatchGenerator
@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
 
 def engine_for(
-    folder: Path, *, dtype: Dtype = "auto", batch: int | None = None, together: bool = True
+    folder: Path,
+    *,
+    dtype: Dtype = "auto",
+    batch: int | None = None,
+    speculative: Speculative = "auto",
+    together: bool = True,
 ) -> CausalEngine:
     """An engine of its own; not ``together``, each request is computed by itself."""
     (info,) = resolve(str(folder), seq_len=None)
-    settings = ModelSettings(device="cpu", batch=batch, threads=1, dtype=dtype)
+    settings = ModelSettings(device="cpu", batch=batch, threads=1, dtype=dtype, speculative=speculative)
     return CausalEngine(info, load_weights(info, settings), settings, together=together)
 
 

@@ -3,9 +3,9 @@
 ``seal.json`` has the folder's name, and of each file its size, its time of change and a SHA-256. That is of the whole
 content up to 4 MiB; of a larger file it is of 64 blocks of 16 KiB: the first, the last, and others at equal distances.
 
-So a file that was written to after the seal is found by its time, a shortened one by its size, and another one put in
-its place, with the same time and size, by its blocks. What is not found is a change between the blocks that leaves time
-and size as they were: a disk that returns other bytes than were written, or somebody who sets the time back.
+So a file that was written to after the seal is found by its time, and a shortened one by its size. Another one put in
+its place, with the same time and size, is found by its blocks. What is not found is a change between the blocks that
+leaves time and size as they were: a disk that returns other bytes than were written, or a time that is set back.
 """
 
 from __future__ import annotations

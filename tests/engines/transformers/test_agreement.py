@@ -204,10 +204,6 @@ def positions_repeated(inputs: dict[str, Any]) -> dict[str, Any]:
     return {**inputs, "position_ids": inputs["position_ids"][:, :1].expand(-1, 2)}
 
 
-def tokens_repeated(inputs: dict[str, Any]) -> dict[str, Any]:
-    return {**inputs, "input_ids": inputs["input_ids"][:, :1].expand(-1, 2)}
-
-
 SCORING: dict[str, Change] = {
     "one token too many is seen": columns_seen(lambda row: [min(until + 1, len(row)) for until in row]),
     "one token too few is seen": columns_seen(lambda row: [max(u - 1, at + 1) for at, u in enumerate(row)]),
@@ -233,10 +229,7 @@ SPLIT: dict[str, Change] = {
     "the prefix lacks a token": past_before_last,
 }
 
-PROPOSING: dict[str, Change] = {
-    "both tokens have one position": of_several(positions_repeated),
-    "the first token comes twice": of_several(tokens_repeated),
-}
+PROPOSING: dict[str, Change] = {"both tokens have one position": of_several(positions_repeated)}
 
 
 @pytest.mark.parametrize("fault", SCORING)
