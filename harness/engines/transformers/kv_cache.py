@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.agreement import UnsupportedError
 from harness.engines.transformers.memory import trim_heap
+from harness.engines.transformers.pages import can_be_apart, give_back, zeros_apart
 from harness.engines.transformers.scoring.prefix_tree import common
 from harness.engines.transformers.split_attention import put_behind, put_beside
 
@@ -180,6 +181,12 @@ _MORE_COLUMNS: Final = 64
 """The least number of columns that buffers have beyond those asked for; when enlarged, they also grow by a
 quarter."""
 
+_SPARE: Final = 2
+"""How many times the rows and columns asked for a buffer is laid out for, where what is not used takes no memory."""
+
+_DENSE: Final = 4
+"""The bytes of a number from which rows of a buffer may lie apart: products of smaller ones copy such rows."""
+
 Held = list[tuple["torch.Tensor", "torch.Tensor"]]
 """Keys and values [heads, tokens, width] of one slot, by layer."""
 
@@ -197,6 +204,7 @@ class SlotCache(_Cache):
         self.begun = 0
         self.stamp = object()
         self.rows = self.columns = 0
+        self._room = (0, 0)
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._first = self.count = self._until = 0
         self._at: int | torch.Tensor = 0
@@ -250,20 +258,20 @@ class SlotCache(_Cache):
         elif new.device.type == "cpu":
             # ``scatter_`` takes numbers one by one there, a hundred times as long in bfloat16.
             heads, width = new.shape[1], new.shape[3]
-            table = buffer.view(self.rows * heads * self.columns, width)  # no copy, else it raises
-            table.index_copy_(0, self._lines_of(heads), new.flatten(0, 2))
+            table = buffer.view(buffer.shape[0] * heads * buffer.shape[2], width)  # no copy, else it raises
+            table.index_copy_(0, self._lines_of(heads, buffer.shape[2]), new.flatten(0, 2))
         else:
             at = self._at.to(new.device)  # of a model on several devices
             part.scatter_(2, at[:, None, :, None].expand(-1, new.shape[1], -1, new.shape[3]), new)
 
-    def _lines_of(self, heads: int) -> torch.Tensor:
+    def _lines_of(self, heads: int, columns: int) -> torch.Tensor:
         """Return the lines of a buffer, taken as a table [rows x heads x columns, width], that are aimed at."""
         import torch
 
         if (found := self._lines.get(heads)) is None:
             assert not isinstance(self._at, int), "each row has columns of its own"
             slots = torch.arange(self._first, self._first + self.count)[:, None] * heads + torch.arange(heads)
-            found = (slots[:, :, None] * self.columns + self._at[:, None, :]).flatten()
+            found = (slots[:, :, None] * columns + self._at[:, None, :]).flatten()
             self._lines[heads] = found
         return found
 
@@ -313,19 +321,29 @@ class SlotCache(_Cache):
 
     def _empty(self, like: torch.Tensor) -> torch.Tensor:
         # Zeros: what a mask hides is multiplied by 0, and leftover memory may hold NaN.
-        return like.new_zeros((self.rows, like.shape[1], self.columns, like.shape[3]))
+        rows, columns = self._room if can_be_apart(like.device) else (self.rows, self.columns)
+        if like.dtype.itemsize < _DENSE:
+            columns = self.columns
+        return zeros_apart(like, (rows, like.shape[1], columns, like.shape[3]))
 
     def _resize(self, rows: int, columns: int) -> None:
-        """Replace the buffers by some of another size, and copy what fits."""
-        kept = min(rows, self.rows)
+        """Make the buffers larger or smaller: where they lie if there is room, else elsewhere, with what fits."""
+        kept, fewer = min(rows, self.rows), rows < self.rows
         self.rows, self.columns, self.stamp, self._lines = rows, columns, object(), {}
+        room = self._room
+        if rows > room[0] or columns > room[1]:
+            self._room = max(room[0], _SPARE * rows), max(room[1], _SPARE * columns)
         for layer, parts in self._layers.items():
-            key, value = (self._resized(part, kept) for part in parts)
+            key, value = (self._resized(part, kept, fewer=fewer) for part in parts)
             self._layers[layer] = (key, value)
-        if self._layers:
+        if self._layers and not can_be_apart(key.device):
             trim_heap(key.device)
 
-    def _resized(self, part: torch.Tensor, kept: int) -> torch.Tensor:
+    def _resized(self, part: torch.Tensor, kept: int, *, fewer: bool) -> torch.Tensor:
+        if can_be_apart(part.device) and self.rows <= part.shape[0] and self.columns <= part.shape[2]:
+            if fewer:
+                give_back(part, self.rows)
+            return part
         larger = self._empty(part)
         larger[:kept, :, : part.shape[2]] = part[:kept]
         return larger
