@@ -12,6 +12,7 @@ that reads ``weight`` of a packed layer gets the plain numbers, made for that ca
 from __future__ import annotations
 
 import functools
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.engines.transformers.compat import let_go_if_mapped
@@ -36,6 +37,15 @@ _TRIED: Final = 3
 _CLOSE: Final = {"torch.float32": 1e-5, "torch.bfloat16": 1e-2}
 """The difference that counts as rounding, relative to the sum of the products' absolute values, by number type; other
 types are not packed."""
+
+_KERNELS: Final = 256
+"""The kernels that oneDNN keeps, one for each shape of a weight and number of rows. Each takes 0.6 MB in torch 2.13,
+and oneDNN would keep 1,024."""
+
+
+def keep_few_kernels() -> None:
+    """Bound the memory of oneDNN's kernels; no effect once one has been made, or where the user has said how many."""
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_KERNELS))
 
 
 def pack(model: Any, *, least: int = LEAST) -> int:

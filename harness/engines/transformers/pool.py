@@ -21,7 +21,7 @@ from harness.engines.transformers.lora import Adapters
 from harness.engines.transformers.masked import MaskedEngine
 from harness.engines.transformers.memory import trim_heap
 from harness.engines.transformers.mtp import load_mtp
-from harness.engines.transformers.packing import pack
+from harness.engines.transformers.packing import keep_few_kernels, pack
 
 _LOADERS: Final[dict[str, Callable[[CheckpointInfo, ModelSettings], Loaded]]] = {"mtp": load_mtp}
 """Formats whose models are not transformers' own."""
@@ -41,6 +41,7 @@ def load_weights(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
 
 def load_quick(info: CheckpointInfo, settings: ModelSettings) -> Loaded:
     """Load the same; on a CPU the model's layers and steps are fused and its weights packed, for speed."""
+    keep_few_kernels()
     loaded = load_weights(info, settings)
     fuse(loaded.model)
     pack(loaded.model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 from harness.engines.transformers.compat import let_go_if_mapped
 from harness.engines.transformers.in_float32 import in_float32
-from harness.engines.transformers.packing import pack
+from harness.engines.transformers.packing import keep_few_kernels, pack
 from tests.support.families import CAUSAL, MAMBA, MASKED, SEQ_LEN, causal_of
 from tests.support.tiny import tiny_causal, tiny_masked
 
@@ -126,3 +127,15 @@ def test_pages_of_a_file_are_let_go_and_memory_of_another_kind_is_not(tmp_path: 
     for tensor in (mapped, expected.clone()):
         let_go_if_mapped(tensor)
         assert torch.equal(tensor, expected)
+
+
+@pytest.mark.parametrize(("said", "kept"), [(None, "256"), ("8", "8")])
+def test_few_kernels_are_kept_unless_the_user_says_how_many(
+    said: str | None, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    monkeypatch.setenv(name, said or "")
+    if said is None:
+        monkeypatch.delenv(name)
+    keep_few_kernels()
+    assert os.environ[name] == kept
