@@ -188,15 +188,15 @@ class RunResults:
     def _record_lost(self, known: LatestRecords, why: Callable[[str], str]) -> int:
         """Write down the collected items without a record as lost, and return their number."""
         missing = (item for item in self.items if known.find(item.item) is None)
-        number = 0
+        lost = 0
         with Journal(self._directory.path, "lost") as journal:
-            for number, item in enumerate(missing, start=1):
+            for item in missing:
                 record = Record(**asdict(item), status="lost", message=why(item.item))
                 journal.append(record)
                 self._records.add_last(record)
-            if number:
-                journal.sync()
-        return number
+                lost += 1
+            journal.sync()
+        return lost
 
 
 def _beside(declarations: Mapping[str, Declaration]) -> set[str]:

@@ -56,6 +56,20 @@ class NumberedTexts(Sequence[str]):
         (before, after), number = self._forms[self._codes[place]], self._numbers[place]
         return before if number == _NO_NUMBER else f"{before}{number}{after}"
 
+    def __setitem__(self, place: int, text: str) -> None:
+        form, self._numbers[place] = _parsed(text)
+        self._codes[place] = self._known.setdefault(form, len(self._known))
+        if self._codes[place] == len(self._forms):
+            self._forms.append(form)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the texts are the same; of others with equal ones that may not be found."""
+        if not isinstance(other, NumberedTexts):
+            return NotImplemented
+        return (self._forms, self._codes, self._numbers) == (other._forms, other._codes, other._numbers)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def places(self, chosen: Iterable[int] | None = None) -> TextPlaces:
         """Return what finds the places of texts, or of those in the places that are ``chosen``."""
         numbers = [array("Q") for _ in self._forms]
@@ -93,12 +107,14 @@ class TextPlaces:
 class CollectedItems(Sequence[Collected]):
     """The items in the order of their collection, each made when somebody looks at it."""
 
-    def __init__(self, rows: Sequence[Sequence[Any]]) -> None:
+    def __init__(self, rows: Iterable[Sequence[Any]]) -> None:
         """``rows`` have the fields of ``Collected``, the group perhaps not."""
-        self._items = NumberedTexts(row[0] for row in rows)
-        self._examples = NumberedTexts(row[3] for row in rows)
+        self._items, self._examples, self._of = NumberedTexts(), NumberedTexts(), array("I")
         wholes: dict[tuple[Any, ...], int] = {}
-        self._of = array("I", (wholes.setdefault((row[1], row[2], *row[4:]), len(wholes)) for row in rows))
+        for row in rows:
+            self._items.append(row[0])
+            self._examples.append(row[3])
+            self._of.append(wholes.setdefault((row[1], row[2], *row[4:]), len(wholes)))
         self._wholes = list(wholes)
 
     def __len__(self) -> int:
